@@ -23,7 +23,7 @@ const newEmail = (): string => `form-${String(++count)}@portico.test`;
 const newPhone = (): string => `1555100${String(++count).padStart(4, "0")}`;
 const password = "correct horse battery";
 const heading = (page: Page, name: RegExp): Promise<void> => page.getByRole("heading", { level: 1, name }).waitFor();
-const card = (page: Page) => page.getByRole("region", { name: "E-mail address" });
+const card = (page: Page) => page.getByRole("region", { name: "Email address" });
 
 async function open(portico: Portico, path: string, within = context): Promise<WatchedPage> {
   const watched = await openWatchedPage(within, portico.url);
@@ -34,7 +34,7 @@ async function open(portico: Portico, path: string, within = context): Promise<W
 async function signUp(portico: Portico, page: Page, confirms: boolean): Promise<string> {
   const email = newEmail();
   await page.goto(`${portico.url}/sign-up`);
-  await page.getByLabel("E-mail").fill(email);
+  await page.getByLabel("Email").fill(email);
   await page.getByLabel("Password", { exact: true }).fill(password);
   await page.getByRole("button", { name: "Create account" }).click();
   if (confirms) {
@@ -46,9 +46,9 @@ async function signUp(portico: Portico, page: Page, confirms: boolean): Promise<
 }
 
 async function requestEmailChange(page: Page, newAddress: string): Promise<void> {
-  await page.getByRole("button", { name: "Change address" }).click();
-  await page.getByLabel("New e-mail address").fill(newAddress);
-  await page.getByRole("button", { name: "Ask for the change" }).click();
+  await page.getByRole("button", { name: "Change email" }).click();
+  await page.getByLabel("New email address").fill(newAddress);
+  await page.getByRole("button", { name: "Send confirmation" }).click();
 }
 
 describe("an email change", () => {
@@ -63,24 +63,24 @@ describe("an email change", () => {
     const { page, errors } = await open(portico, "/");
     const email = await signUp(portico, page, true);
     const newAddress = newEmail();
-    await page.getByRole("button", { name: "Change address" }).click();
-    await page.getByText(`one to ${email}. The change is made when both are opened.`).waitFor();
+    await page.getByRole("button", { name: "Change email" }).click();
+    await page.getByText(`one to ${email}. Open both to make the change.`).waitFor();
     await page.getByRole("button", { name: "Cancel" }).click();
     await requestEmailChange(page, newAddress);
-    await page.getByText(`Waiting for ${newAddress} to be confirmed`).waitFor();
+    await page.getByText(`Confirm ${newAddress}`).waitFor();
     await page.reload();
-    await page.getByText(`Waiting for ${newAddress} to be confirmed`).waitFor();
+    await page.getByText(`Confirm ${newAddress}`).waitFor();
 
     await page.goto(linkIn(await emailTo(mailbox(), newAddress)));
-    await heading(page, /One more to go/);
+    await heading(page, /One more step/);
     expect(new URL(page.url()).pathname).toBe("/confirm-email-change");
     await page.goto(linkIn(await emailTo(mailbox(), email, 1)));
-    await heading(page, /Your address is confirmed/);
-    await page.getByText(`From now on it is ${newAddress}.`).waitFor();
+    await heading(page, /Email address confirmed/);
+    await page.getByText(`Your email address is now ${newAddress}.`).waitFor();
     expect(new URL(page.url()).search + new URL(page.url()).hash).toBe("");
     await page.getByRole("link", { name: "Open your account" }).click();
     await card(page).getByText(newAddress).waitFor();
-    expect(await page.getByText(/Waiting for/).count()).toBe(0);
+    expect(await page.getByText(/^Confirm /).count()).toBe(0);
     expect(errors).toEqual([]);
   });
 
@@ -89,20 +89,20 @@ describe("an email change", () => {
     const email = await signUp(portico, page, true);
     const newAddress = newEmail();
     await requestEmailChange(page, newAddress);
-    await page.getByText(`Waiting for ${newAddress}`).waitFor();
+    await page.getByText(`Confirm ${newAddress}`).waitFor();
     const elsewhere = await browser.newContext();
     try {
       const other = await open(portico, "/", elsewhere);
       await other.page.goto(linkIn(await emailTo(mailbox(), email, 1)));
-      await heading(other.page, /One more to go/);
+      await heading(other.page, /One more step/);
       await other.page.goto(linkIn(await emailTo(mailbox(), newAddress)));
-      await heading(other.page, /Your address is changed/);
+      await heading(other.page, /Email address changed/);
       expect(other.errors).toEqual([]);
     } finally {
       await elsewhere.close();
     }
     // The first browser looks for the change at an interval.
-    await page.getByText("Your address is changed.").waitFor();
+    await page.getByText("Your email address was changed.").waitFor();
     await card(page).getByText(newAddress).waitFor();
   });
 
@@ -113,15 +113,15 @@ describe("an email change", () => {
     await page.waitForURL(`${portico.url}/`);
     const email = await signUp(portico, page, true);
     await requestEmailChange(page, first);
-    await page.getByText("There is already an account with this address.").waitFor();
-    expect(await page.getByLabel("New e-mail address").inputValue()).toBe(first);
+    await page.getByText("An account with this email address already exists.").waitFor();
+    expect(await page.getByLabel("New email address").inputValue()).toBe(first);
     const newAddress = newEmail();
-    await page.getByLabel("New e-mail address").fill(newAddress);
-    await page.getByRole("button", { name: "Ask for the change" }).click();
-    await page.getByText(`Waiting for ${newAddress}`).waitFor();
+    await page.getByLabel("New email address").fill(newAddress);
+    await page.getByRole("button", { name: "Send confirmation" }).click();
+    await page.getByText(`Confirm ${newAddress}`).waitFor();
     const link = linkIn(await emailTo(mailbox(), email, 1));
     await page.goto(link);
-    await heading(page, /One more to go/);
+    await heading(page, /One more step/);
     await page.goto(link);
     await heading(page, /The change was not confirmed/);
   });
@@ -137,11 +137,11 @@ describe("a link that is opened in another browser", () => {
   test("spends the code of its email, and both pages link to the next step", async () => {
     const { page } = await open(portico, "/sign-up");
     const email = newEmail();
-    await page.getByLabel("E-mail").fill(email);
+    await page.getByLabel("Email").fill(email);
     await page.getByLabel("Password", { exact: true }).fill(password);
     await page.getByRole("button", { name: "Create account" }).click();
     await heading(page, /Check your inbox/);
-    await page.getByText("a mail with an eight-digit code and a link").waitFor();
+    await page.getByText("an email with an eight-digit code and a link").waitFor();
     const mail = await emailTo(portico.status.MAILPIT_URL, email);
     const elsewhere = await browser.newContext();
     try {
@@ -149,8 +149,8 @@ describe("a link that is opened in another browser", () => {
       await other.goto(linkIn(mail));
       await other.getByRole("link", { name: "Sign in with a new code" }).click();
       await heading(other, /Sign in with a code/);
-      await other.getByLabel("E-mail").fill(email);
-      await other.getByRole("button", { name: "Send me a code" }).click();
+      await other.getByLabel("Email").fill(email);
+      await other.getByRole("button", { name: "Send code" }).click();
       await heading(other, /Check your inbox/);
       await other.getByLabel(/code/i).fill(codeIn(await emailTo(portico.status.MAILPIT_URL, email, 1)));
       await heading(other, /^Hello/);
@@ -159,9 +159,9 @@ describe("a link that is opened in another browser", () => {
     }
     // In the browser of the sign-up, the code of the first email is spent, but the account is confirmed.
     await page.getByLabel(/code/i).fill(codeIn(mail));
-    await page.getByText("Opened the link in that mail elsewhere?").waitFor();
+    await page.getByText("Already opened the link in that email?").waitFor();
     await page.getByRole("link", { name: "sign in", exact: true }).click();
-    await page.getByLabel("E-mail").fill(email);
+    await page.getByLabel("Email").fill(email);
     await page.getByLabel("Password", { exact: true }).fill(password);
     await page.getByRole("button", { name: "Sign in", exact: true }).click();
     await heading(page, /^Hello/);
@@ -183,10 +183,10 @@ describe("by phone", () => {
     await page.getByLabel("Phone number").fill(`+${phone.slice(0, 1)} ${phone.slice(1, 4)} ${phone.slice(4)}`);
     await page.getByRole("button", { name: "Text me a code" }).click();
     await heading(page, /Check your phone/);
-    await page.getByRole("button", { name: /Send again in \d+ s/ }).waitFor();
+    await page.getByRole("button", { name: /Resend in \d+ s/ }).waitFor();
     const right = await codeTo(phone);
     await page.getByLabel(/code/i).fill(right === "000000" ? "000001" : "000000");
-    await page.getByText("This code is wrong or no longer valid.").waitFor();
+    await page.getByText("This code is wrong or has expired.").waitFor();
     // A reload keeps the pending code.
     await page.reload();
     await heading(page, /Check your phone/);
@@ -212,7 +212,7 @@ describe("by phone", () => {
     const phone = newPhone();
     await page.getByLabel("Phone number").fill(`+${phone}`);
     await page.getByRole("button", { name: "Text me a code" }).click();
-    await page.getByText(`There is no account with +${phone} yet.`).waitFor();
+    await page.getByText(`There is no account with +${phone}.`).waitFor();
     expect(await page.getByLabel("Phone number").inputValue()).toBe(`+${phone}`);
     await page.getByRole("link", { name: "Create one" }).click();
     await heading(page, /Create your account/);
@@ -266,7 +266,7 @@ test("the mailbox shows new messages without a reload", async () => {
   const portico = await Portico.start();
   try {
     const { page } = await open(portico, "/mailbox");
-    await page.getByText("Nothing here yet").waitFor();
+    await page.getByText("No messages yet").waitFor();
     const email = newEmail();
     const client = portico.client();
     await client.auth.signUp({ email, password });

@@ -16,7 +16,7 @@ beforeAll(async () => {
   const context = await browser.newContext();
   const { page } = await openWatchedPage(context, portico.url);
   await page.goto(`${portico.url}/sign-up`);
-  await page.getByLabel("E-mail").fill("ada@portico.test");
+  await page.getByLabel("Email").fill("ada@portico.test");
   await page.getByLabel("Password", { exact: true }).fill("correct horse battery");
   await page.getByRole("button", { name: "Create account" }).click();
   await page.getByRole("heading", { level: 1, name: /^Hello/ }).waitFor();
@@ -37,8 +37,8 @@ interface PageState {
 }
 
 async function fillEmailChange(page: Page): Promise<void> {
-  await page.getByRole("button", { name: "Change address" }).click();
-  await page.getByLabel("New e-mail address").fill("grace@portico.test");
+  await page.getByRole("button", { name: "Change email" }).click();
+  await page.getByLabel("New email address").fill("grace@portico.test");
 }
 
 async function requestTextMessage(page: Page): Promise<void> {
@@ -64,7 +64,7 @@ const pages: PageState[] = [
     until: async (page) => {
       await page.getByLabel("Phone number").fill("079");
       await page.getByRole("button", { name: "Text me a code" }).click();
-      await page.getByText("Begin with the code of the country").waitFor();
+      await page.getByText("Start with the country code").waitFor();
     },
   },
   {
@@ -83,9 +83,9 @@ const pages: PageState[] = [
     as: "user",
     until: async (page) => {
       await fillEmailChange(page);
-      await page.getByLabel("New e-mail address").fill("ada@portico.test");
-      await page.getByRole("button", { name: "Ask for the change" }).click();
-      await page.getByText("That is your address already.").waitFor();
+      await page.getByLabel("New email address").fill("ada@portico.test");
+      await page.getByRole("button", { name: "Send confirmation" }).click();
+      await page.getByText("This is already your email address.").waitFor();
     },
   },
   {
@@ -94,13 +94,13 @@ const pages: PageState[] = [
     as: "user",
     until: async (page) => {
       await fillEmailChange(page);
-      await page.getByRole("button", { name: "Ask for the change" }).click();
-      await page.getByText("Waiting for grace@portico.test to be confirmed").waitFor();
+      await page.getByRole("button", { name: "Send confirmation" }).click();
+      await page.getByText("Confirm grace@portico.test").waitFor();
     },
   },
   { path: "/confirm-email-change?code=spent", name: "address-changed", as: "visitor" },
   { path: "/confirm-email-change#message=Accepted&sb=", name: "address-half-changed", as: "visitor" },
-  { path: "/app?code=spent", name: "other-browser", as: "visitor", until: (page) => page.getByText("in another browser").waitFor() },
+  { path: "/app?code=spent", name: "other-browser", as: "visitor", until: (page) => page.getByText("in a different browser").waitFor() },
   { path: "/update-password?code=spent", name: "other-browser-recovery", as: "visitor" },
   // The pages above have sent emails and text messages.
   { path: "/mailbox", name: "mailbox-filled", as: "visitor", until: (page) => page.getByRole("list", { name: "Messages" }).waitFor() },

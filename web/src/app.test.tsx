@@ -40,13 +40,13 @@ describe("/app", () => {
     await screen.findByRole("heading", { name: "Welcome back" }, patient);
     expect(window.location.search).toBe("?next=%2Fapp%3Ftab%3Dsessions");
 
-    const email = await screen.findByLabelText("E-mail", {}, patient);
+    const email = await screen.findByLabelText("Email", {}, patient);
     await user.type(email, "ada@portico.test");
     await user.type(screen.getByLabelText("Password"), "wrong");
     await user.click(screen.getByRole("button", { name: "Sign in" }));
-    expect(await screen.findByRole("alert", {}, patient)).toHaveTextContent("That e-mail and password don’t match an account.");
+    expect(await screen.findByRole("alert", {}, patient)).toHaveTextContent("Wrong email or password.");
     // The input is kept.
-    expect(screen.getByLabelText("E-mail")).toHaveValue("ada@portico.test");
+    expect(screen.getByLabelText("Email")).toHaveValue("ada@portico.test");
     expect(screen.getByLabelText("Password")).toHaveValue("wrong");
 
     await user.clear(screen.getByLabelText("Password"));
@@ -70,7 +70,7 @@ describe("/app", () => {
     });
     storeSession(session());
     const { user } = renderApp("/app");
-    const list = await screen.findByRole("region", { name: "Where you are signed in" }, patient);
+    const list = await screen.findByRole("region", { name: "Active sessions" }, patient);
     expect(await within(list).findByText("2 sessions", {}, patient)).toBeVisible();
     expect(within(list).getByText("Firefox on Linux")).toHaveTextContent("This device");
     await user.click(within(list).getByRole("button", { name: "Sign out Safari on iPhone" }));
@@ -151,15 +151,15 @@ describe("creating an account", () => {
           : { status: 403, body: { code: "otp_expired", message: "Token has expired or is invalid" } },
     });
     const { user, beacons } = renderApp("/sign-up?next=/app/files");
-    await user.type(await screen.findByLabelText("E-mail", {}, patient), "grace@portico.test");
+    await user.type(await screen.findByLabelText("Email", {}, patient), "grace@portico.test");
     await user.type(screen.getByLabelText("Password"), "a long enough one");
     await user.click(screen.getByRole("button", { name: "Create account" }));
     const code = await screen.findByLabelText("Six-digit code", {}, patient);
     expect(code).toHaveAttribute("autocomplete", "one-time-code");
-    expect(screen.getByRole("button", { name: /Send again in \d+ s/ })).toBeDisabled();
+    expect(screen.getByRole("button", { name: /Resend in \d+ s/ })).toBeDisabled();
     await user.click(code);
     await user.paste("999 999");
-    expect(await screen.findByText(/wrong or no longer valid/, {}, patient)).toBeVisible();
+    expect(await screen.findByText(/wrong or has expired/, {}, patient)).toBeVisible();
     await user.clear(code);
     await user.paste("123 456");
     await waitFor(() => expect(window.location.pathname).toBe("/app/files"), patient);
@@ -179,12 +179,12 @@ describe("creating an account", () => {
       },
     });
     const { user } = renderApp("/sign-up");
-    await user.type(await screen.findByLabelText("E-mail", {}, patient), "grace");
+    await user.type(await screen.findByLabelText("Email", {}, patient), "grace");
     await user.type(screen.getByLabelText("Password"), "short");
     await user.click(screen.getByRole("button", { name: "Create account" }));
-    expect(await screen.findByText("This doesn’t look like an e-mail address.", {}, patient)).toBeVisible();
+    expect(await screen.findByText("This isn’t a valid email address.", {}, patient)).toBeVisible();
     expect(screen.getByLabelText("Password")).toHaveAccessibleDescription(/Use at least 8 characters/);
-    await user.type(screen.getByLabelText("E-mail"), "@portico.test");
+    await user.type(screen.getByLabelText("Email"), "@portico.test");
     await user.type(screen.getByLabelText("Password"), " but longer");
     await user.click(screen.getByRole("button", { name: "Create account" }));
     expect(await screen.findByRole("alert", {}, patient)).toHaveTextContent("It appeared in a data breach");
@@ -198,19 +198,19 @@ test("a forgotten password is replaced with a code from an email", async () => {
     "PUT /auth/v1/user": { body: session().user },
   });
   const { user } = renderApp("/forgot-password");
-  await user.type(await screen.findByLabelText("E-mail", {}, patient), "ada@portico.test");
-  await user.click(screen.getByRole("button", { name: "Send me a mail" }));
+  await user.type(await screen.findByLabelText("Email", {}, patient), "ada@portico.test");
+  await user.click(screen.getByRole("button", { name: "Send email" }));
   await user.type(await screen.findByLabelText("Six-digit code", {}, patient), "123456");
   await user.type(await screen.findByLabelText("New password", {}, patient), "a new long password");
   await user.click(screen.getByRole("button", { name: "Save password" }));
-  expect(await screen.findByRole("heading", { name: "Your password is changed" }, patient)).toBeVisible();
+  expect(await screen.findByRole("heading", { name: "Password changed" }, patient)).toBeVisible();
   expect(server.seen.find(({ method }) => method === "PUT")?.body).toMatchObject({ password: "a new long password" });
 });
 
 test("the sign-in form waits neither for the client's code nor for its first event", async () => {
   const server = fakeServer({ "POST /auth/v1/token": { body: session() } });
   const { user } = renderApp("/sign-in?next=/app/files", config, new Promise(() => undefined));
-  await user.type(await screen.findByLabelText("E-mail", {}, patient), "ada@portico.test");
+  await user.type(await screen.findByLabelText("Email", {}, patient), "ada@portico.test");
   await user.type(screen.getByLabelText("Password"), "correct horse");
   expect(server.paths()).toEqual(["GET /auth/v1/settings"]);
   // Submitting is the first call of the client, which is then loaded whatever else is pending.
@@ -225,9 +225,9 @@ describe("codes of the configured length", () => {
   test("are required, and submitted on the last digit", async () => {
     const server = fakeServer({ "POST /auth/v1/otp": { body: {} }, "POST /auth/v1/verify": { body: session() } });
     const { user } = renderApp("/verify", own);
-    expect(await screen.findByText(/Eight digits from your inbox/, {}, patient)).toBeVisible();
-    await user.type(screen.getByLabelText("E-mail"), "ada@portico.test");
-    await user.click(screen.getByRole("button", { name: "Send me a code" }));
+    expect(await screen.findByText(/Get an eight-digit code by email/, {}, patient)).toBeVisible();
+    await user.type(screen.getByLabelText("Email"), "ada@portico.test");
+    await user.click(screen.getByRole("button", { name: "Send code" }));
     const code = await screen.findByLabelText("Eight-digit code", {}, patient);
     await user.type(code, "1234567");
     await user.click(screen.getByRole("button", { name: "Continue" }));
@@ -252,7 +252,7 @@ describe("codes of the configured length", () => {
     await user.type(await screen.findByLabelText("New password", {}, patient), "a new long password");
     await user.click(screen.getByRole("button", { name: "Save password" }));
     await user.type(await screen.findByLabelText(label, {}, patient), nonce);
-    expect(await screen.findByRole("heading", { name: "Your password is changed" }, patient)).toBeVisible();
+    expect(await screen.findByRole("heading", { name: "Password changed" }, patient)).toBeVisible();
     expect(server.seen.filter(({ method }) => method === "PUT")).toHaveLength(2);
   });
 });
@@ -269,7 +269,7 @@ test("a provider's error is shown in our own words and removed from the address"
   fakeServer();
   renderApp("/app?error=access_denied&error_description=Your+account+is+locked.+Call+555-0100");
   const alert = await screen.findByRole("alert", {}, patient);
-  expect(alert).toHaveTextContent("The sign-in was cancelled or refused.");
+  expect(alert).toHaveTextContent("The sign-in was cancelled or denied.");
   expect(alert).not.toHaveTextContent("555-0100");
   await waitFor(() => expect(window.location.href).toBe("http://portico.test/sign-in"), patient);
 });
@@ -277,8 +277,8 @@ test("a provider's error is shown in our own words and removed from the address"
 test("an unknown address shows the page for it, and so does the mailbox in production", async () => {
   fakeServer();
   const { unmount } = renderApp("/no/such/page");
-  expect(await screen.findByRole("heading", { name: "There is no door here" }, patient)).toBeVisible();
+  expect(await screen.findByRole("heading", { name: "Page not found" }, patient)).toBeVisible();
   unmount();
   renderApp("/mailbox");
-  expect(await screen.findByRole("heading", { name: "There is no door here" }, patient)).toBeVisible();
+  expect(await screen.findByRole("heading", { name: "Page not found" }, patient)).toBeVisible();
 });

@@ -5,7 +5,7 @@ import { renderApp } from "./testing/render-app";
 
 const patient = { timeout: 20_000 };
 const newAddress = "grace@portico.test";
-const card = () => screen.findByRole("region", { name: "E-mail address" }, patient);
+const card = () => screen.findByRole("region", { name: "Email address" }, patient);
 
 function withEmailChange(emailChange: "new" | "either" | "both") {
   return { ...config, accounts: { ...config.accounts, emailChange } };
@@ -24,15 +24,15 @@ describe("an email change", () => {
     });
     storeSession(session());
     const { user: browser } = renderApp("/app", withEmailChange("both"));
-    await browser.click(within(await card()).getByRole("button", { name: "Change address" }));
-    const field = await screen.findByLabelText("New e-mail address", {}, patient);
+    await browser.click(within(await card()).getByRole("button", { name: "Change email" }));
+    const field = await screen.findByLabelText("New email address", {}, patient);
     expect(field).toHaveFocus();
-    expect(field).toHaveAccessibleDescription(/one to ada@portico\.test\. The change is made when both are opened\./);
+    expect(field).toHaveAccessibleDescription(/one to ada@portico\.test\. Open both to make the change\./);
     await browser.type(field, newAddress);
-    await browser.click(screen.getByRole("button", { name: "Ask for the change" }));
-    expect(await screen.findByText(`Waiting for ${newAddress} to be confirmed`, {}, patient)).toBeVisible();
-    expect(within(await card()).getByText(/Open the links in both mails, there and at ada@portico\.test/)).toBeVisible();
-    expect(within(await card()).getByRole("button", { name: /Send again in \d+ s/ })).toBeDisabled();
+    await browser.click(screen.getByRole("button", { name: "Send confirmation" }));
+    expect(await screen.findByText(`Confirm ${newAddress}`, {}, patient)).toBeVisible();
+    expect(within(await card()).getByText(/Open the links in both emails, there and at ada@portico\.test/)).toBeVisible();
+    expect(within(await card()).getByRole("button", { name: /Resend in \d+ s/ })).toBeDisabled();
     const request = server.seen.find(({ method }) => method === "PUT");
     expect(request?.body.email).toBe(newAddress);
     expect(decodeURIComponent(request?.path ?? "")).toContain("redirect_to=http://portico.test/confirm-email-change");
@@ -41,20 +41,20 @@ describe("an email change", () => {
     user = { ...ada, email: newAddress };
     window.dispatchEvent(new Event("visibilitychange"));
     document.dispatchEvent(new Event("visibilitychange"));
-    expect(await screen.findByText(/Your address is changed/, {}, patient)).toBeVisible();
+    expect(await screen.findByText(/Your email address was changed/, {}, patient)).toBeVisible();
     expect(within(await card()).getByText(newAddress)).toBeVisible();
   });
 
   test.each([
-    ["new", "ada@portico.test", /Opening it makes the change/],
-    ["either", "ada@portico.test", /Opening either makes the change/],
-    ["both", "", /Opening it makes the change/],
+    ["new", "ada@portico.test", /Open it to make the change/],
+    ["either", "ada@portico.test", /Open either to make the change/],
+    ["both", "", /Open it to make the change/],
   ] as const)("explains what follows: %s, from %j", async (emailChange, email, text) => {
     fakeServer();
     storeSession(session({ user: { ...ada, email } }));
     const { user: browser } = renderApp("/app", withEmailChange(emailChange));
-    await browser.click(within(await card()).getByRole("button", { name: email === "" ? "Add an address" : "Change address" }));
-    expect(await screen.findByLabelText("New e-mail address", {}, patient)).toHaveAccessibleDescription(text);
+    await browser.click(within(await card()).getByRole("button", { name: email === "" ? "Add email" : "Change email" }));
+    expect(await screen.findByLabelText("New email address", {}, patient)).toHaveAccessibleDescription(text);
   });
 
   test("that is rejected shows the error at the field and keeps the input", async () => {
@@ -62,25 +62,25 @@ describe("an email change", () => {
     fakeServer({ "PUT /auth/v1/user": () => refusal });
     storeSession(session());
     const { user: browser } = renderApp("/app", withEmailChange("both"));
-    await browser.click(within(await card()).getByRole("button", { name: "Change address" }));
-    const field = await screen.findByLabelText("New e-mail address", {}, patient);
-    const submit = () => browser.click(screen.getByRole("button", { name: "Ask for the change" }));
+    await browser.click(within(await card()).getByRole("button", { name: "Change email" }));
+    const field = await screen.findByLabelText("New email address", {}, patient);
+    const submit = () => browser.click(screen.getByRole("button", { name: "Send confirmation" }));
     await browser.type(field, "Ada@portico.test");
     await submit();
-    await waitFor(() => expect(field).toHaveAccessibleDescription(/That is your address already/), patient);
+    await waitFor(() => expect(field).toHaveAccessibleDescription(/This is already your email address/), patient);
     await browser.clear(field);
     await browser.type(field, newAddress);
     await submit();
-    await waitFor(() => expect(field).toHaveAccessibleDescription(/There is already an account with this address/), patient);
+    await waitFor(() => expect(field).toHaveAccessibleDescription(/An account with this email address already exists/), patient);
     refusal = { status: 401, body: { code: "insufficient_aal", message: "AAL2" } };
     await submit();
     expect(await within(await card()).findByRole("alert", {}, patient)).toHaveTextContent("second factor");
     refusal = { status: 429, body: { code: "over_email_send_rate_limit", message: "slow" } };
     await submit();
-    await waitFor(async () => expect(within(await card()).getByRole("alert")).toHaveTextContent("We just sent you a mail."), patient);
+    await waitFor(async () => expect(within(await card()).getByRole("alert")).toHaveTextContent("We just sent you an email."), patient);
     expect(field).toHaveValue(newAddress);
     await browser.click(screen.getByRole("button", { name: "Cancel" }));
-    expect(within(await card()).getByRole("button", { name: "Change address" })).toHaveFocus();
+    expect(within(await card()).getByRole("button", { name: "Change email" })).toHaveFocus();
   });
 
   test("that is pending shows after a reload, and its emails can be sent again", async () => {
@@ -88,11 +88,11 @@ describe("an email change", () => {
     const server = fakeServer({ "GET /auth/v1/user": { body: pending }, "PUT /auth/v1/user": { body: { ...pending, email_change_sent_at: new Date().toISOString() } } });
     storeSession(session({ user: pending }));
     const { user: browser } = renderApp("/app", withEmailChange("both"));
-    await browser.click(await screen.findByRole("button", { name: "Send both mails again" }, patient));
-    expect(await screen.findByRole("button", { name: /Send again in \d+ s/ }, patient)).toBeDisabled();
+    await browser.click(await screen.findByRole("button", { name: "Resend both emails" }, patient));
+    expect(await screen.findByRole("button", { name: /Resend in \d+ s/ }, patient)).toBeDisabled();
     expect(server.seen.find(({ method }) => method === "PUT")?.body.email).toBe(newAddress);
-    await browser.click(within(await card()).getByRole("button", { name: "Change address" }));
-    expect(await screen.findByLabelText("New e-mail address", {}, patient)).toHaveValue(newAddress);
+    await browser.click(within(await card()).getByRole("button", { name: "Change email" }));
+    expect(await screen.findByLabelText("New email address", {}, patient)).toHaveValue(newAddress);
   });
 });
 
@@ -104,8 +104,8 @@ describe("the links of a change", () => {
     fakeServer({ "GET /auth/v1/user": { body: changed }, "POST /auth/v1/token": { body: session({ user: changed }) } });
     storeSession(session({ user: pending }));
     renderApp("/confirm-email-change?code=abc");
-    expect(await screen.findByRole("heading", { name: "Your address is confirmed" }, patient)).toBeVisible();
-    expect(screen.getByText(`From now on it is ${newAddress}.`)).toBeVisible();
+    expect(await screen.findByRole("heading", { name: "Email address confirmed" }, patient)).toBeVisible();
+    expect(screen.getByText(`Your email address is now ${newAddress}.`)).toBeVisible();
     expect(window.location.search).toBe("");
   });
 
@@ -113,14 +113,14 @@ describe("the links of a change", () => {
     fakeServer({ "GET /auth/v1/user": { body: pending } });
     storeSession(session({ user: pending }));
     renderApp("/confirm-email-change?message=Confirmation+link+accepted#message=Confirmation+link+accepted&sb=");
-    expect(await screen.findByRole("heading", { name: "One more to go" }, patient)).toBeVisible();
-    expect(screen.getByText(/once the links in both mails are opened/)).toBeVisible();
+    expect(await screen.findByRole("heading", { name: "One more step" }, patient)).toBeVisible();
+    expect(screen.getByText(/once you open the links in both emails/)).toBeVisible();
     expect(screen.queryByText("Confirmation link accepted")).toBeNull();
   });
 
   test.each([
-    ["?code=abc", "Your address is changed", /sign in with the new one/],
-    ["#message=Confirmation+link+accepted&sb=", "One more to go", /Open the link in the mail to the other one too/],
+    ["?code=abc", "Email address changed", /Use the new address to sign in/],
+    ["#message=Confirmation+link+accepted&sb=", "One more step", /open the link in the email we sent to your other address/],
   ])("in a browser without a session: %s", async (end, title, text) => {
     fakeServer();
     renderApp(`/confirm-email-change${end}`);
@@ -135,7 +135,7 @@ describe("the links of a change", () => {
     storeSession(session({ user: pending }));
     renderApp("/confirm-email-change#error=access_denied&error_code=otp_expired&error_description=Email+link+is+invalid+or+has+expired&sb=");
     expect(await screen.findByRole("heading", { name: "The change was not confirmed" }, patient)).toBeVisible();
-    expect(screen.getByText(new RegExp(`Ask for the change to ${newAddress} again`))).toBeVisible();
+    expect(screen.getByText(new RegExp(`change your address to ${newAddress} again`))).toBeVisible();
   });
 });
 
@@ -151,7 +151,7 @@ describe("further identities", () => {
     storeSession(session({ user: { ...ada, identities: [email, { ...google, id: "h", identity_id: "h", provider: "github" }] } }));
     renderApp("/app", { ...config, accounts: { ...config.accounts, manualLinking } });
     expect(await screen.findByText("GitHub", {}, patient)).toBeVisible();
-    await screen.findByText("Your ways in");
+    await screen.findByText("Sign-in methods");
     await waitFor(() => expect(screen.queryAllByRole("button", { name: "Add Google" })).toHaveLength(count), patient);
     expect(screen.queryAllByRole("button", { name: /^Remove/ })).toHaveLength(2 * count);
   });
@@ -161,16 +161,16 @@ describe("a link that was opened in another browser", () => {
   test("of a sign-in leads to a new code", async () => {
     fakeServer();
     renderApp("/app?code=abc");
-    expect(await screen.findByText(/opened this link in another browser/, {}, patient)).toBeVisible();
+    expect(await screen.findByText(/opened in a different browser/, {}, patient)).toBeVisible();
     expect(screen.getByRole("link", { name: "Sign in with a new code" })).toHaveAttribute("href", "/verify");
   });
 
   test("of a recovery leads to a new email, and is explained once", async () => {
     fakeServer();
     renderApp("/update-password?code=abc");
-    expect(await screen.findByRole("heading", { name: "This is another browser" }, patient)).toBeVisible();
-    expect(screen.getByRole("link", { name: "Send a new one" })).toHaveAttribute("href", "/forgot-password");
-    expect(screen.queryByText(/opened this link in another browser/)).toBeNull();
+    expect(await screen.findByRole("heading", { name: "Different browser" }, patient)).toBeVisible();
+    expect(screen.getByRole("link", { name: "Request a new one" })).toHaveAttribute("href", "/forgot-password");
+    expect(screen.queryByText(/opened in a different browser/)).toBeNull();
   });
 
   test("spends the code of its email, and the page links to the sign-in", async () => {
@@ -178,7 +178,7 @@ describe("a link that was opened in another browser", () => {
     fakeServer({ "POST /auth/v1/verify": { status: 403, body: { code: "otp_expired", message: "Token has expired or is invalid" } } });
     const { user: browser } = renderApp("/verify");
     await browser.type(await screen.findByLabelText("Six-digit code", {}, patient), "123456");
-    expect(await screen.findByText(/Opened the link in that mail elsewhere\?/, {}, patient)).toBeVisible();
+    expect(await screen.findByText(/Already opened the link in that email\?/, {}, patient)).toBeVisible();
     expect(screen.getByRole("link", { name: "sign in" })).toHaveAttribute("href", "/sign-in?next=%2Fapp%2Ffiles");
   });
 });

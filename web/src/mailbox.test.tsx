@@ -60,7 +60,7 @@ test("a new message appears with the mailbox's event, and the lists are not read
   });
   const reads = () => server.paths().filter((path) => path.startsWith("GET /api/v1/messages")).length;
   const { unmount } = renderApp("/mailbox", development);
-  await screen.findByText("Nothing here yet", {}, patient);
+  await screen.findByText("No messages yet", {}, patient);
   expect(streams.map(({ url }) => url)).toEqual(["http://portico.test/api/v1/events"]);
   const [stream] = streams;
   stream?.send("open");
@@ -85,7 +85,7 @@ test("without a stream the lists are read at an interval, and the stream is open
   });
   const reads = () => server.paths().filter((path) => path.startsWith("GET /api/v1/messages")).length;
   const { unmount } = renderApp("/mailbox", development);
-  await screen.findByText("Nothing here yet", {}, patient);
+  await screen.findByText("No messages yet", {}, patient);
   const [stream] = streams;
   stream?.send("open");
   stream?.close();

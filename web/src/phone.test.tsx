@@ -18,9 +18,9 @@ test.each([
 
 test.each([
   ["", "Enter your phone number."],
-  ["079 123 45 67", "Begin with the code of the country, such as +41 or +1."],
-  ["+41", "This doesn’t look like a phone number."],
-  ["+0791234567", "This doesn’t look like a phone number."],
+  ["079 123 45 67", "Start with the country code, such as +41 or +1."],
+  ["+41", "This isn’t a valid phone number."],
+  ["+0791234567", "This isn’t a valid phone number."],
 ])("the number %j is rejected: %s", (input, message) => {
   expect(phoneField.safeParse(input).error?.issues[0]?.message).toBe(message);
 });
@@ -28,7 +28,7 @@ test.each([
 test("without phone sign-in there is no form for phone numbers", async () => {
   fakeServer();
   renderApp("/sign-in?with=phone");
-  expect(await screen.findByLabelText("E-mail", {}, patient)).toBeVisible();
+  expect(await screen.findByLabelText("Email", {}, patient)).toBeVisible();
   expect(screen.queryByRole("link", { name: /phone/i })).toBeNull();
   expect(screen.queryByLabelText("Phone number")).toBeNull();
 });
@@ -37,7 +37,7 @@ test("with phone sign-in alone the form for phone numbers shows at once", async 
   fakeServer({ "GET /auth/v1/settings": { body: { external: { google: false, email: false, phone: true } } } });
   renderApp("/sign-in");
   expect(await screen.findByLabelText("Phone number", {}, patient)).toBeVisible();
-  expect(screen.queryByLabelText("E-mail")).toBeNull();
+  expect(screen.queryByLabelText("Email")).toBeNull();
   expect(screen.queryByText("or")).toBeNull();
 });
 
@@ -47,7 +47,7 @@ test("the form for phone numbers stays selected from sign-in to sign-up and back
   await user.click(await screen.findByRole("link", { name: "Create an account" }, patient));
   expect(await screen.findByRole("heading", { name: "Create your account" }, patient)).toBeVisible();
   expect(screen.getByLabelText("Phone number")).toBeVisible();
-  expect(screen.getByLabelText("E-mail")).not.toBeVisible();
+  expect(screen.getByLabelText("Email")).not.toBeVisible();
   const back = within(screen.getByRole("main")).getByRole("link", { name: "Sign in" });
   expect(back).toHaveAttribute("href", "/sign-in?next=%2Fapp%2Ffiles&with=phone");
 });
@@ -62,18 +62,18 @@ test("a user signs in with a code from a text message", async () => {
         : { status: 403, body: { code: "otp_expired", message: "Token has expired or is invalid" } },
   });
   const { user, beacons } = renderApp("/sign-in?next=/app/files");
-  await user.type(await screen.findByLabelText("E-mail", {}, patient), "ada@");
+  await user.type(await screen.findByLabelText("Email", {}, patient), "ada@");
   await user.click(await screen.findByRole("link", { name: "Use your phone number instead" }, patient));
   const number = await screen.findByLabelText("Phone number", {}, patient);
   expect(number).toHaveAttribute("autocomplete", "tel");
   await user.type(number, "079 123");
   await user.click(screen.getByRole("button", { name: "Text me a code" }));
-  expect(await screen.findByText(/Begin with the code of the country/, {}, patient)).toBeVisible();
+  expect(await screen.findByText(/Start with the country code/, {}, patient)).toBeVisible();
   await waitFor(() => expect(number).toHaveFocus(), patient);
 
   // The input is kept on the way to the other form and back.
-  await user.click(screen.getByRole("link", { name: "Use your e-mail address instead" }));
-  expect(screen.getByLabelText("E-mail")).toHaveValue("ada@");
+  await user.click(screen.getByRole("link", { name: "Use your email address instead" }));
+  expect(screen.getByLabelText("Email")).toHaveValue("ada@");
   await user.click(await screen.findByRole("link", { name: "Use your phone number instead" }, patient));
   expect(screen.getByLabelText("Phone number")).toHaveValue("079 123");
 
@@ -82,13 +82,13 @@ test("a user signs in with a code from a text message", async () => {
   await user.click(screen.getByRole("button", { name: "Text me a code" }));
   expect(await screen.findByRole("heading", { name: "Check your phone" }, patient)).toBeVisible();
   expect(screen.getByText("+41791234567")).toBeVisible();
-  expect(screen.getByRole("button", { name: /Send again in \d+ s/ })).toBeDisabled();
+  expect(screen.getByRole("button", { name: /Resend in \d+ s/ })).toBeDisabled();
   expect(screen.getByRole("link", { name: "Change number" })).toHaveAttribute("href", "/sign-in?next=%2Fapp%2Ffiles&with=phone");
 
   const code = screen.getByLabelText("Six-digit code");
   await user.click(code);
   await user.paste("999999");
-  expect(await screen.findByText("This code is wrong or no longer valid.", {}, patient)).toBeVisible();
+  expect(await screen.findByText("This code is wrong or has expired.", {}, patient)).toBeVisible();
   expect(code).toHaveValue("999999");
   await user.clear(code);
   await user.paste("123456");
@@ -113,7 +113,7 @@ test("an unknown number shows an alert with a link to sign-up, and is kept for t
   const { user } = renderApp("/sign-in?with=phone");
   await user.type(await screen.findByLabelText("Phone number", {}, patient), "+41 79 123 45 67");
   await user.click(screen.getByRole("button", { name: "Text me a code" }));
-  expect(await screen.findByRole("alert", {}, patient)).toHaveTextContent("There is no account with +41 79 123 45 67 yet.");
+  expect(await screen.findByRole("alert", {}, patient)).toHaveTextContent("There is no account with +41 79 123 45 67.");
   expect(screen.getByRole("link", { name: "Create one" })).toHaveAttribute("href", "/sign-up?with=phone");
   isKnown = true;
   await user.click(screen.getByRole("button", { name: "Text me a code" }));
@@ -132,7 +132,7 @@ test("an account is created with a number, and the gateway's rejection shows at 
   const number = await screen.findByLabelText("Phone number", {}, patient);
   await user.type(number, "+41791234567");
   await user.click(screen.getByRole("button", { name: "Text me a code" }));
-  await waitFor(() => expect(number).toHaveAccessibleDescription(/could not be sent/), patient);
+  await waitFor(() => expect(number).toHaveAccessibleDescription(/couldn’t send the text message/), patient);
   isWorking = true;
   await user.click(screen.getByRole("button", { name: "Text me a code" }));
   expect(await screen.findByRole("heading", { name: "Check your phone" }, patient)).toBeVisible();

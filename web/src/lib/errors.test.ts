@@ -6,10 +6,10 @@ import { observedFetch } from "./http";
 
 describe("a failure is described by its code", () => {
   test.each([
-    ["invalid_credentials", "That e-mail and password don’t match an account."],
-    ["email_not_confirmed", "This address isn’t confirmed yet. Enter the code we sent you first."],
-    ["signup_disabled", "New accounts can’t be made here at the moment."],
-    ["bad_oauth_state", "This sign-in took too long or was changed on its way. Please start again."],
+    ["invalid_credentials", "Wrong email or password."],
+    ["email_not_confirmed", "This email address isn’t confirmed yet. Enter the code we sent you first."],
+    ["signup_disabled", "New accounts can’t be created at the moment."],
+    ["bad_oauth_state", "This sign-in took too long or was started elsewhere. Try again."],
   ])("%s", (code, message) => {
     expect(describeError(new AuthApiError("raw", 400, code)).message).toBe(message);
   });
@@ -26,8 +26,8 @@ describe("a failure is described by its code", () => {
   test("a weak password lists the server's reasons", () => {
     const described = describeError(new AuthWeakPasswordError("weak", 422, ["length", "pwned"]));
     expect(described.reasons).toEqual([
-      "It is too short.",
-      "It appeared in a data breach, so others can guess it.",
+      "It’s too short.",
+      "It appeared in a data breach, so others may guess it.",
     ]);
   });
 
@@ -40,10 +40,10 @@ describe("a failure is described by its code", () => {
 
 test("a rate limit names the time of the next try when the server did", async () => {
   const limited = new AuthApiError("slow down", 429, "over_email_send_rate_limit");
-  expect(describeError(limited).message).toMatch(/a little/);
+  expect(describeError(limited).message).toMatch(/Wait a moment/);
   vi.useFakeTimers({ now: 0 });
   fakeServer({ "POST /auth/v1/otp": { status: 429, body: {}, headers: { "Retry-After": "42" } } });
   await observedFetch("http://portico.test/auth/v1/otp", { method: "POST" });
-  expect(describeError(limited).message).toBe("We just sent you a mail. Please try again in 42 seconds.");
+  expect(describeError(limited).message).toBe("We just sent you an email. Try again in 42 seconds.");
   vi.useRealTimers();
 });

@@ -37,7 +37,7 @@ impl Account {
     ///
     /// A text for the person who filled in the form.
     pub(super) fn new(name: &str, email: &str, email_verified: bool) -> Result<Self, String> {
-        let email = Address::parse(email.trim()).map_err(|error| format!("This is not an e-mail address: {error}."))?;
+        let email = Address::parse(email.trim()).map_err(|error| format!("This is not an email address: {error}."))?;
         let email = email.as_str().to_lowercase();
         let name: String = name.trim().chars().filter(|character| !character.is_control()).take(LONGEST_NAME).collect();
         let name = if name.is_empty() { email.split('@').next().unwrap_or_default().to_owned() } else { name };

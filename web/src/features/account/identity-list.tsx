@@ -79,7 +79,7 @@ export function IdentityList({ user }: { user: User }) {
           onClose={() => setIdentityToRemove(null)}
           onConfirm={() => unlink.mutate(identityToRemove)}
         >
-          {m.identities_remove_text()}
+          {m.identities_remove_text({ provider: providerName(identityToRemove.provider) })}
         </ConfirmDialog>
       )}
     </Card>

@@ -28,15 +28,16 @@ const highlights = [
 /** What this application is, and the sign-in. */
 export function Landing() {
   const { brand } = useConfig();
+  const isPortico = brand.name === "Portico";
   return (
     <>
       <div className="grid flex-1 items-center gap-x-16 gap-y-12 py-8 lg:grid-cols-[1fr_minmax(0,30rem)] lg:py-10">
         <div className="max-w-xl">
           <h1 className="text-[clamp(2.5rem,1.6rem+4vw,4.25rem)] leading-[1.02] tracking-[-0.035em]">
-            {m.landing_title()}
+            {isPortico ? m.landing_title_portico() : m.landing_title({ brand: brand.name })}
           </h1>
           <p className="mt-6 max-w-md text-lg text-soft">
-            {m.landing_lead({ brand: brand.name })}
+            {isPortico ? m.landing_lead_portico() : m.landing_lead()}
           </p>
           <NextStep />
         </div>
