@@ -49,4 +49,13 @@ pub struct Variables {
     /// The kind of second factor that was added or removed: `{{ .FactorType }}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub factor_type: Option<String>,
+    /// The name of the passkey that was added or removed: `{{ .PasskeyName }}`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub passkey_name: Option<String>,
+    /// The number of recovery codes that can still be used: `{{ .RecoveryCodesLeft }}`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recovery_codes_left: Option<String>,
+    /// The page where the person can undo a change that was not theirs: `{{ .SecurityURL }}`.
+    #[serde(rename = "SecurityURL", skip_serializing_if = "Option::is_none")]
+    pub security_url: Option<String>,
 }

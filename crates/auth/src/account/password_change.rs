@@ -52,7 +52,7 @@ impl<'a> PasswordChange<'a> {
         Ok(Self { auth, signed_in, nonce: needs_nonce.then_some(nonce) })
     }
 
-    /// Checks the nonce, then the current password where that is demanded, and that the new
+    /// Checks the nonce, then the current password where that is demanded or given, and that the new
     /// password is new; computes its stored form.
     pub(crate) async fn prepare(
         self,
@@ -64,7 +64,11 @@ impl<'a> PasswordChange<'a> {
             self.check_nonce(nonce, request).await?;
         }
         let (auth, user) = (self.auth, &self.signed_in.user);
-        if auth.settings().password_change_needs_current && user.has_password() && !began_with_message(self.signed_in) {
+        // One that was given is checked even where none is demanded: a page that asks for it must be
+        // able to rely on it
+        let is_asked_for =
+            auth.settings().password_change_needs_current || current.is_some_and(|text| !text.is_empty());
+        if is_asked_for && user.has_password() && !began_with_message(self.signed_in) {
             self.check_current(current).await?;
         }
         if user.has_password() && auth.passwords().is_password_of(auth.columns(), user, password).await? {

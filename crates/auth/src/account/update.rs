@@ -3,6 +3,7 @@
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use serde::Deserialize;
+use serde_json::{Value, json};
 
 use crate::Auth;
 use crate::account::contact;
@@ -30,6 +31,12 @@ pub async fn get(request: RequestInfo, signed_in: SignedIn) -> Result<Response, 
         return Err(ContractError::AudienceMismatch.into());
     }
     Ok(axum::Json(signed_in.user).into_response())
+}
+
+/// `GET /user/password`: tells the account's owner whether it has a password. The reference has no way
+/// to learn that, so that its pages offer a change of the password to people who have none.
+pub async fn password(signed_in: SignedIn) -> axum::Json<Value> {
+    axum::Json(json!({ "is_set": signed_in.user.has_password() }))
 }
 
 /// The body of `PUT /user`.

@@ -58,6 +58,7 @@ fn accounts() -> Router<Auth> {
         .route("/verify", get(verify::follow).post(verify::verify))
         .route("/reauthenticate", get(reauthenticate::reauthenticate))
         .route("/user", get(update::get).put(update::put))
+        .route("/user/password", get(update::password))
 }
 
 /// The start, refresh and end of sessions.

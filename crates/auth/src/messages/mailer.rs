@@ -326,8 +326,8 @@ pub(crate) async fn enqueue_decoy(
     Ok(outbox::insert_decoy(tx, kind.key(), rendered.subject.as_str(), &rendered.html).await?)
 }
 
-/// Enqueues a notification, if it is enabled. Never fails the request: a template that cannot be
-/// rendered is logged.
+/// Enqueues a notification of a changed sign-in method, if it is enabled. Never fails the request: a
+/// template that cannot be rendered is logged. An account without an address gets none.
 ///
 /// # Errors
 /// Those of the database.
@@ -341,7 +341,11 @@ pub(crate) async fn notify(
     if !auth.settings().notifies(kind) || Address::parse(to).is_err() {
         return Ok(());
     }
-    match enqueue(auth, tx, kind, to, variables).await {
+    let email = &auth.settings().email;
+    // After a changed password the reader may be unable to sign in
+    let page = if kind == MailKind::PasswordChanged { &email.recovery_page } else { &email.security_page };
+    let variables = Variables { security_url: page.clone(), ..variables.clone() };
+    match enqueue(auth, tx, kind, to, &variables).await {
         Err(AuthError::Internal { source, .. }) => {
             tracing::error!(error = format!("{source:#}"), kind = kind.key(), "a notification could not be written");
             Ok(())

@@ -38,6 +38,11 @@ pub struct EmailSettings {
     pub template_retry: Duration,
     /// The enabled notifications.
     pub notifications: Vec<MailKind>,
+    /// The page where people check their sign-in methods, which notifications link to.
+    pub security_page: Option<String>,
+    /// The page where people request a new password, which the notification of a changed password
+    /// links to.
+    pub recovery_page: Option<String>,
     /// Name of the sender.
     pub sender_name: String,
     /// Address of the sender.
@@ -100,6 +105,8 @@ impl Default for EmailSettings {
             template_max_age: Duration::from_secs(600),
             template_retry: Duration::from_secs(10),
             notifications: Vec::new(),
+            security_page: None,
+            recovery_page: None,
             sender_name: "Portico".into(),
             sender_address: "noreply@localhost".into(),
             headers: Vec::new(),

@@ -601,13 +601,15 @@ async fn owners_are_notified_of_linked_and_unlinked_identities() {
         auth.manual_linking = true;
         auth.email.notifications =
             vec![portico_mail::MailKind::IdentityLinked, portico_mail::MailKind::IdentityUnlinked];
+        auth.email.security_page = Some("https://app.example/app/security".into());
     })
     .await;
     let (token, email, _) = with_two_identities(&server).await;
     // The first is the confirmation of the account
     let linked = server.nth_mail_to("eve@example.com", 1).await;
     assert_eq!(linked.subject().as_str(), "A new sign-in method was linked to your account");
-    assert!(linked.html().contains("google"), "{}", linked.html());
+    assert!(linked.html().contains("with Google."), "{}", linked.html());
+    assert!(linked.html().contains("href=\"https://app.example/app/security\""), "{}", linked.html());
     server.delete(&format!("/auth/v1/user/identities/{email}")).bearer(&token).send().await.expect(200);
     // To the address that the account had until now
     let unlinked = server.nth_mail_to("eve@example.com", 2).await;

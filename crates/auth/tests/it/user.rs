@@ -72,6 +72,7 @@ async fn metadata_is_merged_and_null_removes_a_key() {
 async fn a_new_password_ends_the_other_sessions() {
     let t = TestServer::with_auth(|settings| {
         settings.email.notifications = vec![portico_mail::MailKind::PasswordChanged];
+        settings.email.recovery_page = Some("https://app.example/forgot-password".into());
     })
     .await;
     let first = t.signed_in(ADA, "correct-horse").await;
@@ -87,7 +88,9 @@ async fn a_new_password_ends_the_other_sessions() {
     t.sign_in(ADA, "battery-staple").await;
     let actions = t.actions().await;
     assert!(actions.contains(&"user_updated_password".to_owned()) && actions.contains(&"user_modified".to_owned()));
-    assert_eq!(t.nth_mail_to(ADA, 1).await.subject().as_str(), "Your password was changed");
+    let notice = t.nth_mail_to(ADA, 1).await;
+    assert_eq!(notice.subject().as_str(), "Your password was changed");
+    assert!(notice.html().contains("href=\"https://app.example/forgot-password\""), "{}", notice.html());
 }
 
 #[tokio::test]
@@ -146,6 +149,33 @@ async fn a_change_needs_the_current_password_where_it_is_demanded() {
     let code = code_in(t.nth_mail_to(ADA, 1).await.html());
     let tokens = verify(&t, json!({"type": "recovery", "email": ADA, "token": code})).await.expect(200).json();
     put(&t, access(&tokens), json!({"password": "third-password"})).await.expect(200);
+}
+
+#[tokio::test]
+async fn a_current_password_that_is_given_is_checked_even_where_none_is_demanded() {
+    let t = TestServer::start().await;
+    let tokens = t.signed_in(ADA, "correct-horse").await;
+    let body = |current: &str| json!({"password": "battery-staple", "current_password": current});
+    let wrong = put(&t, access(&tokens), body("nonsense")).await;
+    assert_eq!(wrong.refusal(), (400, "current_password_invalid".into()));
+    put(&t, access(&tokens), body("correct-horse")).await.expect(200);
+    put(&t, access(&tokens), json!({"password": "third-password", "current_password": ""})).await.expect(200);
+}
+
+#[tokio::test]
+async fn an_account_says_whether_it_has_a_password() {
+    let t = TestServer::start().await;
+    let tokens = t.signed_in(ADA, "correct-horse").await;
+    let of = async |token: &str| t.get("/auth/v1/user/password").bearer(token).send().await.expect(200).json();
+    assert_eq!(of(access(&tokens)).await, json!({"is_set": true}));
+    t.post("/auth/v1/otp").json(&json!({"email": "grace@example.com"})).send().await.expect(200);
+    let code = code_in(t.mail_to("grace@example.com").await.html());
+    let tokens =
+        verify(&t, json!({"type": "email", "email": "grace@example.com", "token": code})).await.expect(200).json();
+    assert_eq!(of(access(&tokens)).await, json!({"is_set": false}));
+    put(&t, access(&tokens), json!({"password": "first-password", "current_password": "anything"})).await.expect(200);
+    assert_eq!(of(access(&tokens)).await, json!({"is_set": true}));
+    assert_eq!(t.get("/auth/v1/user/password").send().await.status, 401);
 }
 
 async fn begin_change(t: &TestServer) -> (String, portico_mail::Email, portico_mail::Email) {

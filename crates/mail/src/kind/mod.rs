@@ -31,11 +31,17 @@ pub enum MailKind {
     MfaFactorEnrolled,
     /// Tells that a second factor was removed.
     MfaFactorUnenrolled,
+    /// Tells that a passkey was added.
+    PasskeyAdded,
+    /// Tells that a passkey was removed.
+    PasskeyRemoved,
+    /// Tells that a recovery code was used to sign in.
+    RecoveryCodeUsed,
 }
 
 impl MailKind {
     /// All kinds.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 16] = [
         Self::Confirmation,
         Self::Invite,
         Self::MagicLink,
@@ -49,6 +55,9 @@ impl MailKind {
         Self::IdentityUnlinked,
         Self::MfaFactorEnrolled,
         Self::MfaFactorUnenrolled,
+        Self::PasskeyAdded,
+        Self::PasskeyRemoved,
+        Self::RecoveryCodeUsed,
     ];
 
     /// The template key, such as `magic_link` or `password_changed_notification`.
@@ -67,6 +76,9 @@ impl MailKind {
             Self::IdentityUnlinked => "identity_unlinked_notification",
             Self::MfaFactorEnrolled => "mfa_factor_enrolled_notification",
             Self::MfaFactorUnenrolled => "mfa_factor_unenrolled_notification",
+            Self::PasskeyAdded => "passkey_added_notification",
+            Self::PasskeyRemoved => "passkey_removed_notification",
+            Self::RecoveryCodeUsed => "recovery_code_used_notification",
         }
     }
 
@@ -128,6 +140,9 @@ impl MailKind {
             Self::IdentityUnlinked => "A sign-in method was removed from your account",
             Self::MfaFactorEnrolled => "A new verification method was added to your account",
             Self::MfaFactorUnenrolled => "A verification method was removed from your account",
+            Self::PasskeyAdded => "A passkey was added to your account",
+            Self::PasskeyRemoved => "A passkey was removed from your account",
+            Self::RecoveryCodeUsed => "A recovery code was used to sign in to your account",
         }
     }
 

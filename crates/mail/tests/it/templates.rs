@@ -16,6 +16,9 @@ fn variables() -> Variables {
         phone: Some("4179".into()),
         provider: Some("google".into()),
         factor_type: Some("totp".into()),
+        passkey_name: Some("Ann's phone".into()),
+        recovery_codes_left: Some("7".into()),
+        security_url: Some("https://app.example.com/app/security".into()),
         data: json!({"name": "Ann"}),
         ..Variables::default()
     }
@@ -28,7 +31,10 @@ fn every_kind_has_a_mail_of_its_own() {
         let text = plain_text(&mail.html);
         let link = "href=\"https://app.example.com/auth/v1/verify?token=abc&amp;type=signup&amp;redirect_to=https://app.example.com\"";
         assert_eq!(mail.html.contains(link), kind.link_type().is_some(), "{kind:?}");
-        assert_eq!(mail.html.matches("href=").count(), usize::from(kind.link_type().is_some()), "{kind:?}");
+        let help = "href=\"https://app.example.com/app/security\"";
+        assert_eq!(mail.html.contains(help), kind.is_notification(), "{kind:?}");
+        let has_link = kind.link_type().is_some() || kind.is_notification();
+        assert_eq!(mail.html.matches("href=").count(), usize::from(has_link), "{kind:?}");
         assert_eq!(text.contains("246813"), !kind.is_notification(), "{kind:?}");
         assert!(!mail.subject.as_str().is_empty() && !mail.html.contains("[["), "{kind:?}");
         assert_eq!(MailKind::from_key(kind.key()), Some(kind));
@@ -38,8 +44,25 @@ fn every_kind_has_a_mail_of_its_own() {
     }
     let mail = Templates::default().render(MailKind::Reauthentication, &variables()).unwrap();
     assert_eq!(mail.subject.as_str(), "246813 is your verification code");
+    let mail = Templates::default().render(MailKind::MfaFactorEnrolled, &variables()).unwrap();
+    assert!(plain_text(&mail.html).contains("now needs a second step: an authenticator app."));
+    let mail = Templates::default().render(MailKind::IdentityLinked, &variables()).unwrap();
+    assert!(plain_text(&mail.html).contains("You can now sign in to ann@example.com with Google."));
+    let mail = Templates::default().render(MailKind::PasskeyAdded, &variables()).unwrap();
+    assert!(plain_text(&mail.html).contains("with a passkey: Ann's phone."));
+    let mail = Templates::default().render(MailKind::RecoveryCodeUsed, &variables()).unwrap();
+    assert!(plain_text(&mail.html).contains("to ann@example.com. Codes left: 7."));
     let mail = Templates::default().render(MailKind::EmailChange, &variables()).unwrap();
     assert!(plain_text(&mail.html).contains("changes from ann@example.com to new@example.com"));
+}
+
+#[test]
+fn a_notification_without_a_page_that_helps_has_no_link() {
+    for kind in MailKind::ALL.into_iter().filter(|kind| kind.is_notification()) {
+        let variables = Variables { security_url: None, ..variables() };
+        let mail = Templates::default().render(kind, &variables).unwrap();
+        assert!(!mail.html.contains("href=") && plain_text(&mail.html).contains("If this was not you"), "{kind:?}");
+    }
 }
 
 #[test]

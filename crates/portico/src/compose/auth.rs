@@ -146,6 +146,23 @@ pub fn at_public_url(settings: &mut AuthSettings, config: &Config, public_url: &
     settings.redirect_allow_list.push(format!("{public_url}/**"));
 }
 
+/// Enables every notification that `config.toml` does not mention, if `portico.toml` says so.
+pub fn enable_notifications(settings: &mut AuthSettings, config: &Config, own: &AccountSettings) {
+    if own.email.notifications == Some(true) {
+        let mentioned = &config.auth.email.notification;
+        let others = MailKind::ALL.into_iter().filter(|kind| kind.is_notification());
+        settings.email.notifications.extend(others.filter(|kind| !mentioned.contains_key(kind.config_name())));
+    }
+}
+
+/// Adds the pages of the web app at `origin` that notifications link to, unless the settings name
+/// others.
+pub fn link_to_web_app(settings: &mut AuthSettings, origin: &str) {
+    let email = &mut settings.email;
+    email.security_page.get_or_insert_with(|| format!("{origin}/app/security"));
+    email.recovery_page.get_or_insert_with(|| format!("{origin}/forgot-password"));
+}
+
 /// Adds the settings of `portico.toml`; a setting that it does not mention keeps its value.
 pub fn add(settings: &mut AuthSettings, own: &AccountSettings) {
     set(&mut settings.password_change_needs_current, own.require_current_password);
@@ -200,6 +217,8 @@ pub fn add(settings: &mut AuthSettings, own: &AccountSettings) {
 
     let email = &mut settings.email;
     set(&mut email.magic_link_enabled, own.email.magic_link);
+    email.security_page.clone_from(&own.email.security_page);
+    email.recovery_page.clone_from(&own.email.recovery_page);
     set(&mut email.allow_unverified_sign_ins, own.email.allow_unverified_sign_ins);
     set(&mut email.authorized_addresses, own.email.authorized_addresses.clone());
     set(&mut email.extended_validation, own.email.extended_validation);
@@ -341,6 +360,42 @@ mod tests {
         let mut settings = AuthSettings::default();
         add(&mut settings, &AccountSettings::default());
         assert_eq!(format!("{settings:?}"), format!("{:?}", AuthSettings::default()));
+    }
+
+    #[test]
+    fn every_notification_can_be_enabled_at_once() {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::create_dir(folder.path().join("supabase")).expect("a folder");
+        let text = "[auth.email.notification.phone_changed]\nenabled = false\n\
+                    [auth.email.notification.passkey_added]\nenabled = true\n";
+        std::fs::write(folder.path().join("supabase/config.toml"), text).expect("a file");
+        let project = portico_project::Project::load(portico_project::LoadOptions {
+            workdir: Some(folder.path().to_owned()),
+            environment: portico_project::Environment::default(),
+            ..Default::default()
+        })
+        .expect("a project");
+        let mut own = AccountSettings::default();
+        let notifying = |own: &AccountSettings| {
+            let mut settings = settings(project.config());
+            enable_notifications(&mut settings, project.config(), own);
+            MailKind::ALL.into_iter().filter(|kind| settings.notifies(*kind)).map(MailKind::config_name).collect()
+        };
+        let configured: Vec<&str> = notifying(&own);
+        assert_eq!(configured, ["passkey_added"]);
+        own.email.notifications = Some(true);
+        let all: Vec<&str> = notifying(&own);
+        assert_eq!(all.len(), MailKind::ALL.into_iter().filter(|kind| kind.is_notification()).count() - 1);
+        assert!(!all.contains(&"phone_changed"));
+    }
+
+    #[test]
+    fn notifications_link_to_the_web_app_unless_the_settings_name_other_pages() {
+        let mut settings = AuthSettings::default();
+        settings.email.recovery_page = Some("https://app.example/reset".into());
+        link_to_web_app(&mut settings, "https://accounts.example");
+        assert_eq!(settings.email.security_page.as_deref(), Some("https://accounts.example/app/security"));
+        assert_eq!(settings.email.recovery_page.as_deref(), Some("https://app.example/reset"));
     }
 
     #[test]

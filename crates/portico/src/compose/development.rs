@@ -44,6 +44,10 @@ pub fn describe(inputs: DevelopmentInputs<'_>) -> anyhow::Result<(ServerDescript
     let witness = Development::confirm();
     let mut auth_settings = auth::settings(config);
     auth::add(&mut auth_settings, &settings.auth);
+    auth::enable_notifications(&mut auth_settings, config, &settings.auth);
+    if web_app::is_included() {
+        auth::link_to_web_app(&mut auth_settings, &origin);
+    }
     auth_settings.allow_insecure_loopback_providers = true;
     auth_settings.rate_limits.per_address = false;
     auth_settings.rate_limits.passwords = false;

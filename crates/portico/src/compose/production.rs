@@ -37,7 +37,11 @@ pub fn check(project: &Project, settings: &Settings) -> anyhow::Result<CheckedCo
     let public_url = safety::public_url(settings)?;
     let mut auth = auth::settings(config);
     auth::add(&mut auth, &settings.auth);
+    auth::enable_notifications(&mut auth, config, &settings.auth);
     auth::at_public_url(&mut auth, config, &public_url);
+    if web_app::is_included() {
+        auth::link_to_web_app(&mut auth, &public_url);
+    }
     auth.rate_limits.per_address = true;
     let mut problems = safety::problems(config, &auth);
     problems.extend(safety::unset(project.warnings()));

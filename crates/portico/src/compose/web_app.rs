@@ -13,6 +13,12 @@ fn files() -> Option<&'static [(&'static str, &'static [u8])]> {
     (!FILES.is_empty()).then_some(FILES)
 }
 
+/// Returns true if this build has the web app.
+#[must_use]
+pub fn is_included() -> bool {
+    files().is_some()
+}
+
 /// The facts about the server that the web app depends on.
 #[derive(Debug, Clone, Copy)]
 pub struct PageFacts<'a> {

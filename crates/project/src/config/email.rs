@@ -78,7 +78,7 @@ pub struct EmailNotification {
 pub(crate) const TEMPLATES: [&str; 6] =
     ["invite", "confirmation", "recovery", "magic_link", "email_change", "reauthentication"];
 
-pub(crate) const NOTIFICATIONS: [&str; 7] = [
+pub(crate) const NOTIFICATIONS: [&str; 10] = [
     "password_changed",
     "email_changed",
     "phone_changed",
@@ -86,6 +86,9 @@ pub(crate) const NOTIFICATIONS: [&str; 7] = [
     "identity_unlinked",
     "mfa_factor_enrolled",
     "mfa_factor_unenrolled",
+    "passkey_added",
+    "passkey_removed",
+    "recovery_code_used",
 ];
 
 impl EmailConfig {

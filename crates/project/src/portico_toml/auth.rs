@@ -8,6 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use portico_base::Secret;
+use url::Url;
 
 use super::messages::{LinkPaths, RateLimitExtras, SmsExtras};
 use crate::config::email::{NOTIFICATIONS, TEMPLATES};
@@ -110,6 +111,12 @@ pub struct RefreshTokenExtras {
 pub struct EmailExtras {
     /// Sign-in by link and code.
     pub magic_link: Option<bool>,
+    /// True if every notification is sent that `config.toml` does not mention.
+    pub notifications: Option<bool>,
+    /// The page where people check their sign-in methods.
+    pub security_page: Option<String>,
+    /// The page where people request a new password.
+    pub recovery_page: Option<String>,
     /// True if provider accounts with an unverified address may sign in.
     pub allow_unverified_sign_ins: Option<bool>,
     /// If not empty, the only addresses that receive mail.
@@ -219,6 +226,9 @@ impl EmailExtras {
     fn read(mut email: Section<'_, '_, '_>) -> Self {
         Self {
             magic_link: email.flag("magic_link"),
+            notifications: email.flag("notifications"),
+            security_page: page(&mut email, "security_page"),
+            recovery_page: page(&mut email, "recovery_page"),
             allow_unverified_sign_ins: email.flag("allow_unverified_sign_ins"),
             authorized_addresses: email.list("authorized_addresses"),
             extended_validation: email.flag("extended_validation"),
@@ -272,6 +282,17 @@ fn name_servers(email: &mut Section<'_, '_, '_>) -> Option<Vec<SocketAddr>> {
         address
     };
     Some(written.iter().filter_map(read).collect())
+}
+
+/// Reads the address of a page.
+fn page(section: &mut Section<'_, '_, '_>, name: &'static str) -> Option<String> {
+    let text = written(section, name)?;
+    let is_page = Url::parse(&text).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.host().is_some());
+    if !is_page {
+        let key = section.key(name);
+        section.fail(name, format!("{key}: expected a URL such as \"https://app.example.com/security\""));
+    }
+    is_page.then_some(text)
 }
 
 /// Reads text that is not empty.
