@@ -1,6 +1,6 @@
 import { type FieldValues, type Path, useController } from "react-hook-form";
-import type { ZodForm } from "../../components/form/use-zod-form";
-import { Field } from "../../components/ui/field";
+import type { ZodForm } from "./use-zod-form";
+import { Field } from "../ui/field";
 import type { CodeLength } from "../../lib/config";
 import * as m from "../../paraglide/messages";
 

@@ -10,8 +10,8 @@ import { useConfig } from "../../lib/config-context";
 import { newPasswordField } from "../../lib/form-fields";
 import { z } from "../../lib/zod";
 import * as m from "../../paraglide/messages";
-import { CodeField } from "./code-field";
-import { StrengthHint } from "./strength-hint";
+import { CodeField } from "../../components/form/code-field";
+import { StrengthHint } from "../../components/form/strength-hint";
 
 const schema = z.object({ password: newPasswordField, code: z.string() });
 

@@ -10,7 +10,7 @@ import type { AppAddress } from "../../lib/paths";
 import { z } from "../../lib/zod";
 import * as m from "../../paraglide/messages";
 import { pendingEmail, rememberPendingCode } from "./pending-code";
-import { StrengthHint } from "./strength-hint";
+import { StrengthHint } from "../../components/form/strength-hint";
 
 const schema = z.object({ email: emailField, password: newPasswordField });
 

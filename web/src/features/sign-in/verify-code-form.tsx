@@ -13,7 +13,7 @@ import { describeError } from "../../lib/errors";
 import { type PageAddress, visitorAddress } from "../../lib/paths";
 import { z } from "../../lib/zod";
 import * as m from "../../paraglide/messages";
-import { CodeField } from "./code-field";
+import { CodeField } from "../../components/form/code-field";
 import { isPhoneCode, type PendingCode } from "./pending-code";
 import { sendCode } from "./send-code";
 
