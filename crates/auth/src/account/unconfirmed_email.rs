@@ -13,7 +13,7 @@ use crate::model::ids::{EmailAddress, UserId};
 use crate::model::{Identity, User};
 use crate::one_time::message;
 use crate::operation::Operation;
-use crate::sql::{Tx, identities, mfa_factors, sessions, users};
+use crate::sql::{Tx, identities, mfa_factors, recovery_codes, sessions, users};
 
 /// Returns whether an account other than `except` has proved `email`. Nothing is written.
 pub(crate) async fn is_proved_elsewhere(
@@ -81,12 +81,14 @@ pub(crate) async fn is_claimed_by_identity(tx: &Tx, user: &User) -> Result<bool,
 /// there.
 pub(crate) async fn clear_access(op: Operation<'_>, user: &User, keep_password: bool) -> Result<(), AuthError> {
     let (tx, now) = (op.tx, op.now());
-    let (sessions, factors) = tokio::join!(biased;
+    let (sessions, factors, codes) = tokio::join!(biased;
         sessions::delete_all(tx, user.id),
         mfa_factors::delete_all(tx, user.id),
+        recovery_codes::delete(tx, user.id),
     );
     sessions?;
     factors?;
+    codes?;
     if !user.phone.is_empty() {
         identities::delete_phone(tx, user.id).await?;
         users::clear_phone(tx, user.id, now).await?;

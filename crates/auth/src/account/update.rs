@@ -20,6 +20,7 @@ use crate::one_time::text_message::check_channel;
 use crate::operation::Operation;
 use crate::protection::audit::{Action, Traits};
 use crate::protection::limits::Limiter;
+use crate::sql::users::SessionSummary;
 use crate::sql::{Tx, users};
 
 const FAILED: ContractError = ContractError::UpdatingUserFailed;
@@ -148,8 +149,8 @@ async fn check_contacts(op: Operation<'_>, user: &User, new: &[Contact]) -> Resu
 /// Checks that this kind of account, in this session, may make the changes.
 fn check_allowed(signed_in: &SignedIn, body: &Update, changes_contact: bool) -> Result<(), AuthError> {
     let user = &signed_in.user;
-    let aal = signed_in.session.as_ref().map_or("aal1", |session| session.aal.as_str());
-    if user.has_verified_factor() && aal != "aal2" && (body.password.is_some() || changes_contact) {
+    let is_aal2 = signed_in.session.as_ref().is_some_and(SessionSummary::is_aal2);
+    if user.has_verified_factor() && !is_aal2 && (body.password.is_some() || changes_contact) {
         return Err(ContractError::InsufficientAssurance.into());
     }
     if user.is_anonymous && body.password.is_some() && body.email.is_empty() && body.phone.is_empty() {

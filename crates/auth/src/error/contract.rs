@@ -254,12 +254,40 @@ contract_errors! {
     AdminApiOff => FeatureDisabled, "The admin API is disabled";
     CustomProvidersAdminOff => FeatureDisabled, "Custom OAuth providers are disabled";
     Web3Off => Web3ProviderDisabled, "Web3 provider is disabled";
+
+    // Second factors
+    FactorsNeedSession => UnexpectedFailure, "A valid session and a registered user are required for second factors";
     TotpEnrollOff => MfaTotpEnrollNotEnabled, "MFA enroll is disabled for TOTP";
     PhoneEnrollOff => MfaPhoneEnrollNotEnabled, "MFA enroll is disabled for Phone";
     WebauthnEnrollOff => MfaWebauthnEnrollNotEnabled, "MFA enroll is disabled for WebAuthn";
     FactorTypeUnknown => ValidationFailed, "factor_type needs to be totp, phone, or webauthn";
     FactorIdNotUuid => ValidationFailed as NOT_FOUND, "factor_id must be an UUID";
     FactorUnknown => MfaFactorNotFound, "Factor not found";
+    TotpVerifyOff => MfaTotpVerifyNotEnabled, "MFA verification is disabled for TOTP";
+    PhoneVerifyOff => MfaPhoneVerifyNotEnabled, "MFA verification is disabled for Phone";
+    WebauthnVerifyOff => MfaWebauthnVerifyNotEnabled, "MFA verification is disabled for WebAuthn";
+    FactorPhoneMissing => ValidationFailed, "Phone number required to enroll Phone factor";
+    FactorPhoneVerified => MfaVerifiedFactorExists,
+        "A verified phone factor already exists, unenroll the existing factor to continue";
+    FactorNameTaken { name: String } => MfaFactorNameConflict,
+        "A factor with the friendly name \"{name}\" for this user already exists";
+    FactorNameTooLong => ValidationFailed, "friendly_name must be 255 characters or less";
+    FactorIssuerTooLong => ValidationFailed, "issuer is too long for a QR code";
+    TooManyFactors => TooManyEnrolledMfaFactors, "Maximum number of verified factors reached, unenroll to continue";
+    EnrollNeedsAal2 => InsufficientAal as FORBIDDEN, "AAL2 required to enroll a new factor";
+    UnenrollNeedsAal2 => InsufficientAal as UNPROCESSABLE_ENTITY, "AAL2 required to unenroll verified factor";
+    FactorCodeEmpty => ValidationFailed, "Code needs to be non-empty";
+    FactorChallengeUnknown => MfaFactorNotFound as UNPROCESSABLE_ENTITY,
+        "MFA factor with the provided challenge ID not found";
+    FactorChallengeOfAnotherAddress => MfaIpAddressMismatch, "Challenge and verify IP addresses mismatch.";
+    FactorChallengeExpired { id: String } => MfaChallengeExpired,
+        "MFA challenge {id} has expired, verify against another challenge or create a new challenge.";
+    TotpCodeWrong => MfaVerificationFailed, "Invalid TOTP code entered";
+    PhoneFactorCodeWrong => MfaVerificationFailed, "Invalid MFA Phone code entered";
+    RecoveryCodeWrong => MfaVerificationFailed, "Invalid recovery code entered";
+    RecoveryCodesNeedFactor => MfaFactorNotFound as UNPROCESSABLE_ENTITY,
+        "Recovery codes need a verified second factor";
+    RecoveryCodesNeedAal2 => InsufficientAal as FORBIDDEN, "AAL2 required to create recovery codes";
 
     // Failures that are not the caller's fault
     Unexpected => UnexpectedFailure, "Unexpected failure, please check server logs for more information";
@@ -276,6 +304,8 @@ contract_errors! {
     ReauthenticationEmailFailed => UnexpectedFailure, "Error sending reauthentication email";
     InviteEmailFailed => UnexpectedFailure, "Error sending invite email";
     TextProviderMissing => UnexpectedFailure, "Unable to get SMS provider";
+    FactorTextProviderMissing => UnexpectedFailure, "Failed to get SMS provider";
+    FactorTextFailed => UnexpectedFailure, "error sending message";
     CaptchaUnavailable => UnexpectedFailure, "captcha verification process failed";
     BreachCheckFailed => UnexpectedFailure, "Unable to perform password strength check with HaveIBeenPwned.org.";
     ProviderUnreachable => UnexpectedFailure, "The identity provider cannot be reached";

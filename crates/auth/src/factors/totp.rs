@@ -1,12 +1,23 @@
-//! Time-based one-time passwords (RFC 6238): SHA-1, six digits, 30 seconds.
+//! Authenticator apps as second factors: time-based one-time passwords (RFC 6238) with SHA-1, six
+//! digits and 30 seconds.
 
 use aws_lc_rs::hmac;
 use data_encoding::BASE32_NOPAD;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use portico_base::random;
 use qrcode::{Color, EcLevel, QrCode};
+use serde_json::{Map, json};
 use subtle::{Choice, ConditionallySelectable as _, ConstantTimeEq as _};
 use time::OffsetDateTime;
+use url::Url;
+
+use crate::Auth;
+use crate::error::{AuthError, ContractError};
+use crate::factors::enroll::{EnrollBody, FactorDraft};
+use crate::model::ids::FactorId;
+use crate::model::{Factor, User};
+use crate::operation::Operation;
+use crate::sql::{mfa_factors, totp_steps};
 
 /// The length of a new secret in bytes: the length of a SHA-1 key that RFC 4226 recommends.
 const SECRET_BYTES: usize = 20;
@@ -21,6 +32,11 @@ const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove
 
 /// The same for the account's name in the label, where an email address stays readable.
 const LABEL: &AsciiSet = &UNRESERVED.remove(b'@');
+
+/// Returns the number of the time step that a time is in.
+pub(crate) fn step_at(time: OffsetDateTime) -> i64 {
+    time.unix_timestamp().div_euclid(PERIOD)
+}
 
 /// A shared secret of an authenticator app.
 #[derive(Clone, PartialEq, Eq)]
@@ -59,7 +75,7 @@ impl TotpSecret {
     /// Takes the same time whichever step matches.
     pub fn matching_step(&self, code: &str, now: OffsetDateTime, last_step: Option<i64>) -> Option<i64> {
         let code: [u8; DIGITS] = code.trim().as_bytes().try_into().ok()?;
-        let current = now.unix_timestamp().div_euclid(PERIOD);
+        let current = step_at(now);
         let mut matching = i64::MIN;
         for step in current - SKEW..=current + SKEW {
             let is_code = self.code(step).ct_eq(&code);
@@ -84,6 +100,71 @@ impl TotpSecret {
         }
         code
     }
+}
+
+/// Makes the secret of a new factor.
+///
+/// # Errors
+/// 400 `validation_failed` for an issuer that makes the code too large.
+pub(super) fn draft(auth: &Auth, id: FactorId, user: &User, body: &EnrollBody) -> Result<FactorDraft, AuthError> {
+    let secret = TotpSecret::generate();
+    let site = || Url::parse(&auth.settings().site_url).ok().map(|url| authority(&url));
+    let issuer = Some(body.issuer.clone()).filter(|issuer| !issuer.is_empty()).or_else(site).unwrap_or_default();
+    let account = [&user.email, &user.phone].into_iter().find(|contact| !contact.is_empty()).cloned();
+    let uri = secret.uri(&issuer, &account.unwrap_or_else(|| user.id.to_string()));
+    let qr_code = qr_code(&uri).ok_or(ContractError::FactorIssuerTooLong)?;
+    let response = json!({ "qr_code": qr_code, "secret": secret.text(), "uri": uri });
+    Ok(FactorDraft {
+        secret: Some(auth.columns().encrypt(id.0, &secret.text())),
+        phone: None,
+        response: Map::from_iter([("totp".to_owned(), response)]),
+    })
+}
+
+/// Returns host and port of a URL.
+fn authority(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+}
+
+/// A right code that is not used up yet.
+pub(super) struct MatchedCode {
+    step: i64,
+    /// The secret, where its stored form is outdated.
+    outdated: Option<String>,
+}
+
+/// Compares a code. `None`: it is wrong, or was used.
+///
+/// # Errors
+/// Those of the database, and 500 for a secret that cannot be read.
+pub(super) async fn compare(auth: &Auth, factor: &Factor, code: &str) -> Result<Option<MatchedCode>, AuthError> {
+    let client = auth.database().auth().await?;
+    let stored = mfa_factors::secret(&client, factor.id).await?.unwrap_or_default();
+    let last = totp_steps::last(&client, factor.id).await?;
+    drop(client);
+    let column = auth.columns().decrypt(factor.id.0, &stored).map_err(AuthError::internal)?;
+    let unreadable = || AuthError::internal(anyhow::anyhow!("the secret of factor {} is not Base32", factor.id));
+    let secret = TotpSecret::parse(&column.text).filter(|_| !stored.is_empty()).ok_or_else(unreadable)?;
+    let now = auth.now();
+    // A step that is farther away was written while the clock was wrong
+    let last = last.filter(|last| *last <= step_at(now) + SKEW);
+    let step = secret.matching_step(code, now, last);
+    Ok(step.map(|step| MatchedCode { step, outdated: column.is_outdated.then_some(column.text) }))
+}
+
+/// Uses up a code.
+///
+/// # Errors
+/// 422 `mfa_verification_failed` if another request used it meanwhile.
+pub(super) async fn use_up(op: Operation<'_>, factor: FactorId, code: MatchedCode) -> Result<(), AuthError> {
+    if !totp_steps::advance(op.tx, factor, code.step).await? {
+        return Err(ContractError::TotpCodeWrong.into());
+    }
+    if let Some(secret) = code.outdated {
+        mfa_factors::set_secret(op.tx, factor, &op.auth.columns().encrypt(factor.0, &secret)).await?;
+    }
+    Ok(())
 }
 
 /// Returns a text as a QR code in SVG. `None`: the text is too long for one.

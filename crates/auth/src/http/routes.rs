@@ -20,6 +20,7 @@ use crate::account::sign_up;
 use crate::account::update;
 use crate::account::verify;
 use crate::error::{API_VERSION_HEADER, ApiVersion, AuthError, ContractError, Failed, render};
+use crate::factors::{self, challenge, enroll, unenroll};
 use crate::http::discovery;
 use crate::http::extract::{MAX_BODY_BYTES, header};
 use crate::http::info;
@@ -34,6 +35,7 @@ pub(crate) fn router(auth: Auth) -> Router {
     Router::new()
         .merge(accounts())
         .merge(sessions())
+        .merge(factors())
         .merge(providers())
         .merge(published())
         .merge(switched_off::routes())
@@ -68,6 +70,15 @@ fn sessions() -> Router<Auth> {
         .route("/logout", post(logout::logout))
         .route("/sessions", get(logout::list))
         .route("/sessions/{id}", delete(logout::revoke))
+}
+
+/// Second factors.
+fn factors() -> Router<Auth> {
+    Router::new()
+        .route("/factors", post(enroll::enroll))
+        .route("/factors/{id}", delete(unenroll::unenroll))
+        .route("/factors/{id}/challenge", post(challenge::challenge))
+        .route("/factors/{id}/verify", post(factors::verify::verify))
 }
 
 /// Sign-in and linking at identity providers.

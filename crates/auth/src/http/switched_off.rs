@@ -2,31 +2,18 @@
 //! receives an error with a code.
 //!
 //! The order of the checks is that of the reference: for a whole feature the check that it is
-//! enabled comes first; below `/admin` and `/factors` the check of the caller does.
+//! enabled comes first; below `/admin` the check of the caller does.
 
 use axum::Router;
-use axum::extract::{FromRequestParts, Path};
-use axum::routing::{any, delete, get, patch, post};
-use http::request::Parts;
-use serde::Deserialize;
-use uuid::Uuid;
+use axum::routing::{any, get, patch, post};
 
 use crate::Auth;
 use crate::admin::administrator::Administrator;
 use crate::error::{AuthError, ContractError};
-use crate::http::extract::{Json, SignedIn};
 
 /// Returns the routes of these features.
 pub(crate) fn routes() -> Router<Auth> {
-    Router::new().merge(factors()).merge(passkeys()).merge(sso()).merge(oauth_server()).merge(administration())
-}
-
-fn factors() -> Router<Auth> {
-    Router::new()
-        .route("/factors", post(enroll))
-        .route("/factors/{id}", delete(factor))
-        .route("/factors/{id}/challenge", post(factor))
-        .route("/factors/{id}/verify", post(factor))
+    Router::new().merge(passkeys()).merge(sso()).merge(oauth_server()).merge(administration())
 }
 
 fn passkeys() -> Router<Auth> {
@@ -89,43 +76,4 @@ async fn oauth() -> AuthError {
 /// `POST /token?grant_type=web3`
 pub(crate) fn web3() -> AuthError {
     ContractError::Web3Off.into()
-}
-
-/// Checks that the caller may have factors: is signed in, and not anonymous.
-struct FactorOwner;
-
-impl FromRequestParts<Auth> for FactorOwner {
-    type Rejection = AuthError;
-
-    async fn from_request_parts(parts: &mut Parts, auth: &Auth) -> Result<Self, AuthError> {
-        if SignedIn::from_request_parts(parts, auth).await?.user.is_anonymous {
-            return Err(ContractError::AnonymousNotAllowed.into());
-        }
-        Ok(Self)
-    }
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Enrollment {
-    factor_type: String,
-}
-
-/// `POST /factors`: rejects every type of factor.
-async fn enroll(_: FactorOwner, Json(body): Json<Enrollment>) -> AuthError {
-    let error = match body.factor_type.as_str() {
-        "totp" => ContractError::TotpEnrollOff,
-        "phone" => ContractError::PhoneEnrollOff,
-        "webauthn" => ContractError::WebauthnEnrollOff,
-        _ => ContractError::FactorTypeUnknown,
-    };
-    error.into()
-}
-
-/// The routes of one factor: rejected, since there is none.
-async fn factor(_: FactorOwner, Path(id): Path<String>) -> AuthError {
-    if Uuid::try_parse(&id).is_err() {
-        return ContractError::FactorIdNotUuid.into();
-    }
-    ContractError::FactorUnknown.into()
 }

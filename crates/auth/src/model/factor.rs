@@ -4,8 +4,8 @@ use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 use time::OffsetDateTime;
 use tokio_postgres::Row;
-use uuid::Uuid;
 
+use crate::model::ids::FactorId;
 use crate::model::json::Timestamp;
 
 /// Columns of [`Factor::from_row`], for `concat!` in statements.
@@ -21,7 +21,7 @@ pub(crate) use factor_columns;
 #[derive(Debug, Clone)]
 pub struct Factor {
     /// Primary key.
-    pub id: Uuid,
+    pub id: FactorId,
     /// The name that the person gave; may be empty.
     pub friendly_name: String,
     /// `totp`, `phone`, `webauthn`

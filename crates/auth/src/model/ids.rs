@@ -52,6 +52,14 @@ id! {
     FlowStateId
 }
 id! {
+    /// `auth.mfa_factors.id`
+    FactorId
+}
+id! {
+    /// `auth.mfa_challenges.id`
+    FactorChallengeId
+}
+id! {
     /// `auth.identities.id`, shown to clients as `identity_id`.
     IdentityId
 }

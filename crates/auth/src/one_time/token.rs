@@ -100,10 +100,15 @@ pub struct OneTimeToken {
 impl OneTimeToken {
     /// Makes a token for a contact.
     pub fn generate(address: &str, digits: usize, is_pkce: bool) -> Self {
-        let code = portico_base::random::digits(digits);
-        let hash = salted(&hex::encode(portico_base::random::bytes::<SALT_BYTES>()), address, &code);
-        let hash = if is_pkce { format!("{PKCE_PREFIX}{hash}") } else { hash };
-        Self { code, hash }
+        let token = Self::of_code(address, &portico_base::random::digits(digits));
+        let hash = if is_pkce { format!("{PKCE_PREFIX}{}", token.hash) } else { token.hash };
+        Self { hash, ..token }
+    }
+
+    /// Makes a token of a fixed code.
+    pub fn of_code(address: &str, code: &str) -> Self {
+        let hash = salted(&hex::encode(portico_base::random::bytes::<SALT_BYTES>()), address, code);
+        Self { code: code.to_owned(), hash }
     }
 }
 

@@ -22,6 +22,8 @@ use crate::Auth;
 use crate::error::{AuthError, ErrorCode};
 use crate::http::extract::RequestInfo;
 use crate::model::User;
+use crate::model::ids::UserId;
+use crate::operation::Operation;
 use crate::protection::limits::{DAY, HOUR, too_many_requests};
 use crate::sql::Tx;
 use crate::sql::attempts::{self, Charge, Charged, Network};
@@ -70,6 +72,19 @@ const PASSWORDS: [GuessLimit; 3] = [
     limit("passwords-per-day", 100, DAY),
 ];
 
+/// Limits on the codes of second factors and on recovery codes, of an account.
+///
+/// Three codes of an authenticator app are right at any time, so a guess succeeds with a chance of 3
+/// in a million, and guesses need the password: fewer are allowed than of other codes. All networks
+/// together have at most 60 in any 24 hours, a chance of 1 in 5500. So has each network in which a
+/// factor of the account was proved before, and guesses elsewhere do not count in it.
+const FACTOR_CODES: [GuessLimit; 4] = [
+    limit("factor-codes-per-address", 10, HOUR),
+    limit("factor-codes-per-account", 20, HOUR),
+    limit("factor-codes-per-day", 30, DAY),
+    limit("factor-codes-per-address-and-day", 30, DAY),
+];
+
 /// The limit of a session on the current password, which a change of the password requires.
 const CURRENT_PASSWORDS: [GuessLimit; 1] = [limit("passwords-per-session", 10, HOUR)];
 
@@ -104,6 +119,34 @@ pub(crate) async fn password<T>(
     }
     let network = network(account, request);
     counted(auth, charges(&PASSWORDS, account, request), network.as_ref(), Box::pin(attempt)).await
+}
+
+/// As [`code`], for the code of a second factor, or a recovery code. All of them count together.
+///
+/// # Errors
+/// As [`code`].
+pub(crate) async fn factor_code<T>(
+    auth: &Auth,
+    user: UserId,
+    request: &RequestInfo,
+    attempt: impl Future<Output = Result<T, AuthError>>,
+) -> Result<T, AuthError> {
+    let account = factors_of(user);
+    let charges = charges(&FACTOR_CODES, &account, request);
+    counted(auth, charges, network(&account, request).as_ref(), Box::pin(attempt)).await
+}
+
+/// Stores the network in which a second factor was proved as known, so that guesses from elsewhere
+/// do not count in it.
+pub(crate) async fn remember_factor_network(op: Operation<'_>, user: UserId) -> Result<(), tokio_postgres::Error> {
+    match network(&factors_of(user), op.request) {
+        Some(network) => attempts::remember_networks(op.tx, &[network], op.auth.now()).await,
+        None => Ok(()),
+    }
+}
+
+fn factors_of(user: UserId) -> String {
+    format!("factors of {user}")
 }
 
 /// As [`password`], for the current password of a signed-in person: only the session is limited.

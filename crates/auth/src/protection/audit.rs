@@ -76,6 +76,18 @@ actions! {
     IdentityLinked "identity_linked" "user",
     /// Traits `identity_id`, `provider`, `provider_id`.
     IdentityUnlinked "identity_unlinked" "user",
+    /// The enrolment of a second factor began; trait `factor_id`, for phones and keys `factor_type`.
+    FactorInProgress "factor_in_progress" "factor",
+    /// A second factor was removed; traits `factor_id`, `factor_status`, `session_id`.
+    FactorUnenrolled "factor_unenrolled" "factor",
+    /// A second factor was challenged; traits `factor_id`, `factor_status`.
+    ChallengeCreated "challenge_created" "factor",
+    /// A second factor was proved; traits `factor_id`, `challenge_id`, `factor_type`.
+    VerificationAttempted "verification_attempted" "factor",
+    /// Recovery codes replaced the earlier ones.
+    RecoveryCodesCreated "recovery_codes_created" "factor",
+    /// A recovery code was used; trait `remaining`.
+    RecoveryCodeUsed "recovery_code_used" "factor",
 }
 
 /// The facts of an event beyond its actor and action.

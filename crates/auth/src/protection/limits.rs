@@ -48,6 +48,10 @@ pub enum Limiter {
     Verify,
     /// `GET /authorize` and `GET /user/identities/authorize`
     Authorize,
+    /// `POST /factors/{id}/challenge`
+    FactorChallenge,
+    /// `POST /factors/{id}/verify` and `POST /factors/recovery-codes/verify`
+    FactorVerify,
 }
 
 impl Limiter {
@@ -63,6 +67,8 @@ impl Limiter {
             Self::Token => "token",
             Self::Verify => "verify",
             Self::Authorize => "authorize",
+            Self::FactorChallenge => "factor-challenge",
+            Self::FactorVerify => "factor-verify",
         }
     }
 
@@ -72,6 +78,7 @@ impl Limiter {
         match self {
             Self::Token => per_five_minutes(settings.token_refresh),
             Self::Verify => per_five_minutes(settings.verify),
+            Self::FactorChallenge | Self::FactorVerify => Quota::new(30.0, f64::from(settings.factors) / 60.0),
             Self::Anonymous => Quota::full_after(f64::from(settings.anonymous_users), HOUR),
             _ => per_five_minutes(settings.otp),
         }

@@ -6,6 +6,7 @@ use time::OffsetDateTime;
 use crate::Auth;
 use crate::error::AuthError;
 use crate::model::{JsonObject, User};
+use crate::session::AuthenticationMethod;
 use crate::session::lifetime::end_of_low_aal;
 use crate::sql::sessions::Session;
 
@@ -34,6 +35,12 @@ struct AmrClaim<'a> {
     timestamp: i64,
 }
 
+/// Returns the assurance level of a session by its methods, which are in the token as well.
+fn assurance_level(session: &Session) -> &'static str {
+    let is_second = |method: &str| AuthenticationMethod::SECOND_FACTORS.contains(&method);
+    if session.amr.iter().any(|amr| is_second(&amr.method)) { "aal2" } else { "aal1" }
+}
+
 /// Returns an access token and the time at which it expires, in unix seconds.
 pub(super) fn access_token(
     auth: &Auth,
@@ -59,7 +66,7 @@ pub(super) fn access_token(
         app_metadata: &user.app_metadata,
         user_metadata: &user.user_metadata,
         role: &user.role,
-        aal: &session.aal,
+        aal: assurance_level(session),
         amr: session
             .amr
             .iter()

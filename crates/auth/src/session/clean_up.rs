@@ -9,9 +9,10 @@ use tokio_postgres::Error;
 
 use crate::Auth;
 use crate::error::AuthError;
+use crate::factors::totp;
 use crate::sql::{
-    Tx, attempts, flow_state, mfa_challenges, mfa_factors, refresh_tokens, saml_relay_states, sessions, users,
-    webauthn_challenges,
+    Tx, attempts, flow_state, mfa_challenges, mfa_factors, recovery_codes, refresh_tokens, saml_relay_states, sessions,
+    totp_steps, users, webauthn_challenges,
 };
 
 /// The time for which replaced refresh tokens and abandoned attempts stay, so that their reuse can
@@ -40,6 +41,8 @@ enum UpkeepBatch {
     Challenges,
     Factors,
     KeyChallenges,
+    PasswordSteps,
+    RecoveryCodes,
     Anonymous,
     Attempts,
     KnownNetworks,
@@ -66,6 +69,8 @@ impl UpkeepBatch {
             Self::Challenges => mfa_challenges::delete_old(tx, now - KEPT).await,
             Self::Factors => mfa_factors::delete_abandoned(tx, now - KEPT).await,
             Self::KeyChallenges => webauthn_challenges::delete_expired(tx, now).await,
+            Self::PasswordSteps => totp_steps::delete_old(tx, totp::step_at(now - KEPT)).await,
+            Self::RecoveryCodes => recovery_codes::delete_orphaned(tx).await,
             Self::Anonymous => users::delete_old_anonymous(tx, now - KEPT_ANONYMOUS).await,
             Self::Attempts => attempts::delete_old(tx, now).await,
             Self::KnownNetworks => attempts::delete_old_networks(tx, now - KEPT_NETWORKS).await,
@@ -90,6 +95,8 @@ impl Auth {
             UpkeepBatch::Challenges,
             UpkeepBatch::Factors,
             UpkeepBatch::KeyChallenges,
+            UpkeepBatch::PasswordSteps,
+            UpkeepBatch::RecoveryCodes,
             UpkeepBatch::Attempts,
             UpkeepBatch::KnownNetworks,
         ];

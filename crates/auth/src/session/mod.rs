@@ -6,6 +6,7 @@
 
 mod access_token;
 pub(crate) mod clean_up;
+pub(crate) mod elevation;
 pub(crate) mod grants;
 pub(crate) mod lifetime;
 pub(crate) mod logout;
@@ -31,7 +32,7 @@ use crate::session::refresh_token::{RefreshToken, SessionKey};
 use crate::sql::refresh_tokens;
 use crate::sql::sessions::{self, Amr, NewSession, Session};
 
-/// The authentication method of a sign-in: the first entry of `amr`.
+/// An authentication method of a session: an entry of `amr`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuthenticationMethod {
     /// Password.
@@ -52,10 +53,18 @@ pub enum AuthenticationMethod {
     EmailChange,
     /// Without a contact or an identity.
     Anonymous,
+    /// A second factor: an authenticator app.
+    Totp,
+    /// A second factor: a code in a text message.
+    MfaPhone,
+    /// A second factor: a security key.
+    MfaWebauthn,
+    /// A recovery code in the place of a second factor.
+    MfaRecoveryCode,
 }
 
 impl AuthenticationMethod {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 13] = [
         Self::Password,
         Self::Otp,
         Self::OAuth,
@@ -65,7 +74,15 @@ impl AuthenticationMethod {
         Self::EmailSignup,
         Self::EmailChange,
         Self::Anonymous,
+        Self::Totp,
+        Self::MfaPhone,
+        Self::MfaWebauthn,
+        Self::MfaRecoveryCode,
     ];
+
+    /// The names of the methods that raise a session to `aal2`.
+    pub const SECOND_FACTORS: [&str; 4] =
+        [Self::Totp.as_str(), Self::MfaPhone.as_str(), Self::MfaWebauthn.as_str(), Self::MfaRecoveryCode.as_str()];
 
     /// Returns the name in the claim and the table.
     #[must_use]
@@ -80,6 +97,10 @@ impl AuthenticationMethod {
             Self::EmailSignup => "email/signup",
             Self::EmailChange => "email_change",
             Self::Anonymous => "anonymous",
+            Self::Totp => "totp",
+            Self::MfaPhone => "mfa/phone",
+            Self::MfaWebauthn => "mfa/webauthn",
+            Self::MfaRecoveryCode => "mfa/recovery_code",
         }
     }
 

@@ -29,6 +29,7 @@ use crate::protection::audit::{Action, AuditEvent};
 use crate::session::refresh_token::{CountedToken, RefreshToken, SessionKey};
 use crate::session::{self, lifetime, user_agent};
 use crate::sql::refresh_tokens::{LockAttempt, RefreshTokenFamily, StoredToken};
+use crate::sql::sessions::Session;
 use crate::sql::{Tx, refresh_tokens, sessions, users};
 
 /// The time for which a refresh waits for others of the same session.
@@ -141,7 +142,7 @@ fn judge(
         return TokenVerdict::Repeat(active.token.clone());
     }
     let recent = token.updated_at.is_some_and(|at| is_recent(auth, at, now));
-    match session_key(auth, family).map(|(key, _)| key) {
+    match session_key(auth, &family.session).map(|(key, _)| key) {
         // The first counted token replaced this one
         Some(key) if token.active.is_none() && (recent || family.session.counter == 0) => {
             TokenVerdict::RepeatCounted(key)
@@ -162,8 +163,7 @@ fn is_recent(auth: &Auth, at: OffsetDateTime, now: OffsetDateTime) -> bool {
 }
 
 /// Returns the key of the counted tokens of a session, and whether its stored form is outdated.
-fn session_key(auth: &Auth, family: &RefreshTokenFamily) -> Option<(SessionKey, bool)> {
-    let session = &family.session;
+pub(super) fn session_key(auth: &Auth, session: &Session) -> Option<(SessionKey, bool)> {
     match auth.columns().decrypt(session.id.0, session.hmac_key.as_deref()?) {
         Ok(opened) => Some((SessionKey::from_column(&opened.text)?, opened.is_outdated)),
         Err(error) => {
@@ -300,7 +300,7 @@ async fn counted(
     };
     let now = auth.now();
     let (key, is_outdated) =
-        session_key(auth, &family).filter(|(key, _)| token.is_signed_by(key)).ok_or_else(not_found)?;
+        session_key(auth, &family.session).filter(|(key, _)| token.is_signed_by(key)).ok_or_else(not_found)?;
     check_family(auth, &tx, &family, now).await?;
     let RefreshTokenFamily { session, user } = &family;
     let settings = &auth.settings().refresh;

@@ -4,6 +4,7 @@
 //! from the project's configuration; nothing here knows a file or an environment variable.
 
 mod email;
+mod factors;
 mod password;
 mod protection;
 mod provider;
@@ -18,6 +19,7 @@ use portico_mail::MailKind;
 use url::Url;
 
 pub use email::{EmailSettings, TemplateSettings, UrlPaths};
+pub use factors::{FactorSettings, FactorSwitches, PhoneFactorSettings};
 pub use password::{BreachCheckSettings, PasswordSettings};
 pub use protection::{CaptchaProvider, CaptchaSettings, EncryptionSettings, RateLimitSettings, SendLimit};
 pub use provider::{CustomProviderSettings, ProviderSettings};
@@ -50,6 +52,8 @@ pub struct AuthSettings {
     pub email: EmailSettings,
     /// Accounts with a phone number.
     pub sms: SmsSettings,
+    /// Second factors.
+    pub factors: FactorSettings,
     /// Identity providers by lower-case name (`google`, `github`, ...).
     pub external: BTreeMap<String, ProviderSettings>,
     /// Providers of `auth.custom_oauth_providers`.
@@ -107,6 +111,7 @@ impl Default for AuthSettings {
             password: PasswordSettings::default(),
             email: EmailSettings::default(),
             sms: SmsSettings::default(),
+            factors: FactorSettings::default(),
             external: BTreeMap::new(),
             custom_providers: CustomProviderSettings::default(),
             external_redirect_url: None,

@@ -41,6 +41,8 @@ pub struct RateLimitSettings {
     pub token_refresh: u32,
     /// `/verify`: per five minutes.
     pub verify: u32,
+    /// Challenges of second factors, and separately their verifications: per minute.
+    pub factors: u32,
     /// Anonymous sign-ins per hour.
     pub anonymous_users: u32,
     /// Limit wrong passwords per account and per network.
@@ -78,6 +80,7 @@ impl Default for RateLimitSettings {
             otp: 30,
             token_refresh: 150,
             verify: 30,
+            factors: 15,
             anonymous_users: 30,
             passwords: true,
             emails: Some(SendLimit::PerHour(30)),

@@ -73,6 +73,9 @@ impl AuthSettings {
         if let Err(error) = Template::parse(&self.sms.template) {
             return Err(SettingsError::Value { name: "sms.template", reason: error.to_string() });
         }
+        if let Err(error) = Template::parse(&self.factors.phone.template) {
+            return Err(SettingsError::Value { name: "factors.phone.template", reason: error.to_string() });
+        }
         let within = |name: &'static str, fits: bool, reason: &str| {
             if fits { Ok(()) } else { Err(SettingsError::Value { name, reason: reason.to_owned() }) }
         };
@@ -84,6 +87,14 @@ impl AuthSettings {
         within("password.hashing_threads", self.password.hashing_threads != Some(0), "must be at least 1")?;
         within("email.otp_length", (6..=10).contains(&self.email.otp_length), "must be 6 to 10")?;
         within("sms.otp_length", (6..=10).contains(&self.sms.otp_length), "must be 6 to 10")?;
+        within("factors.phone.otp_length", (6..=10).contains(&self.factors.phone.otp_length), "must be 6 to 10")?;
+        let shortest = Duration::from_secs(300);
+        for (name, expiry) in [
+            ("factors.challenge_expiry", self.factors.challenge_expiry),
+            ("factors.unverified_expiry", self.factors.unverified_expiry),
+        ] {
+            within(name, (shortest..=Duration::from_secs(86_400)).contains(&expiry), "must be 300 seconds to one day")?;
+        }
         within(
             "email.otp_expiry",
             self.email.otp_expiry <= Duration::from_secs(86_400),

@@ -1,11 +1,30 @@
 //! `auth.mfa_challenges`.
 
-use time::OffsetDateTime;
-use tokio_postgres::Error;
+use std::net::IpAddr;
 
-use super::Tx;
+use time::OffsetDateTime;
+use tokio_postgres::{Error, Row};
+
+use super::{Run, Tx};
+use crate::model::ids::{FactorChallengeId, FactorId};
 
 statements! {
+    const INSERT = "
+        insert into auth.mfa_challenges (id, factor_id, created_at, ip_address, otp_code)
+        values ($1, $2, $3, $4, $5)";
+    const FIND = "
+        select id, created_at, verified_at, ip_address, otp_code
+          from auth.mfa_challenges
+         where id = $1
+           and factor_id = $2";
+    const LOCK = "
+        select id, created_at, verified_at, ip_address, otp_code
+          from auth.mfa_challenges
+         where id = $1
+           and factor_id = $2
+           for update";
+    const SET_VERIFIED = "update auth.mfa_challenges set verified_at = $2 where id = $1";
+    const DELETE = "delete from auth.mfa_challenges where id = $1";
     const DELETE_OLD = "
         delete from auth.mfa_challenges
          where id in (select old.id
@@ -13,6 +32,59 @@ statements! {
                        where old.created_at < $1
                        limit 500
                          for update skip locked)";
+}
+
+/// A row of `auth.mfa_challenges`.
+#[derive(Clone)]
+pub struct FactorChallenge {
+    /// Primary key.
+    pub id: FactorChallengeId,
+    /// The time at which it was made.
+    pub created_at: OffsetDateTime,
+    /// The time at which it was used.
+    pub verified_at: Option<OffsetDateTime>,
+    /// The address of the client that requested it.
+    pub ip: IpAddr,
+    /// The hash of the code that was sent to a phone.
+    pub otp_code: Option<String>,
+}
+
+impl FactorChallenge {
+    fn from_row(row: &Row) -> Self {
+        Self {
+            id: row.get(0),
+            created_at: row.get(1),
+            verified_at: row.get(2),
+            ip: row.get(3),
+            otp_code: row.get::<_, Option<String>>(4).filter(|code| !code.is_empty()),
+        }
+    }
+}
+
+/// Inserts a challenge of a factor.
+pub async fn insert(tx: &Tx, factor: FactorId, challenge: &FactorChallenge) -> Result<(), Error> {
+    let FactorChallenge { id, created_at, ip, otp_code, .. } = challenge;
+    tx.execute(INSERT, &[id, &factor, created_at, ip, otp_code]).await.map(drop)
+}
+
+/// Returns a challenge of a factor.
+pub async fn find(run: &impl Run, id: FactorChallengeId, factor: FactorId) -> Result<Option<FactorChallenge>, Error> {
+    Ok(run.rows(FIND, &[&id, &factor]).await?.first().map(FactorChallenge::from_row))
+}
+
+/// As [`find`]; locks the row until the transaction ends.
+pub async fn lock(tx: &Tx, id: FactorChallengeId, factor: FactorId) -> Result<Option<FactorChallenge>, Error> {
+    Ok(tx.query_opt(LOCK, &[&id, &factor]).await?.as_ref().map(FactorChallenge::from_row))
+}
+
+/// Marks a challenge as used.
+pub async fn set_verified(tx: &Tx, id: FactorChallengeId, now: OffsetDateTime) -> Result<(), Error> {
+    tx.execute(SET_VERIFIED, &[&id, &now]).await.map(drop)
+}
+
+/// Deletes a challenge.
+pub async fn delete(tx: &Tx, id: FactorChallengeId) -> Result<(), Error> {
+    tx.execute(DELETE, &[&id]).await.map(drop)
 }
 
 /// Deletes challenges of second factors from before `before`. Returns their number.

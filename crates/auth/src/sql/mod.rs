@@ -37,9 +37,11 @@ tables! {
     mod mfa_factors;
     mod one_time_tokens;
     mod outbox;
+    mod recovery_codes;
     mod refresh_tokens;
     mod saml_relay_states;
     mod sessions;
+    mod totp_steps;
     mod transaction;
     mod users;
     mod webauthn_challenges;

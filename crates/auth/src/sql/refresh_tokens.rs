@@ -67,6 +67,16 @@ statements! {
             (instance_id, token, user_id, revoked, created_at, updated_at, parent, session_id)
         values ('00000000-0000-0000-0000-000000000000', $1, $2, false, $3, $3, $4, $5)";
     const REVOKE = "update auth.refresh_tokens set revoked = true, updated_at = $2 where id = $1";
+    const REVOKE_OLDEST = "
+        update auth.refresh_tokens
+           set revoked = true, updated_at = $2
+         where id = (select oldest.id
+                       from auth.refresh_tokens as oldest
+                      where oldest.session_id = $1
+                        and not oldest.revoked
+                      order by oldest.id
+                      limit 1)
+        returning token";
     const REVOKE_FAMILY = "
         update auth.refresh_tokens set revoked = true, updated_at = $2 where session_id = $1 and not revoked";
     const DELETE = "delete from auth.refresh_tokens where id = $1";
@@ -270,6 +280,11 @@ pub async fn insert(
 /// Marks a token as replaced.
 pub async fn revoke(tx: &Tx, id: i64, now: OffsetDateTime) -> Result<(), Error> {
     tx.execute(REVOKE, &[&id, &now]).await.map(drop)
+}
+
+/// Revokes the oldest token of a session that is not revoked, and returns it.
+pub async fn revoke_oldest(tx: &Tx, session: SessionId, now: OffsetDateTime) -> Result<Option<String>, Error> {
+    Ok(tx.query_opt(REVOKE_OLDEST, &[&session, &now]).await?.map(|row| row.get(0)))
 }
 
 /// Revokes every token of a session.

@@ -7,7 +7,7 @@ use tokio_postgres::{Error, Row};
 use uuid::Uuid;
 
 use super::{Params, Run, Tx};
-use crate::model::ids::{SessionId, UserId};
+use crate::model::ids::{FactorId, SessionId, UserId};
 
 /// The columns of [`Session::from_row`], of a table or alias named `sessions`. The last two are its
 /// methods, newest first.
@@ -53,6 +53,49 @@ statements! {
            from auth.sessions
           where sessions.id = $1"
     );
+    const LOCK_AAL = "
+        select coalesce(sessions.aal::text, 'aal1')
+          from auth.sessions
+         where sessions.id = $1
+           and sessions.user_id = $2
+           for update";
+    const PUT_AMR = "
+        insert into auth.mfa_amr_claims (id, session_id, created_at, updated_at, authentication_method)
+        values ($1, $2, $3, $3, $4)
+        on conflict (session_id, authentication_method) do update set updated_at = excluded.updated_at";
+    const RAISE = "
+        update auth.sessions
+           set aal = 'aal2', factor_id = coalesce($2, factor_id), updated_at = $3
+         where id = $1";
+    const DELETE_OTHERS_BELOW_AAL2 = "
+        delete from auth.sessions
+         where user_id = $1
+           and id <> $2
+           and coalesce(aal, 'aal1') < 'aal2'";
+    /// The sessions that a factor raised lose its method.
+    const FORGET_FACTOR = "
+        with raised as (
+          update auth.sessions set factor_id = null, updated_at = $4 where user_id = $1 and factor_id = $2 returning id
+        )
+        delete from auth.mfa_amr_claims
+         using raised
+         where mfa_amr_claims.session_id = raised.id
+           and mfa_amr_claims.authentication_method = $3";
+    const FORGET_METHODS = "
+        delete from auth.mfa_amr_claims
+         using auth.sessions
+         where sessions.user_id = $1
+           and mfa_amr_claims.session_id = sessions.id
+           and mfa_amr_claims.authentication_method = any ($2)";
+    const LOWER = "
+        update auth.sessions
+           set aal = 'aal1', updated_at = $3
+         where user_id = $1
+           and aal > 'aal1'
+           and not exists (select
+                             from auth.mfa_amr_claims as amr
+                            where amr.session_id = sessions.id
+                              and amr.authentication_method = any ($2))";
     const TOUCH = "
         update auth.sessions set refreshed_at = $2, user_agent = $3, ip = $4, updated_at = $5 where id = $1";
     const SET_COUNTER = "update auth.sessions set refresh_token_counter = $2 where id = $1";
@@ -214,6 +257,55 @@ pub async fn insert(tx: &Tx, session: &NewSession<'_>, now: OffsetDateTime) -> R
     inserted?;
     amr?;
     user.map(drop)
+}
+
+/// Locks a session of a user until the transaction ends. Returns its assurance level.
+pub async fn lock_aal(tx: &Tx, id: SessionId, user: UserId) -> Result<Option<String>, Error> {
+    Ok(tx.query_opt(LOCK_AAL, &[&id, &user]).await?.map(|row| row.get(0)))
+}
+
+/// Adds a method to a locked session, and raises it to `aal2` by `factor`, if the method has one.
+/// Ends the other sessions of the user that are below `aal2`.
+pub async fn raise(
+    tx: &Tx,
+    (id, user): (SessionId, UserId),
+    method: &str,
+    factor: Option<FactorId>,
+    now: OffsetDateTime,
+) -> Result<(), Error> {
+    let amr_id = portico_base::random::uuid();
+    let amr: Params<'_> = &[&amr_id, &id, &now, &method];
+    let raised: Params<'_> = &[&id, &factor, &now];
+    let others: Params<'_> = &[&user, &id];
+    let (amr, raised, others) = tokio::join!(biased;
+        tx.execute(PUT_AMR, amr),
+        tx.execute(RAISE, raised),
+        tx.execute(DELETE_OTHERS_BELOW_AAL2, others),
+    );
+    amr?;
+    raised?;
+    others.map(drop)
+}
+
+/// Removes the method of a factor from the sessions of the user that it raised.
+pub async fn forget_factor(
+    tx: &Tx,
+    user: UserId,
+    factor: FactorId,
+    method: &str,
+    now: OffsetDateTime,
+) -> Result<(), Error> {
+    tx.execute(FORGET_FACTOR, &[&user, &factor, &method, &now]).await.map(drop)
+}
+
+/// Removes methods from all sessions of a user.
+pub async fn forget_methods(tx: &Tx, user: UserId, methods: &[&str]) -> Result<(), Error> {
+    tx.execute(FORGET_METHODS, &[&user, &methods]).await.map(drop)
+}
+
+/// Lowers the sessions of a user that have none of `methods` to `aal1`.
+pub async fn lower(tx: &Tx, user: UserId, methods: &[&str], now: OffsetDateTime) -> Result<(), Error> {
+    tx.execute(LOWER, &[&user, &methods, &now]).await.map(drop)
 }
 
 /// Returns the sessions of a user, last used first.

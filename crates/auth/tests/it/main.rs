@@ -11,6 +11,8 @@ mod column_encryption;
 mod contract;
 mod custom_providers;
 mod dump;
+mod factors;
+mod factors_verify;
 mod failed_logins;
 mod input;
 mod limits;

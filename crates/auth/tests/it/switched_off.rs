@@ -4,7 +4,6 @@ use portico_testkit::{TestResponse, TestServer};
 use serde_json::json;
 
 const ADA: &str = "ada@example.com";
-const ID: &str = "00000000-0000-4000-8000-000000000001";
 
 async fn send(t: &TestServer, method: &str, path: &str, bearer: Option<&str>) -> TestResponse {
     let request = t.request(method.parse().unwrap(), &format!("/auth/v1/{path}"));
@@ -82,42 +81,6 @@ async fn missing_features_reject_requests_with_their_codes() {
     // Other paths and methods are not affected
     assert_eq!(send(&t, "GET", "no/such/path", None).await.expect(404).text(), "404 page not found\n");
     assert!(send(&t, "GET", "sso", None).await.expect(405).body.is_empty());
-}
-
-#[tokio::test]
-async fn factors_require_a_signed_in_user_and_none_can_be_enrolled() {
-    let t = TestServer::with_auth(|settings| settings.anonymous_users = true).await;
-    let routes = [
-        ("POST", "factors".to_owned()),
-        ("POST", format!("factors/{ID}/challenge")),
-        ("POST", format!("factors/{ID}/verify")),
-        ("DELETE", format!("factors/{ID}")),
-    ];
-    let anonymous = t.post("/auth/v1/signup").json(&json!({})).send().await.expect(200).json();
-    let anonymous = anonymous["access_token"].as_str().unwrap();
-    let token = t.signed_in(ADA, "correct-horse").await;
-    let token = token["access_token"].as_str().unwrap();
-    for (method, path) in &routes {
-        let bare = send(&t, method, path, None).await;
-        assert_eq!(bare.refusal(), (401, "no_authorization".into()), "{path}");
-        assert_eq!(bare.json()["msg"], "This endpoint requires a valid Bearer token");
-        assert_eq!(send(&t, method, path, Some("a.b.c")).await.refusal(), (403, "bad_jwt".into()), "{path}");
-        let refused = send(&t, method, path, Some(anonymous)).await;
-        assert_eq!(refused.refusal(), (403, "no_authorization".into()), "{path}");
-        if path != "factors" {
-            assert_eq!(send(&t, method, path, Some(token)).await.refusal(), (404, "mfa_factor_not_found".into()));
-            let path = path.replace(ID, "7");
-            assert_eq!(send(&t, method, &path, Some(token)).await.refusal(), (404, "validation_failed".into()));
-        }
-    }
-    let enroll = async |factor_type: &str| {
-        let body = json!({ "factor_type": factor_type, "friendly_name": "phone app" });
-        t.post("/auth/v1/factors").bearer(token).json(&body).send().await.refusal()
-    };
-    assert_eq!(enroll("totp").await, (422, "mfa_totp_enroll_not_enabled".into()));
-    assert_eq!(enroll("phone").await, (422, "mfa_phone_enroll_not_enabled".into()));
-    assert_eq!(enroll("webauthn").await, (422, "mfa_webauthn_enroll_not_enabled".into()));
-    assert_eq!(enroll("sms").await, (400, "validation_failed".into()));
 }
 
 #[tokio::test]

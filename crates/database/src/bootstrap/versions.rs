@@ -13,6 +13,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("0004_vault_key", include_str!("../portico/0004_vault_key.sql")),
     ("0005_wrong_codes", include_str!("../portico/0005_wrong_codes.sql")),
     ("0007_attempts", include_str!("../portico/0007_attempts.sql")),
+    ("0008_factors", include_str!("../portico/0008_factors.sql")),
 ];
 
 const HISTORY: &str = "

@@ -256,6 +256,10 @@ const TABLE_GRANTS: &[(&str, &str, &str, &str)] = &[
     ("portico.attempts", "anon", "", "select,insert,update,delete"),
     ("portico.known_networks", "supabase_auth_admin", "select,insert,update,delete", ""),
     ("portico.known_networks", "authenticated", "", "select,insert,update,delete"),
+    ("portico.totp_steps", "supabase_auth_admin", "select,insert,update,delete", ""),
+    ("portico.totp_steps", "authenticated", "", "select,insert,update,delete"),
+    ("portico.recovery_codes", "supabase_auth_admin", "select,insert,update,delete", ""),
+    ("portico.recovery_codes", "authenticated", "", "select,insert,update,delete"),
     ("portico.analytics_events", "supabase_auth_admin", "", "select,insert"),
 ];
 

@@ -7,14 +7,16 @@ use std::time::Duration;
 
 use anyhow::Context;
 use portico_auth::settings::{
-    AuthSettings, BreachCheckSettings, CaptchaProvider, CaptchaSettings, ProviderSettings, SendLimit, TemplateSettings,
+    AuthSettings, BreachCheckSettings, CaptchaProvider, CaptchaSettings, FactorSwitches, PhoneFactorSettings,
+    ProviderSettings, SendLimit, TemplateSettings,
 };
 use portico_auth::{Auth, TextTransport};
 use portico_gateway::Access;
 use portico_mail::{MailKind, Transport};
 use portico_project::portico_toml::{AccountSettings, BreachCheck, SendRate};
 use portico_project::{
-    AuthConfig, CaptchaProvider as ConfiguredCaptcha, Config, ExternalProvider, PasswordRequirements,
+    AuthConfig, CaptchaProvider as ConfiguredCaptcha, Config, ExternalProvider, MfaConfig, MfaFactor,
+    PasswordRequirements,
 };
 
 use super::service::{Foundation, Service};
@@ -115,6 +117,7 @@ pub fn settings(config: &Config) -> AuthSettings {
     settings.sessions.inactivity_timeout = auth.sessions.inactivity_timeout;
     email(&mut settings, config);
     sms(&mut settings, auth);
+    factors(&mut settings, &auth.mfa);
     rate_limits(&mut settings, auth);
     settings
 }
@@ -313,6 +316,23 @@ fn sms(settings: &mut AuthSettings, auth: &AuthConfig) {
     own.max_frequency = sms.max_frequency;
     own.otp_expiry = SMS_OTP_EXPIRY;
     own.test_otps = sms.test_otp.iter().map(|(phone, code)| (phone.clone(), code.clone())).collect();
+}
+
+fn factors(settings: &mut AuthSettings, mfa: &MfaConfig) {
+    let own = &mut settings.factors;
+    own.max_enrolled = mfa.max_enrolled_factors as usize;
+    own.totp = factor_switches(mfa.totp);
+    own.webauthn = factor_switches(mfa.web_authn);
+    own.phone = PhoneFactorSettings {
+        switches: factor_switches(mfa.phone.factor),
+        otp_length: mfa.phone.otp_length as usize,
+        template: mfa.phone.template.clone(),
+        max_frequency: mfa.phone.max_frequency,
+    };
+}
+
+fn factor_switches(factor: MfaFactor) -> FactorSwitches {
+    FactorSwitches { enroll: factor.enroll_enabled, verify: factor.verify_enabled }
 }
 
 fn rate_limits(settings: &mut AuthSettings, auth: &AuthConfig) {

@@ -68,9 +68,8 @@ fn found(config: &Config) -> Vec<&'static str> {
     if auth.third_party.issuer.is_some() {
         found.push("[auth.third_party]");
     }
-    let mfa = &auth.mfa;
-    if mfa.totp.enroll_enabled || mfa.phone.factor.enroll_enabled || mfa.web_authn.enroll_enabled {
-        found.push("[auth.mfa]");
+    if auth.mfa.web_authn.enroll_enabled {
+        found.push("[auth.mfa.web_authn]");
     }
     if !config.storage.buckets.is_empty() {
         found.push("[storage.buckets]");

@@ -105,6 +105,13 @@ pub struct SessionSummary {
     pub aal: String,
 }
 
+impl SessionSummary {
+    /// Returns whether a second factor was proved in the session.
+    pub fn is_aal2(&self) -> bool {
+        self.aal == "aal2"
+    }
+}
+
 /// Returns a user with identities and factors, and the session if it exists, in one round trip.
 pub async fn signed_in(
     run: &impl Run,

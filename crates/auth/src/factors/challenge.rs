@@ -1,0 +1,83 @@
+//! `POST /factors/{id}/challenge`: begins a proof of a second factor.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use axum::extract::{FromRequest as _, Request, State};
+use serde_json::{Map, Value, json};
+use time::OffsetDateTime;
+
+use crate::Auth;
+use crate::error::{AuthError, ContractError};
+use crate::factors::{FactorType, OwnFactor, check_may_add, phone};
+use crate::http::extract::{Json, RequestInfo};
+use crate::model::ids::FactorChallengeId;
+use crate::operation::Operation;
+use crate::protection::audit::{Action, Traits};
+use crate::protection::limits::Limiter;
+use crate::sql::mfa_challenges::FactorChallenge;
+use crate::sql::{Tx, mfa_challenges, mfa_factors};
+
+/// `POST /factors/{id}/challenge`
+pub(crate) async fn challenge(
+    State(auth): State<Auth>,
+    own: OwnFactor,
+    request: RequestInfo,
+    raw: Request,
+) -> Result<axum::Json<Value>, AuthError> {
+    auth.limits().check(Limiter::FactorChallenge, &request)?;
+    own.kind.check_verify(&auth)?;
+    if !own.factor.is_verified() {
+        check_may_add(&own.owner.user, own.owner.session.is_aal2())?;
+    }
+    let code = match own.kind {
+        FactorType::Totp => None,
+        FactorType::Phone => {
+            let Json(body) = Json::from_request(raw, &auth).await?;
+            Some(phone::send(&auth, &own, body).await?)
+        }
+        FactorType::Webauthn => return Err(ContractError::WebauthnVerifyOff.into()),
+    };
+    let challenge = FactorChallenge {
+        id: FactorChallengeId::random(),
+        created_at: auth.now(),
+        verified_at: None,
+        ip: client_address(&request),
+        otp_code: code,
+    };
+
+    let tx = Tx::begin(auth.database()).await?;
+    let op = Operation::new(&auth, &request, &tx);
+    // A message recorded its time before it was sent
+    let is_recorded = own.kind == FactorType::Phone;
+    if !is_recorded && !mfa_factors::set_challenged(&tx, own.factor.id, challenge.created_at).await? {
+        return Err(ContractError::FactorUnknown.into());
+    }
+    mfa_challenges::insert(&tx, own.factor.id, &challenge).await?;
+    let traits = Traits::from_iter([
+        ("factor_id".to_owned(), own.factor.id.to_string().into()),
+        ("factor_status".to_owned(), own.factor.status.as_str().into()),
+    ]);
+    op.record_with_ip(&own.owner.user, Action::ChallengeCreated, traits).await?;
+    tx.commit().await?;
+
+    let mut response = Map::new();
+    response.insert("id".into(), json!(challenge.id));
+    response.insert("type".into(), own.kind.as_str().into());
+    response.insert("expires_at".into(), end_of(&auth, &challenge).unix_timestamp().into());
+    Ok(axum::Json(response.into()))
+}
+
+/// Returns the time at which a challenge expires.
+pub(super) fn end_of(auth: &Auth, challenge: &FactorChallenge) -> OffsetDateTime {
+    challenge.created_at + auth.settings().factors.challenge_expiry
+}
+
+/// Returns the address that the proof of a challenge must come from. The names of this machine have
+/// several addresses, which are one.
+pub(super) fn client_address(request: &RequestInfo) -> IpAddr {
+    match request.ip.map(|ip| ip.to_canonical()) {
+        Some(ip) if ip.is_loopback() => Ipv4Addr::LOCALHOST.into(),
+        Some(ip) => ip,
+        None => Ipv4Addr::UNSPECIFIED.into(),
+    }
+}

@@ -1,0 +1,123 @@
+//! `POST /factors`: begins the enrolment of a second factor.
+
+use axum::extract::State;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::Auth;
+use crate::error::{AuthError, ContractError, SqlResultExt as _};
+use crate::factors::{FactorOwner, FactorType, check_may_add, phone, totp};
+use crate::http::extract::{Json, RequestInfo};
+use crate::model::User;
+use crate::model::ids::FactorId;
+use crate::operation::Operation;
+use crate::protection::audit::{Action, Traits};
+use crate::sql::mfa_factors::NewFactor;
+use crate::sql::{Tx, mfa_factors, sessions, users};
+
+/// Longest name of a factor in characters.
+const MAX_NAME: usize = 255;
+
+/// The body of the request.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct EnrollBody {
+    factor_type: String,
+    friendly_name: String,
+    pub(super) issuer: String,
+    pub(super) phone: String,
+}
+
+/// The parts of a new factor that depend on its type.
+pub(super) struct FactorDraft {
+    /// The stored form of the secret of an authenticator app.
+    pub(super) secret: Option<String>,
+    /// The number of a phone.
+    pub(super) phone: Option<String>,
+    /// The fields that it adds to the response.
+    pub(super) response: Map<String, Value>,
+}
+
+/// `POST /factors`
+pub(crate) async fn enroll(
+    State(auth): State<Auth>,
+    owner: FactorOwner,
+    request: RequestInfo,
+    Json(body): Json<EnrollBody>,
+) -> Result<axum::Json<Value>, AuthError> {
+    let kind = FactorType::parse(&body.factor_type).ok_or(ContractError::FactorTypeUnknown)?;
+    kind.check_enroll(&auth)?;
+    let id = FactorId::random();
+    let draft = match kind {
+        FactorType::Totp => totp::draft(&auth, id, &owner.user, &body)?,
+        FactorType::Phone => phone::draft(&owner.user, &body)?,
+        FactorType::Webauthn => return Err(ContractError::WebauthnEnrollOff.into()),
+    };
+    if body.friendly_name.chars().count() > MAX_NAME {
+        return Err(ContractError::FactorNameTooLong.into());
+    }
+
+    let tx = Tx::begin(auth.database()).await?;
+    let op = Operation::new(&auth, &request, &tx);
+    let user = users::lock_complete(&tx, owner.user.id).await?.ok_or(ContractError::SubjectGone)?;
+    let aal = sessions::lock_aal(&tx, owner.session.id, user.id).await?.ok_or(ContractError::SessionOfTokenGone)?;
+    let user = make_room(op, user, draft.phone.as_deref()).await?;
+    check_room(&auth, &user, &body.friendly_name)?;
+    check_may_add(&user, aal == "aal2")?;
+    let new = NewFactor {
+        id,
+        user_id: user.id,
+        friendly_name: &body.friendly_name,
+        factor_type: kind.as_str(),
+        secret: draft.secret,
+        phone: draft.phone,
+    };
+    mfa_factors::insert(&tx, &new, request.now)
+        .await
+        .on_constraint("mfa_factors_user_friendly_name_unique", name_taken(&body.friendly_name))?;
+    let mut traits = Traits::from_iter([("factor_id".to_owned(), id.to_string().into())]);
+    if kind != FactorType::Totp {
+        traits.insert("factor_type".into(), kind.as_str().into());
+    }
+    op.record_with_ip(&user, Action::FactorInProgress, traits).await?;
+    tx.commit().await?;
+
+    let mut response = Map::new();
+    response.insert("id".into(), json!(id));
+    response.insert("type".into(), kind.as_str().into());
+    response.insert("friendly_name".into(), body.friendly_name.into());
+    response.extend(draft.response);
+    Ok(axum::Json(response.into()))
+}
+
+/// Deletes enrolments of a user that were abandoned, and those of the same number. Returns the user
+/// with the remaining factors.
+async fn make_room(op: Operation<'_>, mut user: User, phone: Option<&str>) -> Result<User, AuthError> {
+    if let Some(phone) = phone {
+        if user.factors.iter().any(|factor| factor.is_verified() && factor.phone == phone) {
+            return Err(ContractError::FactorPhoneVerified.into());
+        }
+        mfa_factors::delete_unverified_phone(op.tx, user.id, phone).await?;
+    }
+    let abandoned = op.now() - op.auth.settings().factors.unverified_expiry;
+    mfa_factors::delete_unchallenged(op.tx, user.id, abandoned).await?;
+    user.factors = mfa_factors::of_user(op.tx, user.id).await?;
+    Ok(user)
+}
+
+/// Checks the name and the number of factors.
+fn check_room(auth: &Auth, user: &User, name: &str) -> Result<(), AuthError> {
+    if user.factors.iter().any(|factor| factor.friendly_name == name) {
+        return Err(name_taken(name).into());
+    }
+    let settings = &auth.settings().factors;
+    let verified = user.factors.iter().filter(|factor| factor.is_verified()).count();
+    if user.factors.len() >= settings.max_enrolled || verified >= settings.max_verified {
+        return Err(ContractError::TooManyFactors.into());
+    }
+    Ok(())
+}
+
+fn name_taken(name: &str) -> ContractError {
+    ContractError::FactorNameTaken { name: name.to_owned() }
+}

@@ -1,0 +1,135 @@
+//! Phones as second factors: codes in text messages.
+
+use portico_mail::Template;
+use serde::Deserialize;
+use serde_json::{Map, json};
+use time::OffsetDateTime;
+
+use crate::Auth;
+use crate::error::{AuthError, ContractError};
+use crate::factors::OwnFactor;
+use crate::factors::enroll::{EnrollBody, FactorDraft};
+use crate::messages::text::{TextMessage, within};
+use crate::model::ids::PhoneNumber;
+use crate::model::{Factor, User};
+use crate::one_time::text_code::{TypedCode, is_made_by_gateway, test_code};
+use crate::one_time::text_message::check_channel;
+use crate::one_time::token::{OneTimeToken, code_matches};
+use crate::sql::mfa_challenges::FactorChallenge;
+use crate::sql::{Tx, mfa_factors};
+
+/// Reads the number of a new factor.
+pub(super) fn draft(user: &User, body: &EnrollBody) -> Result<FactorDraft, AuthError> {
+    if body.phone.is_empty() {
+        return Err(ContractError::FactorPhoneMissing.into());
+    }
+    let phone = PhoneNumber::parse(&body.phone)?.to_string();
+    if user.factors.iter().any(|factor| factor.is_verified() && factor.phone == phone) {
+        return Err(ContractError::FactorPhoneVerified.into());
+    }
+    let response = Map::from_iter([("phone".to_owned(), json!(body.phone))]);
+    Ok(FactorDraft { secret: None, phone: Some(phone), response })
+}
+
+/// The body of a challenge.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct PhoneChallengeBody {
+    channel: String,
+}
+
+/// Sends a code to the number of a factor. Returns its hash.
+///
+/// The time of the message is recorded before it is sent: so concurrent requests send one, and no
+/// connection waits for the gateway.
+///
+/// # Errors
+/// 400 for a channel that does not work, 429 when it is too soon, 500 when the message cannot be
+/// sent.
+pub(super) async fn send(auth: &Auth, own: &OwnFactor, body: PhoneChallengeBody) -> Result<String, AuthError> {
+    check_channel(auth, &body.channel)?;
+    let settings = &auth.settings().factors.phone;
+    let phone = PhoneNumber::parse(&own.factor.phone)?;
+    let now = auth.now();
+    let before = reserve(auth, own, now).await?;
+    let token = match test_code(auth, &phone, now) {
+        Some(code) => return Ok(OneTimeToken::of_code(phone.as_str(), code).hash),
+        None => OneTimeToken::generate(phone.as_str(), settings.otp_length, false),
+    };
+    let text = Template::parse(&settings.template)
+        .and_then(|template| template.render(&json!({"Code": token.code})))
+        .unwrap_or_else(|_| format!("Your code is {}", token.code));
+    let channel = if body.channel.is_empty() { "sms".to_owned() } else { body.channel };
+    let message = TextMessage { to: phone.to_string(), body: text, code: token.code, channel };
+    if let Err(error) = deliver(auth, message).await {
+        undo(auth, &own.factor, now, before).await;
+        return Err(error);
+    }
+    Ok(token.hash)
+}
+
+/// Records the time of a message. Returns that of the message before it.
+async fn reserve(auth: &Auth, own: &OwnFactor, now: OffsetDateTime) -> Result<Option<OffsetDateTime>, AuthError> {
+    let tx = Tx::begin(auth.database()).await?;
+    let factor = mfa_factors::lock(&tx, own.factor.id).await?.ok_or(ContractError::FactorUnknown)?;
+    let pause = auth.settings().factors.phone.max_frequency;
+    if let Some(last) = factor.last_challenged_at {
+        let next = last + pause;
+        // A time that is farther away was written before the clock was set back
+        if now < next && last <= now + pause {
+            return Err(AuthError::too_soon((next - now).unsigned_abs(), |seconds| ContractError::TextTooSoon {
+                seconds,
+            }));
+        }
+    }
+    mfa_factors::set_challenged(&tx, factor.id, now).await?;
+    tx.commit().await?;
+    Ok(factor.last_challenged_at)
+}
+
+/// Hands a message to the gateway.
+async fn deliver(auth: &Auth, message: TextMessage) -> Result<(), AuthError> {
+    let Some(texts) = auth.texts() else {
+        let missing = anyhow::anyhow!("no SMS provider");
+        return Err(AuthError::failed(ContractError::FactorTextProviderMissing, missing));
+    };
+    auth.limits().take_text()?;
+    let sent = within(auth.settings().http_timeout, texts.send(message)).await;
+    sent.map(drop).map_err(|detail| AuthError::failed(ContractError::FactorTextFailed, anyhow::anyhow!(detail)))
+}
+
+/// Undoes [`reserve`]: the next message need not wait.
+async fn undo(auth: &Auth, factor: &Factor, at: OffsetDateTime, before: Option<OffsetDateTime>) {
+    let undone = async {
+        let tx = Tx::begin(auth.database()).await?;
+        mfa_factors::undo_challenged(&tx, factor.id, at, before).await?;
+        tx.commit().await
+    };
+    if let Err(error) = undone.await {
+        error.log();
+    }
+}
+
+/// Returns whether a code is the one that was sent. Where the gateway makes the codes, it decides.
+///
+/// # Errors
+/// 403 `otp_expired` for a code that the gateway rejects, 422 when it gives no verdict.
+pub(super) async fn is_right_code(
+    auth: &Auth,
+    factor: &Factor,
+    challenge: &FactorChallenge,
+    code: &str,
+) -> Result<bool, AuthError> {
+    let phone = PhoneNumber::parse(&factor.phone)?;
+    let typed = TypedCode { phone: &phone, code: code.trim() };
+    if !is_made_by_gateway(auth, typed, auth.now()) {
+        let stored = challenge.otp_code.as_deref().unwrap_or_default();
+        return Ok(code_matches(stored, typed.phone.as_str(), typed.code));
+    }
+    let verdict = auth.texts().and_then(|texts| texts.check(typed.phone.as_str(), typed.code));
+    let Some(verdict) = verdict else { return Ok(false) };
+    let is_right = within(auth.settings().http_timeout, verdict)
+        .await
+        .map_err(|detail| ContractError::TextCodeNotChecked { detail })?;
+    if is_right { Ok(true) } else { Err(ContractError::CodeExpired.into()) }
+}

@@ -1,0 +1,180 @@
+//! `POST /factors/{id}/verify`: proves a second factor, and raises the session to `aal2`.
+
+use axum::extract::{FromRequest as _, Request, State};
+use portico_mail::MailKind;
+use serde::Deserialize;
+use uuid::Uuid;
+
+use crate::Auth;
+use crate::error::{AuthError, ContractError};
+use crate::factors::challenge::{client_address, end_of};
+use crate::factors::{FactorType, OwnFactor, check_may_add, notify, phone, totp};
+use crate::http::extract::{Json, RequestInfo};
+use crate::model::User;
+use crate::model::ids::FactorChallengeId;
+use crate::operation::Operation;
+use crate::protection::attempts;
+use crate::protection::audit::{self, Action, FailedLogin, Traits};
+use crate::protection::limits::Limiter;
+use crate::session::TokenResponse;
+use crate::session::elevation::{self, ProvedFactor};
+use crate::sql::mfa_challenges::FactorChallenge;
+use crate::sql::{Tx, mfa_challenges, mfa_factors, recovery_codes, sessions, users};
+
+/// The body of the request.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct FactorVerifyBody {
+    challenge_id: Uuid,
+    code: String,
+}
+
+/// A proof that was compared and is not used up yet.
+pub(super) enum FactorProof {
+    /// The time step of a code of an authenticator app.
+    Totp(totp::MatchedCode),
+    /// The code of a text message.
+    Phone,
+}
+
+/// `POST /factors/{id}/verify`
+pub(crate) async fn verify(
+    State(auth): State<Auth>,
+    own: OwnFactor,
+    request: RequestInfo,
+    raw: Request,
+) -> Result<TokenResponse, AuthError> {
+    auth.limits().check(Limiter::FactorVerify, &request)?;
+    let Json(body) = Json::<FactorVerifyBody>::from_request(raw, &auth).await?;
+    if own.kind != FactorType::Webauthn && body.code.is_empty() {
+        return Err(ContractError::FactorCodeEmpty.into());
+    }
+    own.kind.check_verify(&auth)?;
+    if own.kind == FactorType::Webauthn {
+        return Err(ContractError::WebauthnVerifyOff.into());
+    }
+    if !own.factor.is_verified() {
+        check_may_add(&own.owner.user, own.owner.session.is_aal2())?;
+    }
+    let challenge = find_challenge(&auth, &own, &request, FactorChallengeId(body.challenge_id)).await?;
+    let attempt = attempt(&auth, &own, &request, &challenge, &body.code);
+    attempts::factor_code(&auth, own.owner.user.id, &request, attempt).await
+}
+
+/// Returns a challenge that can be proved now. Deletes an expired one.
+pub(super) async fn find_challenge(
+    auth: &Auth,
+    own: &OwnFactor,
+    request: &RequestInfo,
+    id: FactorChallengeId,
+) -> Result<FactorChallenge, AuthError> {
+    let client = auth.database().auth().await?;
+    let challenge = mfa_challenges::find(&client, id, own.factor.id).await?;
+    drop(client);
+    let challenge = challenge.ok_or(ContractError::FactorChallengeUnknown)?;
+    check_unused(&challenge, request)?;
+    if auth.now() >= end_of(auth, &challenge) {
+        let tx = Tx::begin(auth.database()).await?;
+        mfa_challenges::delete(&tx, id).await?;
+        tx.commit().await?;
+        return Err(ContractError::FactorChallengeExpired { id: id.to_string() }.into());
+    }
+    Ok(challenge)
+}
+
+/// Checks that a challenge was not used, and that the client is the one that requested it.
+fn check_unused(challenge: &FactorChallenge, request: &RequestInfo) -> Result<(), AuthError> {
+    if challenge.verified_at.is_some() || challenge.ip.to_canonical() != client_address(request) {
+        return Err(ContractError::FactorChallengeOfAnotherAddress.into());
+    }
+    Ok(())
+}
+
+/// Compares a code and uses it up.
+async fn attempt(
+    auth: &Auth,
+    own: &OwnFactor,
+    request: &RequestInfo,
+    challenge: &FactorChallenge,
+    code: &str,
+) -> Result<TokenResponse, AuthError> {
+    let (proof, wrong) = match own.kind {
+        FactorType::Totp => {
+            (totp::compare(auth, &own.factor, code).await?.map(FactorProof::Totp), ContractError::TotpCodeWrong)
+        }
+        _ => (
+            phone::is_right_code(auth, &own.factor, challenge, code).await?.then_some(FactorProof::Phone),
+            ContractError::PhoneFactorCodeWrong,
+        ),
+    };
+    // The comparison is done, and no connection is held: a hook on attempts is called here
+    let completed = match proof {
+        Some(proof) => complete(auth, own, request, challenge.id, proof).await,
+        None => Err(wrong.clone().into()),
+    };
+    if let Err(AuthError::Contract(error)) = &completed
+        && *error == wrong
+    {
+        let failed = AuthError::from(wrong);
+        let login = FailedLogin { user: Some(&own.owner.user), provider: own.kind.as_str(), error: &failed };
+        audit::record_failed_login(auth, &login, request).await;
+    }
+    completed
+}
+
+/// Uses up a proof: marks the factor as verified and raises the session, in one transaction.
+///
+/// # Errors
+/// Those of the checks before, if something changed meanwhile.
+pub(super) async fn complete(
+    auth: &Auth,
+    own: &OwnFactor,
+    request: &RequestInfo,
+    challenge: FactorChallengeId,
+    proof: FactorProof,
+) -> Result<TokenResponse, AuthError> {
+    let tx = Tx::begin(auth.database()).await?;
+    let op = Operation::new(auth, request, &tx);
+    let session = own.owner.session.id;
+    let user = users::lock_complete(&tx, own.owner.user.id).await?.ok_or(ContractError::SubjectGone)?;
+    let aal = sessions::lock_aal(&tx, session, user.id).await?.ok_or(ContractError::SessionOfTokenGone)?;
+    let current = user.factors.iter().find(|factor| factor.id == own.factor.id);
+    let was_verified = current.ok_or(ContractError::FactorUnknown)?.is_verified();
+    if !was_verified {
+        check_may_add(&user, aal == "aal2")?;
+    }
+    let locked = mfa_challenges::lock(&tx, challenge, own.factor.id).await?;
+    check_unused(&locked.ok_or(ContractError::FactorChallengeUnknown)?, request)?;
+    if let FactorProof::Totp(code) = proof {
+        totp::use_up(op, own.factor.id, code).await?;
+    }
+    mfa_challenges::set_verified(&tx, challenge, op.now()).await?;
+    op.record_with_ip(&user, Action::VerificationAttempted, traits(own, challenge)).await?;
+    if !was_verified {
+        add(op, &user, own).await?;
+    }
+    mfa_factors::delete_other_unverified(&tx, user.id, own.factor.id, own.kind.as_str()).await?;
+    attempts::remember_factor_network(op, user.id).await?;
+    let proved = ProvedFactor { method: own.kind.method(), factor: Some(own.factor.id) };
+    let response = elevation::elevate(op, &user, session, proved).await?;
+    tx.commit().await?;
+    Ok(response)
+}
+
+/// Marks a factor as verified.
+async fn add(op: Operation<'_>, user: &User, own: &OwnFactor) -> Result<(), AuthError> {
+    mfa_factors::set_verified(op.tx, own.factor.id, op.now()).await?;
+    if !user.has_verified_factor() {
+        // Codes of factors that were deleted without this service must not open the account again
+        recovery_codes::delete(op.tx, user.id).await?;
+    }
+    notify(op, user, MailKind::MfaFactorEnrolled, own.kind).await
+}
+
+fn traits(own: &OwnFactor, challenge: FactorChallengeId) -> Traits {
+    Traits::from_iter([
+        ("factor_id".to_owned(), own.factor.id.to_string().into()),
+        ("challenge_id".to_owned(), challenge.to_string().into()),
+        ("factor_type".to_owned(), own.kind.as_str().into()),
+    ])
+}
