@@ -181,7 +181,7 @@ async fn an_authenticator_app_gets_a_secret_a_uri_and_a_picture() {
     let body = json!({"factor_type": "totp", "friendly_name": "phone app", "unknown": [1]});
     let factor = enroll(&t, &session, &body).await.expect(200).json();
     let keys: Vec<&String> = factor.as_object().unwrap().keys().collect();
-    assert_eq!(keys, ["friendly_name", "id", "totp", "type"]);
+    assert_eq!(keys, ["id", "type", "friendly_name", "totp"]);
     assert_eq!((&factor["type"], &factor["friendly_name"]), (&json!("totp"), &json!("phone app")));
     let secret = factor["totp"]["secret"].as_str().unwrap();
     assert_eq!(secret.len(), 32);

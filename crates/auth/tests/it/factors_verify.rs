@@ -160,8 +160,8 @@ async fn a_code_is_accepted_once_and_with_a_clock_that_differs_by_one_step() {
     t.clock().advance(Duration::seconds(90));
     let behind = code_at(&factor.secret, t.clock().now() - Duration::seconds(30));
     replay(&behind).await.expect(200);
-    // The clock was an hour ahead and is corrected
-    t.clock().advance(Duration::hours(-1));
+    // The clock was ahead and is corrected
+    t.clock().advance(Duration::minutes(-20));
     replay(&code_at(&factor.secret, t.clock().now())).await.expect(200);
     // Steps that do not matter any more are deleted
     t.clock().advance(Duration::days(2));
