@@ -146,28 +146,28 @@ impl PreparedChange<'_> {
             Some(session) => sessions::delete_others(op.tx, user.id, session.id).await?,
             None => sessions::delete_all(op.tx, user.id).await?,
         }
-        self.create_email_identity(op, user).await?;
+        create_email_identity(op, user).await?;
         if user.email.is_empty() {
             return Ok(());
         }
         let variables = mailer::variables(op.auth, user);
         mailer::notify(op.auth, op.tx, MailKind::PasswordChanged, &user.email, &variables).await
     }
+}
 
-    /// Gives an account that gets its first password an identity for its confirmed address, where
-    /// the settings demand it.
-    async fn create_email_identity(&self, op: Operation<'_>, user: &User) -> Result<(), AuthError> {
-        let has_email_identity = user.identities.iter().any(|identity| identity.provider == "email");
-        if !op.auth.settings().create_email_identity_on_password_set
-            || user.has_password()
-            || !user.is_email_confirmed()
-            || has_email_identity
-        {
-            return Ok(());
-        }
-        let mut data = metadata::of_contact(JsonObject::new(), user.id, Some(&user.email));
-        data.insert("email_verified".into(), true.into());
-        identities::upsert_contact(op.tx, user.id, "email", &data, op.now()).await?;
-        users::refresh_providers(op.tx, user.id, op.now()).await.context(FAILED)
+/// Gives an account that gets its first password an identity for its confirmed address, where
+/// the settings demand it.
+pub(crate) async fn create_email_identity(op: Operation<'_>, user: &User) -> Result<(), AuthError> {
+    let has_email_identity = user.identities.iter().any(|identity| identity.provider == "email");
+    if !op.auth.settings().create_email_identity_on_password_set
+        || user.has_password()
+        || !user.is_email_confirmed()
+        || has_email_identity
+    {
+        return Ok(());
     }
+    let mut data = metadata::of_contact(JsonObject::new(), user.id, Some(&user.email));
+    data.insert("email_verified".into(), true.into());
+    identities::upsert_contact(op.tx, user.id, "email", &data, op.now()).await?;
+    users::refresh_providers(op.tx, user.id, op.now()).await.context(FAILED)
 }

@@ -90,6 +90,24 @@ contract_errors! {
     MetadataTooLarge { max_bytes: usize } => ValidationFailed as UNPROCESSABLE_ENTITY,
         "User metadata is too large (max {max_bytes} bytes)";
 
+    // Administration
+    UserIdNotUuid => ValidationFailed as NOT_FOUND, "user_id must be an UUID";
+    CreationNeedsContact => ValidationFailed, "Cannot create a user without either an email or phone";
+    PhoneTakenByAnother => PhoneExists, "Phone number already registered by another user";
+    PasswordAndHash => ValidationFailed, "Only a password or a password hash should be provided";
+    PasswordExceedsBcrypt => ValidationFailed, "bcrypt: password length exceeds 72 bytes";
+    NewIdNotUuid => ValidationFailed, "ID must conform to the uuid v4 format";
+    NewIdNil => ValidationFailed, "ID cannot be a nil uuid";
+    BanDurationMalformed { detail: String } => ValidationFailed, "invalid format for ban duration: {detail}";
+    RoleTooLong => ValidationFailed, "The role is too long";
+    BadPagination { detail: String } => ValidationFailed, "Bad Pagination Parameters: {detail}";
+    BadSort { detail: String } => ValidationFailed, "Bad Sort Parameters: {detail}";
+    InvalidQueryScope { scope: String } => ValidationFailed, "Invalid query scope: {scope}";
+    LinkTypeUnknown { name: String } => ValidationFailed, "Invalid email action link type requested: {name}";
+    LinkUserUnknown => UserNotFound, "User with this email not found";
+    LinkNeedsSecureEmailChange => ValidationFailed,
+        "Enable secure email change to generate link for current email";
+
     // Sign-up
     SignUpsDisabled => SignupDisabled, "Signups not allowed for this instance";
     EmailSignUpsDisabled => EmailProviderDisabled, "Email signups are disabled";
@@ -296,6 +314,10 @@ contract_errors! {
         "The database cannot be reached at the moment, please retry after a moment.";
     SavingUserFailed => UnexpectedFailure, "Database error saving new user";
     UpdatingUserFailed => UnexpectedFailure, "Database error updating user";
+    CreatingUserFailed => UnexpectedFailure, "Database error creating new user";
+    CreatingUserRejected => UnexpectedFailure, "Error creating user";
+    AdministratorUpdateFailed => UnexpectedFailure, "Error updating user";
+    DeletingUserFailed => UnexpectedFailure, "Database error deleting user";
     CreatingAnonymousUserFailed => UnexpectedFailure, "Database error creating anonymous user";
     ConfirmationEmailFailed => UnexpectedFailure, "Error sending confirmation email";
     RecoveryEmailFailed => UnexpectedFailure, "Error sending recovery email";

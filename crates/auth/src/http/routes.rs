@@ -19,6 +19,7 @@ use crate::account::resend;
 use crate::account::sign_up;
 use crate::account::update;
 use crate::account::verify;
+use crate::admin;
 use crate::error::{API_VERSION_HEADER, ApiVersion, AuthError, ContractError, Failed, render};
 use crate::factors::{self, challenge, enroll, unenroll};
 use crate::http::discovery;
@@ -38,6 +39,7 @@ pub(crate) fn router(auth: Auth) -> Router {
         .merge(factors())
         .merge(providers())
         .merge(published())
+        .merge(administration())
         .merge(switched_off::routes())
         .fallback(not_found)
         .method_not_allowed_fallback(async || StatusCode::METHOD_NOT_ALLOWED)
@@ -88,6 +90,19 @@ fn providers() -> Router<Auth> {
         .route("/callback", get(oauth::flow::callback::callback).post(oauth::flow::callback::callback))
         .route("/user/identities/authorize", get(oauth::flow::manual_linking::authorize))
         .route("/user/identities/{identity_id}", delete(oauth::flow::manual_linking::unlink))
+}
+
+/// The administration of accounts.
+fn administration() -> Router<Auth> {
+    Router::new()
+        .route("/invite", post(admin::invitation::invite))
+        .route("/admin/generate_link", post(admin::link::generate))
+        .route("/admin/audit", get(admin::audit_log::list))
+        .route("/admin/users", get(admin::users::list::list).post(admin::users::create::create))
+        .route(
+            "/admin/users/{user_id}",
+            get(admin::users::get).put(admin::users::update::put).delete(admin::users::delete::delete),
+        )
 }
 
 /// The documents that verify access tokens.

@@ -54,7 +54,6 @@ fn administration() -> Router<Auth> {
     let saml = async |_: Administrator| saml().await;
     let providers = async |_: Administrator| AuthError::from(ContractError::CustomProvidersAdminOff);
     Router::new()
-        .route("/invite", post(missing))
         .route("/admin/{*path}", any(missing))
         .route("/admin/oauth/clients", get(oauth).post(oauth))
         .route("/admin/oauth/clients/{id}", get(oauth).put(oauth).delete(oauth))

@@ -148,6 +148,28 @@ pub(crate) async fn send_confirmation(
     Ok(Delivery::Complete)
 }
 
+/// Sends an invitation. Unlike other mails it does not wait for an interval: an administrator sends
+/// it.
+///
+/// # Errors
+/// 429 when too many mails were sent, 400 when the address may not get mail.
+pub(crate) async fn send_invitation(op: Operation<'_>, user: &User) -> Result<(), AuthError> {
+    let kind = TokenKind::Confirmation;
+    let email = EmailAddress::from_stored(&user.email);
+    mailer::check_recipient(op.auth, &email)?;
+    mailer::count_mail(op.auth)?;
+    let token = OneTimeToken::generate(email.as_str(), op.auth.settings().email.otp_length, false);
+    let variables = variables_with_link(op, user, MailKind::Invite, &token);
+    let (column, row, mail) = tokio::join!(biased;
+        users::set_invitation(op.tx, user.id, &token.hash, op.now()),
+        store_token(op, user, kind, &token, email.as_str()),
+        mailer::enqueue(op.auth, op.tx, MailKind::Invite, email.as_str(), &variables),
+    );
+    column?;
+    row?;
+    mail
+}
+
 /// The two mails that share the recovery token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RecoveryMail {

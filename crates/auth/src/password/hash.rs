@@ -17,6 +17,9 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
+/// Greatest cost of a bcrypt hash of another server: a few seconds.
+const BCRYPT_MAX_COST: u32 = 16;
+
 /// Most memory of an argon2 hash, in KiB.
 const ARGON2_MAX_MEMORY: u32 = 1_048_576;
 
@@ -37,6 +40,18 @@ pub(super) fn is_outdated(stored: &str, cost: u32) -> bool {
     !is_bcrypt || stored.get(4..6).and_then(|text| text.parse::<u32>().ok()).is_none_or(|stored| stored < cost)
 }
 
+/// Returns true for a hash of another server that [`verify`] computes within a request.
+pub(crate) fn is_known_form(stored: &str) -> bool {
+    if stored.starts_with("$2") {
+        let parts = stored.parse::<bcrypt::HashParts>();
+        return stored.len() == 60 && parts.is_ok_and(|parts| parts.get_cost() <= BCRYPT_MAX_COST);
+    }
+    if stored.starts_with("$argon2") {
+        return argon2_form(stored).is_some();
+    }
+    stored.strip_prefix("$fbscrypt$").is_some_and(|rest| firebase_form(rest).is_some())
+}
+
 /// Compares a password with any stored form. A form that cannot be parsed matches nothing.
 pub(super) fn verify(password: &str, stored: &str) -> bool {
     if stored.starts_with("$2") {
@@ -54,7 +69,8 @@ pub(super) fn verify(password: &str, stored: &str) -> bool {
     false
 }
 
-fn verify_argon2(password: &str, stored: &str) -> Option<bool> {
+/// Parses an argon2 hash that [`verify`] computes: within its limits, and without further data.
+fn argon2_form(stored: &str) -> Option<(PasswordHash<'_>, Algorithm, Params)> {
     let parsed = PasswordHash::new(stored).ok()?;
     let algorithm = Algorithm::try_from(parsed.algorithm).ok()?;
     if algorithm == Algorithm::Argon2d || parsed.version != Some(19) {
@@ -67,6 +83,11 @@ fn verify_argon2(password: &str, stored: &str) -> Option<bool> {
     if params.m_cost() > ARGON2_MAX_MEMORY || params.t_cost() > 20 || params.p_cost() > 16 {
         return None;
     }
+    (parsed.hash.is_some() && parsed.salt.is_some()).then_some((parsed, algorithm, params))
+}
+
+fn verify_argon2(password: &str, stored: &str) -> Option<bool> {
+    let (parsed, algorithm, params) = argon2_form(stored)?;
     let expected = parsed.hash?;
     let mut salt = [0u8; 64];
     let salt = parsed.salt?.decode_b64(&mut salt).ok()?;
@@ -75,8 +96,17 @@ fn verify_argon2(password: &str, stored: &str) -> Option<bool> {
     Some(output.ct_eq(expected.as_bytes()).into())
 }
 
-/// Verifies `v=1,n=14,r=8,p=1,ss=<salt separator>,sk=<signer key>$<salt>$<hash>`.
-fn verify_firebase(password: &str, rest: &str) -> Option<bool> {
+/// The parts of a hash of Firebase.
+struct FirebaseForm {
+    params: scrypt::Params,
+    /// With the separator at the end.
+    salt: Vec<u8>,
+    signer_key: Vec<u8>,
+    expected: Vec<u8>,
+}
+
+/// Parses `v=1,n=14,r=8,p=1,ss=<salt separator>,sk=<signer key>$<salt>$<hash>`.
+fn firebase_form(rest: &str) -> Option<FirebaseForm> {
     let mut parts = rest.split('$');
     let (parameters, salt, expected) = (parts.next()?, parts.next()?, parts.next()?);
     if parts.next().is_some() {
@@ -96,16 +126,20 @@ fn verify_firebase(password: &str, rest: &str) -> Option<bool> {
     {
         return None;
     }
-    let mut salted = BASE64.decode(salt).ok()?;
-    salted.extend(BASE64.decode(field("ss")?).ok()?);
-    let mut signer_key = BASE64.decode(field("sk")?).ok()?;
-    let expected = BASE64.decode(expected).ok()?;
-    let params = scrypt::Params::new(log_n, r, p, 32).ok()?;
+    let mut salt = BASE64.decode(salt).ok()?;
+    salt.extend(BASE64.decode(field("ss")?).ok()?);
+    let signer_key = BASE64.decode(field("sk")?).ok()?;
+    let expected = BASE64.decode(expected).ok().filter(|expected| !expected.is_empty())?;
+    Some(FirebaseForm { params: scrypt::Params::new(log_n, r, p, 32).ok()?, salt, signer_key, expected })
+}
+
+fn verify_firebase(password: &str, rest: &str) -> Option<bool> {
+    let FirebaseForm { params, salt, mut signer_key, expected } = firebase_form(rest)?;
     let mut key = [0u8; 32];
-    scrypt::scrypt(password.as_bytes(), &salted, &params, &mut key).ok()?;
+    scrypt::scrypt(password.as_bytes(), &salt, &params, &mut key).ok()?;
     let mut cipher = ctr::Ctr128BE::<aes::Aes256>::new(&key.into(), &[0u8; 16].into());
     cipher.apply_keystream(&mut signer_key);
-    Some(!expected.is_empty() && bool::from(signer_key.ct_eq(&expected)))
+    Some(bool::from(signer_key.ct_eq(&expected)))
 }
 
 #[cfg(test)]
@@ -148,6 +182,29 @@ mod tests {
         let stored = unmatchable(4);
         assert!(bcrypt::verify("anything", &stored).is_ok());
         assert!(!verify("", &stored));
+    }
+
+    #[test]
+    fn hashes_of_other_servers_are_recognized() {
+        for known in [
+            "$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW",
+            "$2y$10$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW",
+            "$argon2id$v=19$m=64,t=1,p=1$c29tZXNhbHRzYWx0$ZGlnZXN0ZGlnZXN0",
+            "$fbscrypt$v=1,n=14,r=8,p=1,ss=Bw==,sk=jxspr8Ki$42xEC+ixf3L2lw==$lSrfV15cpx95",
+        ] {
+            assert!(is_known_form(known), "{known}");
+        }
+        for unknown in [
+            "",
+            "plain text",
+            "$2a$05$short",
+            "$2a$31$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW",
+            "$argon2d$v=19$m=64,t=1,p=1$c29tZXNhbHRzYWx0$ZGlnZXN0ZGlnZXN0",
+            "$fbscrypt$v=2,n=14,r=8,p=1,ss=Bw==,sk=jxspr8Ki$42xEC+ixf3L2lw==$lSrfV15cpx95",
+            "{\"key_id\":\"k1\"}",
+        ] {
+            assert!(!is_known_form(unknown), "{unknown}");
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 pub use hash::MAX_BYTES;
+pub(crate) use hash::is_known_form;
 pub use rules::parse_required_characters;
 pub(crate) use stored::stored_password;
 

@@ -50,6 +50,8 @@ statements! {
     );
     const KEEP_ONLY = "delete from auth.identities where user_id = $1 and id <> $2";
     const DELETE = "delete from auth.identities where id = $1 and user_id = $2";
+    const OBFUSCATE =
+        "update auth.identities set identity_data = '{}', provider_id = $2, updated_at = $3 where id = $1";
 }
 
 /// Returns the identities of a user, oldest first.
@@ -120,6 +122,11 @@ pub async fn by_subject(run: &impl Run, provider: &str, subject: &str) -> Result
 /// Deletes every other identity of a user.
 pub async fn keep_only(tx: &Tx, user: UserId, keep: IdentityId) -> Result<(), Error> {
     tx.execute(KEEP_ONLY, &[&user, &keep]).await.map(drop)
+}
+
+/// Replaces the personal data of an identity of a deleted account.
+pub async fn obfuscate(tx: &Tx, id: IdentityId, provider_id: &str, now: OffsetDateTime) -> Result<(), Error> {
+    tx.execute(OBFUSCATE, &[&id, &provider_id, &now]).await.map(drop)
 }
 
 /// Deletes an identity of a user. Returns whether there was one.

@@ -4,6 +4,8 @@
 
 mod account_rules;
 mod admin;
+mod admin_links;
+mod admin_users;
 mod allowed_issuers;
 mod attempts;
 mod browser;

@@ -112,6 +112,32 @@ statements! {
                reauthentication_token = '',
                updated_at = $4
          where id = $1";
+    /// An address that an administrator sets. Messages to the one before are invalid.
+    const REPLACE_EMAIL = "
+        update auth.users
+           set email = $2,
+               confirmation_token = '',
+               recovery_token = '',
+               email_change = '',
+               email_change_token_new = '',
+               email_change_token_current = '',
+               email_change_confirm_status = 0,
+               reauthentication_token = '',
+               updated_at = $3
+         where id = $1";
+    const REPLACE_PHONE = "
+        update auth.users
+           set phone = $2,
+               confirmation_token = '',
+               phone_change = '',
+               phone_change_token = '',
+               reauthentication_token = '',
+               updated_at = $3
+         where id = $1";
+    const SET_INVITATION = "
+        update auth.users
+           set confirmation_token = $2, confirmation_sent_at = $3, invited_at = $3, updated_at = $3
+         where id = $1";
     const CLEAR_PHONE =
         "update auth.users set phone = null, phone_confirmed_at = null, updated_at = $2 where id = $1";
 }
@@ -227,6 +253,29 @@ pub async fn promote_email(
         tokio::join!(biased; tx.execute(PROMOTE_EMAIL, row), one_time_tokens::delete_all(tx, user));
     user_changed?;
     tokens
+}
+
+/// Replaces the address of an account, and invalidates the messages to the one before.
+pub async fn replace_email(tx: &Tx, user: UserId, email: &EmailAddress, now: OffsetDateTime) -> Result<(), Error> {
+    let row: Params<'_> = &[&user, &email.as_str(), &now];
+    let (replaced, tokens) =
+        tokio::join!(biased; tx.execute(REPLACE_EMAIL, row), one_time_tokens::delete_all(tx, user));
+    replaced?;
+    tokens
+}
+
+/// Replaces the number of an account, and invalidates the messages to the one before.
+pub async fn replace_phone(tx: &Tx, user: UserId, phone: &PhoneNumber, now: OffsetDateTime) -> Result<(), Error> {
+    let row: Params<'_> = &[&user, &phone.as_str(), &now];
+    let (replaced, tokens) =
+        tokio::join!(biased; tx.execute(REPLACE_PHONE, row), one_time_tokens::delete_all(tx, user));
+    replaced?;
+    tokens
+}
+
+/// Stores the token of an invitation.
+pub async fn set_invitation(tx: &Tx, id: UserId, hash: &str, now: OffsetDateTime) -> Result<(), Error> {
+    tx.execute(SET_INVITATION, &[&id, &hash, &now]).await.map(drop)
 }
 
 /// Removes the number of an account.

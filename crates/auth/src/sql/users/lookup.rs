@@ -74,6 +74,11 @@ pub async fn by_id(run: &impl Run, id: UserId) -> Result<Option<User>, Error> {
     one(run, BY_ID, &[&id]).await
 }
 
+/// As [`by_id`]; locks the row until the transaction ends.
+pub async fn lock_by_id(tx: &Tx, id: UserId) -> Result<Option<User>, Error> {
+    one(tx, LOCK_BY_ID, &[&id]).await
+}
+
 /// Returns a user with identities and factors, in one round trip.
 pub async fn complete(run: &impl Run, id: UserId) -> Result<Option<User>, Error> {
     complete_by(run, BY_ID, id).await

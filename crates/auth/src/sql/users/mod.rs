@@ -5,6 +5,7 @@
 
 tables! {
     mod account;
+    mod administration;
     mod anonymous;
     mod contacts;
     mod lookup;
@@ -12,6 +13,7 @@ tables! {
 }
 
 pub use account::*;
+pub use administration::*;
 pub use anonymous::*;
 pub use contacts::*;
 pub use lookup::*;

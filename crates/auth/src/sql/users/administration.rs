@@ -1,0 +1,144 @@
+//! The statements of administrators: lists, bans and deletions.
+
+use time::OffsetDateTime;
+use tokio_postgres::Error;
+
+use crate::model::ids::UserId;
+use crate::model::{User, user_columns};
+use crate::sql::{Run, Tx, one_time_tokens};
+
+/// The condition of a list: an audience (`$1`) and a filter (`$2`, a pattern; null for none).
+macro_rules! listed {
+    () => {
+        " from auth.users
+         where users.instance_id = '00000000-0000-0000-0000-000000000000'
+           and users.aud = $1
+           and ($2::text is null or users.email like $2 or users.raw_user_meta_data ->> 'full_name' ilike $2)"
+    };
+}
+
+statements! {
+    const COUNT = concat!("select count(*)", listed!());
+    const NEWEST_FIRST = concat!(
+        "select ",
+        user_columns!(),
+        listed!(),
+        " order by users.created_at desc nulls last, users.id limit $3 offset $4"
+    );
+    const OLDEST_FIRST = concat!(
+        "select ",
+        user_columns!(),
+        listed!(),
+        " order by users.created_at nulls first, users.id limit $3 offset $4"
+    );
+    const SET_BANNED_UNTIL = "update auth.users set banned_until = $2, updated_at = $3 where id = $1";
+    const DELETE = "delete from auth.users where id = $1";
+    const SOFT_DELETE = "
+        update auth.users
+           set email = $2,
+               phone = $3,
+               email_change = $4,
+               phone_change = $5,
+               encrypted_password = null,
+               confirmation_token = '',
+               recovery_token = '',
+               email_change_token_new = '',
+               email_change_token_current = '',
+               phone_change_token = '',
+               reauthentication_token = '',
+               raw_app_meta_data = '{}',
+               raw_user_meta_data = '{}',
+               deleted_at = $6,
+               updated_at = $6
+         where id = $1";
+    const DELETE_SESSIONS = "delete from auth.sessions where user_id = $1";
+    const DELETE_FACTORS = "delete from auth.mfa_factors where user_id = $1";
+    const DELETE_PASSKEYS = "delete from auth.webauthn_credentials where user_id = $1";
+}
+
+/// A list of users.
+#[derive(Debug, Clone, Copy)]
+pub struct UserList<'a> {
+    /// The audience.
+    pub aud: &'a str,
+    /// Only users whose address or full name contains this.
+    pub filter: Option<&'a str>,
+    /// The oldest comes first, else the newest.
+    pub oldest_first: bool,
+    /// The greatest number of users.
+    pub limit: i64,
+    /// The number of users before them.
+    pub offset: i64,
+}
+
+/// Returns the number of users in the whole list, and the users of a part of it, without identities
+/// and factors.
+pub async fn list(run: &impl Run, list: &UserList<'_>) -> Result<(i64, Vec<User>), Error> {
+    let UserList { aud, filter, oldest_first, limit, offset } = list;
+    let pattern = filter.map(contains);
+    let total = run.rows(COUNT, &[aud, &pattern]).await?[0].get(0);
+    let statement = if *oldest_first { OLDEST_FIRST } else { NEWEST_FIRST };
+    let rows = run.rows(statement, &[aud, &pattern, limit, offset]).await?;
+    Ok((total, rows.iter().map(User::from_row).collect()))
+}
+
+/// Returns the pattern of `like` for texts that contain `part`.
+pub(crate) fn contains(part: &str) -> String {
+    let literal = part.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_");
+    format!("%{literal}%")
+}
+
+/// Bans a user until a time, or lifts the ban.
+pub async fn set_banned_until(
+    tx: &Tx,
+    id: UserId,
+    until: Option<OffsetDateTime>,
+    now: OffsetDateTime,
+) -> Result<(), Error> {
+    tx.execute(SET_BANNED_UNTIL, &[&id, &until, &now]).await.map(drop)
+}
+
+/// Deletes a user with everything that belongs to the account.
+pub async fn delete(tx: &Tx, id: UserId) -> Result<(), Error> {
+    tx.execute(DELETE, &[&id]).await.map(drop)
+}
+
+/// The replacements of the contacts of a deleted user.
+#[derive(Debug)]
+pub struct Obfuscated {
+    /// Replaces the address.
+    pub email: String,
+    /// Replaces the number.
+    pub phone: String,
+    /// Replaces the pending address.
+    pub email_change: String,
+    /// Replaces the pending number.
+    pub phone_change: String,
+}
+
+/// Replaces the personal data of a user, and deletes sessions, tokens, second factors and passkeys.
+/// The row stays.
+pub async fn soft_delete(
+    tx: &Tx,
+    id: UserId,
+    replaced: &Obfuscated,
+    now: OffsetDateTime,
+) -> Result<(), Error> {
+    let Obfuscated { email, phone, email_change, phone_change } = replaced;
+    tx.execute(SOFT_DELETE, &[&id, email, phone, email_change, phone_change, &now]).await?;
+    one_time_tokens::delete_all(tx, id).await?;
+    for statement in [DELETE_FACTORS, DELETE_PASSKEYS, DELETE_SESSIONS] {
+        tx.execute(statement, &[&id]).await?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_is_literal() {
+        assert_eq!(contains("a_b%c\\"), "%a\\_b\\%c\\\\%");
+    }
+}
