@@ -125,7 +125,7 @@ impl WebApp {
             answer.headers_mut().extend(self.page_headers.clone());
         }
         policy::harden(answer.headers_mut());
-        if request.method() == http::Method::HEAD {
+        if request.method() == Method::HEAD {
             *answer.body_mut() = Body::empty();
         }
         answer

@@ -15,6 +15,7 @@ mod error;
 mod escape;
 mod functions;
 mod html_context;
+mod html_syntax;
 mod lexer;
 mod parser;
 mod printf;

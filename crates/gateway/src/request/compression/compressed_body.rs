@@ -1,11 +1,4 @@
-//! Compression of responses, for clients that accept it.
-//!
-//! Only mounts whose [`crate::Access`] enables it are compressed. The service decides too: a
-//! response with a `Content-Encoding`, or with `Cache-Control: no-transform`, is sent as it is.
-//!
-//! Promises: a response is compressed as it arrives, a block at a time, in about half a mebibyte of
-//! memory whatever its length; other tasks run between two blocks; a stream that pauses is flushed.
-//! Does not promise: a `Content-Length`, which is unknown before the end.
+//! A body that is compressed a block at a time, while it is sent.
 
 use std::io::{self, Write as _};
 use std::mem;
@@ -13,19 +6,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use axum::body::Body;
-use axum::response::Response;
 use bytes::Bytes;
 use flate2::write::GzEncoder;
-use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
-use crate::request::encoding::{self, Encoding};
-
-/// The shortest response that is compressed. Supabase's gateway begins at 100 bytes; but up to this
-/// size head and body share one packet anyway, and compression would cost each response ten to
-/// twenty microseconds for a few bytes.
-const SHORTEST: u64 = 1024;
+use crate::request::encoding::Encoding;
 
 /// The bytes that are compressed at once: less than half a millisecond of work.
 const BLOCK: usize = 32 * 1024;
@@ -40,142 +25,8 @@ const BROTLI_BUFFER: usize = 4096;
 /// On rows in JSON, 125 MB/s to 26 % in 0.4 MiB. Level 6 takes twice the time for 25 %.
 const GZIP_LEVEL: u32 = 4;
 
-/// The parts of a request that decide how its response is compressed.
-pub(crate) struct CompressionRequest {
-    accepted: Option<HeaderValue>,
-    is_head: bool,
-}
-
-impl CompressionRequest {
-    pub(crate) fn of(parts: &Parts) -> Self {
-        Self { accepted: accepted(&parts.headers), is_head: parts.method == Method::HEAD }
-    }
-
-    /// Returns the response in the encoding that the client prefers.
-    pub(crate) fn apply_to(self, mut answer: Response) -> Response {
-        let length = self.length(&answer);
-        // First, since most responses pay only for this check
-        if length.is_some_and(|length| length < SHORTEST) || !is_compressible(&answer) {
-            return answer;
-        }
-        let headers = answer.headers_mut();
-        vary(headers);
-        let Some(encoding) = self.accepted.and_then(|wish| encoding::accepted([&wish]).first().copied()) else {
-            return answer;
-        };
-        if self.is_head {
-            // Without a length it is unknown what GET would do
-            if length.is_some() {
-                describe(headers, encoding);
-            }
-            return answer;
-        }
-        let Some(encoder) = Encoder::new(encoding) else { return answer };
-        describe(headers, encoding);
-        answer.map(|body| Body::new(Compressed::new(body, encoder)))
-    }
-
-    /// Returns the length of the body if it is known; for HEAD, the length that it would have.
-    fn length(&self, answer: &Response) -> Option<u64> {
-        let declared = || answer.headers().get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok();
-        if self.is_head { declared() } else { answer.body().size_hint().upper().or_else(declared) }
-    }
-}
-
-/// Returns `Accept-Encoding`, on however many lines it came.
-fn accepted(headers: &HeaderMap) -> Option<HeaderValue> {
-    let mut lines = headers.get_all(header::ACCEPT_ENCODING).iter();
-    let first = lines.next()?.clone();
-    Some(lines.fold(first, |before, line| joined(&before, line.as_bytes())))
-}
-
-/// Returns a list with further entries.
-fn joined(list: &HeaderValue, further: &[u8]) -> HeaderValue {
-    let whole = [list.as_bytes(), b", ", further].concat();
-    // Both parts come from headers, so the whole is a valid header
-    HeaderValue::from_bytes(&whole).unwrap_or_else(|_| list.clone())
-}
-
-/// Returns true if this response would be compressed for a client that accepts it.
-fn is_compressible(answer: &Response) -> bool {
-    let headers = answer.headers();
-    let media = headers.get(header::CONTENT_TYPE).and_then(|media| media.to_str().ok());
-    has_whole_body(answer.status())
-        && media.is_some_and(is_text)
-        && !headers.contains_key(header::CONTENT_ENCODING)
-        && !lists(headers, header::CACHE_CONTROL, "no-transform")
-}
-
-/// Partial responses are not compressed: their range refers to the form in which the client has the
-/// rest.
-fn has_whole_body(status: StatusCode) -> bool {
-    !status.is_informational()
-        && !matches!(
-            status,
-            StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT | StatusCode::PARTIAL_CONTENT | StatusCode::NOT_MODIFIED
-        )
-}
-
-/// Returns true for text, which becomes shorter; images, archives and the like are compressed
-/// already.
-fn is_text(media: &str) -> bool {
-    let essence = media.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    // Events have to arrive one by one
-    if essence == "text/event-stream" {
-        return false;
-    }
-    match essence.split_once('/') {
-        Some(("text", _)) => true,
-        Some(("application", "json" | "x-ndjson" | "xml" | "javascript" | "yaml")) => true,
-        Some((_, name)) => {
-            name.rsplit_once('+').is_some_and(|(_, suffix)| matches!(suffix, "json" | "xml" | "yaml" | "text"))
-        }
-        None => false,
-    }
-}
-
-/// Returns true if a header whose value is a list has this entry.
-fn lists(headers: &HeaderMap, name: header::HeaderName, entry: &str) -> bool {
-    headers
-        .get_all(name)
-        .iter()
-        .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
-        .any(|listed| listed.trim_ascii().eq_ignore_ascii_case(entry.as_bytes()))
-}
-
-/// Adds `Accept-Encoding` to `Vary`.
-fn vary(headers: &mut HeaderMap) {
-    if lists(headers, header::VARY, "*") || lists(headers, header::VARY, "accept-encoding") {
-        return;
-    }
-    match headers.get_mut(header::VARY) {
-        Some(list) => *list = joined(list, b"Accept-Encoding"),
-        None => {
-            headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
-        }
-    }
-}
-
-/// Adapts the head of a response whose body is compressed.
-fn describe(headers: &mut HeaderMap, encoding: Encoding) {
-    let Some(name) = encoding.name() else { return };
-    headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(name));
-    headers.remove(header::CONTENT_LENGTH);
-    // Ranges of rows (`items`) are the same in every encoding, those of bytes are not
-    if lists(headers, header::ACCEPT_RANGES, "bytes") {
-        headers.remove(header::ACCEPT_RANGES);
-    }
-    // RFC 9110, 8.8.3: a strong tag asserts that every byte is the same
-    if let Some(tag) = headers.get_mut(header::ETAG)
-        && tag.as_bytes().starts_with(b"\"")
-        && let Ok(weak) = HeaderValue::from_bytes(&[b"W/", tag.as_bytes()].concat())
-    {
-        *tag = weak;
-    }
-}
-
 /// A body that is compressed while it is sent.
-struct Compressed {
+pub(super) struct CompressedBody {
     inner: Body,
     /// Data that has arrived and is not in a block yet.
     piece: Bytes,
@@ -199,8 +50,8 @@ enum Gathered {
     End,
 }
 
-impl Compressed {
-    fn new(inner: Body, encoder: Encoder) -> Self {
+impl CompressedBody {
+    pub(super) fn new(inner: Body, encoder: Encoder) -> Self {
         let (piece, block) = (Bytes::new(), Vec::new());
         Self { inner, piece, block, encoder: Some(encoder), has_worked: false, holds_back: false }
     }
@@ -241,7 +92,7 @@ impl Compressed {
     }
 }
 
-impl HttpBody for Compressed {
+impl HttpBody for CompressedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -284,13 +135,13 @@ impl HttpBody for Compressed {
 }
 
 /// An encoder that writes into memory, from which the output is taken.
-enum Encoder {
+pub(super) enum Encoder {
     Brotli(Box<brotli::CompressorWriter<Vec<u8>>>),
     Gzip(Box<GzEncoder<Vec<u8>>>),
 }
 
 impl Encoder {
-    fn new(encoding: Encoding) -> Option<Self> {
+    pub(super) fn new(encoding: Encoding) -> Option<Self> {
         match encoding {
             Encoding::Brotli => {
                 let writer = brotli::CompressorWriter::new(Vec::new(), BROTLI_BUFFER, BROTLI_LEVEL, BROTLI_WINDOW);
@@ -373,12 +224,16 @@ mod tests {
         }
     }
 
-    fn compressed(steps: impl IntoIterator<Item = Option<Bytes>>, encoding: Encoding, is_short: bool) -> Compressed {
+    fn compressed(
+        steps: impl IntoIterator<Item = Option<Bytes>>,
+        encoding: Encoding,
+        is_short: bool,
+    ) -> CompressedBody {
         let script = Script { steps: steps.into_iter().collect(), is_short };
-        Compressed::new(Body::new(script), Encoder::new(encoding).unwrap())
+        CompressedBody::new(Body::new(script), Encoder::new(encoding).unwrap())
     }
 
-    fn poll(body: &mut Compressed) -> Poll<Option<Bytes>> {
+    fn poll(body: &mut CompressedBody) -> Poll<Option<Bytes>> {
         let frame = Pin::new(body).poll_frame(&mut Context::from_waker(Waker::noop()));
         frame.map(|frame| frame.map(|frame| frame.unwrap().into_data().unwrap()))
     }
@@ -472,7 +327,7 @@ mod tests {
     #[tokio::test]
     async fn a_small_response_is_one_frame() {
         for encoding in ENCODINGS {
-            let mut body = Compressed::new(Body::from(text(2000)), Encoder::new(encoding).unwrap());
+            let mut body = CompressedBody::new(Body::from(text(2000)), Encoder::new(encoding).unwrap());
             let frame = body.frame().await.unwrap().unwrap().into_data().unwrap();
             assert!(body.is_end_stream() && body.frame().await.is_none());
             assert_eq!(read_so_far(&frame, encoding), text(2000));
@@ -484,42 +339,6 @@ mod tests {
         for encoding in ENCODINGS {
             let body = compressed([Some(text(2000))], encoding, true);
             assert!(body.collect().await.is_err());
-        }
-    }
-
-    #[test]
-    fn text_is_compressed_and_dense_media_are_not() {
-        for media in [
-            "application/json; charset=utf-8",
-            "application/json",
-            "Application/JSON",
-            "application/vnd.pgrst.object+json; charset=utf-8",
-            "application/vnd.pgrst.plan+text; for=\"application/json\"",
-            "application/openapi+json; charset=utf-8",
-            "application/geo+json",
-            "application/xml",
-            "application/javascript",
-            "image/svg+xml",
-            "text/csv; charset=utf-8",
-            "text/plain",
-            "text/xml",
-        ] {
-            assert!(is_text(media), "{media}");
-        }
-        for media in [
-            "text/event-stream",
-            "text/event-stream; charset=utf-8",
-            "application/octet-stream",
-            "application/zip",
-            "application/pdf",
-            "application/jsonp",
-            "image/png",
-            "video/mp4",
-            "font/woff2",
-            "json",
-            "",
-        ] {
-            assert!(!is_text(media), "{media}");
         }
     }
 
