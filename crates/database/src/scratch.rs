@@ -29,6 +29,25 @@ const PAUSE: Duration = Duration::from_millis(10);
 const SLOTS: u32 = 64;
 /// The prefix of the names of scratch databases.
 const PREFIX: &str = "scratch_";
+/// The variable that names the folder of the programs of an older PostgreSQL.
+const OLDER_VARIABLE: &str = "PORTICO_TEST_POSTGRES";
+
+/// Returns the programs of an older PostgreSQL, which tests run on besides the embedded one: those
+/// in the folder that `PORTICO_TEST_POSTGRES` names, otherwise Debian's of version 15, the oldest
+/// that the hosted service runs. `None` if they are not installed.
+///
+/// # Panics
+/// If the variable names a folder without them.
+#[must_use]
+pub fn older_binaries() -> Option<Binaries> {
+    match env::var_os(OLDER_VARIABLE).filter(|folder| !folder.is_empty()) {
+        Some(folder) => match Binaries::find(Some(Path::new(&folder))) {
+            Ok(binaries) => Some(binaries),
+            Err(error) => panic!("{OLDER_VARIABLE}: {error}"),
+        },
+        None => Binaries::find(Some(Path::new("/usr/lib/postgresql/15/bin"))).ok(),
+    }
+}
 
 /// The cluster that all tests of this process share, started when it is first asked for. It loses
 /// everything when the machine crashes, and is fast for it.

@@ -25,19 +25,18 @@ static OLDEST_APART: OnceCell<Server> = OnceCell::const_new();
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 const TEMPLATE: &str = "bootstrapped";
 
-/// The PostgreSQL that we embed and, where it is installed, the oldest that the hosted service
-/// runs.
+/// Returns the version that we embed and, where one is installed, an older one.
 #[allow(clippy::print_stderr)]
 pub(crate) fn majors() -> impl Iterator<Item = u32> {
-    let has_old = old_binaries().join("postgres").exists();
-    if !has_old {
+    let older = scratch::older_binaries();
+    if older.is_none() {
         eprintln!("PostgreSQL 15 is not installed (scripts/setup test does that): only 18 is tested");
     }
-    [18, 15].into_iter().filter(move |major| *major == 18 || has_old)
+    [Some(18), older.map(|older| older.major())].into_iter().flatten()
 }
 
 pub(crate) fn old_binaries() -> PathBuf {
-    "/usr/lib/postgresql/15/bin".into()
+    scratch::older_binaries().expect("an older PostgreSQL").folder().to_owned()
 }
 
 async fn server(major: u32) -> &'static Server {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use portico_database::cluster::Binaries;
 use portico_database::connect;
-use portico_database::scratch::OrdinaryServer;
+use portico_database::scratch::{OrdinaryServer, older_binaries};
 use reqwest::Method;
 use serde_json::json;
 
@@ -15,19 +15,19 @@ use crate::program::{Program, finished, portico};
 pub async fn system_server(major: u32) -> OrdinaryServer {
     let folder = match major {
         18 => Binaries::find(None).unwrap().folder().to_owned(),
-        _ => "/usr/lib/postgresql/15/bin".into(),
+        _ => older_binaries().expect("an older PostgreSQL").folder().to_owned(),
     };
     OrdinaryServer::start(&folder).await.unwrap()
 }
 
-/// Returns the embedded version and, if it is installed, Debian's.
+/// Returns the embedded version and, if one is installed, an older one.
 #[allow(clippy::print_stderr)]
 fn majors() -> impl Iterator<Item = u32> {
-    let has_old = Path::new("/usr/lib/postgresql/15/bin/postgres").exists();
-    if !has_old {
+    let older = older_binaries();
+    if older.is_none() {
         eprintln!("PostgreSQL 15 is not installed (scripts/setup test does that): only 18 is tested");
     }
-    [18, 15].into_iter().filter(move |major| *major == 18 || has_old)
+    [Some(18), older.map(|older| older.major())].into_iter().flatten()
 }
 
 /// A migration as the hosted service's tools dump it: with the owner's name.

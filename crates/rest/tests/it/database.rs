@@ -1,6 +1,6 @@
 //! Databases with the schema of the cinema, one for each test.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use portico_database::cluster::{Cluster, ClusterSettings, Durability};
 use portico_database::{BootstrapSettings, Database, Endpoint, PoolSettings, connect, scratch};
@@ -31,20 +31,15 @@ impl CinemaDatabase {
         &self.endpoint
     }
 
-    /// As [`open`](Self::open), on a server of this version of PostgreSQL, which lives as long as
-    /// `folder`. `None` if it is not installed.
-    pub async fn of_version(major: u32, folder: &Path) -> Option<(Self, Cluster)> {
-        let binaries = PathBuf::from(format!("/usr/lib/postgresql/{major}/bin"));
-        if !binaries.join("postgres").exists() {
-            return None;
-        }
+    /// As [`open`](Self::open), on a server of an older version of PostgreSQL, which lives as long
+    /// as `folder`. `None` if none is installed.
+    pub async fn of_older_version(folder: &Path) -> Option<(Self, Cluster)> {
         let settings = ClusterSettings {
-            binaries: Some(binaries),
+            binaries: Some(scratch::older_binaries()?.folder().to_owned()),
             durability: Durability::Off,
             ..ClusterSettings::new(folder.join("database"))
         };
         let cluster = Cluster::start(settings).await.unwrap();
-        assert_eq!(cluster.major_version(), major);
         let admin = cluster.endpoint();
         let template = template(&admin).await;
         let endpoint = scratch::clone_database(&admin, &template, &scratch::fresh_name()).await.unwrap();

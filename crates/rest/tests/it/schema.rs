@@ -290,16 +290,12 @@ fn lines(cache: &SchemaCache) -> Vec<String> {
 #[tokio::test]
 async fn an_older_postgresql_gives_the_same_cache() {
     let folder = tempfile::tempdir().unwrap();
-    for major in [14, 15, 16, 17] {
-        let folder = folder.path().join(major.to_string());
-        let Some((cinema, cluster)) = CinemaDatabase::of_version(major, &folder).await else { continue };
-        let old = load(&cinema.authenticator().await, &settings()).await.unwrap();
-        let (old, new) = (lines(&old), lines(cache().await));
-        assert_eq!(old.len(), new.len());
-        for (old, new) in old.iter().zip(&new) {
-            assert_eq!(old, new);
-        }
-        drop(cluster);
+    let Some((cinema, _cluster)) = CinemaDatabase::of_older_version(folder.path()).await else { return };
+    let old = load(&cinema.authenticator().await, &settings()).await.unwrap();
+    let (old, new) = (lines(&old), lines(cache().await));
+    assert_eq!(old.len(), new.len());
+    for (old, new) in old.iter().zip(&new) {
+        assert_eq!(old, new);
     }
 }
 
