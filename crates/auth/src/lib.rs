@@ -25,6 +25,7 @@ pub mod model;
 pub mod oauth;
 pub(crate) mod one_time;
 pub(crate) mod operation;
+pub(crate) mod passkeys;
 pub mod password;
 pub mod protection;
 pub mod session;
@@ -54,6 +55,7 @@ use protection::column_encryption::ColumnKeys;
 use protection::limits::Limits;
 use protection::mail_domain::MailDomains;
 use protection::redirect_allow_list::RedirectAllowList;
+use webauthn::RelyingParty;
 
 /// The account service. Clones share their state.
 #[derive(Clone)]
@@ -77,6 +79,7 @@ struct Inner {
     mail_domains: MailDomains,
     texts: Option<Arc<dyn TextTransport>>,
     provider_connections: oauth::ProviderConnections,
+    relying_party: Option<RelyingParty>,
 }
 
 impl Auth {
@@ -103,6 +106,7 @@ impl Auth {
         let captcha = Captcha::new(&settings);
         let mail_domains = MailDomains::new(settings.email.name_servers.clone(), &settings.email.blocked_mail_servers);
         let provider_connections = oauth::ProviderConnections::new(&settings);
+        let relying_party = settings.relying_party.as_ref().map(RelyingParty::new);
         let inner = Inner {
             settings,
             database,
@@ -119,6 +123,7 @@ impl Auth {
             mail_domains,
             texts: None,
             provider_connections,
+            relying_party,
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -203,6 +208,17 @@ impl Auth {
     /// Returns the connections to identity providers.
     fn provider_connections(&self) -> &oauth::ProviderConnections {
         &self.inner.provider_connections
+    }
+
+    /// Returns the site that passkeys and security keys are for.
+    ///
+    /// # Errors
+    /// 500 when it is not configured.
+    fn relying_party(&self) -> Result<&RelyingParty, AuthError> {
+        self.inner.relying_party.as_ref().ok_or_else(|| {
+            let cause = anyhow::anyhow!("the site that passkeys are for is not configured ([auth.webauthn])");
+            AuthError::failed(error::ContractError::RelyingPartyMissing, cause)
+        })
     }
 
     /// Returns the queue of refreshes with the same token.

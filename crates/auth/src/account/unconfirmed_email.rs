@@ -13,7 +13,7 @@ use crate::model::ids::{EmailAddress, UserId};
 use crate::model::{Identity, User};
 use crate::one_time::message;
 use crate::operation::Operation;
-use crate::sql::{Tx, identities, mfa_factors, recovery_codes, sessions, users};
+use crate::sql::{Tx, identities, mfa_factors, recovery_codes, sessions, users, webauthn_credentials};
 
 /// Returns whether an account other than `except` has proved `email`. Nothing is written.
 pub(crate) async fn is_proved_elsewhere(
@@ -76,19 +76,21 @@ pub(crate) async fn is_claimed_by_identity(tx: &Tx, user: &User) -> Result<bool,
     Ok(identities::of_user(tx, user.id).await?.iter().any(is_claim))
 }
 
-/// Removes sessions, number, second factors and, unless `keep_password`, the password of an account
-/// whose address was proved just now: the person who proved it need not be the one who put them
-/// there.
+/// Removes sessions, number, second factors, passkeys and, unless `keep_password`, the password of
+/// an account whose address was proved just now: the person who proved it need not be the one who
+/// put them there.
 pub(crate) async fn clear_access(op: Operation<'_>, user: &User, keep_password: bool) -> Result<(), AuthError> {
     let (tx, now) = (op.tx, op.now());
-    let (sessions, factors, codes) = tokio::join!(biased;
+    let (sessions, factors, codes, passkeys) = tokio::join!(biased;
         sessions::delete_all(tx, user.id),
         mfa_factors::delete_all(tx, user.id),
         recovery_codes::delete(tx, user.id),
+        webauthn_credentials::delete_all(tx, user.id),
     );
     sessions?;
     factors?;
     codes?;
+    passkeys?;
     if !user.phone.is_empty() {
         identities::delete_phone(tx, user.id).await?;
         users::clear_phone(tx, user.id, now).await?;

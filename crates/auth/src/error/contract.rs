@@ -264,8 +264,27 @@ contract_errors! {
         "Error sending {purpose} OTP to provider: {detail}";
     TextCodeNotChecked { detail: String } => SmsSendFailed, "Error checking OTP with provider: {detail}";
 
-    // Features that are not available
+    // Passkeys
     PasskeysOff => PasskeyDisabled, "Passkeys are disabled";
+    PasskeyOfSsoUser => ValidationFailed as UNPROCESSABLE_ENTITY, "SSO users cannot register passkeys";
+    PasskeysNeedAal2 => InsufficientAal as FORBIDDEN,
+        "AAL2 session is required to manage passkeys when MFA is enabled";
+    PasskeyLimitReached => TooManyPasskeys, "Maximum number of passkeys reached";
+    CeremonyChallengeIdMissing => ValidationFailed, "challenge_id is required";
+    CeremonyChallengeIdNotUuid => ValidationFailed, "challenge_id must be a valid UUID";
+    CeremonyCredentialMissing => ValidationFailed, "credential is required";
+    CeremonyChallengeUnknown => WebauthnChallengeNotFound, "Challenge not found or already used";
+    CeremonyChallengeExpired => WebauthnChallengeExpired, "Challenge has expired";
+    CredentialUnreadable => WebauthnVerificationFailed, "Invalid credential response";
+    CredentialRejected => WebauthnVerificationFailed, "Credential verification failed";
+    CredentialRegistered => WebauthnCredentialExists, "This credential is already registered";
+    PasskeyUnknown => ValidationFailed as NOT_FOUND, "Passkey not found";
+    PasskeyNameMissing => ValidationFailed, "friendly_name is required";
+    PasskeyNameTooLong => ValidationFailed, "friendly_name must be 120 characters or less";
+    UnconfirmedEmailAtPasskey => EmailNotConfirmed as FORBIDDEN, "Email not confirmed";
+    UnconfirmedPhoneAtPasskey => PhoneNotConfirmed as FORBIDDEN, "Phone not confirmed";
+
+    // Features that are not available
     SamlOff => SamlProviderDisabled, "SAML 2.0 is disabled";
     ScimOff => FeatureDisabled, "SCIM server is disabled";
     OauthServerOff => FeatureDisabled, "OAuth server is disabled";
@@ -325,6 +344,7 @@ contract_errors! {
     EmailChangeEmailFailed => UnexpectedFailure, "Error sending email change email";
     ReauthenticationEmailFailed => UnexpectedFailure, "Error sending reauthentication email";
     InviteEmailFailed => UnexpectedFailure, "Error sending invite email";
+    RelyingPartyMissing => UnexpectedFailure, "Failed to initialize WebAuthn";
     TextProviderMissing => UnexpectedFailure, "Unable to get SMS provider";
     FactorTextProviderMissing => UnexpectedFailure, "Failed to get SMS provider";
     FactorTextFailed => UnexpectedFailure, "error sending message";

@@ -60,6 +60,6 @@ pub async fn settings(State(auth): State<Auth>) -> axum::Json<Value> {
         "sms_provider": settings.sms.provider,
         "saml_enabled": false,
         "saml_private_key_next_configured": false,
-        "passkeys_enabled": false,
+        "passkeys_enabled": settings.passkeys.enabled,
     }))
 }

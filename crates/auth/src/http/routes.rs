@@ -5,7 +5,7 @@ use axum::body::{Body, HttpBody as _};
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{delete, get, post};
+use axum::routing::{delete, get, patch, post};
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, Method, StatusCode};
@@ -28,6 +28,7 @@ use crate::http::info;
 use crate::http::switched_off;
 use crate::oauth;
 use crate::one_time::sign_in;
+use crate::passkeys;
 use crate::session::grants;
 use crate::session::logout;
 
@@ -38,6 +39,7 @@ pub(crate) fn router(auth: Auth) -> Router {
         .merge(sessions())
         .merge(factors())
         .merge(providers())
+        .merge(passkeys())
         .merge(published())
         .merge(administration())
         .merge(switched_off::routes())
@@ -103,6 +105,19 @@ fn administration() -> Router<Auth> {
             "/admin/users/{user_id}",
             get(admin::users::get).put(admin::users::update::put).delete(admin::users::delete::delete),
         )
+}
+
+/// Passkeys.
+fn passkeys() -> Router<Auth> {
+    Router::new()
+        .route("/passkeys", get(passkeys::management::list))
+        .route("/passkeys/{id}", patch(passkeys::management::rename).delete(passkeys::management::delete))
+        .route("/admin/users/{user_id}/passkeys", get(passkeys::administration::list))
+        .route("/admin/users/{user_id}/passkeys/{id}", delete(passkeys::administration::delete))
+        .route("/passkeys/registration/options", post(passkeys::registration::options))
+        .route("/passkeys/registration/verify", post(passkeys::registration::verify))
+        .route("/passkeys/authentication/options", post(passkeys::authentication::options))
+        .route("/passkeys/authentication/verify", post(passkeys::authentication::verify))
 }
 
 /// The documents that verify access tokens.

@@ -5,7 +5,7 @@
 //! enabled comes first; below `/admin` the check of the caller does.
 
 use axum::Router;
-use axum::routing::{any, get, patch, post};
+use axum::routing::{any, get, post};
 
 use crate::Auth;
 use crate::admin::administrator::Administrator;
@@ -13,18 +13,7 @@ use crate::error::{AuthError, ContractError};
 
 /// Returns the routes of these features.
 pub(crate) fn routes() -> Router<Auth> {
-    Router::new().merge(passkeys()).merge(sso()).merge(oauth_server()).merge(administration())
-}
-
-fn passkeys() -> Router<Auth> {
-    let off = async || AuthError::from(ContractError::PasskeysOff);
-    Router::new()
-        .route("/passkeys", get(off))
-        .route("/passkeys/{id}", patch(off).delete(off))
-        .route("/passkeys/registration/options", post(off))
-        .route("/passkeys/registration/verify", post(off))
-        .route("/passkeys/authentication/options", post(off))
-        .route("/passkeys/authentication/verify", post(off))
+    Router::new().merge(sso()).merge(oauth_server()).merge(administration())
 }
 
 fn sso() -> Router<Auth> {

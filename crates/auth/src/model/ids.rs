@@ -63,6 +63,14 @@ id! {
     /// `auth.identities.id`, shown to clients as `identity_id`.
     IdentityId
 }
+id! {
+    /// `auth.webauthn_credentials.id`.
+    PasskeyId
+}
+id! {
+    /// `auth.webauthn_challenges.id`, shown to clients as `challenge_id`.
+    CeremonyChallengeId
+}
 
 /// The greatest length of an email address in bytes: the width of the column.
 const EMAIL_MAX_BYTES: usize = 255;

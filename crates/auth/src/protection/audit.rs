@@ -88,6 +88,12 @@ actions! {
     RecoveryCodesCreated "recovery_codes_created" "factor",
     /// A recovery code was used; trait `remaining`.
     RecoveryCodeUsed "recovery_code_used" "factor",
+    /// Trait `passkey_id`.
+    PasskeyCreated "passkey_created" "user",
+    /// Trait `passkey_id`.
+    PasskeyUpdated "passkey_updated" "user",
+    /// Trait `passkey_id`; by an administrator also `user_id`.
+    PasskeyDeleted "passkey_deleted" "user",
 }
 
 /// The facts of an event beyond its actor and action.
@@ -161,7 +167,7 @@ pub(crate) struct FailedLogin<'a> {
     /// The account. `None`: there is none. The name is not written: it may be a password in the
     /// wrong field.
     pub(crate) user: Option<&'a User>,
-    /// `email` or `phone`.
+    /// `email`, `phone` or `passkey`.
     pub(crate) provider: &'static str,
     /// The error that the client sees.
     pub(crate) error: &'a AuthError,

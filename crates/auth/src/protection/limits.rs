@@ -52,6 +52,8 @@ pub enum Limiter {
     FactorChallenge,
     /// `POST /factors/{id}/verify` and `POST /factors/recovery-codes/verify`
     FactorVerify,
+    /// `POST /passkeys/authentication/options`
+    PasskeySignIn,
 }
 
 impl Limiter {
@@ -69,6 +71,7 @@ impl Limiter {
             Self::Authorize => "authorize",
             Self::FactorChallenge => "factor-challenge",
             Self::FactorVerify => "factor-verify",
+            Self::PasskeySignIn => "passkey-sign-in",
         }
     }
 
@@ -79,6 +82,7 @@ impl Limiter {
             Self::Token => per_five_minutes(settings.token_refresh),
             Self::Verify => per_five_minutes(settings.verify),
             Self::FactorChallenge | Self::FactorVerify => Quota::new(30.0, f64::from(settings.factors) / 60.0),
+            Self::PasskeySignIn => per_five_minutes(settings.passkeys),
             Self::Anonymous => Quota::full_after(f64::from(settings.anonymous_users), HOUR),
             _ => per_five_minutes(settings.otp),
         }

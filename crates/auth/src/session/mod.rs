@@ -61,10 +61,12 @@ pub enum AuthenticationMethod {
     MfaWebauthn,
     /// A recovery code in the place of a second factor.
     MfaRecoveryCode,
+    /// A passkey.
+    Passkey,
 }
 
 impl AuthenticationMethod {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 14] = [
         Self::Password,
         Self::Otp,
         Self::OAuth,
@@ -78,6 +80,7 @@ impl AuthenticationMethod {
         Self::MfaPhone,
         Self::MfaWebauthn,
         Self::MfaRecoveryCode,
+        Self::Passkey,
     ];
 
     /// The names of the methods that raise a session to `aal2`.
@@ -101,6 +104,7 @@ impl AuthenticationMethod {
             Self::MfaPhone => "mfa/phone",
             Self::MfaWebauthn => "mfa/webauthn",
             Self::MfaRecoveryCode => "mfa/recovery_code",
+            Self::Passkey => "passkey",
         }
     }
 

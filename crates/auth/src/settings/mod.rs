@@ -11,6 +11,7 @@ mod provider;
 mod session;
 mod sms;
 mod validate;
+mod webauthn;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,6 +27,7 @@ pub use provider::{CustomProviderSettings, ProviderSettings};
 pub use session::{JwtSettings, RefreshSettings, SessionSettings};
 pub use sms::SmsSettings;
 pub use validate::SettingsError;
+pub use webauthn::{PasskeySettings, RelyingPartySettings};
 
 use validate::absolute_url;
 
@@ -77,6 +79,10 @@ pub struct AuthSettings {
     pub sessions: SessionSettings,
     /// The captcha service. `None`: no captchas.
     pub captcha: Option<CaptchaSettings>,
+    /// Passkeys.
+    pub passkeys: PasskeySettings,
+    /// The site that passkeys and security keys are for. `None`: neither can be used.
+    pub relying_party: Option<RelyingPartySettings>,
     /// Rate limits.
     pub rate_limits: RateLimitSettings,
     /// A password change needs a session younger than 24 hours or a nonce.
@@ -123,6 +129,8 @@ impl Default for AuthSettings {
             refresh: RefreshSettings::default(),
             sessions: SessionSettings::default(),
             captcha: None,
+            passkeys: PasskeySettings::default(),
+            relying_party: None,
             rate_limits: RateLimitSettings::default(),
             password_change_needs_reauthentication: false,
             password_change_needs_current: false,

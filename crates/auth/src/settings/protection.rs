@@ -45,6 +45,8 @@ pub struct RateLimitSettings {
     pub factors: u32,
     /// Anonymous sign-ins per hour.
     pub anonymous_users: u32,
+    /// Sign-ins with a passkey: per five minutes.
+    pub passkeys: u32,
     /// Limit wrong passwords per account and per network.
     pub passwords: bool,
     /// Mails of the whole service. `None`: no limit.
@@ -82,6 +84,7 @@ impl Default for RateLimitSettings {
             verify: 30,
             factors: 15,
             anonymous_users: 30,
+            passkeys: 30,
             passwords: true,
             emails: Some(SendLimit::PerHour(30)),
             texts: Some(SendLimit::PerHour(30)),

@@ -133,6 +133,16 @@ impl AuthSettings {
         if let Some(captcha) = &self.captcha {
             at_most("captcha.timeout", captcha.timeout, 60, "must be positive and at most one minute")?;
         }
+        at_most(
+            "passkeys.challenge_expiry",
+            self.passkeys.challenge_expiry,
+            3600,
+            "must be positive and at most one hour",
+        )?;
+        within("passkeys.max_per_user", (1..=100).contains(&self.passkeys.max_per_user), "must be 1 to 100")?;
+        if let Some(relying_party) = &self.relying_party {
+            relying_party.validate()?;
+        }
         within(
             "oidc_cache_ttl",
             self.oidc_cache_ttl <= Duration::from_secs(7 * 86_400),

@@ -45,6 +45,7 @@ tables! {
     mod transaction;
     mod users;
     mod webauthn_challenges;
+    mod webauthn_credentials;
 }
 
 pub use transaction::{Params, Run, Tx};

@@ -8,11 +8,11 @@
 //! statement of formats that sign with a certificate or with the new key is verified all the same,
 //! so that a damaged response is rejected; other formats are kept by name.
 
-#![allow(dead_code)]
-
 mod attestation;
 mod authenticator_data;
 mod client_data;
+mod options;
+mod origin;
 mod public_key;
 #[cfg(test)]
 mod tests;
@@ -24,11 +24,15 @@ use portico_base::hash::sha256;
 use serde::{Deserialize, Deserializer};
 use subtle::ConstantTimeEq as _;
 
+pub(crate) use options::{CredentialOwner, offered_algorithms};
+pub(crate) use origin::RelyingPartyOrigin;
 pub(crate) use public_key::{Algorithm, PublicKey};
 
 use attestation::Attestation;
 use authenticator_data::AuthenticatorData;
 use client_data::Ceremony;
+
+use crate::settings::RelyingPartySettings;
 
 /// Longer members of a response are rejected before they are decoded, in characters.
 const MAX_MEMBER: usize = 64 * 1024;
@@ -57,6 +61,10 @@ pub(crate) enum CeremonyError {
     RelyingParty,
     #[error("the person was not present")]
     UserPresence,
+    #[error("the person was not verified")]
+    UserVerification,
+    #[error("there is no such credential")]
+    UnknownCredential,
     #[error("the public key is malformed or of an algorithm that is not offered")]
     PublicKey,
     #[error("the registration has no credential")]
@@ -78,8 +86,10 @@ pub(crate) enum CeremonyError {
 pub(crate) struct RelyingParty {
     /// The domain that credentials are bound to.
     pub id: String,
+    /// The name that browsers display.
+    pub name: String,
     /// The origins whose pages may use them.
-    pub origins: Vec<String>,
+    pub origins: Vec<RelyingPartyOrigin>,
 }
 
 /// Bytes that JSON carries as base64url.
@@ -121,7 +131,7 @@ struct AttestationResponse {
     #[serde(rename = "attestationObject")]
     attestation_object: Base64UrlBytes,
     #[serde(default)]
-    transports: Vec<String>,
+    transports: Option<Vec<String>>,
 }
 
 /// The answer of a browser to assertion options (`AuthenticationResponseJSON`).
@@ -195,6 +205,17 @@ pub(crate) struct Assertion {
 }
 
 impl RelyingParty {
+    /// Makes the relying party of valid settings.
+    pub fn new(settings: &RelyingPartySettings) -> Self {
+        let any_port = settings.any_port_of_localhost.then_some(RelyingPartyOrigin::AnyPortOfLocalhost);
+        let name = if settings.display_name.is_empty() { &settings.id } else { &settings.display_name };
+        Self {
+            id: settings.id.clone(),
+            name: name.clone(),
+            origins: settings.origins.iter().map(|text| RelyingPartyOrigin::parse(text)).chain(any_port).collect(),
+        }
+    }
+
     /// Verifies the response to registration options.
     ///
     /// # Errors
@@ -220,7 +241,7 @@ impl RelyingParty {
             attestation_format: attestation.format,
             aaguid: credential.aaguid,
             sign_count: data.sign_count,
-            transports: known_transports(&response.response.transports),
+            transports: known_transports(response.response.transports.as_deref().unwrap_or_default()),
             is_backup_eligible: data.is_backup_eligible,
             is_backed_up: data.is_backed_up,
             is_user_verified: data.is_user_verified,

@@ -17,7 +17,11 @@ use super::*;
 const CHALLENGE: &[u8] = b"a challenge of thirty-two bytes.";
 
 fn relying_party() -> RelyingParty {
-    RelyingParty { id: "app.example".into(), origins: vec!["https://app.example".into()] }
+    RelyingParty {
+        id: "app.example".into(),
+        name: "App".into(),
+        origins: vec![RelyingPartyOrigin::parse("https://app.example")],
+    }
 }
 
 enum Key {

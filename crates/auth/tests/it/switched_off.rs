@@ -91,7 +91,6 @@ async fn routes_of_administrators_check_their_caller_first() {
     let keys = t.api_keys();
     for (route, code) in [
         ("GET admin/users/x/factors", "feature_disabled"),
-        ("DELETE admin/users/x/passkeys/y", "feature_disabled"),
         ("GET admin/sso/providers", "saml_provider_disabled"),
         ("PUT admin/sso/providers/x", "saml_provider_disabled"),
         ("GET admin/oauth/clients", "feature_disabled"),

@@ -23,7 +23,7 @@ use super::store::ProjectPostgres;
 use super::{Global, folder, pool_settings, status};
 use crate::compose::development::{self, DevelopmentInputs};
 use crate::compose::setup::DatabaseSetup;
-use crate::compose::{Server, database, emulators, keys, unsupported};
+use crate::compose::{Server, database, emulators, keys, unsupported, webauthn};
 use crate::control::{self, Control, Reply, Request};
 use crate::open_files;
 
@@ -81,6 +81,9 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
             data: &data,
             mailbox_url: mailbox_url.as_deref(),
         })?;
+        if let Some(hint) = webauthn::passkey_hint(&description.auth, api.1.port()) {
+            folder::say(&hint);
+        }
         let server = Server::new(description, &database)?;
 
         let ending = CancellationToken::new();

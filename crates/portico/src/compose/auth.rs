@@ -20,7 +20,7 @@ use portico_project::{
 };
 
 use super::service::{Foundation, Service};
-use super::texts;
+use super::{texts, webauthn};
 
 const LOWER: &str = "abcdefghijklmnopqrstuvwxyz";
 const UPPER: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -115,6 +115,8 @@ pub fn settings(config: &Config) -> AuthSettings {
     settings.refresh.reuse_interval = Duration::from_secs(auth.refresh_token_reuse_interval.into());
     settings.sessions.timebox = auth.sessions.timebox;
     settings.sessions.inactivity_timeout = auth.sessions.inactivity_timeout;
+    settings.passkeys.enabled = auth.passkey.enabled;
+    settings.relying_party = webauthn::relying_party(auth);
     email(&mut settings, config);
     sms(&mut settings, auth);
     factors(&mut settings, &auth.mfa);
@@ -190,6 +192,7 @@ pub fn add(settings: &mut AuthSettings, own: &AccountSettings) {
     if let Some(rate) = rates.texts {
         limits.texts = Some(send_limit(rate));
     }
+    set(&mut limits.passkeys, rates.passkeys);
     set(&mut settings.sms.otp_length, own.sms.otp_length.map(usize::from));
     set(&mut settings.sms.otp_expiry, own.sms.otp_expiry);
     settings.sms.test_otps_valid_until = own.sms.test_otp_valid_until;
@@ -242,6 +245,10 @@ pub fn add(settings: &mut AuthSettings, own: &AccountSettings) {
             (template.body_file, template.body_url) = (None, Some(address.clone()));
         }
     }
+
+    set(&mut settings.passkeys.max_per_user, own.passkey.max_per_user);
+    set(&mut settings.passkeys.challenge_expiry, own.passkey.challenge_expiry);
+    set(&mut settings.passkeys.require_user_verification, own.passkey.require_user_verification);
 
     set(&mut settings.custom_providers.enabled, own.custom_providers.enabled);
     settings.custom_providers.external_url.clone_from(&own.custom_providers.external_url);
@@ -437,6 +444,10 @@ mod tests {
         own.password.breach_check = Some(BreachCheck::FailClosed);
         own.password.breach_check_url = Some("https://mirror.example/range/".into());
         own.refresh_tokens.algorithm_version = Some(2);
+        own.passkey.max_per_user = Some(3);
+        own.passkey.challenge_expiry = Some(Duration::from_secs(60));
+        own.passkey.require_user_verification = Some(true);
+        own.rate_limits.passkeys = Some(7);
         own.email.headers = vec![("X-Kind".into(), "$messageType".into())];
         own.email.templates.insert("password_changed".into(), "/mails/changed.html".into());
         own.encryption.current = Some("k1".into());
@@ -461,6 +472,9 @@ mod tests {
         let breach = settings.password.breach_check.as_ref().expect("it is switched on");
         assert!(breach.fail_closed && breach.url == "https://mirror.example/range/");
         assert_eq!(settings.refresh.algorithm_version, 2);
+        let passkeys = &settings.passkeys;
+        assert_eq!((passkeys.max_per_user, passkeys.challenge_expiry), (3, Duration::from_secs(60)));
+        assert!(passkeys.require_user_verification && settings.rate_limits.passkeys == 7);
         let url = settings.template_url(MailKind::PasswordChanged).expect("it is an address");
         assert_eq!(url.map(String::from).as_deref(), Some("http://127.0.0.1:3000/mails/changed.html"));
         assert_eq!(settings.encryption.current.as_deref(), Some("k1"));

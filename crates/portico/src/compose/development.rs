@@ -12,7 +12,7 @@ use portico_project::portico_toml::Settings;
 
 use super::emulators::{self, EmulatedGoogle};
 use super::keys::Keys;
-use super::{ServerDescription, auth, brand, mail, rest, texts, web_app};
+use super::{ServerDescription, auth, brand, mail, rest, texts, web_app, webauthn};
 
 /// The inputs of a development server's description.
 #[derive(Debug, Clone, Copy)]
@@ -48,6 +48,7 @@ pub fn describe(inputs: DevelopmentInputs<'_>) -> anyhow::Result<(ServerDescript
     if web_app::is_included() {
         auth::link_to_web_app(&mut auth_settings, &origin);
     }
+    webauthn::complete_relying_party(&mut auth_settings, config, &settings.web.brand.name, true);
     auth_settings.allow_insecure_loopback_providers = true;
     auth_settings.rate_limits.per_address = false;
     auth_settings.rate_limits.passwords = false;

@@ -31,6 +31,7 @@ pub mod storage;
 pub mod texts;
 pub mod unsupported;
 pub mod web_app;
+pub mod webauthn;
 
 pub use server::{Server, ServerDescription};
 pub use service::Service;

@@ -14,7 +14,7 @@ use portico_project::portico_toml::Settings;
 
 use super::brand::Mark;
 use super::keys::Keys;
-use super::{ServerDescription, auth, mail, rest, safety, texts, unsupported, web_app};
+use super::{ServerDescription, auth, mail, rest, safety, texts, unsupported, web_app, webauthn};
 
 /// The parts of a configuration that has passed the checks of [`check`].
 pub struct CheckedConfiguration {
@@ -42,6 +42,7 @@ pub fn check(project: &Project, settings: &Settings) -> anyhow::Result<CheckedCo
     if web_app::is_included() {
         auth::link_to_web_app(&mut auth, &public_url);
     }
+    webauthn::complete_relying_party(&mut auth, config, &settings.web.brand.name, false);
     auth.rate_limits.per_address = true;
     let mut problems = safety::problems(config, &auth);
     problems.extend(safety::unset(project.warnings()));

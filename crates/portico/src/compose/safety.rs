@@ -66,6 +66,12 @@ pub fn problems(config: &Config, auth: &AuthSettings) -> Vec<String> {
                 .to_owned(),
         );
     }
+    if config.auth.passkey.enabled && config.auth.webauthn.is_none() {
+        // Passkeys cannot move to another domain, so it is not taken from an address
+        problems.push(
+            "Missing required config section: auth.webauthn (required when auth.passkey.enabled is true)".to_owned(),
+        );
+    }
     for (name, provider) in &auth.external {
         if provider.enabled && !provider.url.is_empty() && !provider.url.starts_with("https://") {
             problems.push(format!("[auth.external.{name}] url must begin with https://"));

@@ -56,9 +56,6 @@ fn promises(config: &Config) -> Vec<&'static str> {
 fn found(config: &Config) -> Vec<&'static str> {
     let auth = &config.auth;
     let mut found = promises(config);
-    if auth.passkey.enabled {
-        found.push("[auth.passkey]");
-    }
     if auth.web3.solana || auth.web3.ethereum {
         found.push("[auth.web3]");
     }

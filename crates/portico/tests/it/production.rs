@@ -54,13 +54,14 @@ type Refused = (&'static [(&'static str, &'static str)], &'static [&'static str]
 
 #[test]
 fn nothing_is_written_before_the_configuration_has_passed() {
-    let cases: [Refused; 7] = [
+    let cases: [Refused; 8] = [
         (&[], &[], "public address is missing"),
         (&[URL], &["--database-url", "nonsense"], "not a PostgreSQL URL"),
         (&[URL, ("SUPABASE_AUTH_SITE_URL", "http://127.0.0.1:3000")], &[], "site_url"),
         (&[URL, ("SUPABASE_AUTH_JWT_SECRET", "much-too-short-secret")], &[], "32 characters"),
         (&[URL, ("PORTICO_SERVER_TRUSTED_PROXIES", "nowhere")], &[], "trusted_proxies"),
         (&[URL, ("SUPABASE_AUTH_EMAIL_ENABLE_CONFIRMATIONS", "true")], &[], "enable_confirmations"),
+        (&[URL, ("SUPABASE_AUTH_PASSKEY_ENABLED", "true")], &[], "auth.webauthn"),
         (&[URL, ("PORTICO_SERVER_BIND", "192.0.2.1")], &[], "could not listen"),
     ];
     for (environment, arguments, expected) in cases {

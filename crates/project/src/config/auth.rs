@@ -153,12 +153,6 @@ impl AuthConfig {
         }
         let passkey = security::passkey(auth.section("passkey"));
         let webauthn = WebauthnConfig::read(auth.section("webauthn"), passkey.enabled);
-        if passkey.enabled && webauthn.is_none() && !auth.is_quiet() {
-            auth.fail(
-                "passkey",
-                "Missing required config section: auth.webauthn (required when auth.passkey.enabled is true)",
-            );
-        }
         let requirements = [
             ("", PasswordRequirements::None),
             ("letters_digits", PasswordRequirements::LettersDigits),

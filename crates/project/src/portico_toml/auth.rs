@@ -60,6 +60,8 @@ pub struct AccountSettings {
     pub custom_providers: CustomProviderExtras,
     /// `[auth.encryption]`
     pub encryption: EncryptionExtras,
+    /// `[auth.passkey]`
+    pub passkey: PasskeyExtras,
 }
 
 /// `[auth.password]`
@@ -160,6 +162,17 @@ pub struct EncryptionExtras {
     pub keys: BTreeMap<String, Secret>,
 }
 
+/// `[auth.passkey]`
+#[derive(Debug, Clone, Default)]
+pub struct PasskeyExtras {
+    /// The largest number of passkeys of a user.
+    pub max_per_user: Option<u32>,
+    /// The time in which a ceremony must be completed.
+    pub challenge_expiry: Option<Duration>,
+    /// True to reject authenticators that did not verify the person.
+    pub require_user_verification: Option<bool>,
+}
+
 impl AccountSettings {
     pub(super) fn read(mut auth: Section<'_, '_, '_>) -> Self {
         Self {
@@ -186,6 +199,7 @@ impl AccountSettings {
             rate_limits: RateLimitExtras::read(auth.section("rate_limit")),
             custom_providers: CustomProviderExtras::read(auth.section("custom_providers")),
             encryption: EncryptionExtras::read(auth.section("encryption")),
+            passkey: PasskeyExtras::read(auth.section("passkey")),
         }
     }
 }
@@ -260,6 +274,16 @@ impl EncryptionExtras {
             encryption.fail("current", format!("{}: there is no key {name:?}", encryption.key("current")));
         }
         Self { current, keys }
+    }
+}
+
+impl PasskeyExtras {
+    fn read(mut passkey: Section<'_, '_, '_>) -> Self {
+        Self {
+            max_per_user: passkey.number("max_per_user"),
+            challenge_expiry: passkey.duration("challenge_expiry"),
+            require_user_verification: passkey.flag("require_user_verification"),
+        }
     }
 }
 

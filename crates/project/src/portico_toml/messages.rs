@@ -42,6 +42,8 @@ pub struct RateLimitExtras {
     pub emails: Option<SendRate>,
     /// Text messages of the whole service.
     pub texts: Option<SendRate>,
+    /// Sign-ins with a passkey, per five minutes and address.
+    pub passkeys: Option<u32>,
 }
 
 /// A rate limit of messages.
@@ -95,7 +97,7 @@ impl RateLimitExtras {
             }
             rate
         };
-        Self { header, emails: rate("emails"), texts: rate("texts") }
+        Self { header, emails: rate("emails"), texts: rate("texts"), passkeys: limits.number("passkeys") }
     }
 }
 
