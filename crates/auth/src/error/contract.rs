@@ -320,6 +320,11 @@ contract_errors! {
     FactorChallengeExpired { id: String } => MfaChallengeExpired,
         "MFA challenge {id} has expired, verify against another challenge or create a new challenge.";
     TotpCodeWrong => MfaVerificationFailed, "Invalid TOTP code entered";
+    KeyProofMissing => ValidationFailed, "WebAuthn config required";
+    KeyResponseTypeUnknown => ValidationFailed, "WebAuthn type must be create or request";
+    KeyResponseMissing => ValidationFailed, "credential_response required";
+    KeyResponseUnreadable => ValidationFailed, "Invalid credential_response";
+    KeyResponseRejected => MfaVerificationFailed, "Failed to validate WebAuthn MFA response";
     PhoneFactorCodeWrong => MfaVerificationFailed, "Invalid MFA Phone code entered";
     RecoveryCodeWrong => MfaVerificationFailed, "Invalid recovery code entered";
     RecoveryCodesNeedFactor => MfaFactorNotFound as UNPROCESSABLE_ENTITY,

@@ -3,12 +3,13 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use axum::extract::{FromRequest as _, Request, State};
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 use time::OffsetDateTime;
 
 use crate::Auth;
 use crate::error::{AuthError, ContractError};
-use crate::factors::{FactorType, OwnFactor, check_may_add, phone};
+use crate::factors::{FactorType, OwnFactor, check_may_add, phone, webauthn};
 use crate::http::extract::{Json, RequestInfo};
 use crate::model::ids::FactorChallengeId;
 use crate::operation::Operation;
@@ -29,20 +30,27 @@ pub(crate) async fn challenge(
     if !own.factor.is_verified() {
         check_may_add(&own.owner.user, own.owner.session.is_aal2())?;
     }
-    let code = match own.kind {
-        FactorType::Totp => None,
+    let (mut code, mut key) = (None, None);
+    match own.kind {
+        FactorType::Totp => {}
         FactorType::Phone => {
             let Json(body) = Json::from_request(raw, &auth).await?;
-            Some(phone::send(&auth, &own, body).await?)
+            code = Some(phone::send(&auth, &own, body).await?);
         }
-        FactorType::Webauthn => return Err(ContractError::WebauthnVerifyOff.into()),
-    };
+        FactorType::Webauthn => {
+            // The client sends the relying party that it expects; the configured one counts
+            Json::<IgnoredAny>::from_request(raw, &auth).await?;
+            key = Some(webauthn::begin(&auth, &own).await?);
+        }
+    }
+    let (webauthn_data, webauthn) = key.map(|key| (key.data, key.response)).unzip();
     let challenge = FactorChallenge {
         id: FactorChallengeId::random(),
         created_at: auth.now(),
         verified_at: None,
         ip: client_address(&request),
         otp_code: code,
+        webauthn_data,
     };
 
     let tx = Tx::begin(auth.database()).await?;
@@ -53,17 +61,20 @@ pub(crate) async fn challenge(
         return Err(ContractError::FactorUnknown.into());
     }
     mfa_challenges::insert(&tx, own.factor.id, &challenge).await?;
-    let traits = Traits::from_iter([
-        ("factor_id".to_owned(), own.factor.id.to_string().into()),
-        ("factor_status".to_owned(), own.factor.status.as_str().into()),
-    ]);
-    op.record_with_ip(&own.owner.user, Action::ChallengeCreated, traits).await?;
+    if own.kind != FactorType::Webauthn {
+        let traits = Traits::from_iter([
+            ("factor_id".to_owned(), own.factor.id.to_string().into()),
+            ("factor_status".to_owned(), own.factor.status.as_str().into()),
+        ]);
+        op.record_with_ip(&own.owner.user, Action::ChallengeCreated, traits).await?;
+    }
     tx.commit().await?;
 
     let mut response = Map::new();
     response.insert("id".into(), json!(challenge.id));
     response.insert("type".into(), own.kind.as_str().into());
     response.insert("expires_at".into(), end_of(&auth, &challenge).unix_timestamp().into());
+    response.extend(webauthn.map(|webauthn| ("webauthn".to_owned(), webauthn)));
     Ok(axum::Json(response.into()))
 }
 

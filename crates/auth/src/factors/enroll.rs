@@ -29,6 +29,7 @@ pub(crate) struct EnrollBody {
 }
 
 /// The parts of a new factor that depend on its type.
+#[derive(Default)]
 pub(super) struct FactorDraft {
     /// The stored form of the secret of an authenticator app.
     pub(super) secret: Option<String>,
@@ -51,7 +52,8 @@ pub(crate) async fn enroll(
     let draft = match kind {
         FactorType::Totp => totp::draft(&auth, id, &owner.user, &body)?,
         FactorType::Phone => phone::draft(&owner.user, &body)?,
-        FactorType::Webauthn => return Err(ContractError::WebauthnEnrollOff.into()),
+        // The key is registered by the first proof
+        FactorType::Webauthn => FactorDraft::default(),
     };
     if body.friendly_name.chars().count() > MAX_NAME {
         return Err(ContractError::FactorNameTooLong.into());

@@ -2,8 +2,8 @@
 //! codes in their place.
 //!
 //! A factor is enrolled, and becomes *verified* when it is proved for the first time. Each proof
-//! raises the session to `aal2`. What is special about a type of factor is in its own file: [`totp`]
-//! and [`phone`]. The steps that all types share are in [`enroll`], [`challenge`], [`verify`] and
+//! raises the session to `aal2`. What is special about a type of factor is in its own file: [`totp`],
+//! [`phone`] and [`webauthn`]. The steps that all types share are in [`enroll`], [`challenge`], [`verify`] and
 //! [`unenroll`].
 //!
 //! Guarantees beyond the reference:
@@ -16,9 +16,11 @@
 pub(crate) mod challenge;
 pub(crate) mod enroll;
 mod phone;
+mod security_key;
 pub(crate) mod totp;
 pub(crate) mod unenroll;
 pub(crate) mod verify;
+mod webauthn;
 
 use axum::extract::{FromRequestParts, Path};
 use http::request::Parts;

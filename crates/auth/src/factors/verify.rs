@@ -8,6 +8,7 @@ use uuid::Uuid;
 use crate::Auth;
 use crate::error::{AuthError, ContractError};
 use crate::factors::challenge::{client_address, end_of};
+use crate::factors::webauthn::{self, KeyProof, KeyProofBody};
 use crate::factors::{FactorType, OwnFactor, check_may_add, notify, phone, totp};
 use crate::http::extract::{Json, RequestInfo};
 use crate::model::User;
@@ -27,6 +28,7 @@ use crate::sql::{Tx, mfa_challenges, mfa_factors, recovery_codes, sessions, user
 pub(crate) struct FactorVerifyBody {
     challenge_id: Uuid,
     code: String,
+    webauthn: Option<KeyProofBody>,
 }
 
 /// A proof that was compared and is not used up yet.
@@ -35,6 +37,8 @@ pub(super) enum FactorProof {
     Totp(totp::MatchedCode),
     /// The code of a text message.
     Phone,
+    /// The response of a security key.
+    Key(KeyProof),
 }
 
 /// `POST /factors/{id}/verify`
@@ -51,7 +55,7 @@ pub(crate) async fn verify(
     }
     own.kind.check_verify(&auth)?;
     if own.kind == FactorType::Webauthn {
-        return Err(ContractError::WebauthnVerifyOff.into());
+        return webauthn::verify(&auth, &own, &request, FactorChallengeId(body.challenge_id), body.webauthn).await;
     }
     if !own.factor.is_verified() {
         check_may_add(&own.owner.user, own.owner.session.is_aal2())?;
@@ -145,10 +149,15 @@ pub(super) async fn complete(
     }
     let locked = mfa_challenges::lock(&tx, challenge, own.factor.id).await?;
     check_unused(&locked.ok_or(ContractError::FactorChallengeUnknown)?, request)?;
+    if let FactorProof::Key(proof) = &proof {
+        webauthn::use_up(op, own, was_verified, proof).await?;
+        mfa_challenges::delete(&tx, challenge).await?;
+    } else {
+        mfa_challenges::set_verified(&tx, challenge, op.now()).await?;
+    }
     if let FactorProof::Totp(code) = proof {
         totp::use_up(op, own.factor.id, code).await?;
     }
-    mfa_challenges::set_verified(&tx, challenge, op.now()).await?;
     op.record_with_ip(&user, Action::VerificationAttempted, traits(own, challenge)).await?;
     if !was_verified {
         add(op, &user, own).await?;

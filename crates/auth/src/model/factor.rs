@@ -4,6 +4,7 @@ use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 use time::OffsetDateTime;
 use tokio_postgres::Row;
+use uuid::Uuid;
 
 use crate::model::ids::FactorId;
 use crate::model::json::Timestamp;
@@ -12,7 +13,7 @@ use crate::model::json::Timestamp;
 macro_rules! factor_columns {
     () => {
         "factors.id, factors.friendly_name, factors.factor_type::text, factors.status::text, \
-        factors.phone, factors.created_at, factors.updated_at, factors.last_challenged_at"
+        factors.phone, factors.created_at, factors.updated_at, factors.last_challenged_at, factors.web_authn_aaguid"
     };
 }
 pub(crate) use factor_columns;
@@ -36,6 +37,8 @@ pub struct Factor {
     pub updated_at: OffsetDateTime,
     /// The time of the last challenge.
     pub last_challenged_at: Option<OffsetDateTime>,
+    /// The model of a security key, if it is disclosed.
+    pub web_authn_aaguid: Option<Uuid>,
 }
 
 impl Factor {
@@ -53,6 +56,7 @@ impl Factor {
             created_at: row.get(5),
             updated_at: row.get(6),
             last_challenged_at: row.get(7),
+            web_authn_aaguid: row.get(8),
         }
     }
 
@@ -75,6 +79,9 @@ impl Serialize for Factor {
         map.serialize_entry("factor_type", &self.factor_type)?;
         map.serialize_entry("phone", &self.phone)?;
         map.serialize_entry("last_challenged_at", &self.last_challenged_at.map(Timestamp))?;
+        if let Some(aaguid) = self.web_authn_aaguid.filter(|_| self.is_verified()) {
+            map.serialize_entry("web_authn_aaguid", &aaguid)?;
+        }
         map.end()
     }
 }

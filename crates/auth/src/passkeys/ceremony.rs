@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -13,10 +11,7 @@ use crate::error::{AuthError, ContractError};
 use crate::model::ids::{CeremonyChallengeId, UserId};
 use crate::sql::webauthn_challenges::{self, ChallengeKey};
 use crate::sql::{Run, Tx};
-use crate::webauthn::CeremonyError;
-
-/// The length of a challenge.
-const CHALLENGE_BYTES: usize = 32;
+use crate::webauthn::{CeremonyError, challenge_bytes, new_challenge};
 
 /// The ceremony that a challenge is for.
 #[derive(Debug, Clone, Copy)]
@@ -58,7 +53,7 @@ impl IssuedChallenge {
         lifetime: Duration,
     ) -> Result<Self, AuthError> {
         let id = CeremonyChallengeId::random();
-        let challenge = portico_base::random::base64url(CHALLENGE_BYTES);
+        let challenge = new_challenge();
         let expires_at = now + lifetime;
         let data = json!({ "challenge": challenge });
         webauthn_challenges::insert(run, ceremony.key(id), &data, now, expires_at).await?;
@@ -118,8 +113,7 @@ impl CeremonyResponse {
         if now >= expires_at {
             return Err(ContractError::CeremonyChallengeExpired.into());
         }
-        let challenge = data["challenge"].as_str().and_then(|text| URL_SAFE_NO_PAD.decode(text).ok());
-        let challenge = challenge.ok_or(ContractError::CeremonyChallengeUnknown)?;
+        let challenge = challenge_bytes(&data["challenge"]).ok_or(ContractError::CeremonyChallengeUnknown)?;
         let credential = serde_json::from_value(self.credential).map_err(|_| ContractError::CredentialUnreadable)?;
         Ok((challenge, credential))
     }

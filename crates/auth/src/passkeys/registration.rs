@@ -2,8 +2,6 @@
 
 use axum::Json as JsonResponse;
 use axum::extract::State;
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use portico_mail::MailKind;
 use serde_json::{Value, json};
 
@@ -16,7 +14,7 @@ use crate::model::{Passkey, Timestamp, User};
 use crate::operation::Operation;
 use crate::protection::audit::Action;
 use crate::sql::{Tx, users, webauthn_credentials};
-use crate::webauthn::{CeremonyError, CredentialOwner, RegistrationResponse, offered_algorithms};
+use crate::webauthn::{CeremonyError, CredentialOwner, RegistrationResponse, descriptor, offered_algorithms};
 
 /// `POST /passkeys/registration/options`
 pub(crate) async fn options(
@@ -51,10 +49,8 @@ pub(crate) async fn options(
         "attestation": "none",
     });
     if !registered.is_empty() {
-        options["excludeCredentials"] = registered
-            .iter()
-            .map(|passkey| json!({ "type": "public-key", "id": URL_SAFE_NO_PAD.encode(&passkey.credential_id) }))
-            .collect();
+        options["excludeCredentials"] =
+            registered.iter().map(|passkey| descriptor(&passkey.credential_id, &[])).collect();
     }
     Ok(JsonResponse(issued.answer(options)))
 }

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use serde_json::Value;
 use time::OffsetDateTime;
 use tokio_postgres::{Error, Row};
 
@@ -10,15 +11,15 @@ use crate::model::ids::{FactorChallengeId, FactorId};
 
 statements! {
     const INSERT = "
-        insert into auth.mfa_challenges (id, factor_id, created_at, ip_address, otp_code)
-        values ($1, $2, $3, $4, $5)";
+        insert into auth.mfa_challenges (id, factor_id, created_at, ip_address, otp_code, web_authn_session_data)
+        values ($1, $2, $3, $4, $5, $6)";
     const FIND = "
-        select id, created_at, verified_at, ip_address, otp_code
+        select id, created_at, verified_at, ip_address, otp_code, web_authn_session_data
           from auth.mfa_challenges
          where id = $1
            and factor_id = $2";
     const LOCK = "
-        select id, created_at, verified_at, ip_address, otp_code
+        select id, created_at, verified_at, ip_address, otp_code, web_authn_session_data
           from auth.mfa_challenges
          where id = $1
            and factor_id = $2
@@ -47,6 +48,8 @@ pub struct FactorChallenge {
     pub ip: IpAddr,
     /// The hash of the code that was sent to a phone.
     pub otp_code: Option<String>,
+    /// The data of the challenge of a security key.
+    pub webauthn_data: Option<Value>,
 }
 
 impl FactorChallenge {
@@ -57,14 +60,15 @@ impl FactorChallenge {
             verified_at: row.get(2),
             ip: row.get(3),
             otp_code: row.get::<_, Option<String>>(4).filter(|code| !code.is_empty()),
+            webauthn_data: row.get(5),
         }
     }
 }
 
 /// Inserts a challenge of a factor.
 pub async fn insert(tx: &Tx, factor: FactorId, challenge: &FactorChallenge) -> Result<(), Error> {
-    let FactorChallenge { id, created_at, ip, otp_code, .. } = challenge;
-    tx.execute(INSERT, &[id, &factor, created_at, ip, otp_code]).await.map(drop)
+    let FactorChallenge { id, created_at, ip, otp_code, webauthn_data, .. } = challenge;
+    tx.execute(INSERT, &[id, &factor, created_at, ip, otp_code, webauthn_data]).await.map(drop)
 }
 
 /// Returns a challenge of a factor.

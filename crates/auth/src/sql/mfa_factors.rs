@@ -1,7 +1,9 @@
 //! `auth.mfa_factors`.
 
+use serde_json::Value;
 use time::OffsetDateTime;
 use tokio_postgres::Error;
+use uuid::Uuid;
 
 use super::{Run, Tx};
 use crate::model::ids::{FactorId, UserId};
@@ -44,6 +46,15 @@ statements! {
          where id = $1
            and last_challenged_at between $2 and $2 + interval '1 millisecond'";
     const SET_VERIFIED = "update auth.mfa_factors set status = 'verified', updated_at = $2 where id = $1";
+    const KEYS = "
+        select web_authn_credential
+          from auth.mfa_factors
+         where user_id = $1
+           and factor_type = 'webauthn'
+           and status = 'verified'
+           and web_authn_credential is not null
+         order by created_at, id";
+    const SET_KEY = "update auth.mfa_factors set web_authn_credential = $2, web_authn_aaguid = $3 where id = $1";
     const DELETE = "delete from auth.mfa_factors where id = $1";
     const DELETE_UNVERIFIED_PHONE = "
         delete from auth.mfa_factors where user_id = $1 and phone = $2 and status = 'unverified'";
@@ -130,6 +141,16 @@ pub async fn undo_challenged(
 /// Marks a factor as verified.
 pub async fn set_verified(tx: &Tx, id: FactorId, now: OffsetDateTime) -> Result<(), Error> {
     tx.execute(SET_VERIFIED, &[&id, &now]).await.map(drop)
+}
+
+/// Returns the credentials of the verified security keys of a user, oldest first.
+pub async fn keys(run: &impl Run, user: UserId) -> Result<Vec<Value>, Error> {
+    Ok(run.rows(KEYS, &[&user]).await?.iter().map(|row| row.get(0)).collect())
+}
+
+/// Stores the credential of a security key.
+pub async fn set_key(tx: &Tx, id: FactorId, credential: &Value, aaguid: Option<Uuid>) -> Result<(), Error> {
+    tx.execute(SET_KEY, &[&id, credential, &aaguid]).await.map(drop)
 }
 
 /// Deletes a factor and its challenges.

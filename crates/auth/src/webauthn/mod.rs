@@ -24,7 +24,7 @@ use portico_base::hash::sha256;
 use serde::{Deserialize, Deserializer};
 use subtle::ConstantTimeEq as _;
 
-pub(crate) use options::{CredentialOwner, offered_algorithms};
+pub(crate) use options::{CredentialOwner, challenge_bytes, descriptor, new_challenge, offered_algorithms};
 pub(crate) use origin::RelyingPartyOrigin;
 pub(crate) use public_key::{Algorithm, PublicKey};
 

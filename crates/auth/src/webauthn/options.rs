@@ -39,3 +39,23 @@ impl RelyingParty {
 pub(crate) fn offered_algorithms() -> Value {
     Algorithm::OFFERED.into_iter().map(|algorithm| json!({ "type": "public-key", "alg": algorithm.number() })).collect()
 }
+
+/// Returns a credential as a member of options. Transports that are not known are left out.
+pub(crate) fn descriptor(id: &[u8], transports: &[String]) -> Value {
+    let mut descriptor = json!({ "type": "public-key", "id": URL_SAFE_NO_PAD.encode(id) });
+    if !transports.is_empty() {
+        descriptor["transports"] = json!(transports);
+    }
+    descriptor
+}
+
+/// Returns a new random challenge in base64url.
+pub(crate) fn new_challenge() -> String {
+    const CHALLENGE_BYTES: usize = 32;
+    portico_base::random::base64url(CHALLENGE_BYTES)
+}
+
+/// Returns the bytes of a challenge that [`new_challenge`] made.
+pub(crate) fn challenge_bytes(challenge: &Value) -> Option<Vec<u8>> {
+    URL_SAFE_NO_PAD.decode(challenge.as_str()?).ok().filter(|bytes| !bytes.is_empty())
+}

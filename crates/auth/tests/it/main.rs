@@ -16,6 +16,7 @@ mod custom_providers;
 mod dump;
 mod factors;
 mod factors_verify;
+mod factors_webauthn;
 mod failed_logins;
 mod input;
 mod limits;

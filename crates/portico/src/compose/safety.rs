@@ -72,6 +72,12 @@ pub fn problems(config: &Config, auth: &AuthSettings) -> Vec<String> {
             "Missing required config section: auth.webauthn (required when auth.passkey.enabled is true)".to_owned(),
         );
     }
+    if auth.relying_party.is_none() && config.auth.mfa.web_authn.enroll_enabled {
+        problems.push(
+            "[auth.mfa.web_authn] needs a domain: set [auth.webauthn], or [auth] site_url to an address with a name"
+                .to_owned(),
+        );
+    }
     for (name, provider) in &auth.external {
         if provider.enabled && !provider.url.is_empty() && !provider.url.starts_with("https://") {
             problems.push(format!("[auth.external.{name}] url must begin with https://"));

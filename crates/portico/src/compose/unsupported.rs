@@ -65,9 +65,6 @@ fn found(config: &Config) -> Vec<&'static str> {
     if auth.third_party.issuer.is_some() {
         found.push("[auth.third_party]");
     }
-    if auth.mfa.web_authn.enroll_enabled {
-        found.push("[auth.mfa.web_authn]");
-    }
     if !config.storage.buckets.is_empty() {
         found.push("[storage.buckets]");
     }
