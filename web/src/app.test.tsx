@@ -220,7 +220,7 @@ test("the sign-in form waits neither for the client's code nor for its first eve
 });
 
 describe("codes of the configured length", () => {
-  const own = { ...config, accounts: { ...config.accounts, codeLength: { email: 8, phone: 7 } as const } };
+  const own = { ...config, accounts: { ...config.accounts, codeLength: { email: 8, phone: 7, factor: 6 } as const } };
 
   test("are required, and submitted on the last digit", async () => {
     const server = fakeServer({ "POST /auth/v1/otp": { body: {} }, "POST /auth/v1/verify": { body: session() } });

@@ -7,9 +7,11 @@ import type { PagePath } from "./lib/paths";
  */
 export const pageCode: Record<Exclude<PagePath, "/">, () => Promise<{ default: ComponentType }>> = {
   "/app": () => import("./routes/account"),
+  "/app/security": () => import("./routes/security"),
   "/confirm-email-change": () => import("./routes/confirm-email-change"),
   "/forgot-password": () => import("./routes/forgot-password"),
   "/mailbox": () => import("./routes/mailbox"),
+  "/mfa": () => import("./routes/second-factor"),
   "/sign-in": () => import("./routes/sign-in"),
   "/sign-up": () => import("./routes/sign-up"),
   "/update-password": () => import("./routes/update-password"),

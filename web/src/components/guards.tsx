@@ -1,5 +1,6 @@
 import { type ReactNode, useEffect, useRef } from "react";
 import { useAuth } from "../lib/auth/auth-context";
+import { needsSecondFactor } from "../lib/auth/factors";
 import { currentAddress, useRedirect } from "../lib/navigation";
 import { safeNext, takeRememberedNext } from "../lib/next";
 import { type AppAddress, visitorAddress } from "../lib/paths";
@@ -8,9 +9,20 @@ import * as m from "../paraglide/messages";
 import { Button, ButtonLink } from "./ui/button";
 import { Skeleton } from "./ui/skeleton";
 
-/** Shows its page to signed-in users. Visitors sign in first and return to it. */
-export function SignedInOnly({ skeleton, children }: { skeleton: ReactNode; children: ReactNode }) {
-  const { user, loading, hasEnded, isUnreachable } = useAuth();
+/**
+ * Shows its page to signed-in users. Visitors sign in first and return to it; users with a second factor confirm their
+ * session with it first, unless the page is the one for that.
+ */
+export function SignedInOnly({
+  skeleton,
+  isForSecondFactor = false,
+  children,
+}: {
+  skeleton: ReactNode;
+  isForSecondFactor?: boolean;
+  children: ReactNode;
+}) {
+  const { user, session, loading, hasEnded, isUnreachable } = useAuth();
   const redirect = useRedirect();
   const isVisitor = !loading && user === null && !hasEnded && !isUnreachable;
 
@@ -22,15 +34,18 @@ export function SignedInOnly({ skeleton, children }: { skeleton: ReactNode; chil
   }, [isVisitor, redirect]);
 
   const isSignedIn = user !== null;
+  const isHalfSignedIn = needsSecondFactor(session);
   useEffect(() => {
     if (!isSignedIn) return;
     wasSignedIn.current = true;
+    if (isForSecondFactor) return;
     // Providers always return to /app; this is the address that the sign-in was for.
     const next = takeRememberedNext();
-    if (next !== null && next !== currentAddress()) redirect(next);
-  }, [isSignedIn, redirect]);
+    if (isHalfSignedIn) redirect(visitorAddress("/mfa", { next: next ?? returnAddress() }));
+    else if (next !== null && next !== currentAddress()) redirect(next);
+  }, [isSignedIn, isHalfSignedIn, isForSecondFactor, redirect]);
 
-  if (user) return children;
+  if (user) return isHalfSignedIn && !isForSecondFactor ? skeleton : children;
   if (hasEnded) return <SignedOutNotice />;
   if (isUnreachable) return <UnreachableNotice />;
   return skeleton;
@@ -89,5 +104,10 @@ export function FormSkeleton() {
 }
 
 function signInAddress() {
-  return visitorAddress("/sign-in", { next: safeNext(currentAddress()) });
+  return visitorAddress("/sign-in", { next: returnAddress() });
+}
+
+/** Returns this page's address, or the one that it leads to itself. */
+function returnAddress(): AppAddress | null {
+  return safeNext(currentAddress()) ?? safeNext(new URLSearchParams(window.location.search).get("next"));
 }

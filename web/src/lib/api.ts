@@ -19,6 +19,7 @@ export class ApiError extends Error {
 /** Calls to endpoints that the official client has no method for. */
 export interface Api {
   get<Body>(path: string, schema: z.ZodMiniType<Body>, signal?: AbortSignal): Promise<Body>;
+  post<Body>(path: string, body: Record<string, unknown>, schema: z.ZodMiniType<Body>): Promise<Body>;
   delete(path: string): Promise<void>;
 }
 
@@ -27,7 +28,11 @@ export function openApi(config: Config, auth: SessionSource): Api {
     const token = (await accessToken(auth)) ?? config.anonKey;
     const response = await observedFetch(config.url + path, {
       ...init,
-      headers: { apikey: config.anonKey, Authorization: `Bearer ${token}`, "X-Supabase-Api-Version": "2024-01-01" },
+      headers: {
+        ...(init.body === undefined ? {} : { "Content-Type": "application/json" }),
+        apikey: config.anonKey, Authorization: `Bearer ${token}`,
+        "X-Supabase-Api-Version": "2024-01-01",
+      },
     });
     if (!response.ok) throw await errorOf(response);
     return response;
@@ -36,6 +41,10 @@ export function openApi(config: Config, auth: SessionSource): Api {
   return {
     async get(path, schema, signal) {
       const response = await call(path, signal ? { signal } : {});
+      return schema.parse(await response.json());
+    },
+    async post(path, body, schema) {
+      const response = await call(path, { method: "POST", body: JSON.stringify(body) });
       return schema.parse(await response.json());
     },
     async delete(path) {

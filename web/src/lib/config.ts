@@ -16,7 +16,9 @@ export interface Config {
     /** The emails of an email change whose link has to be opened. */
     emailChange: "new" | "either" | "both";
     /** The number of digits of a code sent by email, and by text message. */
-    codeLength: { email: CodeLength; phone: CodeLength };
+    codeLength: { email: CodeLength; phone: CodeLength; factor: CodeLength };
+    /** The second factors that users may add. */
+    factors: { totp: boolean; phone: boolean; securityKey: boolean };
   };
   /** The address of the captured messages, in development. */
   mailbox: string | null;
@@ -41,6 +43,7 @@ export function readConfig(value: unknown): Config {
   const analytics = recordOf(config.analytics);
   const accounts = recordOf(config.accounts);
   const codeLength = recordOf(accounts.codeLength);
+  const factors = recordOf(accounts.factors);
   const anonKey = textOf(config.anonKey);
   if (anonKey === null) throw new Error("The configuration has no anonKey");
   const adapter = analytics.adapter;
@@ -57,7 +60,12 @@ export function readConfig(value: unknown): Config {
     accounts: {
       manualLinking: accounts.manualLinking === true,
       emailChange: accounts.emailChange === "new" || accounts.emailChange === "either" ? accounts.emailChange : "both",
-      codeLength: { email: codeLengthOf(codeLength.email), phone: codeLengthOf(codeLength.phone) },
+      codeLength: {
+        email: codeLengthOf(codeLength.email),
+        phone: codeLengthOf(codeLength.phone),
+        factor: codeLengthOf(codeLength.factor),
+      },
+      factors: { totp: factors.totp === true, phone: factors.phone === true, securityKey: factors.securityKey === true },
     },
     mailbox: textOf(config.mailbox),
   };

@@ -5,7 +5,7 @@ import { retryAfterSeconds } from "./http";
 export interface DescribedError {
   message: string;
   /** The form field that the failure belongs to, when there is one. */
-  field?: "email" | "phone" | "password" | "code";
+  field?: "email" | "phone" | "password" | "currentPassword" | "code" | "name";
   /** Separate reasons, shown as a list. */
   reasons?: string[];
 }
@@ -33,8 +33,8 @@ const sentences: Record<string, { message: () => string; field?: DescribedError[
   access_denied: { message: m.error_access_denied },
   otp_disabled: { message: m.error_otp_disabled },
   same_password: { message: m.error_same_password, field: "password" },
-  current_password_required: { message: m.error_current_password_required },
-  current_password_invalid: { message: m.error_current_password_invalid },
+  current_password_required: { message: m.error_current_password_required, field: "currentPassword" },
+  current_password_invalid: { message: m.error_current_password_invalid, field: "currentPassword" },
   reauthentication_needed: { message: m.error_reauthentication_needed },
   reauthentication_not_valid: { message: m.error_reauthentication_not_valid, field: "code" },
   session_not_found: { message: m.error_session_not_found },
@@ -54,6 +54,32 @@ const sentences: Record<string, { message: () => string; field?: DescribedError[
   manual_linking_disabled: { message: m.error_manual_linking_disabled },
   captcha_failed: { message: m.error_captcha_failed },
   request_timeout: { message: m.error_request_timeout },
+  mfa_verification_failed: { message: m.error_mfa_code_wrong, field: "code" },
+  recovery_code_wrong: { message: m.error_recovery_code_wrong, field: "code" },
+  mfa_challenge_expired: { message: m.error_mfa_challenge_expired, field: "code" },
+  mfa_ip_address_mismatch: { message: m.error_mfa_network_changed },
+  mfa_verification_rejected: { message: m.error_mfa_rejected },
+  mfa_factor_not_found: { message: m.error_mfa_not_found },
+  mfa_factor_name_conflict: { message: m.error_mfa_name_taken, field: "name" },
+  mfa_verified_factor_exists: { message: m.error_mfa_phone_taken, field: "phone" },
+  too_many_enrolled_mfa_factors: { message: m.error_mfa_too_many },
+  mfa_totp_enroll_not_enabled: { message: m.error_mfa_off },
+  mfa_totp_verify_not_enabled: { message: m.error_mfa_off },
+  mfa_phone_enroll_not_enabled: { message: m.error_mfa_off },
+  mfa_phone_verify_not_enabled: { message: m.error_mfa_off },
+  mfa_webauthn_enroll_not_enabled: { message: m.error_mfa_off },
+  mfa_webauthn_verify_not_enabled: { message: m.error_mfa_off },
+  passkey_disabled: { message: m.error_mfa_off },
+  too_many_passkeys: { message: m.error_passkeys_too_many },
+  webauthn_credential_exists: { message: m.error_passkey_exists },
+  webauthn_challenge_not_found: { message: m.error_passkey_failed },
+  webauthn_challenge_expired: { message: m.error_passkey_failed },
+  webauthn_verification_failed: { message: m.error_passkey_failed },
+  // Those of the browser, by the client.
+  ERROR_CEREMONY_ABORTED: { message: m.error_passkey_cancelled },
+  ERROR_AUTHENTICATOR_PREVIOUSLY_REGISTERED: { message: m.error_passkey_exists },
+  ERROR_INVALID_DOMAIN: { message: m.error_passkey_address },
+  ERROR_INVALID_RP_ID: { message: m.error_passkey_address },
 };
 
 const passwordReasons: Record<string, () => string> = {
@@ -75,6 +101,8 @@ export function describeError(error: unknown): DescribedError {
   if (name === "AuthRetryableFetchError" || (name === "TypeError" && /fetch|network/i.test(message))) {
     return { message: m.error_unreachable() };
   }
+  // The browser says no more, so that a site does not learn why.
+  if (name === "NotAllowedError" || name === "AbortError") return { message: m.error_passkey_cancelled() };
   if (name === "AuthSessionMissingError") return { message: m.error_session_missing() };
   return { message: message === "" || message === "{}" ? m.error_unknown() : message };
 }

@@ -2,9 +2,11 @@
 export type PagePath =
   | "/"
   | "/app"
+  | "/app/security"
   | "/confirm-email-change"
   | "/forgot-password"
   | "/mailbox"
+  | "/mfa"
   | "/sign-in"
   | "/sign-up"
   | "/update-password"

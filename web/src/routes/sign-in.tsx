@@ -20,6 +20,7 @@ export default function SignInPage() {
       <FormPage title={m.sign_in_title()}>
         <SignInOptions
           path="/sign-in"
+          offersPasskey
           next={next}
           emailForm={<SignInForm next={next} />}
           phoneForm={<PhoneForm kind="phone" next={next} signUpHref={allowsSignUp ? signUpByPhone : null} />}

@@ -64,10 +64,10 @@ export const ada: User = {
 };
 
 /** Returns a session as the server creates it. */
-export function session(options: { id?: string; user?: User; expiresIn?: number } = {}): Session {
-  const { id = "session-1", user = ada, expiresIn = 3600 } = options;
+export function session(options: { id?: string; user?: User; expiresIn?: number; aal?: "aal1" | "aal2" } = {}): Session {
+  const { id = "session-1", user = ada, expiresIn = 3600, aal = "aal1" } = options;
   const now = Math.floor(Date.now() / 1000);
-  const claims = { sub: user.id, session_id: id, exp: now + expiresIn, amr: [{ method: "password", timestamp: now - 60 }] };
+  const claims = { sub: user.id, session_id: id, exp: now + expiresIn, aal, amr: [{ method: "password", timestamp: now - 60 }] };
   return {
     access_token: `${base64url({ alg: "HS256", typ: "JWT" })}.${base64url(claims)}.${id}`,
     refresh_token: `refresh-${id}`,

@@ -91,6 +91,8 @@ function SignInText({ session }: { session: Session }) {
       ) : (
         <RichText message={m.signed_in_code} inputs={{}} elements={elements} />
       );
+    case "passkey":
+      return <RichText message={m.signed_in_passkey} inputs={{}} elements={elements} />;
     case "recovery":
       return <RichText message={m.signed_in_recovery} inputs={{}} elements={elements} />;
     default: {

@@ -1,4 +1,5 @@
 import type { Session, User } from "@supabase/supabase-js";
+import { ShieldCheck } from "lucide-react";
 import { type ReactNode, useMemo } from "react";
 import { Alert } from "../../components/ui/alert";
 import { ButtonLink } from "../../components/ui/button";
@@ -6,6 +7,8 @@ import { Card } from "../../components/ui/card";
 import { Skeleton } from "../../components/ui/skeleton";
 import { openApi } from "../../lib/api";
 import { useAuth } from "../../lib/auth/auth-context";
+import { verifiedFactors } from "../../lib/auth/factors";
+import { classNames } from "../../lib/class-names";
 import { useConfig } from "../../lib/config-context";
 import { exactTime } from "../../lib/dates";
 import { usePageTitle } from "../../lib/use-page-title";
@@ -16,8 +19,8 @@ import { IdentityList } from "./identity-list";
 import { SessionList } from "./session-list";
 import { SignOutButton } from "./sign-out-button";
 
-/** The account page: the user, the sessions, the email address and the identities. */
-export function Overview({ session }: { session: Session }) {
+/** The account page: the user, the sessions, the email address and the identities. `offer` stands above them. */
+export function Overview({ session, offer }: { session: Session; offer?: ReactNode }) {
   const { client } = useAuth();
   const config = useConfig();
   const api = useMemo(() => openApi(config, client), [config, client]);
@@ -32,9 +35,11 @@ export function Overview({ session }: { session: Session }) {
       {user.email_confirmed_at === undefined && user.email !== undefined && user.email !== "" && (
         <Alert tone="caution">{m.account_email_unconfirmed()}</Alert>
       )}
+      {offer}
       <div className="grid items-start gap-6 lg:grid-cols-[minmax(0,3fr)_minmax(0,2fr)]">
         <SessionList api={api} userId={user.id} />
         <div className="space-y-6">
+          <SecurityLink user={user} />
           <EmailAddress user={user} />
           <IdentityList user={user} />
           <AccountDetails user={user} />
@@ -44,16 +49,29 @@ export function Overview({ session }: { session: Session }) {
   );
 }
 
-function AccountDetails({ user }: { user: User }) {
+function SecurityLink({ user }: { user: User }) {
+  const isProtected = verifiedFactors(user).length > 0;
   return (
     <Card
-      title={m.account_title()}
+      title={m.security_title()}
+      description={m.account_security_text()}
       aside={
-        <ButtonLink tone="secondary" size="sm" href="/update-password">
-          {m.account_change_password()}
+        <ButtonLink tone="secondary" size="sm" href="/app/security">
+          {m.account_security_open()}
         </ButtonLink>
       }
     >
+      <p className="flex items-center gap-2 text-sm">
+        <ShieldCheck aria-hidden className={classNames("size-4 shrink-0", isProtected ? "text-success" : "text-soft")} />
+        {isProtected ? m.account_two_step_on() : m.account_two_step_off()}
+      </p>
+    </Card>
+  );
+}
+
+function AccountDetails({ user }: { user: User }) {
+  return (
+    <Card title={m.account_title()}>
       <dl className="grid gap-x-6 gap-y-3 text-sm sm:grid-cols-[auto_1fr]">
         {user.phone !== undefined && user.phone !== "" && <Detail name={m.account_phone()}>+{user.phone}</Detail>}
         <Detail name={m.account_created()}>{exactTime(new Date(user.created_at))}</Detail>

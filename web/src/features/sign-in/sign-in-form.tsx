@@ -61,7 +61,8 @@ export function SignInForm({ next }: { next: AppAddress | null }) {
         )
       }
     >
-      <FormEmailField form={form} name="email" label={m.email_label()} />
+      {/* Browsers suggest passkeys here too, while `PasskeySignIn` is shown. */}
+      <FormEmailField form={form} name="email" label={m.email_label()} autoComplete="username webauthn" />
       <FormPasswordField
         form={form}
         name="password"

@@ -1,29 +1,35 @@
 import type { ReactNode } from "react";
+import { addressForPasskeys, supportsPasskeys } from "../../lib/auth/passkey-support";
 import { useSignInMethods } from "../../lib/auth/sign-in-methods";
 import type { AppAddress, PagePath } from "../../lib/paths";
 import * as m from "../../paraglide/messages";
 import { ContactSwitch } from "./contact-switch";
+import { PasskeySignIn } from "./passkey-sign-in";
 import { ProviderButtons } from "./provider-buttons";
 
-/** The sign-in methods that the server offers: the providers' buttons, then the forms. */
+/** The sign-in methods that the server offers: the buttons, then the forms. */
 export function SignInOptions({
   path,
   next,
   emailForm,
   phoneForm,
+  offersPasskey = false,
 }: {
   path: PagePath;
   next: AppAddress | null;
   emailForm: ReactNode;
   phoneForm: ReactNode;
+  offersPasskey?: boolean;
 }) {
   const { methods } = useSignInMethods();
+  const hasPasskey = offersPasskey && methods.passkeys && supportsPasskeys() && addressForPasskeys() === null;
   return (
     <>
       <ProviderButtons next={next} />
+      {hasPasskey && <PasskeySignIn />}
       {(methods.email || methods.phone) && (
         <>
-          {(methods.google || methods.otherProviders.length > 0) && <OrDivider />}
+          {(hasPasskey || methods.google || methods.otherProviders.length > 0) && <OrDivider />}
           <ContactSwitch
             path={path}
             next={next}

@@ -50,6 +50,7 @@ export function openAuth(config: Config, pageCode: Promise<unknown> = Promise.re
     persistSession: true,
     autoRefreshToken: true,
     detectSessionInUrl: true,
+    experimental: { passkey: true },
     fetch: (input: RequestInfo | URL, init?: RequestInit) => {
       if (requestsSession(input)) hasRequestedSession = true;
       return observedFetch(input, init);
@@ -72,7 +73,7 @@ export function openAuth(config: Config, pageCode: Promise<unknown> = Promise.re
 
 function requestsSession(input: RequestInfo | URL): boolean {
   const address = input instanceof Request ? input.url : input.toString();
-  return /\/(?:signup|verify|token\?grant_type=(?!refresh_token))/.test(address);
+  return /\/(?:signup|verify|token\?grant_type=(?!refresh_token)|passkeys\/authentication\/verify)/.test(address);
 }
 
 function storedSessionId(storage: PageStorage): string | null {

@@ -5,8 +5,11 @@ type AsynchronousMethod = {
   [Name in keyof GoTrueClient]: GoTrueClient[Name] extends (...args: never[]) => Promise<unknown> ? Name : never;
 }[keyof GoTrueClient];
 
+/** The groups of asynchronous methods: `mfa.enroll`, `passkey.list`. */
+const groups = ["mfa", "mfa.webauthn", "passkey"];
+
 /** The official client as pages use it: a call waits until the client's code is loaded. */
-export type AuthClient = Pick<GoTrueClient, AsynchronousMethod>;
+export type AuthClient = Pick<GoTrueClient, AsynchronousMethod | "mfa" | "passkey">;
 
 /** The time until a client that could not be loaded is requested again. */
 const retryMs = 3000;
@@ -46,7 +49,7 @@ export function deferClient(open: () => Promise<GoTrueClient>) {
   }
 
   const deferredMethod =
-    (name: string) =>
+    (path: string) =>
     async (...args: unknown[]): Promise<unknown> => {
       let client: GoTrueClient;
       try {
@@ -56,22 +59,27 @@ export function deferClient(open: () => Promise<GoTrueClient>) {
         const message = error instanceof Error ? error.message : String(error);
         return { data: {}, error: Object.assign(new Error(message), { name: "AuthRetryableFetchError", status: 0 }) };
       }
-      const method: unknown = Reflect.get(client, name);
-      if (typeof method !== "function") throw new Error(`The client has no ${name}`);
-      return Reflect.apply(method, client, args);
+      const names = path.split(".");
+      // The method's own group, which is the client itself for most of them.
+      const owner = names.slice(0, -1).reduce<object>((group, name) => Reflect.get(group, name) as object, client);
+      const method: unknown = Reflect.get(owner, names.at(-1) ?? "");
+      if (typeof method !== "function") throw new Error(`The client has no ${path}`);
+      return Reflect.apply(method, owner, args);
     };
 
-  const client = new Proxy(
-    {},
-    {
-      get: (target, name) => {
-        // `await` looks up `then` on the client itself.
-        if (typeof name !== "string" || name === "then" || name in target) return Reflect.get(target, name) as unknown;
-        return deferredMethod(name);
+  const deferredGroup = (prefix: string): object =>
+    new Proxy(
+      {},
+      {
+        get: (target, name) => {
+          // `await` looks up `then` on the client itself.
+          if (typeof name !== "string" || name === "then" || name in target) return Reflect.get(target, name) as unknown;
+          const path = prefix + name;
+          return groups.includes(path) ? deferredGroup(`${path}.`) : deferredMethod(path);
+        },
       },
-    },
-    // Each of these methods is looked up in the client when it is called, so the type is the client's own.
-  ) as AuthClient;
+    );
 
-  return { client, opened, start };
+  // Each of these methods is looked up in the client when it is called, so the type is the client's own.
+  return { client: deferredGroup("") as AuthClient, opened, start };
 }

@@ -7,6 +7,7 @@ import { z } from "../zod";
 const settingsSchema = z.object({
   external: z._default(z.record(z.string(), z.boolean()), {}),
   disable_signup: z._default(z.boolean(), false),
+  passkeys_enabled: z._default(z.boolean(), false),
 });
 
 /** The sign-in methods that the server offers. */
@@ -14,6 +15,7 @@ export interface SignInMethods {
   google: boolean;
   email: boolean;
   phone: boolean;
+  passkeys: boolean;
   /** The names of the other providers, as the server writes them. */
   otherProviders: string[];
   allowsSignUp: boolean;
@@ -28,11 +30,12 @@ const signInMethodsQuery = (config: Config) =>
     queryFn: async ({ signal }): Promise<SignInMethods> => {
       const response = await fetch(`${config.url}/auth/v1/settings`, { headers: { apikey: config.anonKey }, signal });
       if (!response.ok) throw new Error(`The settings could not be loaded (${response.status})`);
-      const { external, disable_signup } = settingsSchema.parse(await response.json());
+      const { external, disable_signup, passkeys_enabled } = settingsSchema.parse(await response.json());
       return {
         google: external.google ?? false,
         email: external.email ?? true,
         phone: external.phone ?? false,
+        passkeys: passkeys_enabled,
         otherProviders: Object.keys(external).filter((name) => external[name] && !ownMethods.has(name)),
         allowsSignUp: !disable_signup,
       };
@@ -44,6 +47,7 @@ const defaultMethods: SignInMethods = {
   google: true,
   email: true,
   phone: false,
+  passkeys: false,
   otherProviders: [],
   allowsSignUp: true,
 };

@@ -1,0 +1,62 @@
+import { type ReactNode, type SubmitEvent, useEffect, useMemo } from "react";
+import type { CodeLength } from "../../lib/config";
+import { z } from "../../lib/zod";
+import * as m from "../../paraglide/messages";
+import { Button } from "../ui/button";
+import { CodeField } from "./code-field";
+import { FormAlert } from "./form-alert";
+import { useZodForm } from "./use-zod-form";
+
+/** A form for one code of digits, submitted with the last digit. A wrong code stays, selected, to be typed over. */
+export function CodeForm({
+  length,
+  submit: label,
+  pending,
+  onSubmit,
+  actions,
+}: {
+  length: CodeLength;
+  submit: string;
+  pending: string;
+  /** Verifies the code. What it throws is shown at the input, or above it. */
+  onSubmit: (code: string) => Promise<void>;
+  /** Shown beside the button. */
+  actions?: ReactNode;
+}) {
+  const schema = useMemo(
+    () => z.object({ code: z.string().check(z.minLength(length, { error: () => m.code_incomplete({ digits: length }) })) }),
+    [length],
+  );
+  const form = useZodForm(schema, { code: "" }, { reValidateMode: "onSubmit" });
+  const { setFocus } = form;
+  const { isSubmitting } = form.formState;
+
+  useEffect(() => setFocus("code"), [setFocus]);
+
+  function submit(event?: SubmitEvent) {
+    event?.preventDefault();
+    // The input stays enabled while a code is verified, so that it keeps the focus.
+    if (isSubmitting) return;
+    void form.submit(async ({ code }) => {
+      try {
+        await onSubmit(code);
+      } catch (error) {
+        setFocus("code", { shouldSelect: true });
+        throw error;
+      }
+    })();
+  }
+
+  return (
+    <form noValidate onSubmit={submit}>
+      <FormAlert problem={form.problem} />
+      <CodeField form={form} name="code" length={length} onComplete={submit} />
+      <div className="mt-5 flex flex-wrap gap-3">
+        <Button type="submit" className="grow" isPending={isSubmitting}>
+          {isSubmitting ? pending : label}
+        </Button>
+        {actions}
+      </div>
+    </form>
+  );
+}

@@ -1,0 +1,8 @@
+import { SignedInOnly } from "../components/guards";
+import { Security, SecuritySkeleton } from "../features/security/security";
+import { useAuth } from "../lib/auth/auth-context";
+
+export default function SecurityPage() {
+  const { session } = useAuth();
+  return <SignedInOnly skeleton={<SecuritySkeleton />}>{session && <Security session={session} />}</SignedInOnly>;
+}
