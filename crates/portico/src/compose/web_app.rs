@@ -1,6 +1,7 @@
 //! The web app inside the program, and the document that it reads when it starts.
 
 use portico_auth::AuthSettings;
+use portico_auth::settings::FactorSwitches;
 use portico_gateway::WebApp;
 use portico_project::portico_toml::{AnalyticsAdapter, WebSettings};
 use serde_json::{Value, json};
@@ -53,7 +54,19 @@ pub fn config(facts: PageFacts<'_>) -> Value {
         (true, true) => "either",
         (true, false) => "both",
     };
-    let code_length = json!({ "email": auth.email.otp_length, "phone": auth.sms.otp_length });
+    let offered = &auth.factors;
+    let code_length = json!({
+        "email": auth.email.otp_length,
+        "phone": auth.sms.otp_length,
+        "factor": offered.phone.otp_length,
+    });
+    // A factor that could be added and not used would lock its owner out
+    let is_offered = |switches: FactorSwitches| switches.enroll && switches.verify;
+    let factors = json!({
+        "totp": is_offered(offered.totp),
+        "phone": is_offered(offered.phone.switches),
+        "securityKey": is_offered(offered.webauthn),
+    });
     json!({
         // The API is on the page's own origin, under the name by which it was opened
         "url": null,
@@ -62,7 +75,12 @@ pub fn config(facts: PageFacts<'_>) -> Value {
         "mailbox": mailbox,
         "brand": { "name": web.brand.name, "accent": web.brand.accent, "mark": mark },
         "analytics": analytics,
-        "accounts": { "manualLinking": auth.manual_linking, "emailChange": email_change, "codeLength": code_length },
+        "accounts": {
+            "manualLinking": auth.manual_linking,
+            "emailChange": email_change,
+            "codeLength": code_length,
+            "factors": factors,
+        },
     })
 }
 
@@ -123,15 +141,28 @@ mod tests {
         );
         assert_eq!(
             config_for(&auth)["accounts"],
-            json!({ "manualLinking": false, "emailChange": "both", "codeLength": { "email": 6, "phone": 6 } })
+            json!({
+                "manualLinking": false,
+                "emailChange": "both",
+                "codeLength": { "email": 6, "phone": 6, "factor": 6 },
+                "factors": { "totp": true, "phone": false, "securityKey": false },
+            })
         );
         auth.manual_linking = true;
         auth.email.autoconfirm = true;
         auth.email.otp_length = 8;
         auth.sms.otp_length = 10;
+        auth.factors.phone.otp_length = 7;
+        auth.factors.phone.switches = FactorSwitches { enroll: true, verify: true };
+        auth.factors.webauthn = FactorSwitches { enroll: true, verify: false };
         assert_eq!(
             config_for(&auth)["accounts"],
-            json!({ "manualLinking": true, "emailChange": "either", "codeLength": { "email": 8, "phone": 10 } })
+            json!({
+                "manualLinking": true,
+                "emailChange": "either",
+                "codeLength": { "email": 8, "phone": 10, "factor": 7 },
+                "factors": { "totp": true, "phone": true, "securityKey": false },
+            })
         );
         auth.email.secure_change = false;
         assert_eq!(config_for(&auth)["accounts"]["emailChange"], "new");

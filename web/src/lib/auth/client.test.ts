@@ -57,7 +57,7 @@ test.each([
   const { redirectOutcome, client } = openAuth(config);
   expect(await redirectOutcome).toMatchObject({
     kind: "refused",
-    message: "This code or link is wrong or no longer valid. Ask for a new one.",
+    message: "This code or link is wrong or has expired. Request a new one.",
     detail: "Email link is invalid or has expired",
   });
   expect(window.location.href).toBe("http://portico.test/app");
@@ -88,7 +88,7 @@ test("the first of two links of an email change is shown by its page", async () 
   window.history.replaceState(null, "", "/confirm-email-change#message=Confirmation+link+accepted&sb=");
   expect(await openAuth(config).redirectOutcome).toMatchObject({ kind: "change-half-done", shownIn: "page" });
   window.history.replaceState(null, "", "/app#message=Confirmation+link+accepted&sb=");
-  expect(await openAuth(config).redirectOutcome).toMatchObject({ kind: "note", shownIn: "banner", message: "Now open the link in the other mail too." });
+  expect(await openAuth(config).redirectOutcome).toMatchObject({ kind: "note", shownIn: "banner", message: "One more step: open the link in the email we sent to your other address." });
 });
 
 test.each([

@@ -1,0 +1,251 @@
+// The security page and the second step of a sign-in in a browser, against the running program.
+import type { Browser, BrowserContext, Page } from "playwright-core";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+
+import { emailTo } from "../harness/emails.ts";
+import { currentStep, oneTimePassword } from "../harness/one-time-password.ts";
+import { Portico } from "../harness/portico.ts";
+import { textTo } from "../harness/text-messages.ts";
+import { expectAccessible, launch, openWatchedPage, takeScreenshot, type WatchedPage } from "./harness.ts";
+
+let portico: Portico;
+let browser: Browser;
+let context: BrowserContext;
+let origin: string;
+
+const password = "correct horse battery";
+const config = `
+[auth.mfa.totp]
+enroll_enabled = true
+verify_enabled = true
+[auth.mfa.phone]
+enroll_enabled = true
+verify_enabled = true
+max_frequency = "0s"
+`;
+
+beforeAll(async () => {
+  const files = { "supabase/portico.toml": "[auth.email]\nnotifications = true\n" };
+  [portico, browser] = await Promise.all([Portico.start({ config, files }), launch()]);
+  origin = portico.url;
+});
+afterAll(async () => {
+  await browser.close();
+  await portico.dispose();
+});
+beforeEach(async () => {
+  context = await browser.newContext();
+});
+afterEach(() => context.close());
+
+let count = 0;
+
+/** Opens the account page of a new account. */
+async function signUp(): Promise<WatchedPage & { email: string }> {
+  const email = `secure-${++count}@portico.test`;
+  const watched = await openWatchedPage(context, origin);
+  const { page } = watched;
+  await page.goto(`${origin}/sign-up`);
+  await page.getByLabel("Email").fill(email);
+  await page.getByLabel("Password", { exact: true }).fill(password);
+  await page.getByRole("button", { name: "Create account" }).click();
+  await heading(page, /^Hello/);
+  return { ...watched, email };
+}
+
+async function signOut(page: Page): Promise<void> {
+  await page.goto(`${origin}/app`);
+  await heading(page, /^Hello/);
+  await page.getByRole("main").getByRole("button", { name: "Sign out", exact: true }).click();
+  await page.waitForURL(`${origin}/`);
+}
+
+/** Signs in with the password, and waits for the second step. */
+async function signInTo(page: Page, email: string, path: string): Promise<void> {
+  await page.goto(`${origin}${path}`);
+  await page.getByLabel("Email").fill(email);
+  await page.getByLabel("Password", { exact: true }).fill(password);
+  await page.getByRole("button", { name: "Sign in", exact: true }).click();
+  await heading(page, /^Confirm it’s you$/);
+}
+
+/** Adds an authenticator app on the security page, and returns its secret and the recovery codes. */
+async function addAuthenticator(page: Page): Promise<{ secret: string; step: number; codes: string[] }> {
+  await page.goto(`${origin}/app/security`);
+  await page.getByRole("button", { name: "Set up: Authenticator app" }).click();
+  const secret = (await page.locator("code").innerText()).replaceAll(" ", "");
+  const step = currentStep();
+  await page.getByLabel("Six-digit code").fill(oneTimePassword(secret, step));
+  const list = page.getByRole("list", { name: "Recovery codes" });
+  await list.waitFor();
+  const codes = await list.getByRole("listitem").allInnerTexts();
+  return { secret, step, codes };
+}
+
+const heading = (page: Page, name: RegExp): Promise<void> => page.getByRole("heading", { level: 1, name }).waitFor();
+
+describe("an authenticator app", () => {
+  test("is asked for at the next sign-in, which leads on to the page that was requested", async () => {
+    const { page, email, errors } = await signUp();
+    const { secret, step, codes } = await addAuthenticator(page);
+    expect(codes).toHaveLength(10);
+    // The secret is shown only while it is needed.
+    expect(await page.getByAltText(/QR code/).count()).toBe(0);
+    await page.getByRole("button", { name: "I have saved them" }).click();
+    await page.getByText("10 codes left").waitFor();
+
+    const notice = await emailTo(portico.status.MAILPIT_URL, email);
+    expect(notice.Subject).toBe("A new verification method was added to your account");
+    expect(notice.HTML).toContain(`href="${portico.url}/app/security"`);
+
+    await signOut(page);
+    await signInTo(page, email, "/app/security");
+    expect(new URL(page.url()).pathname + new URL(page.url()).search).toBe("/mfa?next=%2Fapp%2Fsecurity");
+    // A code that was used once does not work again.
+    await page.getByLabel("Six-digit code").fill(oneTimePassword(secret, step));
+    await page.getByText("That code isn’t right.").waitFor();
+    expect(await page.getByLabel("Six-digit code").inputValue()).toBe(oneTimePassword(secret, step));
+    await page.getByLabel("Six-digit code").fill(oneTimePassword(secret, step + 1));
+    await page.waitForURL(`${origin}/app/security`);
+    await page.getByText("Your account has a password.").waitFor();
+    await page.reload();
+    await page.getByText("10 codes left").waitFor();
+    expect(errors.filter((line) => !line.includes("422"))).toEqual([]);
+  });
+
+  test("is replaced by a recovery code, once", async () => {
+    const { page, email } = await signUp();
+    const { codes } = await addAuthenticator(page);
+    await signOut(page);
+    await signInTo(page, email, "/app/security");
+    await page.getByRole("button", { name: "Use a recovery code" }).click();
+    await page.getByLabel("Recovery code").fill(codes[0]!.toUpperCase());
+    await page.keyboard.press("Enter");
+    await page.getByText("9 codes left").waitFor();
+    const notice = await emailTo(portico.status.MAILPIT_URL, email, 1);
+    expect(notice.Subject).toBe("A recovery code was used to sign in to your account");
+    expect(notice.Text).toContain("Codes left: 9.");
+
+    await signOut(page);
+    await signInTo(page, email, "/app");
+    await page.getByRole("button", { name: "Use a recovery code" }).click();
+    await page.getByLabel("Recovery code").fill(codes[0]!);
+    await page.keyboard.press("Enter");
+    await page.getByText("That recovery code is wrong or was used before.").waitFor();
+    await page.getByLabel("Recovery code").fill(codes[1]!);
+    await page.keyboard.press("Enter");
+    await heading(page, /^Hello/);
+  });
+
+  test("is removed by its owner, with the recovery codes, by keyboard alone", async () => {
+    const { page } = await signUp();
+    await addAuthenticator(page);
+    await page.getByRole("button", { name: "I have saved them" }).focus();
+    await page.keyboard.press("Enter");
+    await page.getByRole("button", { name: "Remove Authenticator app" }).focus();
+    await page.keyboard.press("Enter");
+    const dialog = page.getByRole("dialog");
+    await dialog.waitFor();
+    await page.keyboard.press("Escape");
+    await dialog.waitFor({ state: "detached" });
+    await page.keyboard.press("Enter");
+    await dialog.getByRole("button", { name: "Remove" }).focus();
+    await page.keyboard.press("Enter");
+    await page.getByText("Off", { exact: true }).waitFor();
+    expect(await page.getByText("Recovery codes", { exact: true }).count()).toBe(0);
+    await page.goto(`${origin}/app`);
+    await heading(page, /^Hello/);
+  });
+
+  test("ends the other sessions, and stands before a new password", async () => {
+    const { page, email } = await signUp();
+    const other = await browser.newContext();
+    const elsewhere = await openWatchedPage(other, origin);
+    await elsewhere.page.goto(`${origin}/sign-in`);
+    await elsewhere.page.getByLabel("Email").fill(email);
+    await elsewhere.page.getByLabel("Password", { exact: true }).fill(password);
+    await elsewhere.page.getByRole("button", { name: "Sign in", exact: true }).click();
+    await heading(elsewhere.page, /^Hello/);
+    await addAuthenticator(page);
+    const sessions = await page.evaluate(async () => {
+      const { access_token } = JSON.parse(localStorage.getItem("portico.session")!) as { access_token: string };
+      const response = await fetch("/auth/v1/sessions", { headers: { Authorization: `Bearer ${access_token}`, apikey: access_token } });
+      return ((await response.json()) as unknown[]).length;
+    });
+    expect(sessions).toBe(1);
+    await other.close();
+    await signOut(page);
+    await signInTo(page, email, "/app");
+    await page.goto(`${origin}/update-password`);
+    await heading(page, /^Confirm it’s you$/);
+  });
+});
+
+test("a phone is added, and its codes confirm a sign-in", async () => {
+  const { page, email } = await signUp();
+  await page.goto(`${origin}/app/security`);
+  await page.getByRole("button", { name: "Set up: Text message" }).click();
+  await page.getByLabel("Phone number").fill("+41 79 123 45 67");
+  await page.getByRole("button", { name: "Continue" }).click();
+  await page.getByRole("button", { name: "Text me a code" }).click();
+  await page.getByLabel("Six-digit code").waitFor();
+  const first = await textTo(portico.status.MAILPIT_URL, "41791234567");
+  await page.getByLabel("Six-digit code").fill(first.code);
+  await page.getByRole("list", { name: "Recovery codes" }).waitFor();
+  await signOut(page);
+  await signInTo(page, email, "/app");
+  await page.getByText("We’ll text a code to +41791234567.").waitFor();
+  await page.getByRole("button", { name: "Text me a code" }).click();
+  await page.getByLabel("Six-digit code").waitFor();
+  const second = await textTo(portico.status.MAILPIT_URL, "41791234567", 1);
+  await page.getByLabel("Six-digit code").fill(second.code);
+  await heading(page, /^Hello/);
+});
+
+test("a password is changed with the current one", async () => {
+  const { page, email } = await signUp();
+  await page.goto(`${origin}/app/security`);
+  await page.getByRole("button", { name: "Change password" }).click();
+  await page.getByLabel("Current password").fill("not my password");
+  await page.getByLabel("New password").fill("battery staple horse");
+  await page.getByRole("button", { name: "Save password" }).click();
+  await page.getByText("Your current password is wrong.").waitFor();
+  await page.getByLabel("Current password").fill(password);
+  await page.getByRole("button", { name: "Save password" }).click();
+  await page.getByText("Your password is changed. Your other devices were signed out.").waitFor();
+  const notice = await emailTo(portico.status.MAILPIT_URL, email);
+  expect(notice.Subject).toBe("Your password was changed");
+  expect(notice.HTML).toContain(`href="${portico.url}/forgot-password"`);
+});
+
+describe("the pages", () => {
+  for (const scheme of ["light", "dark"] as const) {
+    for (const width of [360, 1440]) {
+      test(`are accessible and fit, ${scheme}, ${width} wide`, async () => {
+        await context.close();
+        context = await browser.newContext({ colorScheme: scheme, viewport: { width, height: 900 }, reducedMotion: "reduce" });
+        const { page, email } = await signUp();
+        const show = async (name: string): Promise<void> => {
+          await expectAccessible(page);
+          expect(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)).toBeLessThanOrEqual(0);
+          await takeScreenshot(page, `${name}-${scheme}-${width}`);
+        };
+        await page.goto(`${origin}/app/security`);
+        await page.getByRole("button", { name: "Change password" }).click();
+        await page.getByLabel("Current password").waitFor();
+        await page.getByRole("button", { name: "Set up: Authenticator app" }).click();
+        await page.getByAltText(/QR code/).waitFor();
+        await show("security-setup");
+        await addAuthenticator(page);
+        await show("security-codes");
+        await page.getByRole("button", { name: "I have saved them" }).click();
+        await show("security");
+        await signOut(page);
+        await signInTo(page, email, "/app");
+        await show("mfa");
+        await page.getByRole("button", { name: "Use a recovery code" }).click();
+        await show("mfa-recovery");
+      });
+    }
+  }
+});
