@@ -51,7 +51,7 @@ export function PasskeySection() {
   });
 
   return (
-    <Section title={m.passkeys_title()} text={m.passkeys_text()}>
+    <Section title={m.passkeys_title()} text={m.passkeys_text()} status={status}>
       <ActionFailure error={add.error ?? remove.error} />
       {error && <LoadFailure error={error} onRetry={() => void refetch()} />}
       {!error && passkeys === undefined && <RowSkeleton />}
@@ -93,9 +93,6 @@ export function PasskeySection() {
           )}
         </div>
       )}
-      <p role="status" className="sr-only">
-        {status}
-      </p>
       {passkeyToRemove && (
         <ConfirmDialog
           title={m.passkeys_remove_title({ name: shownName(passkeyToRemove) })}

@@ -6,7 +6,20 @@ import { describeError } from "../../lib/errors";
 import * as m from "../../paraglide/messages";
 
 /** A part of the security page: its title and purpose, and beside them on wide screens its content. */
-export function Section({ title, text, badge, children }: { title: string; text: ReactNode; badge?: ReactNode; children: ReactNode }) {
+export function Section({
+  title,
+  text,
+  badge,
+  status,
+  children,
+}: {
+  title: string;
+  text: ReactNode;
+  badge?: ReactNode;
+  /** Announced to screen readers when it changes. */
+  status?: string;
+  children: ReactNode;
+}) {
   const id = useId();
   return (
     <section aria-labelledby={id} className="grid gap-x-14 gap-y-4 py-8 lg:grid-cols-[minmax(0,18rem)_minmax(0,1fr)]">
@@ -18,6 +31,9 @@ export function Section({ title, text, badge, children }: { title: string; text:
           {badge}
         </div>
         <div className="mt-1.5 max-w-prose text-sm text-soft">{text}</div>
+        <p role="status" className="sr-only">
+          {status}
+        </p>
       </div>
       <div className="min-w-0 divide-y divide-line self-start rounded border border-line bg-surface">{children}</div>
     </section>

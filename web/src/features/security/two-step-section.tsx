@@ -94,6 +94,7 @@ export function TwoStepSection({ user }: { user: User }) {
   return (
     <Section
       title={m.two_step_title()}
+      status={status}
       text={
         <>
           <p>{m.two_step_text()}</p>
@@ -147,7 +148,7 @@ export function TwoStepSection({ user }: { user: User }) {
               {own.length > 0 && (
                 <ul className="mt-3 divide-y divide-line border-t border-line sm:ml-9">
                   {own.map((factor) => (
-                    <FactorRow key={factor.id} factor={factor} title={title()} onRemove={() => setFactorToRemove(factor)} />
+                    <FactorRow key={factor.id} factor={factor} onRemove={() => setFactorToRemove(factor)} />
                   ))}
                 </ul>
               )}
@@ -156,9 +157,6 @@ export function TwoStepSection({ user }: { user: User }) {
           );
         })}
       {isOn && <RecoveryCodes user={user} codes={newCodes} onCodes={setNewCodes} />}
-      <p role="status" className="sr-only">
-        {status}
-      </p>
       {factorToRemove && (
         <ConfirmDialog
           title={m.factor_remove_title({ name: shownName(factorToRemove) })}
@@ -175,12 +173,12 @@ export function TwoStepSection({ user }: { user: User }) {
   );
 }
 
-function FactorRow({ factor, title, onRemove }: { factor: Factor; title: string; onRemove: () => void }) {
+function FactorRow({ factor, onRemove }: { factor: Factor; onRemove: () => void }) {
   const name = shownName(factor);
   return (
     <li className="flex items-center gap-x-4 py-2.5 last:pb-0">
       <div className="min-w-0 flex-1 text-sm">
-        {name !== title && <p className="[overflow-wrap:anywhere]">{name}</p>}
+        <p className="[overflow-wrap:anywhere]">{name}</p>
         <p className="text-soft">
           <RichText
             message={m.security_added}
