@@ -42,6 +42,7 @@ use portico_mail::Transport;
 use portico_tokens::KeyRing;
 use time::OffsetDateTime;
 
+pub use admin::command::{AccountCommand, AccountToAdd};
 pub use error::{AuthError, ErrorCode};
 pub use oauth::provider::catalogue::names as provider_names;
 pub use settings::{AuthSettings, SettingsError};
@@ -94,11 +95,26 @@ impl Auth {
         mail: Arc<dyn Transport>,
         clock: Clock,
     ) -> Result<Self, SettingsError> {
+        let auth = Self::without_deliveries(settings, database, keys, mail, clock)?;
+        auth.inner.mailer.start();
+        Ok(auth)
+    }
+
+    /// Makes a service that sends no mail: they stay in the outbox for a server. For commands.
+    ///
+    /// # Errors
+    /// As [`Auth::new`].
+    pub fn without_deliveries(
+        settings: AuthSettings,
+        database: Database,
+        keys: Arc<KeyRing>,
+        mail: Arc<dyn Transport>,
+        clock: Clock,
+    ) -> Result<Self, SettingsError> {
         settings.validate()?;
         let allow_list = RedirectAllowList::new(&settings.site_url, &settings.redirect_allow_list)?
             .excluding_api(&settings.external_url);
         let mailer = Mailer::new(&settings, mail, database.clone())?;
-        mailer.start();
         let passwords = Passwords::new(&settings.password);
         let columns = ColumnKeys::new(&settings.encryption)?;
         let limits = Limits::new(settings.rate_limits.clone(), clock.clone());

@@ -1,5 +1,5 @@
-//! The control socket: a unix socket of a running development server, for `portico status`, `stop`
-//! and `db reset`.
+//! The control socket: a unix socket of a running server, for `portico status`, `stop`, `db reset`
+//! and `user`.
 //!
 //! One request per connection: a JSON object on one line. The response is a stream of JSON lines,
 //! any number of [`Reply::Progress`] and then exactly one [`Reply::Done`] or [`Reply::Failed`].
@@ -15,13 +15,14 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt as _, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use portico_auth::{AccountCommand, Auth};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
 
 /// The longest request line, in bytes.
-const MAX_REQUEST_BYTES: u64 = 16 * 1024;
+const MAX_REQUEST_BYTES: u64 = 256 * 1024;
 /// The longest path of a unix socket on Linux and macOS, in bytes.
 const MAX_SOCKET_PATH: usize = 100;
 
@@ -35,6 +36,11 @@ pub enum Request {
         format: String,
         /// Other names for values, as `id=NAME`.
         names: Vec<String>,
+    },
+    /// An operation on accounts.
+    Accounts {
+        /// The operation.
+        operation: AccountCommand,
     },
     /// The request to stop the server cleanly.
     Stop,
@@ -77,6 +83,16 @@ pub struct ControlCall {
     pub request: Request,
     /// The channel of the replies. The connection ends after the last one.
     pub replies: mpsc::Sender<Reply>,
+}
+
+impl Reply {
+    /// Runs an operation on accounts and returns its outcome.
+    pub async fn from_accounts(auth: &Auth, operation: AccountCommand) -> Self {
+        match auth.administer(operation).await {
+            Ok(value) => Self::Done { value },
+            Err(error) => Self::Failed { message: format!("{:#}", anyhow::Error::new(error)) },
+        }
+    }
 }
 
 /// The content of `server.json`.
@@ -273,6 +289,8 @@ fn socket_path(data: &Path) -> anyhow::Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use portico_auth::AccountToAdd;
+
     use super::*;
 
     #[tokio::test]
@@ -297,6 +315,25 @@ mod tests {
         drop(control);
         let gone = call(data.path(), &Request::Stop, |_| {}).await;
         assert!(matches!(gone, Err(CallError::NotRunning(_))), "{gone:?}");
+    }
+
+    #[test]
+    fn an_operation_on_accounts_arrives_with_its_password() {
+        let account = AccountToAdd {
+            email: Some("ada@example.com".to_owned()),
+            password: Some("correct horse".into()),
+            ..AccountToAdd::default()
+        };
+        for operation in [
+            AccountCommand::Add(account),
+            AccountCommand::SetPassword { account: "ada@example.com".to_owned(), password: "correct horse".into() },
+            AccountCommand::List { filter: None, limit: 50, offset: 0 },
+        ] {
+            let request = Request::Accounts { operation };
+            assert!(!format!("{request:?}").contains("correct horse"));
+            let sent = serde_json::to_string(&request).unwrap();
+            assert_eq!(serde_json::from_str::<Request>(&sent).unwrap(), request);
+        }
     }
 
     #[tokio::test]

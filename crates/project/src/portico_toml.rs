@@ -6,6 +6,7 @@
 
 mod auth;
 mod messages;
+mod people;
 
 use std::net::IpAddr;
 use std::num::NonZeroU32;
@@ -20,6 +21,7 @@ pub use auth::{
     RefreshTokenExtras, SessionExtras,
 };
 pub use messages::{LinkPaths, RateLimitExtras, SendRate, SmsExtras};
+pub use people::DevelopmentUser;
 
 use crate::config::absolute;
 use crate::document::Node;

@@ -120,6 +120,7 @@ impl TestServer {
                 witness: Development::confirm(),
                 origin: origin.clone(),
                 accounts: None,
+                people: Vec::new(),
                 pages: AllowedOrigins::default(),
             }),
             mark: None,

@@ -6,17 +6,17 @@ use serde_json::{Value, json};
 
 use crate::Auth;
 use crate::admin::administrator::Administrator;
-use crate::admin::page::{Page, PageHeaders};
+use crate::admin::page::{ListPage, PageHeaders};
 use crate::error::{AuthError, ContractError};
 use crate::http::extract::Query;
 use crate::model::Timestamp;
-use crate::sql::audit_log_entries::{self, EntryFilter, EntryScope};
+use crate::sql::audit_log_entries::{self, AuditEntryFilter, AuditEntryScope};
 
 /// `GET /admin/audit`
 pub(crate) async fn list(
     State(auth): State<Auth>,
     _: Administrator,
-    page: Page,
+    page: ListPage,
     query: Query,
 ) -> Result<(PageHeaders, Json<Vec<Value>>), AuthError> {
     let filter = query.get("query").map(parse_filter).transpose()?;
@@ -38,16 +38,16 @@ pub(crate) async fn list(
 }
 
 /// Parses `<scope>:<text>`.
-fn parse_filter(text: &str) -> Result<EntryFilter<'_>, AuthError> {
+fn parse_filter(text: &str) -> Result<AuditEntryFilter<'_>, AuthError> {
     let (name, text) = text.split_once(':').map_or((text, None), |(name, text)| (name, Some(text)));
     let scope = match name {
-        "author" => Some(EntryScope::Author),
-        "action" => Some(EntryScope::Action),
-        "type" => Some(EntryScope::LogType),
+        "author" => Some(AuditEntryScope::Author),
+        "action" => Some(AuditEntryScope::Action),
+        "type" => Some(AuditEntryScope::LogType),
         _ => None,
     };
     match (scope, text) {
-        (Some(scope), Some(text)) => Ok(EntryFilter { scope, text }),
+        (Some(scope), Some(text)) => Ok(AuditEntryFilter { scope, text }),
         _ => Err(ContractError::InvalidQueryScope { scope: name.chars().take(64).collect() }.into()),
     }
 }

@@ -10,7 +10,6 @@ use super::{invitation, record};
 use crate::Auth;
 use crate::account::contact;
 use crate::admin::administrator::Administrator;
-use crate::admin::users::create::random_password_hash;
 use crate::error::{AuthError, ContractError};
 use crate::http::extract::{Json, RequestInfo};
 use crate::messages::mailer;
@@ -140,7 +139,6 @@ async fn check(auth: &Auth, request: &RequestInfo, body: LinkRequest) -> Result<
     match (link_type, &existing) {
         (LinkType::MagicLink, None) => {
             link_type = LinkType::SignUp;
-            hash = Some(random_password_hash(auth).await?);
         }
         (LinkType::Recovery | LinkType::EmailChangeCurrent | LinkType::EmailChangeNew, None) => {
             return Err(ContractError::LinkUserUnknown.into());

@@ -3,6 +3,8 @@
 pub(crate) mod administrator;
 pub(crate) mod audit_log;
 mod ban;
+pub mod command;
+pub(crate) mod custom_providers;
 pub(crate) mod invitation;
 pub(crate) mod link;
 mod page;

@@ -15,14 +15,14 @@ const DEFAULT_SIZE: u64 = 50;
 
 /// The page of a list that a request asks for.
 #[derive(Debug, Clone)]
-pub(crate) struct Page {
+pub(crate) struct ListPage {
     number: u64,
     size: u64,
     path: String,
     query: Query,
 }
 
-impl Page {
+impl ListPage {
     /// # Errors
     /// 400 `validation_failed` for a value that is no number.
     fn parse(path: &str, query: Query) -> Result<Self, AuthError> {
@@ -81,7 +81,7 @@ fn parse_number(text: &str) -> Result<u64, AuthError> {
     Err(ContractError::BadPagination { detail }.into())
 }
 
-impl FromRequestParts<Auth> for Page {
+impl FromRequestParts<Auth> for ListPage {
     type Rejection = AuthError;
 
     async fn from_request_parts(parts: &mut Parts, auth: &Auth) -> Result<Self, AuthError> {
@@ -114,8 +114,8 @@ impl IntoResponseParts for PageHeaders {
 mod tests {
     use super::*;
 
-    fn page(query: &str) -> Result<Page, AuthError> {
-        Page::parse("/admin/users", Query::parse(query))
+    fn page(query: &str) -> Result<ListPage, AuthError> {
+        ListPage::parse("/admin/users", Query::parse(query))
     }
 
     #[test]

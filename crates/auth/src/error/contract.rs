@@ -103,6 +103,28 @@ contract_errors! {
     BadPagination { detail: String } => ValidationFailed, "Bad Pagination Parameters: {detail}";
     BadSort { detail: String } => ValidationFailed, "Bad Sort Parameters: {detail}";
     InvalidQueryScope { scope: String } => ValidationFailed, "Invalid query scope: {scope}";
+    ProviderTypeUnknown => ValidationFailed, "provider_type must be either 'oauth2' or 'oidc'";
+    ProviderTypeFilterUnknown => ValidationFailed, "type must be either 'oauth2' or 'oidc'";
+    ProviderFieldRequired { name: &'static str } => ValidationFailed, "{name} is required";
+    ProviderIdentifierPrefix => ValidationFailed,
+        "identifier must start with 'custom:' prefix, e.g. 'custom:<x>'";
+    ProviderIssuerRequired => ValidationFailed, "issuer is required for OIDC providers";
+    ProviderUrlRequired { name: &'static str } => ValidationFailed, "{name} is required for OAuth2 providers";
+    ProviderParameterReserved { name: String } => ValidationFailed,
+        "Cannot override reserved OAuth parameter: {name}";
+    ProviderParameterNotText { name: String } => ValidationFailed,
+        "Authorization parameter \"{name}\" must be a string";
+    ProviderMappingProtected { field: String } => ValidationFailed, "Cannot map to protected system field: {field}";
+    ProviderClaimEmpty => ValidationFailed, "custom_claims_allowlist entries must be non-empty strings";
+    ProviderUrlRejected { reason: &'static str } => ValidationFailed, "{reason}";
+    DiscoveryFailed { url: String, reason: String } => ValidationFailed,
+        "OIDC discovery from \"{url}\" failed: {reason}";
+    DiscoveryIncomplete { fields: String } => ValidationFailed,
+        "OIDC discovery document is missing required fields: {fields}";
+    TooManyCustomProviders => OverCustomProviderQuota, "Maximum number of custom OAuth/OIDC providers reached";
+    CustomProviderExists => Conflict as BAD_REQUEST,
+        "A custom OAuth provider with this identifier already exists";
+    CustomProviderGone => CustomProviderNotFound, "Custom OAuth provider not found";
     LinkTypeUnknown { name: String } => ValidationFailed, "Invalid email action link type requested: {name}";
     LinkUserUnknown => UserNotFound, "User with this email not found";
     LinkNeedsSecureEmailChange => ValidationFailed,
@@ -288,7 +310,6 @@ contract_errors! {
     SamlOff => SamlProviderDisabled, "SAML 2.0 is disabled";
     ScimOff => FeatureDisabled, "SCIM server is disabled";
     OauthServerOff => FeatureDisabled, "OAuth server is disabled";
-    AdminApiOff => FeatureDisabled, "The admin API is disabled";
     CustomProvidersAdminOff => FeatureDisabled, "Custom OAuth providers are disabled";
     Web3Off => Web3ProviderDisabled, "Web3 provider is disabled";
 

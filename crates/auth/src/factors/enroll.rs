@@ -16,7 +16,7 @@ use crate::sql::mfa_factors::NewFactor;
 use crate::sql::{Tx, mfa_factors, sessions, users};
 
 /// Longest name of a factor in characters.
-const MAX_NAME: usize = 255;
+pub(crate) const MAX_NAME: usize = 255;
 
 /// The body of the request.
 #[derive(Debug, Default, Deserialize)]

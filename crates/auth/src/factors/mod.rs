@@ -167,7 +167,7 @@ fn check_may_add(user: &User, is_aal2: bool) -> Result<(), AuthError> {
 }
 
 /// Notifies the account's owner of an added or removed factor, if such mails are enabled.
-async fn notify(op: Operation<'_>, user: &User, mail: MailKind, kind: FactorType) -> Result<(), AuthError> {
+pub(crate) async fn notify(op: Operation<'_>, user: &User, mail: MailKind, kind: FactorType) -> Result<(), AuthError> {
     let variables = Variables { factor_type: Some(kind.as_str().to_owned()), ..mailer::variables(op.auth, user) };
     mailer::notify(op.auth, op.tx, mail, &user.email, &variables).await
 }

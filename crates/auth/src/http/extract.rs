@@ -248,6 +248,25 @@ pub struct RequestInfo {
 }
 
 impl RequestInfo {
+    /// Returns the data of an operation that no request caused.
+    pub(crate) fn of_service(auth: &Auth) -> Self {
+        let settings = auth.settings();
+        Self {
+            now: auth.now(),
+            ip: None,
+            user_agent: String::new(),
+            aud: settings.jwt.audience.clone(),
+            names_aud: false,
+            api_version: ApiVersion::default(),
+            external_url: settings.external_url.trim_end_matches('/').to_owned(),
+            redirect_to: auth.allow_list().site_url().to_owned(),
+            network: None,
+            limit_key: None,
+            subject: None,
+            is_operator: true,
+        }
+    }
+
     /// Returns the key under which guesses are counted: that of the limits by client address, else
     /// the network.
     pub fn network_key(&self) -> Option<&str> {

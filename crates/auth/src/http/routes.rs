@@ -5,7 +5,7 @@ use axum::body::{Body, HttpBody as _};
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{delete, get, patch, post};
+use axum::routing::{delete, get, patch, post, put};
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, Method, StatusCode};
@@ -100,6 +100,16 @@ fn administration() -> Router<Auth> {
         .route("/invite", post(admin::invitation::invite))
         .route("/admin/generate_link", post(admin::link::generate))
         .route("/admin/audit", get(admin::audit_log::list))
+        .route("/admin/custom-providers", get(admin::custom_providers::list).post(admin::custom_providers::create))
+        .route(
+            "/admin/custom-providers/{identifier}",
+            get(admin::custom_providers::get).put(admin::custom_providers::put).delete(admin::custom_providers::delete),
+        )
+        .route("/admin/users/{user_id}/factors", get(admin::users::factors::list))
+        .route(
+            "/admin/users/{user_id}/factors/{factor_id}",
+            put(admin::users::factors::put).delete(admin::users::factors::delete),
+        )
         .route("/admin/users", get(admin::users::list::list).post(admin::users::create::create))
         .route(
             "/admin/users/{user_id}",

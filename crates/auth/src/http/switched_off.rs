@@ -35,22 +35,17 @@ fn oauth_server() -> Router<Auth> {
         .route("/user/oauth/grants", get(oauth).delete(oauth))
 }
 
-/// Returns the routes below `/admin`, and of invitations. Callers are checked already, so that the
-/// responses to other callers do not change when these features are added.
+/// Returns the routes below `/admin`. Callers are checked already, so that the responses to other
+/// callers do not change when these features are added.
 fn administration() -> Router<Auth> {
-    let missing = async |_: Administrator| AuthError::from(ContractError::AdminApiOff);
     let oauth = async |_: Administrator| oauth().await;
     let saml = async |_: Administrator| saml().await;
-    let providers = async |_: Administrator| AuthError::from(ContractError::CustomProvidersAdminOff);
     Router::new()
-        .route("/admin/{*path}", any(missing))
         .route("/admin/oauth/clients", get(oauth).post(oauth))
         .route("/admin/oauth/clients/{id}", get(oauth).put(oauth).delete(oauth))
         .route("/admin/oauth/clients/{id}/regenerate_secret", post(oauth))
         .route("/admin/sso/providers", get(saml).post(saml))
         .route("/admin/sso/providers/{id}", get(saml).put(saml).delete(saml))
-        .route("/admin/custom-providers", get(providers).post(providers))
-        .route("/admin/custom-providers/{id}", get(providers).put(providers).delete(providers))
 }
 
 async fn saml() -> AuthError {

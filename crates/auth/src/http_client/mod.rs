@@ -5,7 +5,7 @@
 //! (when its URL comes from a database row) point into a private network. The effect of any of
 //! these must not exceed one failed call.
 
-mod public_address;
+pub(crate) mod public_address;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};

@@ -80,6 +80,10 @@ actions! {
     FactorInProgress "factor_in_progress" "factor",
     /// A second factor was removed; traits `factor_id`, `factor_status`, `session_id`.
     FactorUnenrolled "factor_unenrolled" "factor",
+    /// An administrator removed a second factor; traits `user_id`, `factor_id`, `factor_type`.
+    FactorDeleted "factor_deleted" "factor",
+    /// An administrator changed a second factor; traits `user_id`, `factor_id`, `factor_type`.
+    FactorUpdated "factor_updated" "factor",
     /// A second factor was challenged; traits `factor_id`, `factor_status`.
     ChallengeCreated "challenge_created" "factor",
     /// A second factor was proved; traits `factor_id`, `challenge_id`, `factor_type`.

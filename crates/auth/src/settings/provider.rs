@@ -1,5 +1,7 @@
 //! The settings of identity providers.
 
+use std::num::NonZeroU32;
+
 use portico_base::Secret;
 
 /// The settings of one identity provider.
@@ -29,6 +31,8 @@ pub struct CustomProviderSettings {
     pub enabled: bool,
     /// Base of their callback URL; `None`: the service's external URL.
     pub external_url: Option<String>,
+    /// The greatest number of them; `None`: no limit.
+    pub max_providers: Option<NonZeroU32>,
 }
 
 impl Default for ProviderSettings {
@@ -47,6 +51,6 @@ impl Default for ProviderSettings {
 
 impl Default for CustomProviderSettings {
     fn default() -> Self {
-        Self { enabled: true, external_url: None }
+        Self { enabled: true, external_url: None, max_providers: None }
     }
 }

@@ -42,7 +42,7 @@ pub async fn insert(run: &impl Run, payload: &Value, ip: &str, now: OffsetDateTi
 
 /// The part of entries that a filter looks at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EntryScope {
+pub enum AuditEntryScope {
     /// The address, number or name of the actor.
     Author,
     /// The action.
@@ -53,16 +53,16 @@ pub enum EntryScope {
 
 /// A condition for entries.
 #[derive(Debug, Clone, Copy)]
-pub struct EntryFilter<'a> {
+pub struct AuditEntryFilter<'a> {
     /// The part of the entry.
-    pub scope: EntryScope,
+    pub scope: AuditEntryScope,
     /// A text that it contains, in any case.
     pub text: &'a str,
 }
 
 /// A row of the table.
 #[derive(Debug)]
-pub struct Entry {
+pub struct AuditEntry {
     /// Primary key.
     pub id: Uuid,
     /// The event.
@@ -76,19 +76,19 @@ pub struct Entry {
 /// Returns the number of entries that fit the filter, and a part of them, the newest first.
 pub async fn list(
     run: &impl Run,
-    filter: Option<EntryFilter<'_>>,
+    filter: Option<AuditEntryFilter<'_>>,
     limit: i64,
     offset: i64,
-) -> Result<(i64, Vec<Entry>), Error> {
+) -> Result<(i64, Vec<AuditEntry>), Error> {
     let scope = filter.map(|filter| match filter.scope {
-        EntryScope::Author => "author",
-        EntryScope::Action => "action",
-        EntryScope::LogType => "type",
+        AuditEntryScope::Author => "author",
+        AuditEntryScope::Action => "action",
+        AuditEntryScope::LogType => "type",
     });
     let pattern = filter.map(|filter| contains(filter.text));
     let total = run.rows(COUNT, &[&scope, &pattern]).await?[0].get(0);
     let rows = run.rows(LIST, &[&scope, &pattern, &limit, &offset]).await?;
     let entry =
-        |row: &tokio_postgres::Row| Entry { id: row.get(0), payload: row.get(1), created_at: row.get(2), ip_address: row.get(3) };
+        |row: &tokio_postgres::Row| AuditEntry { id: row.get(0), payload: row.get(1), created_at: row.get(2), ip_address: row.get(3) };
     Ok((total, rows.iter().map(entry).collect()))
 }

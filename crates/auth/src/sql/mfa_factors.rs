@@ -6,7 +6,7 @@ use tokio_postgres::Error;
 use uuid::Uuid;
 
 use super::{Run, Tx};
-use crate::model::ids::{FactorId, UserId};
+use crate::model::ids::{FactorId, PhoneNumber, UserId};
 use crate::model::{Factor, factor_columns};
 
 statements! {
@@ -55,6 +55,10 @@ statements! {
            and web_authn_credential is not null
          order by created_at, id";
     const SET_KEY = "update auth.mfa_factors set web_authn_credential = $2, web_authn_aaguid = $3 where id = $1";
+    const CHANGE = "
+        update auth.mfa_factors
+           set friendly_name = coalesce($2, friendly_name), phone = coalesce($3, phone), updated_at = $4
+         where id = $1";
     const DELETE = "delete from auth.mfa_factors where id = $1";
     const DELETE_UNVERIFIED_PHONE = "
         delete from auth.mfa_factors where user_id = $1 and phone = $2 and status = 'unverified'";
@@ -151,6 +155,17 @@ pub async fn keys(run: &impl Run, user: UserId) -> Result<Vec<Value>, Error> {
 /// Stores the credential of a security key.
 pub async fn set_key(tx: &Tx, id: FactorId, credential: &Value, aaguid: Option<Uuid>) -> Result<(), Error> {
     tx.execute(SET_KEY, &[&id, credential, &aaguid]).await.map(drop)
+}
+
+/// Changes the name and the number of a factor; `None` keeps a value.
+pub async fn change(
+    tx: &Tx,
+    id: FactorId,
+    name: Option<&str>,
+    phone: Option<&PhoneNumber>,
+    now: OffsetDateTime,
+) -> Result<(), Error> {
+    tx.execute(CHANGE, &[&id, &name, &phone.map(PhoneNumber::as_str), &now]).await.map(drop)
 }
 
 /// Deletes a factor and its challenges.

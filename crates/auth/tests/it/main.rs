@@ -4,7 +4,9 @@
 
 mod account_rules;
 mod admin;
+mod admin_factors;
 mod admin_links;
+mod admin_providers;
 mod admin_users;
 mod allowed_issuers;
 mod attempts;

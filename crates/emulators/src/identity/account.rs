@@ -101,6 +101,20 @@ impl Accounts {
         Ok(Self { list: stored.unwrap_or_else(first), file })
     }
 
+    /// Adds the accounts of people whose address has none. Unlike an account that is added on the
+    /// page, it is not saved: the configuration lists it.
+    pub(super) fn add_missing(&mut self, people: &[(String, String)]) {
+        for (name, email) in people {
+            if self.list.len() >= MOST_ACCOUNTS || self.find(email).is_some() {
+                continue;
+            }
+            match Account::new(name, email, true) {
+                Ok(account) => self.list.push(account),
+                Err(error) => tracing::warn!(email, error, "a configured person gets no account at the provider"),
+            }
+        }
+    }
+
     pub(super) fn all(&self) -> &[Account] {
         &self.list
     }

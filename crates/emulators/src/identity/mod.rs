@@ -75,6 +75,8 @@ pub struct IdentityProviderSettings {
     pub redirect_uris: Vec<String>,
     /// The file that keeps the accounts; without one they are forgotten with the program.
     pub accounts: Option<PathBuf>,
+    /// The people whose accounts exist from the start: name and address.
+    pub people: Vec<(String, String)>,
 }
 
 impl Default for IdentityProviderSettings {
@@ -86,6 +88,7 @@ impl Default for IdentityProviderSettings {
             client_secret: Secret::new(GOOGLE_CLIENT_SECRET),
             redirect_uris: Vec::new(),
             accounts: None,
+            people: Vec::new(),
         }
     }
 }
@@ -144,7 +147,8 @@ impl IdentityProvider {
         if !usable {
             return Err(IdentityProviderError::Issuer(settings.issuer));
         }
-        let accounts = Accounts::load(settings.accounts.clone())?;
+        let mut accounts = Accounts::load(settings.accounts.clone())?;
+        accounts.add_missing(&settings.people);
         Ok(Self {
             inner: Arc::new(Inner {
                 settings,

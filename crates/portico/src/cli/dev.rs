@@ -21,6 +21,7 @@ use super::panel::{self, Row};
 use super::signals::StopSignals;
 use super::store::ProjectPostgres;
 use super::{Global, folder, pool_settings, status};
+use crate::compose::auth::development_accounts;
 use crate::compose::development::{self, DevelopmentInputs};
 use crate::compose::setup::DatabaseSetup;
 use crate::compose::{Server, database, emulators, keys, unsupported, webauthn};
@@ -85,6 +86,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
             folder::say(&hint);
         }
         let server = Server::new(description, &database)?;
+        add_development_accounts(&server, &settings).await?;
 
         let ending = CancellationToken::new();
         let max_connections = open_files::max_connections(settings.server.max_connections);
@@ -125,12 +127,16 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
                         };
                         let _ = call.replies.send(reply).await;
                     }
+                    Request::Accounts { operation } => {
+                        let reply = Reply::from_accounts(server.auth(), operation).await;
+                        let _ = call.replies.send(reply).await;
+                    }
                     Request::Stop => {
                         stopping = Some(call.replies);
                         break;
                     }
                     Request::Reset { version, last, seed } => tokio::select! {
-                        () = setup.reset(version, last, seed, &call.replies) => {}
+                        () = setup.reset(version, last, seed, add_development_accounts(&server, &settings), &call.replies) => {}
                         () = signals.recv() => break,
                     },
                 },
@@ -154,6 +160,18 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
         let done = Reply::Done { value: serde_json::Value::Null };
         let _ = replies.send(done).await;
         let _ = tokio::time::timeout(Duration::from_secs(2), replies.closed()).await;
+    }
+    Ok(())
+}
+
+/// Adds the accounts of `[auth.users]` that do not exist yet.
+async fn add_development_accounts(server: &Server, settings: &Settings) -> anyhow::Result<()> {
+    for account in development_accounts(&settings.auth) {
+        let email = account.email.clone().unwrap_or_default();
+        let added = server.auth().add_development_account(account).await;
+        if added.with_context(|| format!("[auth.users.\"{email}\"] in supabase/portico.toml"))? {
+            folder::say(&format!("Added the account {email}"));
+        }
     }
     Ok(())
 }

@@ -3,16 +3,19 @@
 //! Results go to standard output, progress and errors to standard error. A command that fails exits
 //! with status 1.
 
+mod accounts;
 mod dev;
 mod elsewhere;
 mod folder;
 mod migration;
 mod panel;
+mod prompt;
 mod reset;
 mod serve;
 mod signals;
 mod status;
 mod store;
+mod user;
 
 use std::num::NonZero;
 use std::path::PathBuf;
@@ -62,6 +65,8 @@ enum Command {
     /// The project's database
     #[command(subcommand)]
     Db(DbCommand),
+    /// The project's accounts
+    User(user::Options),
     /// The project's migrations
     #[command(subcommand)]
     Migration(migration::Command),
@@ -130,6 +135,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Stop(options) => folder::stop(&cli.global, options).await,
         Command::Init(options) => folder::init(&cli.global, &options),
         Command::Db(DbCommand::Reset(options)) => reset::run(&cli.global, options).await,
+        Command::User(options) => user::run(&cli.global, options).await,
         Command::Migration(command) => migration::run(&cli.global, command).await,
     }
 }

@@ -13,6 +13,7 @@ use portico_gateway::ServeLimits;
 use portico_project::portico_toml::Settings;
 use portico_project::{Exposure, LoadOptions, Progress};
 use tokio::net::TcpListener;
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::panel::{self, Row};
@@ -20,6 +21,7 @@ use super::signals::StopSignals;
 use super::{Global, folder, pool_settings};
 use crate::compose::setup::DatabaseSetup;
 use crate::compose::{Server, database, keys, production};
+use crate::control::{Control, Reply, Request};
 use crate::open_files;
 
 #[derive(Debug, Args)]
@@ -56,6 +58,9 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
     let keys_for = |missing| keys::for_production(&project.config().auth, methods, &data, missing, &clock);
     keys_for(keys::MissingSecrets::Simulate)?;
     let checked = production::check(&project, &settings)?;
+    if !settings.auth.users.is_empty() {
+        tracing::warn!("[auth.users] in supabase/portico.toml has no effect here: its accounts are for development");
+    }
     let url = options.database_url.or_else(|| settings.database.url.as_ref().map(|url| url.expose().to_owned()));
     let external = url.map(|url| Endpoint::parse(&url).context("DATABASE_URL")).transpose()?;
     if options.check {
@@ -131,11 +136,24 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
         }
         panel::print("Portico is ready", started.elapsed(), &rows, "Press Ctrl-C to stop");
         tracing::info!(address = %address, "serving");
-        tokio::select! {
-            () = signals.recv() => {}
-            ended = &mut serving => {
-                ended.context("the server ended")??;
-                bail!("the server ended");
+        let (calls, mut incoming) = mpsc::channel(4);
+        // The server does without the socket where it cannot be made
+        let _control = Control::listen(&data, calls)
+            .inspect_err(|error| tracing::warn!(error = format!("{error:#}"), "no control socket for `portico user`"));
+        loop {
+            tokio::select! {
+                () = signals.recv() => break,
+                Some(call) = incoming.recv() => {
+                    let reply = match call.request {
+                        Request::Accounts { operation } => Reply::from_accounts(server.auth(), operation).await,
+                        _ => Reply::Failed { message: "this command is for the development server".to_owned() },
+                    };
+                    let _ = call.replies.send(reply).await;
+                }
+                ended = &mut serving => {
+                    ended.context("the server ended")??;
+                    bail!("the server ended");
+                }
             }
         }
         tracing::info!("stopping: no new connections, requests in flight complete");

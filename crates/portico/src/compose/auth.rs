@@ -2,6 +2,7 @@
 //! and its periodic work.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,17 +11,19 @@ use portico_auth::settings::{
     AuthSettings, BreachCheckSettings, CaptchaProvider, CaptchaSettings, FactorSwitches, PhoneFactorSettings,
     ProviderSettings, SendLimit, TemplateSettings,
 };
-use portico_auth::{Auth, TextTransport};
+use portico_auth::{AccountToAdd, Auth, TextTransport};
+use portico_base::Clock;
+use portico_database::Database;
 use portico_gateway::Access;
 use portico_mail::{MailKind, Transport};
-use portico_project::portico_toml::{AccountSettings, BreachCheck, SendRate};
+use portico_project::portico_toml::{AccountSettings, BreachCheck, DevelopmentUser, SendRate, Settings};
 use portico_project::{
     AuthConfig, CaptchaProvider as ConfiguredCaptcha, Config, ExternalProvider, MfaConfig, MfaFactor,
-    PasswordRequirements,
+    PasswordRequirements, Project,
 };
 
 use super::service::{Foundation, Service};
-use super::{texts, webauthn};
+use super::{keys, mail, texts, webauthn};
 
 const LOWER: &str = "abcdefghijklmnopqrstuvwxyz";
 const UPPER: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -62,6 +65,32 @@ pub(super) fn open(
         Some(texts) => auth.with_texts(texts),
         None => auth,
     })
+}
+
+/// Opens the account service of a command, on the database of a project. It sends no mail.
+///
+/// # Errors
+/// When a setting is invalid; the text names it.
+pub fn for_commands(project: &Project, settings: &Settings, database: &Database) -> anyhow::Result<Auth> {
+    let mut own = self::settings(project.config());
+    add(&mut own, &settings.auth);
+    // The service issues no token, so any key does
+    let keys = keys::development()?;
+    Auth::without_deliveries(own, database.clone(), keys.ring, mail::none(), Clock::system())
+        .context("the settings of [auth] cannot work")
+}
+
+/// Returns the accounts of `[auth.users]`.
+pub fn development_accounts(settings: &AccountSettings) -> Vec<AccountToAdd> {
+    let account = |user: &DevelopmentUser| AccountToAdd {
+        email: Some(user.email.clone()),
+        phone: user.phone.clone(),
+        password: user.password.clone(),
+        confirmed: user.confirmed,
+        user_metadata: user.user_metadata.clone(),
+        app_metadata: user.app_metadata.clone(),
+    };
+    settings.users.iter().map(account).collect()
 }
 
 /// Returns the routes and the periodic work of the account service.
@@ -251,6 +280,7 @@ pub fn add(settings: &mut AuthSettings, own: &AccountSettings) {
     set(&mut settings.passkeys.require_user_verification, own.passkey.require_user_verification);
 
     set(&mut settings.custom_providers.enabled, own.custom_providers.enabled);
+    settings.custom_providers.max_providers = own.custom_providers.max_providers.and_then(NonZeroU32::new);
     settings.custom_providers.external_url.clone_from(&own.custom_providers.external_url);
     settings.encryption.current.clone_from(&own.encryption.current);
     settings.encryption.keys.clone_from(&own.encryption.keys);

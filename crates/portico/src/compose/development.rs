@@ -75,6 +75,12 @@ pub fn describe(inputs: DevelopmentInputs<'_>) -> anyhow::Result<(ServerDescript
         witness,
         origin: origin.clone(),
         accounts: Some(data.join("google-accounts.json")),
+        people: settings
+            .auth
+            .users
+            .iter()
+            .map(|user| (user.name.clone().unwrap_or_default(), user.email.clone()))
+            .collect(),
         pages: pages.clone(),
     });
     let mark = brand::Mark::read(settings.web.brand.mark.as_deref())?;

@@ -30,6 +30,8 @@ pub struct EmulatedGoogle {
     pub origin: String,
     /// The file that keeps the accounts; `None` keeps them in memory.
     pub accounts: Option<PathBuf>,
+    /// The people whose accounts exist from the start: name and address.
+    pub people: Vec<(String, String)>,
     /// The pages that may send users here.
     pub pages: AllowedOrigins,
 }
@@ -40,7 +42,7 @@ impl EmulatedGoogle {
     /// # Errors
     /// When the file of accounts cannot be read, or keys cannot be made.
     pub(super) fn service(self, auth: &mut AuthSettings, clock: &Clock) -> anyhow::Result<Service> {
-        let Self { witness, origin, accounts, pages } = self;
+        let Self { witness, origin, accounts, people, pages } = self;
         let issuer = format!("{origin}{PREFIX}");
         let callback = format!("{}/callback", auth.external_url);
         let google = auth.external.entry("google".to_owned()).or_default();
@@ -49,8 +51,13 @@ impl EmulatedGoogle {
         google.secret = portico_emulators::GOOGLE_CLIENT_SECRET.into();
         google.url.clone_from(&issuer);
         let redirect_uri = if google.redirect_uri.is_empty() { callback } else { google.redirect_uri.clone() };
-        let settings =
-            IdentityProviderSettings { issuer, redirect_uris: vec![redirect_uri], accounts, ..Default::default() };
+        let settings = IdentityProviderSettings {
+            issuer,
+            redirect_uris: vec![redirect_uri],
+            accounts,
+            people,
+            ..Default::default()
+        };
         let provider = Arc::new(IdentityProvider::new(witness, settings, clock.clone())?);
         // Users are redirected here; no page of another origin has to read a response
         let access = Access::open().cors(Cors::none());

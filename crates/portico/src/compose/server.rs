@@ -127,7 +127,7 @@ impl Server {
         self.upkeep.close().await;
     }
 
-    /// Returns the account service, for tests that run its clean-up themselves.
+    /// Returns the account service, for commands, and for tests that run its clean-up themselves.
     #[must_use]
     pub fn auth(&self) -> &Auth {
         &self.auth

@@ -87,10 +87,20 @@ impl DatabaseSetup {
         lines
     }
 
-    /// Drops the database and sets it up again while the server runs. Sends each step and the
-    /// outcome to `replies`.
-    pub async fn reset(&self, version: Option<String>, last: usize, seed: bool, replies: &mpsc::Sender<Reply>) {
-        let outcome = self.try_reset(version, last, seed, replies).await;
+    /// Drops the database and sets it up again while the server runs, and completes it with
+    /// `finish`. Sends each step and the outcome to `replies`.
+    pub async fn reset(
+        &self,
+        version: Option<String>,
+        last: usize,
+        seed: bool,
+        finish: impl Future<Output = anyhow::Result<()>>,
+        replies: &mpsc::Sender<Reply>,
+    ) {
+        let outcome = match self.try_reset(version, last, seed, replies).await {
+            Ok(()) => finish.await.map_err(|error| format!("{error:#}")),
+            Err(error) => Err(error.to_string()),
+        };
         let reply = match outcome {
             Ok(()) => Reply::Done { value: serde_json::Value::Null },
             Err(error) => Reply::Failed { message: format!("failed to reset database: {error}") },

@@ -11,6 +11,7 @@ use portico_base::Secret;
 use url::Url;
 
 use super::messages::{LinkPaths, RateLimitExtras, SmsExtras};
+use super::people::DevelopmentUser;
 use crate::config::email::{NOTIFICATIONS, TEMPLATES};
 use crate::section::Section;
 
@@ -62,6 +63,8 @@ pub struct AccountSettings {
     pub encryption: EncryptionExtras,
     /// `[auth.passkey]`
     pub passkey: PasskeyExtras,
+    /// `[auth.users]`: accounts of development servers.
+    pub users: Vec<DevelopmentUser>,
 }
 
 /// `[auth.password]`
@@ -151,6 +154,8 @@ pub struct CustomProviderExtras {
     pub enabled: Option<bool>,
     /// The base of their callback address.
     pub external_url: Option<String>,
+    /// The greatest number of custom providers; 0: no limit.
+    pub max_providers: Option<u32>,
 }
 
 /// `[auth.encryption]`
@@ -200,6 +205,7 @@ impl AccountSettings {
             custom_providers: CustomProviderExtras::read(auth.section("custom_providers")),
             encryption: EncryptionExtras::read(auth.section("encryption")),
             passkey: PasskeyExtras::read(auth.section("passkey")),
+            users: DevelopmentUser::read_all(auth.section("users")),
         }
     }
 }
@@ -260,7 +266,11 @@ impl EmailExtras {
 
 impl CustomProviderExtras {
     fn read(mut providers: Section<'_, '_, '_>) -> Self {
-        Self { enabled: providers.flag("enabled"), external_url: written(&mut providers, "external_url") }
+        Self {
+            max_providers: providers.number("max_providers"),
+            enabled: providers.flag("enabled"),
+            external_url: written(&mut providers, "external_url"),
+        }
     }
 }
 

@@ -20,8 +20,6 @@ use crate::sql::users::NewUser;
 use crate::sql::{Tx, identities, users};
 
 const FAILED: ContractError = ContractError::CreatingUserFailed;
-/// The characters of the password of an account that is created without one.
-const RANDOM_PASSWORD_CHARACTERS: usize = 64;
 
 /// An account to create, with checked values.
 pub(crate) struct NewAccount {
@@ -30,7 +28,7 @@ pub(crate) struct NewAccount {
     pub(crate) role: String,
     pub(crate) email: Option<EmailAddress>,
     pub(crate) phone: Option<PhoneNumber>,
-    /// The hash of the password; may be of another server.
+    /// The hash of the password; may be of another server. Empty: there is none.
     pub(crate) hash: String,
     pub(crate) confirms_email: bool,
     pub(crate) confirms_phone: bool,
@@ -101,7 +99,7 @@ async fn check(auth: &Auth, request: &RequestInfo, body: Attributes) -> Result<N
     let hash = match password {
         _ if !body.password_hash.is_empty() => body.password_hash,
         Some(password) => auth.passwords().hash(password).await?,
-        None => random_password_hash(auth).await?,
+        None => String::new(),
     };
     Ok(NewAccount {
         id,
@@ -118,13 +116,8 @@ async fn check(auth: &Auth, request: &RequestInfo, body: Attributes) -> Result<N
     })
 }
 
-/// Returns the hash of a password that is not stored anywhere.
-pub(crate) async fn random_password_hash(auth: &Auth) -> Result<String, AuthError> {
-    auth.passwords().hash(&portico_base::random::alphanumeric(RANDOM_PASSWORD_CHARACTERS)).await
-}
-
 /// Checks that no account has an address, as its own or by an identity.
-async fn check_email_free(auth: &Auth, email: &EmailAddress, aud: &str) -> Result<(), AuthError> {
+pub(crate) async fn check_email_free(auth: &Auth, email: &EmailAddress, aud: &str) -> Result<(), AuthError> {
     let tx = Tx::begin(auth.database()).await?;
     let owner = users::lock_owner_of_email(&tx, email, aud, &auth.providers_of_other_domains(), None).await?;
     tx.rollback().await;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::Auth;
 use crate::admin::administrator::Administrator;
-use crate::admin::page::{Page, PageHeaders};
+use crate::admin::page::{ListPage, PageHeaders};
 use crate::error::{AuthError, ContractError};
 use crate::http::extract::{Query, RequestInfo};
 use crate::model::User;
@@ -17,7 +17,7 @@ pub(crate) async fn list(
     State(auth): State<Auth>,
     _: Administrator,
     request: RequestInfo,
-    page: Page,
+    page: ListPage,
     query: Query,
 ) -> Result<(PageHeaders, Json<Value>), AuthError> {
     let list = UserList {

@@ -3,6 +3,7 @@
 mod attributes;
 pub(crate) mod create;
 pub(crate) mod delete;
+pub(crate) mod factors;
 pub(crate) mod list;
 pub(crate) mod update;
 

@@ -127,11 +127,17 @@ impl Issuer {
         iss.trim_end_matches('/') == own || ALIASES.contains(&(own, iss))
     }
 
-    fn discovery_url(&self) -> String {
+    /// Returns the URL of the discovery document.
+    pub(crate) fn discovery_url(&self) -> String {
         self.discovery_url
             .clone()
             .unwrap_or_else(|| format!("{}/.well-known/openid-configuration", self.url.trim_end_matches('/')))
     }
+}
+
+/// Returns the name of an issuer in the cache.
+fn cache_key(issuer: &Issuer) -> String {
+    format!("{}\n{}", issuer.url, issuer.discovery_url())
 }
 
 impl Issuers {
@@ -153,8 +159,14 @@ impl Issuers {
         self.cached_discovery(issuer, &mut entry).await
     }
 
+    /// Forgets the documents of an issuer.
+    pub(crate) fn forget(&self, issuer: &Issuer) {
+        let mut cached = self.cached.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        cached.remove(&cache_key(issuer));
+    }
+
     fn entry(&self, issuer: &Issuer) -> Arc<Mutex<CachedIssuer>> {
-        let name = format!("{}\n{}", issuer.url, issuer.discovery_url());
+        let name = cache_key(issuer);
         let mut cached = self.cached.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if cached.len() >= MAX_ISSUERS && !cached.contains_key(&name) {
             cached.clear();

@@ -5,7 +5,7 @@ use tokio_postgres::Error;
 
 use crate::model::ids::UserId;
 use crate::model::{User, user_columns};
-use crate::sql::{Run, Tx, one_time_tokens};
+use crate::sql::{Run, Tx, one_time_tokens, recovery_codes};
 
 /// The condition of a list: an audience (`$1`) and a filter (`$2`, a pattern; null for none).
 macro_rules! listed {
@@ -100,6 +100,8 @@ pub async fn set_banned_until(
 
 /// Deletes a user with everything that belongs to the account.
 pub async fn delete(tx: &Tx, id: UserId) -> Result<(), Error> {
+    // They are in a table of this program, which does not refer to the account
+    recovery_codes::delete(tx, id).await?;
     tx.execute(DELETE, &[&id]).await.map(drop)
 }
 
@@ -127,6 +129,7 @@ pub async fn soft_delete(
     let Obfuscated { email, phone, email_change, phone_change } = replaced;
     tx.execute(SOFT_DELETE, &[&id, email, phone, email_change, phone_change, &now]).await?;
     one_time_tokens::delete_all(tx, id).await?;
+    recovery_codes::delete(tx, id).await?;
     for statement in [DELETE_FACTORS, DELETE_PASSKEYS, DELETE_SESSIONS] {
         tx.execute(statement, &[&id]).await?;
     }

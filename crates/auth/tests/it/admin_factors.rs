@@ -1,0 +1,84 @@
+//! `/admin/users/{user_id}/factors`.
+
+use portico_testkit::{TestResponse, TestServer};
+use serde_json::{Value, json};
+
+use crate::factors::{ADA, EVE, PASSWORD, enroll_totp, level, refresh, with_totp};
+
+async fn call(t: &TestServer, method: &str, path: &str, body: &Value) -> TestResponse {
+    let request = t.request(method.parse().unwrap(), &format!("/auth/v1/admin/users/{path}"));
+    let request = request.key(t.api_keys().secret());
+    if body.is_null() { request.send().await } else { request.json(body).send().await }
+}
+
+#[tokio::test]
+async fn a_lost_factor_is_removed_and_its_sessions_are_lowered() {
+    let t = TestServer::start().await;
+    let (factor, session) = with_totp(&t, ADA).await;
+    let user = session["user"]["id"].as_str().unwrap();
+    assert_eq!(level(&session), "aal2");
+    let listed = call(&t, "GET", &format!("{user}/factors"), &Value::Null).await.expect(200).json();
+    assert_eq!((&listed[0]["id"], &listed[0]["status"]), (&json!(factor.id), &json!("verified")));
+    assert!(listed[0].get("secret").is_none());
+
+    let removed = call(&t, "DELETE", &format!("{user}/factors/{}", factor.id), &Value::Null).await.expect(200).json();
+    assert_eq!(removed["id"], factor.id.as_str());
+    assert_eq!(level(&refresh(&t, &session).await.expect(200).json()), "aal1");
+    assert_eq!(call(&t, "GET", &format!("{user}/factors"), &Value::Null).await.expect(200).json(), json!([]));
+    let entry = "select count(*) from auth.audit_log_entries
+                  where payload->>'action' = 'factor_deleted' and payload->>'actor_username' = 'ada@example.com'";
+    assert_eq!(t.count(entry).await, 1);
+}
+
+#[tokio::test]
+async fn a_factor_is_renamed_and_only_a_phone_gets_a_number() {
+    let t = TestServer::start().await;
+    let session = t.signed_in(ADA, PASSWORD).await;
+    let user = session["user"]["id"].as_str().unwrap();
+    let (first, second) = (enroll_totp(&t, &session, "one").await, enroll_totp(&t, &session, "two").await);
+    let put = async |id: &str, body: Value| call(&t, "PUT", &format!("{user}/factors/{id}"), &body).await;
+    let changed = put(&first.id, json!({"friendly_name": "app", "phone": "+491700000001"})).await.expect(200).json();
+    assert_eq!((&changed["friendly_name"], &changed["phone"]), (&json!("app"), &json!("")));
+    assert_eq!(
+        put(&second.id, json!({"friendly_name": "app"})).await.refusal(),
+        (422, "mfa_factor_name_conflict".into())
+    );
+    assert_eq!(put(&second.id, json!({"friendly_name": "x".repeat(256)})).await.refusal().0, 400);
+    assert_eq!(put(&first.id, json!({})).await.expect(200).json()["friendly_name"], "app");
+
+    let id = "22222222-2222-4222-8222-222222222222";
+    t.execute(&format!(
+        "insert into auth.mfa_factors (id, user_id, friendly_name, factor_type, status, created_at, updated_at, phone)
+         values ('{id}', '{user}', 'phone', 'phone', 'verified', now(), now(), '491700000002')"
+    ))
+    .await;
+    let refused = put(id, json!({"phone": "x"})).await;
+    assert_eq!(refused.refusal(), (400, "validation_failed".into()));
+    assert_eq!(refused.json()["msg"], "Invalid phone number format (E.164 required)");
+    assert_eq!(put(id, json!({"phone": "+491700000001"})).await.expect(200).json()["phone"], "491700000001");
+    assert_eq!(
+        t.count("select count(*) from auth.audit_log_entries where payload->>'action' = 'factor_updated'").await,
+        3
+    );
+}
+
+#[tokio::test]
+async fn factors_of_other_accounts_and_odd_ids_are_not_found() {
+    let t = TestServer::start().await;
+    let (eves, _) = with_totp(&t, EVE).await;
+    let ada = t.signed_in(ADA, PASSWORD).await;
+    let user = ada["user"]["id"].as_str().unwrap();
+    for (id, code, message) in [
+        (eves.id.as_str(), "mfa_factor_not_found", "Factor not found"),
+        ("7", "validation_failed", "factor_id must be an UUID"),
+    ] {
+        for method in ["PUT", "DELETE"] {
+            let refused = call(&t, method, &format!("{user}/factors/{id}"), &json!({"friendly_name": "x"})).await;
+            assert_eq!(refused.refusal(), (404, code.into()), "{method}");
+            assert_eq!(refused.json()["msg"], message);
+        }
+    }
+    let unknown = call(&t, "GET", "11111111-1111-4111-8111-111111111111/factors", &Value::Null).await;
+    assert_eq!(unknown.refusal(), (404, "user_not_found".into()));
+    assert_eq!(t.count("select count(*) from auth.mfa_factors").await, 1);
+}
