@@ -44,7 +44,7 @@ test("accounts of a running server are added, changed and deleted", async () => 
   await json(folder, ["add", "--phone", "+491700000001", "--no-password", "--unconfirmed"]);
 
   const table = await user(folder, ["list"]);
-  expect(table.stdout.split("\n")[0]).toMatch(/^ {2}Account +│ Id +│ Created \(UTC\) +│ Last sign-in \(UTC\) │ State/);
+  expect(table.stdout.split("\n")[0]).toMatch(/^ {2}Account +│ Id +│ Created \(UTC\) +│ Last sign-in \(UTC\) +│ State$/);
   expect(table.stdout).toMatch(/\+491700000001 .*unconfirmed/);
   expect(table.stderr).toContain("2 of 2 accounts");
   const list = await json(folder, ["list", "--filter", "ada@"]);
