@@ -14,6 +14,7 @@ use tokio_postgres::{Client, Config, Connection, NoTls};
 use crate::endpoint::Endpoint;
 use crate::error::{DatabaseError, is_unavailable};
 use crate::pooler::SessionEmulation;
+use crate::pooler::cleaning::END_IF_VALUES_ARE_KEPT;
 use crate::tls::Tls;
 
 /// A server that restarts refuses connections for a moment: wait this long between two attempts.
@@ -28,7 +29,8 @@ const PAUSE: Duration = Duration::from_millis(25);
 /// the server refuses us.
 pub async fn connect(endpoint: &Endpoint) -> Result<Client, DatabaseError> {
     let tls = Tls::new(endpoint.tls(), endpoint.host())?;
-    Ok(open(endpoint, &endpoint.to_config(), &tls, &local_role(endpoint)).await?.0)
+    let preamble = format!("{END_IF_VALUES_ARE_KEPT}; {}", local_role(endpoint));
+    Ok(open(endpoint, &endpoint.to_config(), &tls, &preamble).await?.0)
 }
 
 /// Returns the statement by which a transaction takes on the endpoint's role where the session does

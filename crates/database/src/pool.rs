@@ -18,6 +18,7 @@ use crate::bootstrap::Limitation;
 use crate::connection::{self, SessionStart, dial_patiently, is_passing};
 use crate::endpoint::Endpoint;
 use crate::error::DatabaseError;
+use crate::pooler::cleaning::END_IF_VALUES_ARE_KEPT;
 use crate::tls::Tls;
 use crate::wire::PoolStatus;
 
@@ -338,8 +339,10 @@ impl Profile {
 
     /// As [`set_up`](Self::set_up), for one transaction: behind a pooler each one begins with them.
     fn preamble(&self, settings: &PoolSettings) -> String {
-        let guard = if self.role.is_none() { GUARD_SERVICE } else { "" };
-        let guard = guard.replace("'replica', false", "'replica', true");
+        let guard = match self.role {
+            None => GUARD_SERVICE.replace("'replica', false", "'replica', true"),
+            Some(_) => format!("{END_IF_VALUES_ARE_KEPT};"),
+        };
         format!("{guard} {}", self.settings("set local", settings))
     }
 

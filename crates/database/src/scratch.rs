@@ -2,6 +2,7 @@
 //! for them.
 
 mod ordinary;
+mod pooler;
 
 use std::env;
 use std::fs::{self, DirBuilder};
@@ -15,6 +16,7 @@ use tokio::sync::OnceCell;
 use tokio_postgres::error::SqlState;
 
 pub use ordinary::OrdinaryServer;
+pub use pooler::{PoolerMode, TestPooler};
 
 use crate::cluster::{Binaries, Cluster, ClusterError, ClusterSettings, Durability};
 use crate::connection;

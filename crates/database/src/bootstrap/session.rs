@@ -12,6 +12,7 @@ use crate::connection;
 use crate::endpoint::Endpoint;
 use crate::error::DatabaseError;
 use crate::lock::HeldLock;
+use crate::pooler::cleaning::END_IF_VALUES_ARE_KEPT;
 use crate::tls::Tls;
 
 /// `postgres`' own setting, with the literal backslash of the hosted service, given at login so
@@ -66,8 +67,10 @@ impl MigrationSession {
             None => SEARCH_PATH.to_owned(),
         };
         config.options(options);
-        let preamble =
-            format!("set local search_path = '\\$user', public, extensions; {}", connection::local_role(endpoint));
+        let preamble = format!(
+            "{END_IF_VALUES_ARE_KEPT}; set local search_path = '\\$user', public, extensions; {}",
+            connection::local_role(endpoint)
+        );
         let (client, _driver) = connection::open(endpoint, &config, &tls, &preamble).await?;
         let row = client
             .query_one(

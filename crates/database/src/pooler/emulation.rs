@@ -6,7 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
-use super::cleaning::{END_UNLESS_BARE, RESET};
+use super::cleaning::{END_IF_VALUES_ARE_KEPT, END_UNLESS_BARE, MARK_AS_USED, RESET};
 use super::messages::{Message, put, put_query, put_refusal, split_text, take};
 use super::session_statements::{SessionStatement, ends_transaction, sets_role};
 use crate::endpoint::Endpoint;
@@ -14,8 +14,8 @@ use crate::tls::Tls;
 use crate::wire::{PostgresError, RawConnection, WireError};
 
 /// Attempts to run a transaction on a clean server session: each one that fails ends a session that
-/// is not.
-const ATTEMPTS: usize = 8;
+/// is not, and no pooler lends more sessions of one login than this.
+const ATTEMPTS: usize = 100;
 /// Messages to the driver that are collected before they are written.
 const COLLECTED: usize = 32 * 1024;
 /// The bytes that fit between the driver and the task that emulates its session.
@@ -24,7 +24,7 @@ const BUFFER: usize = 64 * 1024;
 /// Emulates a session, as its `preamble` begins it.
 ///
 /// - Each transaction begins with [`RESET`] and [`END_UNLESS_BARE`], the preamble (`set local` and
-///   the like), and the settings that the driver's own `set` and `reset` outside of transactions
+///   the like), [`MARK_AS_USED`], and the settings that the driver's own `set` and `reset` outside of transactions
 ///   stand for. What is sent outside of a transaction gets one of its own, as long as PostgreSQL
 ///   allows that.
 /// - Each transaction ends with the same statements behind the `commit`, in the same message.
@@ -206,8 +206,10 @@ impl SessionEmulation {
         let mut text = RESET.join("; ");
         text.push(';');
         text.push_str(END_UNLESS_BARE);
-        text.push(';');
-        text.push_str(&self.preamble);
+        for statement in [&self.preamble, MARK_AS_USED] {
+            text.push(';');
+            text.push_str(statement);
+        }
         for setting in &self.settings {
             text.push(';');
             text.push_str(setting);
@@ -223,7 +225,7 @@ impl SessionEmulation {
             (false, Some(text)) => Some(SessionStatement::read(text)),
             (false, None) => Some(SessionStatement::Other),
         };
-        let reset = || format!("{}; {END_UNLESS_BARE}", RESET.join("; "));
+        let reset = || format!("{}; {END_UNLESS_BARE}; {END_IF_VALUES_ARE_KEPT}", RESET.join("; "));
         let mut out = BytesMut::new();
         let mut hidden = VecDeque::new();
         let mut parts = Vec::new();

@@ -45,7 +45,7 @@ async fn functions_are_listed_in_the_transaction_that_changes_them() {
         assert_eq!(listed(&client, FOLDS).await, ["folded"], "{major}");
         assert_eq!(listed(&client, PREPARES).await, ["dynamic"], "{major}");
         client.batch_execute("commit").await.unwrap();
-        let both = FunctionTraits { folds: true, prepares: true, keeps: false };
+        let both = FunctionTraits { folds: true, prepares: true, ..NONE };
         assert_eq!(FunctionTraits::load(&client).await.unwrap(), both, "{major}");
         client
             .batch_execute(
@@ -197,7 +197,25 @@ async fn without_event_triggers_nothing_is_taken_for_granted() {
     let database = ready(18).await;
     let client = database.administrator().await.unwrap();
     client.batch_execute("drop event trigger portico_functions_dropped").await.unwrap();
-    assert_eq!(FunctionTraits::load(&client).await.unwrap(), FunctionTraits::UNKNOWN);
+    let mut known = FunctionTraits::load(&client).await.unwrap();
+    assert_eq!(FunctionTraits { unwatched: None, ..known }, FunctionTraits::UNKNOWN);
+    // Each change that can add an expression with kept values gives another version
+    for change in [
+        "create function public.f() returns text immutable language sql as $$ select '' $$",
+        "create or replace function public.f() returns text immutable language sql as $$ select 'x' $$",
+        "create domain public.d as text",
+        "alter domain public.d add constraint c check (value = public.f())",
+        "create table public.t (a text) partition by list ((a = public.f()))",
+        "create table public.i (a text); create index on public.i ((a || public.f()))",
+        "create index on public.i (a) where a = public.f()",
+        "drop table public.t, public.i",
+    ] {
+        client.batch_execute(change).await.unwrap();
+        let now = FunctionTraits::load(&client).await.unwrap();
+        assert_eq!(now.unwatched == known.unwatched, change == "create domain public.d as text", "{change}");
+        known = now;
+    }
+    assert!(known.keeps);
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ use portico_database::wire::{
     WirePoolSettings,
 };
 
+use crate::bootstrap::ready;
 use crate::wire::{Scratch, one, value};
 
 const LIST: RowSeparators = RowSeparators { open: "[", between: ", ", close: "]" };
@@ -346,6 +347,39 @@ async fn a_session_ends_with_its_transaction_while_expressions_keep_values() {
     }
     drop((admin, pool));
     scratch.drop().await;
+}
+
+/// Without event triggers nothing reports an expression that a migration has just created.
+#[tokio::test]
+async fn a_session_without_event_triggers_ends_once_the_expressions_have_changed() {
+    let database = ready(18).await;
+    let admin = database.administrator().await.unwrap();
+    admin.batch_execute("drop event trigger portico_functions_changed").await.unwrap();
+    let traits = FunctionTraits::load(&admin).await.unwrap();
+    for prepared in [true, false] {
+        let settings = WirePoolSettings { prepared, ..one_connection() };
+        let pool = Pool::open(database.endpoint(), "authenticator", settings).unwrap();
+        pool.set_function_traits(traits);
+        let (_, process) = next(&pool).await;
+        assert_eq!(next(&pool).await.1, process, "{prepared}: without a change it is kept");
+        admin
+            .batch_execute(
+                "create or replace function public.caller() returns text language plpgsql immutable
+                   as $$ begin return current_setting('app.a', true); end $$;
+                 drop domain if exists public.own;
+                 create domain public.own as text check (value = public.caller())",
+            )
+            .await
+            .unwrap();
+        for caller in ["one", "other"] {
+            let texts =
+                format!("begin|select set_config('app.a', '{caller}', true)|select '{caller}'::public.own|commit");
+            let mut connection = pool.checkout().await.unwrap();
+            let results = run(&mut connection, &texts, Some(Access::ReadWrite)).await;
+            assert_eq!(text(&results.unwrap_or_else(|error| panic!("{prepared} {caller}: {error}")), 2), caller);
+        }
+        admin.batch_execute("drop domain public.own; drop function public.caller()").await.unwrap();
+    }
 }
 
 /// A session may keep what was compiled or resolved while a temporary table hid another one.

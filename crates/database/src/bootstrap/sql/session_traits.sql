@@ -41,6 +41,21 @@ create or replace view portico_session.traits as
 
 grant select on portico_session.traits to public;
 
+-- A number that changes with everything that `find_kept` reads. Where no event trigger maintains the list, the data API
+-- compares it with the number at which it has looked for such expressions. A row that changes gets another `xmin`.
+create or replace view portico_session.expressions (version) as
+  select pg_catalog.hashtextextended(coalesce(sum(pg_catalog.hashtextextended(row_version, 0)), 0)::text, 0)
+    from (select 'function ' || oid || ' ' || xmin::text from pg_catalog.pg_proc where oid >= '16384'::pg_catalog.oid and prolang not in (12, 13)
+          union all
+          select 'index ' || indexrelid || ' ' || xmin::text from pg_catalog.pg_index
+           where indexrelid >= '16384'::pg_catalog.oid and (indexprs is not null or indpred is not null)
+          union all
+          select 'domain ' || oid || ' ' || xmin::text from pg_catalog.pg_constraint where contypid > '0'::pg_catalog.oid and oid >= '16384'::pg_catalog.oid
+          union all
+          select 'table ' || partrelid || ' ' || xmin::text from pg_catalog.pg_partitioned_table where partexprs is not null) as read (row_version);
+
+grant select on portico_session.expressions to public;
+
 -- Returns the functions that an expression calls without a column's value, from its node tree. Nodes are taken away from
 -- the inside to the outside; `~` stands for what contains a column.
 create or replace function portico_session.calls_without_column(tree text) returns oid[]

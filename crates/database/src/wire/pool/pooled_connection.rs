@@ -10,8 +10,8 @@ use crate::wire::session::connection::WireConnection;
 
 /// The attempts to run a batch, each on another connection.
 const ATTEMPTS: usize = 2;
-/// The attempts behind a pooler, where each may find a server session that has to end.
-const POOLED_ATTEMPTS: usize = 9;
+/// The attempts behind a pooler, where each may find a server session that has to end, and ends it.
+const POOLED_ATTEMPTS: usize = 100;
 
 /// A connection for one caller. Dropped between two batches, it returns to the pool once its
 /// session is restored to its origin. Dropped during a batch, the statement is cancelled and the

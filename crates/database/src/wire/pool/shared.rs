@@ -1,7 +1,7 @@
 //! The state that the clones of a pool and its connections share.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use tokio::time::Instant;
 
@@ -21,8 +21,7 @@ pub(crate) struct SharedPool {
     pub connector: Connector,
     pub settings: WirePoolSettings,
     prepared: AtomicBool,
-    /// The [`FunctionTraits`] of the database, as bits.
-    traits: AtomicU8,
+    traits: RwLock<FunctionTraits>,
     queue: Mutex<CheckoutQueue>,
     /// Increased by every renewal. Connections of an older generation are not used again.
     generation: AtomicU64,
@@ -37,7 +36,7 @@ impl SharedPool {
         Ok(Self {
             connector: Connector::new(endpoint, role, settings.statements_per_connection)?,
             prepared: AtomicBool::new(settings.prepared),
-            traits: AtomicU8::new(FunctionTraits::UNKNOWN.bits()),
+            traits: RwLock::new(FunctionTraits::UNKNOWN),
             queue: Mutex::new(CheckoutQueue::new(settings.max_connections)),
             generation: AtomicU64::new(0),
             timeouts: AtomicU64::new(0),
@@ -90,7 +89,8 @@ impl SharedPool {
         SessionMode {
             prepared: self.prepared.load(Ordering::Relaxed) && !pooled,
             pooled,
-            traits: FunctionTraits::from_bits(self.traits.load(Ordering::Relaxed)),
+            runs_project_code: true,
+            traits: *self.traits.read().unwrap_or_else(PoisonError::into_inner),
         }
     }
 
@@ -101,12 +101,13 @@ impl SharedPool {
 
     /// Sets the known properties of the functions in the database.
     pub fn set_function_traits(&self, traits: FunctionTraits) {
-        self.traits.store(traits.bits(), Ordering::Relaxed);
+        *self.traits.write().unwrap_or_else(PoisonError::into_inner) = traits;
     }
 
     /// Treats the functions of the database as unknown until their properties are set again.
     pub fn forget_function_traits(&self) {
-        self.traits.fetch_or(FunctionTraits::UNKNOWN.bits(), Ordering::Relaxed);
+        let mut traits = self.traits.write().unwrap_or_else(PoisonError::into_inner);
+        *traits = traits.with_unknown();
     }
 
     /// Returns the number of checkouts that have timed out.

@@ -43,6 +43,8 @@ pub(crate) struct SessionMode {
     pub prepared: bool,
     /// A pooler lends another server session for each transaction.
     pub pooled: bool,
+    /// The statements may run functions of the project.
+    pub runs_project_code: bool,
     /// The known properties of the functions in the database.
     pub traits: FunctionTraits,
 }

@@ -175,7 +175,12 @@ impl Connector {
         connection: &mut WireConnection,
         initial: &Arc<[(String, String)]>,
     ) -> Result<(SessionOrigin, Arc<[(String, String)]>), WireError> {
-        let mode = SessionMode { prepared: false, pooled: self.is_pooled(), traits: FunctionTraits::UNKNOWN };
+        let mode = SessionMode {
+            prepared: false,
+            pooled: self.is_pooled(),
+            runs_project_code: false,
+            traits: FunctionTraits::UNKNOWN,
+        };
         let role = Some(self.role.as_bytes());
         let is_superuser = "select rolsuper, session_user from pg_catalog.pg_roles where rolname = current_user";
         let params = [role];

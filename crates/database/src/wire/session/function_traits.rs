@@ -12,19 +12,22 @@ pub struct FunctionTraits {
     pub prepares: bool,
     /// An expression has parts that PostgreSQL computes once and keeps for a session.
     pub keeps: bool,
+    /// The version of the expressions that `keeps` was found at, where no event trigger reports
+    /// another one: each transaction compares it.
+    pub unwatched: Option<i64>,
 }
 
 impl FunctionTraits {
     /// The properties of a database that only has functions of PostgreSQL.
-    pub const NONE: Self = Self { folds: false, prepares: false, keeps: false };
+    pub const NONE: Self = Self { folds: false, prepares: false, keeps: false, unwatched: None };
 
     /// The properties that are assumed when nothing is known. PostgreSQL's own list, which the
     /// reset check reads after each transaction, adds [`keeps`](Self::keeps).
-    pub const UNKNOWN: Self = Self { folds: true, prepares: true, keeps: false };
+    pub const UNKNOWN: Self = Self { folds: true, prepares: true, keeps: false, unwatched: None };
 
     /// Loads the properties from the database. Where no event triggers maintain the list of
     /// functions, as in a database that was set up without a superuser, functions count as unknown,
-    /// and the expressions are those of this moment.
+    /// and the expressions are those of a version.
     ///
     /// # Errors
     /// PostgreSQL's error.
@@ -41,6 +44,8 @@ impl FunctionTraits {
                     union all
                     select case when folds then 1 else 0 end | case when prepares then 2 else 0 end from portico_session.traits) as all_traits (bits)";
         const KEPT: &str = "select distinct holder from portico_session.find_kept(null) order by 1";
+        // Before the search, so that a change meanwhile counts as another version
+        let version: i64 = client.query_one("select version from portico_session.expressions", &[]).await?.get(0);
         let kept: Vec<String> = client.query(KEPT, &[]).await?.iter().map(|row| row.get(0)).collect();
         if !kept.is_empty() {
             tracing::warn!(
@@ -52,16 +57,22 @@ impl FunctionTraits {
             let bits: i32 = client.query_one(TRAITS, &[]).await?.get(0);
             return Ok(Self::from_bits(u8::try_from(bits).unwrap_or(u8::MAX)));
         }
-        Ok(Self { keeps: !kept.is_empty(), ..Self::UNKNOWN })
+        Ok(Self { keeps: !kept.is_empty(), unwatched: Some(version), ..Self::UNKNOWN })
     }
 
     /// Returns these properties and those that are assumed when nothing is known.
     pub(crate) fn with_unknown(self) -> Self {
-        Self::from_bits(self.bits() | Self::UNKNOWN.bits())
+        Self { unwatched: self.unwatched, ..Self::from_bits(self.bits() | Self::UNKNOWN.bits()) }
+    }
+
+    /// Returns whether a version of the expressions, as PostgreSQL writes it, is another one than
+    /// that of `keeps`.
+    pub(crate) fn is_outdated(self, version: Option<&str>) -> bool {
+        self.unwatched.is_some_and(|known| version.is_none_or(|version| version != known.to_string()))
     }
 
     pub(crate) fn from_bits(bits: u8) -> Self {
-        Self { folds: bits & 1 != 0, prepares: bits & 2 != 0, keeps: bits & 4 != 0 }
+        Self { folds: bits & 1 != 0, prepares: bits & 2 != 0, keeps: bits & 4 != 0, unwatched: None }
     }
 
     pub(crate) fn bits(self) -> u8 {

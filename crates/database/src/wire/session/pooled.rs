@@ -9,13 +9,27 @@ use std::sync::Arc;
 
 use super::connection::{SessionMode, WireConnection};
 use super::function_traits::FunctionTraits;
-use crate::pooler::cleaning::{END_UNLESS_BARE, END_UNLESS_BARE_OR_KEPT, MARK_AS_USED, RESET};
+use crate::pooler::cleaning::{
+    END, END_UNLESS_BARE, END_UNLESS_BARE_OR_KEPT, END_UNLESS_CLEAN, END_UNLESS_CLEAN_AT_VERSION, END_UNLESS_UNUSED,
+    MARK_AS_USED, RESET,
+};
 use crate::wire::protocol::batch::{Batch, Param, Statement};
 use crate::wire::protocol::error::WireError;
 use crate::wire::protocol::result_sets::ResultSets;
 
 /// Sets one setting for a transaction.
 const SET: &str = "select pg_catalog.set_config($1, $2, true)";
+
+/// Returns the statement that ends an unclean session at the beginning of a transaction. `version`
+/// is that of the expressions, if the statement has to compare it.
+fn check<'a>(mode: SessionMode, version: &'a [Param<'a>]) -> Statement<'a> {
+    match mode.traits {
+        _ if !mode.runs_project_code => Statement::unnamed(END_UNLESS_BARE, &[]),
+        FunctionTraits { keeps: true, .. } => Statement::unnamed(END_UNLESS_UNUSED, &[]),
+        FunctionTraits { unwatched: None, .. } => Statement::unnamed(END_UNLESS_CLEAN, &[]),
+        FunctionTraits { unwatched: Some(_), .. } => Statement::unnamed(END_UNLESS_CLEAN_AT_VERSION, version),
+    }
+}
 
 impl WireConnection {
     /// Runs a batch; see [`run`](WireConnection::run).
@@ -24,16 +38,10 @@ impl WireConnection {
         let origin = Arc::clone(&self.session().origin);
         let settings: Vec<[Param<'_>; 2]> =
             origin.settings.iter().map(|(name, value)| [Some(name.as_bytes()), Some(value.as_bytes())]).collect();
+        let version = mode.traits.unwatched.map(|version| version.to_string());
+        let version = [version.as_ref().map(String::as_bytes)];
         let plain = |text| Statement::unnamed(text, &[]);
         let mut whole = Batch::new();
-        let keeps = mode.traits.keeps;
-        if begins && keeps {
-            // In a transaction of its own, since the mark has to outlast one that fails at its
-            // commit
-            let marked = ["begin"].into_iter().chain(RESET).chain([END_UNLESS_BARE, MARK_AS_USED, "commit"]);
-            whole.statements.extend(marked.map(plain));
-        }
-        let in_front = whole.len();
         let (first, rest) = match batch.statements.split_first() {
             Some((first, rest)) if begins && first.text.starts_with("begin") => (Some(first), rest),
             _ => (None, &batch.statements[..]),
@@ -42,7 +50,8 @@ impl WireConnection {
         let start = whole.len();
         if begins {
             whole.statements.extend(RESET.into_iter().map(plain));
-            whole.statements.extend((!keeps).then(|| plain(END_UNLESS_BARE)));
+            whole.statements.push(check(mode, &version));
+            whole.statements.extend(mode.runs_project_code.then(|| plain(MARK_AS_USED)));
             whole.statements.extend((!origin.assume_role.is_empty()).then(|| plain(&origin.assume_role)));
             whole.statements.extend(settings.iter().map(|setting| Statement::unnamed(SET, setting)));
         }
@@ -54,7 +63,8 @@ impl WireConnection {
             // Without an end of its own the batch's transaction is still open here, and would be
             // lost with the session
             let has_end = batch.statements.last().is_some_and(|last| matches!(last.text, "commit" | "rollback"));
-            whole.statements.extend(has_end.then(|| plain(END_UNLESS_BARE_OR_KEPT)));
+            let end = if mode.traits.keeps { END } else { END_UNLESS_BARE_OR_KEPT };
+            whole.statements.extend(has_end.then(|| plain(end)));
         }
         self.session().mark_dirty();
         let outcome = self.run_with_reset(&whole, wanted, false).await;
@@ -69,11 +79,10 @@ impl WireConnection {
         };
         if results.len() > wanted && !self.in_transaction() {
             // What is left with the pooler's session is none of this connection's
-            self.session().record_discard(FunctionTraits::NONE);
+            self.session().record_discard(false);
         }
         results.truncate(wanted);
         results.leave_out(start..end);
-        results.leave_out(0..in_front);
         Ok(results)
     }
 }

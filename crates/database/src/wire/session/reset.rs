@@ -113,21 +113,23 @@ impl SessionReset {
         let found = FunctionTraits::from_bits(row.text(4)?.parse().ok()?);
         Some(ResetCheck {
             is_reset: took_effect && is_origin && !has_prepared,
-            must_end: has_temporary_schema || found.keeps || self.traits.keeps,
+            must_end: has_temporary_schema || found.keeps || self.traits.keeps || self.traits.is_outdated(row.text(6)),
             has_new_traits: found.bits() & !self.traits.bits() != 0,
         })
     }
 }
 
 /// The query that releases advisory locks and returns the rest: role, session user, temporary
-/// schema, traits of functions, statements that SQL has prepared.
+/// schema, traits of functions, statements that SQL has prepared, and, where it is asked for, the
+/// version of the expressions that may keep values.
 macro_rules! reset_check {
-    ($prepared:literal) => {
+    ($prepared:literal $(, $version:literal)?) => {
         concat!(
             "select pg_catalog.pg_advisory_unlock_all(), pg_catalog.current_setting('role'), session_user, \
              pg_catalog.pg_my_temp_schema() operator(pg_catalog.<>) 0::pg_catalog.oid, \
              (select coalesce(pg_catalog.bit_or(noted.bit), 0) from portico_session.noted), ",
             $prepared
+            $(, $version)?
         )
     };
 }
@@ -136,17 +138,30 @@ macro_rules! reset_check {
 /// may prepare some: the search takes longer the more statements of ours the session has.
 fn reset_check(traits: FunctionTraits) -> &'static str {
     const PLAIN: &str = reset_check!("false");
+    // There functions may prepare statements, as far as is known
+    const UNWATCHED: &str = reset_check!(
+        "exists (select from pg_catalog.pg_prepared_statement() as left_over where left_over.from_sql), ",
+        "(select version from portico_session.expressions)"
+    );
     const PREPARES: &str =
         reset_check!("exists (select from pg_catalog.pg_prepared_statement() as left_over where left_over.from_sql)");
-    if traits.prepares { PREPARES } else { PLAIN }
+    match traits {
+        FunctionTraits { unwatched: Some(_), .. } => UNWATCHED,
+        FunctionTraits { prepares: true, .. } => PREPARES,
+        FunctionTraits { .. } => PLAIN,
+    }
 }
 
-/// Returns the commands that discard everything that a session can hold, for connections behind a
-/// pooler: there the session is lent for one transaction and cannot be checked later. `assume_role`
-/// is the origin's.
-pub(crate) fn discard_everything(assume_role: &str) -> impl Iterator<Item = Statement<'_>> {
+/// Returns the statements that discard everything that a session can hold and SQL can take back,
+/// for connections without prepared statements. `assume_role` is the origin's. The last statement
+/// is read by [`has_kept_values`].
+pub(crate) fn discard_everything(assume_role: &str, traits: FunctionTraits) -> impl Iterator<Item = Statement<'_>> {
+    const HAS_KEPT: &str = "select exists (select from portico_session.noted where noted.bit operator(pg_catalog.&) 4 operator(pg_catalog.<>) 0)";
+    const UNWATCHED: &str = "
+        select exists (select from portico_session.noted where noted.bit operator(pg_catalog.&) 4 operator(pg_catalog.<>) 0),
+               (select version from portico_session.expressions)";
     let assume_role = if assume_role.is_empty() { "reset role" } else { assume_role };
-    let commands = [
+    let statements = [
         "close all",
         "reset all",
         "reset session authorization",
@@ -157,6 +172,18 @@ pub(crate) fn discard_everything(assume_role: &str) -> impl Iterator<Item = Stat
         "discard sequences",
         "discard plans",
         "deallocate all",
+        if traits.unwatched.is_some() { UNWATCHED } else { HAS_KEPT },
     ];
-    commands.into_iter().map(|command| Statement::unnamed(command, &[]))
+    statements.into_iter().map(|statement| Statement::unnamed(statement, &[]))
+}
+
+/// Reads from the results of a batch that ends with [`discard_everything`] whether the session may
+/// keep values of immutable functions. `None`: PostgreSQL did not answer that.
+pub(crate) fn has_kept_values(results: &ResultSets, traits: FunctionTraits) -> Option<bool> {
+    let row = results.row(results.len().checked_sub(1)?)?;
+    match row.bytes(0)? {
+        b"t" => Some(true),
+        b"f" => Some(traits.keeps || traits.is_outdated(row.text(1))),
+        _ => None,
+    }
 }

@@ -9,7 +9,7 @@ use postgres_protocol::message::frontend;
 use super::connection::{ConnectionState, SessionMode, WireConnection};
 use super::prepared_statements::ParseStep;
 use super::receive::Responses;
-use super::reset::{ResetCheck, discard_everything};
+use super::reset::{ResetCheck, discard_everything, has_kept_values};
 use crate::wire::protocol::batch::{Batch, Preparation};
 use crate::wire::protocol::encode::{EXECUTE, SYNC, bind, check, message, parse, put_name};
 use crate::wire::protocol::error::{PostgresError, WireError};
@@ -55,7 +55,7 @@ impl WireConnection {
         if mode.prepared {
             with_reset.statements.extend(reset.statements());
         } else {
-            with_reset.statements.extend(discard_everything(&origin.assume_role));
+            with_reset.statements.extend(discard_everything(&origin.assume_role, mode.traits));
         }
         self.session.mark_dirty();
         let mut results = self.run_with_reset(&with_reset, own, mode.prepared).await?;
@@ -67,8 +67,8 @@ impl WireConnection {
         if self.in_transaction {
             // The transaction did not end with the batch
         } else if !mode.prepared {
-            // The session returns to the pooler, which may lend another one next time
-            self.session.record_discard(mode.traits);
+            let Some(keeps) = has_kept_values(&results, mode.traits) else { return Err(self.response_mismatch()) };
+            self.session.record_discard(keeps);
         } else {
             let Some(found) = reset.check(&results, own) else { return Err(self.response_mismatch()) };
             check = Some(self.session.apply_reset_check(found));

@@ -39,9 +39,9 @@ impl SessionState {
         self.must_end
     }
 
-    /// Records that everything was discarded, behind a pooler.
-    pub fn record_discard(&mut self, traits: FunctionTraits) {
-        self.must_end |= traits.keeps;
+    /// Records that everything was discarded. `keeps`: except for values of immutable functions.
+    pub fn record_discard(&mut self, keeps: bool) {
+        self.must_end |= keeps;
         self.is_clean = !self.must_end;
     }
 

@@ -1,0 +1,222 @@
+//! A connection pooler, for tests.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// The treatment of sessions and their settings by a pooler, as PgBouncer can be configured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PoolerMode {
+    /// Lends sessions for one transaction each, the one that became free last first, and refuses
+    /// settings.
+    Transaction,
+    /// The same, and knows one login alone.
+    TransactionOfOneLogin(&'static str),
+    /// Lends sessions for good, and refuses settings with which they are to begin.
+    Session,
+    /// Lends sessions for good, and drops such settings.
+    SessionWithoutSettings,
+}
+
+/// A connection pooler in front of a server. It accepts any password, so the server has to trust
+/// it. It runs on the runtime that started it.
+#[derive(Debug, Clone)]
+pub struct TestPooler {
+    address: SocketAddr,
+    lender: Arc<Lender>,
+}
+
+#[derive(Debug)]
+struct Lender {
+    mode: PoolerMode,
+    server: SocketAddr,
+    /// The sessions that are not lent, by login and database.
+    free: Mutex<HashMap<Vec<u8>, Vec<TcpStream>>>,
+    /// The server sessions that may be lent at once.
+    permits: Arc<Semaphore>,
+}
+
+/// Far more server sessions than any test needs.
+const MANY: u32 = 64;
+
+type Message = (u8, Vec<u8>);
+
+impl TestPooler {
+    /// Starts a pooler on a free loopback port.
+    ///
+    /// # Errors
+    /// When there is no free port.
+    pub async fn start(server: SocketAddr, mode: PoolerMode) -> io::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let permits = Arc::new(Semaphore::new(MANY as usize));
+        let lender = Arc::new(Lender { mode, server, free: Mutex::default(), permits });
+        let pooler = Self { address: listener.local_addr()?, lender: Arc::clone(&lender) };
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                tokio::spawn(Arc::clone(&lender).serve(client));
+            }
+        });
+        Ok(pooler)
+    }
+
+    /// Returns the address to connect to.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Closes the server sessions that are not lent.
+    pub fn close_idle_sessions(&self) {
+        self.lender.free().clear();
+    }
+
+    /// Lends at most `count` server sessions at once from now on, once fewer are lent, and closes
+    /// those that are not lent.
+    pub async fn keep_sessions(&self, count: u32) {
+        if let Ok(permits) = self.lender.permits.acquire_many(MANY.saturating_sub(count)).await {
+            permits.forget();
+        }
+        self.close_idle_sessions();
+    }
+}
+
+impl Lender {
+    fn free(&self) -> MutexGuard<'_, HashMap<Vec<u8>, Vec<TcpStream>>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Serves a client until either side closes its connection. A session that is lent then is
+    /// closed.
+    async fn serve(self: Arc<Self>, mut client: TcpStream) -> io::Result<()> {
+        let startup = read_startup(&mut client).await?;
+        let given = parameters(&startup);
+        let text = |name: &str| given.get(name).cloned().unwrap_or_default();
+        if let Some(reason) = self.refusal(&given) {
+            return refuse(&mut client, &reason).await;
+        }
+        let key = format!("user\0{}\0database\0{}\0\0", text("user"), text("database")).into_bytes();
+        send(&mut client, &(b'R', vec![0; 4])).await?;
+        send(&mut client, &(b'Z', b"I".to_vec())).await?;
+        let mut lent: Option<(TcpStream, OwnedSemaphorePermit)> = None;
+        loop {
+            let request = message(&mut client).await?;
+            if request.0 == b'X' {
+                return Ok(());
+            }
+            let (mut server, permit) = match lent.take() {
+                Some(lent) => lent,
+                None => match self.lend(&key).await {
+                    Ok(server) => server,
+                    Err(error) => return refuse(&mut client, &format!("server login failed: {error}")).await,
+                },
+            };
+            send(&mut server, &request).await?;
+            let mut is_over = false;
+            if matches!(request.0, b'Q' | b'S') {
+                loop {
+                    let answer = message(&mut server).await?;
+                    send(&mut client, &answer).await?;
+                    if answer.0 == b'Z' {
+                        is_over = answer.1 == b"I" && self.lends_for_transactions();
+                        break;
+                    }
+                }
+            }
+            if is_over {
+                self.free().entry(key.clone()).or_default().push(server);
+                drop(permit);
+            } else {
+                lent = Some((server, permit));
+            }
+        }
+    }
+
+    /// Returns the reason for which the mode refuses a client with these parameters.
+    fn refusal(&self, given: &HashMap<String, String>) -> Option<String> {
+        let known = ["user", "database", "application_name", "client_encoding"];
+        let unknown = given.keys().find(|name| !known.contains(&name.as_str()));
+        if let Some(unknown) = unknown.filter(|_| self.mode != PoolerMode::SessionWithoutSettings) {
+            return Some(format!("unsupported startup parameter: {unknown}"));
+        }
+        match self.mode {
+            PoolerMode::TransactionOfOneLogin(login) if given.get("user").is_none_or(|user| user != login) => {
+                Some("no such user".to_owned())
+            }
+            _ => None,
+        }
+    }
+
+    fn lends_for_transactions(&self) -> bool {
+        matches!(self.mode, PoolerMode::Transaction | PoolerMode::TransactionOfOneLogin(_))
+    }
+
+    async fn lend(&self, key: &[u8]) -> io::Result<(TcpStream, OwnedSemaphorePermit)> {
+        let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(io::Error::other)?;
+        let free = self.free().get_mut(key).and_then(Vec::pop);
+        if let Some(server) = free {
+            return Ok((server, permit));
+        }
+        let mut server = TcpStream::connect(self.server).await?;
+        let body = [&196_608_u32.to_be_bytes()[..], key].concat();
+        let length = u32::try_from(body.len() + 4).map_err(io::Error::other)?;
+        server.write_all(&[&length.to_be_bytes()[..], &body].concat()).await?;
+        loop {
+            match message(&mut server).await? {
+                (b'Z', _) => return Ok((server, permit)),
+                (b'E', body) => return Err(io::Error::other(String::from_utf8_lossy(&body).replace('\0', " "))),
+                _ => {}
+            }
+        }
+    }
+}
+
+async fn read_body(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let length = stream.read_u32().await? as usize;
+    let mut body = vec![0; length.saturating_sub(4)];
+    stream.read_exact(&mut body).await?;
+    Ok(body)
+}
+
+/// Reads the startup message, and declines TLS before it.
+async fn read_startup(client: &mut TcpStream) -> io::Result<Vec<u8>> {
+    const TLS_REQUEST: [u8; 4] = 80_877_103_u32.to_be_bytes();
+    loop {
+        let body = read_body(client).await?;
+        match body.starts_with(&TLS_REQUEST) {
+            true => client.write_all(b"N").await?,
+            false => return Ok(body),
+        }
+    }
+}
+
+async fn message(stream: &mut TcpStream) -> io::Result<Message> {
+    let tag = stream.read_u8().await?;
+    Ok((tag, read_body(stream).await?))
+}
+
+async fn send(stream: &mut TcpStream, (tag, body): &Message) -> io::Result<()> {
+    let length = u32::try_from(body.len() + 4).map_err(io::Error::other)?.to_be_bytes();
+    stream.write_all(&[&[*tag], &length[..], body].concat()).await
+}
+
+async fn refuse(client: &mut TcpStream, reason: &str) -> io::Result<()> {
+    let text = format!("SFATAL\0VFATAL\0C08P01\0M{reason}\0\0");
+    send(client, &(b'E', text.into_bytes())).await
+}
+
+/// Returns the parameters of a startup message, which follow the protocol's version.
+fn parameters(startup: &[u8]) -> HashMap<String, String> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let mut texts = startup.get(4..).unwrap_or_default().split(|byte| *byte == 0);
+    let mut parameters = HashMap::new();
+    while let (Some(name), Some(value)) = (texts.next(), texts.next()) {
+        if !name.is_empty() {
+            parameters.insert(text(name), text(value));
+        }
+    }
+    parameters
+}
