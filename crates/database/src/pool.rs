@@ -189,6 +189,13 @@ impl Database {
         Ok(elsewhere.batch_execute(&format!("create database \"{name}\" template template0")).await?)
     }
 
+    /// Returns the role that has the part of `role`. It has another name on an external server
+    /// where a role of this name belongs to others.
+    #[must_use]
+    pub fn role_for(&self, role: &str) -> String {
+        self.inner.endpoint.role_for(role)
+    }
+
     /// Returns the endpoint of the database.
     pub fn endpoint(&self) -> &Endpoint {
         &self.inner.endpoint

@@ -7,7 +7,7 @@ use tokio_postgres::{Client, Error};
 
 use super::extensions::{EMULATED, PERMITTED_EXTENSIONS};
 use super::{logins, role_names};
-use crate::acting::{self, OWNER};
+use crate::acting::{self, API, OWNER};
 use crate::connection;
 use crate::endpoint::Endpoint;
 use crate::error::DatabaseError;
@@ -35,8 +35,9 @@ enum Identity {
 /// One dedicated connection that acts as the owner of the project's objects, as the hosted
 /// service's migrations do: its role, its search path. The owner is `postgres`; on an external
 /// server where that role is not ours, another one, and statements that name `postgres` as a role
-/// are run with its name. On the embedded server, and where the server admits our login roles, no
-/// statement can turn the session into a mightier role.
+/// are run with its name (and those that name `authenticator` likewise). On the embedded server,
+/// and where the server admits our login roles, no statement can turn the session into a mightier
+/// role.
 ///
 /// A few statements that the hosted service allows to `postgres` need a superuser in plain
 /// PostgreSQL: event triggers, publications of all tables, some extensions, custom settings of the
@@ -47,6 +48,8 @@ pub struct MigrationSession {
     endpoint: Endpoint,
     identity: Identity,
     owner: String,
+    /// The role that requests of the data API begin as.
+    api: String,
     /// Indicates whether `portico.run` exists and this session needs it.
     has_run: bool,
     major: u32,
@@ -54,7 +57,8 @@ pub struct MigrationSession {
 
 impl MigrationSession {
     pub(super) async fn open(endpoint: &Endpoint) -> Result<Self, DatabaseError> {
-        let owner = acting::names(endpoint).await?.of(OWNER).to_owned();
+        let names = acting::names(endpoint).await?;
+        let owner = names.of(OWNER).to_owned();
         if !endpoint.acting().is_admitted(OWNER) {
             // Where nothing was set up in this process, it is not known which logins there are
             logins::probe(endpoint).await?;
@@ -86,7 +90,8 @@ impl MigrationSession {
             (false, false) => Identity::Member,
         };
         let major = u32::try_from(major).unwrap_or_default();
-        let mut session = Self { client, endpoint: endpoint.clone(), identity, owner, has_run: false, major };
+        let api = names.of(API).to_owned();
+        let mut session = Self { client, endpoint: endpoint.clone(), identity, owner, api, has_run: false, major };
         session.assume_role().await?;
         session.has_run = session.client.query_one(HAS_RUN, &[]).await?.get(0);
         Ok(session)
@@ -120,10 +125,12 @@ impl MigrationSession {
     /// PostgreSQL's error; its position counts characters in `sql`, or, behind a role that was
     /// renamed, some more.
     pub async fn batch(&mut self, sql: &str) -> Result<(), Error> {
-        let sql = match self.owner == OWNER {
-            true => Cow::Borrowed(sql),
-            false => role_names::replaced(sql, OWNER, &self.owner),
-        };
+        let mut sql = Cow::Borrowed(sql);
+        for (part, role) in [(OWNER, &self.owner), (API, &self.api)] {
+            if role != part {
+                sql = Cow::Owned(role_names::replaced(&sql, part, role).into_owned());
+            }
+        }
         let sql = &*without_version(&sql);
         if refers_to_rls_function(sql) && !self.client.query_one(HAS_RLS_FUNCTION, &[]).await?.get::<_, bool>(0) {
             self.client.batch_execute(RLS_FUNCTION).await?;

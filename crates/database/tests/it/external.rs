@@ -233,6 +233,10 @@ async fn roles_of_another_project_are_no_obstacle() {
         let second = set_up(&endpoint, &what).await;
         assert_eq!(second.limitations(), [], "{what}");
         works(&second, &what).await;
+        let mut session = second.migrations().await.unwrap();
+        session.batch("alter role authenticator set pgrst.db_max_rows to '7'").await.unwrap();
+        let set = "select string_agg(rolname, ' ') from pg_roles where rolconfig @> '{pgrst.db_max_rows=7}'";
+        assert_eq!(value(&admin, set).await, second.role_for("authenticator"), "{what}");
         works_not_in_other(&second, &admin, &what).await;
     }
 }

@@ -219,7 +219,8 @@ impl Reloader {
         client.batch_execute("set statement_timeout = '60s'; set timezone = 'UTC'").await?;
         let announces = self.database.receives_notifications() && client.query_one(ANNOUNCES, &[]).await?.get(0);
         let digest = if announces { None } else { client.query_one(&catalog_digest::query(), &[]).await?.get(0) };
-        let (mut config, roles) = database::load(&client, LOGIN, &self.server).await?;
+        let login = self.database.role_for(LOGIN);
+        let (mut config, roles) = database::load(&client, &login, &self.server).await?;
         config.prepared_statements &= !self.database.is_pooled();
         let before = self.shared.snapshot();
         let has_same_schemas =
