@@ -1,0 +1,133 @@
+// The passkeys of the web application's own pages, in a browser with an authenticator, against the running program.
+import type { Browser, BrowserContext, CDPSession, Page } from "playwright-core";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+
+import { emailTo } from "../harness/emails.ts";
+import { Portico } from "../harness/portico.ts";
+import { expectAccessible, launch, openWatchedPage, takeScreenshot, type WatchedPage } from "./harness.ts";
+
+let portico: Portico;
+let browser: Browser;
+let context: BrowserContext;
+/** The server by the host name that passkeys need. */
+let origin: string;
+
+beforeAll(async () => {
+  const files = { "supabase/portico.toml": "[auth.email]\nnotifications = true\n" };
+  [portico, browser] = await Promise.all([Portico.start({ config: "[auth.passkey]\nenabled = true\n", files }), launch()]);
+  origin = portico.url.replace("127.0.0.1", "localhost");
+});
+afterAll(async () => {
+  await browser.close();
+  await portico.dispose();
+});
+beforeEach(async () => {
+  context = await browser.newContext();
+});
+afterEach(() => context.close());
+
+let count = 0;
+
+/** Opens the account page of a new account. */
+async function signUp(): Promise<WatchedPage & { email: string }> {
+  const email = `passkey-${++count}@portico.test`;
+  const watched = await openWatchedPage(context, origin);
+  const { page } = watched;
+  await page.goto(`${origin}/sign-up`);
+  await page.getByLabel("Email").fill(email);
+  await page.getByLabel("Password", { exact: true }).fill("correct horse battery");
+  await page.getByRole("button", { name: "Create account" }).click();
+  await heading(page, /^Hello/);
+  return { ...watched, email };
+}
+
+async function signOut(page: Page): Promise<void> {
+  await page.goto(`${origin}/app`);
+  await heading(page, /^Hello/);
+  await page.getByRole("main").getByRole("button", { name: "Sign out", exact: true }).click();
+  await page.waitForURL(`${origin}/`);
+}
+
+const heading = (page: Page, name: RegExp): Promise<void> => page.getByRole("heading", { level: 1, name }).waitFor();
+
+describe("a passkey", () => {
+  /** Attaches an authenticator to the page, as a device has one. */
+  async function attachAuthenticator(page: Page): Promise<{ cdp: CDPSession; authenticatorId: string }> {
+    const cdp = await context.newCDPSession(page);
+    await cdp.send("WebAuthn.enable");
+    const { authenticatorId } = await cdp.send("WebAuthn.addVirtualAuthenticator", {
+      options: {
+        protocol: "ctap2",
+        transport: "internal",
+        hasResidentKey: true,
+        hasUserVerification: true,
+        isUserVerified: true,
+        automaticPresenceSimulation: true,
+      },
+    });
+    return { cdp, authenticatorId };
+  }
+
+  test("is offered once, named, used to sign in, and removed", async () => {
+    const { page, email } = await signUp();
+    const { cdp, authenticatorId } = await attachAuthenticator(page);
+    await page.reload();
+    await page.getByRole("button", { name: "Add a passkey" }).click();
+    await page.getByText("Your passkey was added.").waitFor();
+    const notice = await emailTo(portico.status.MAILPIT_URL, email);
+    expect(notice.Subject).toBe("A passkey was added to your account");
+
+    await page.getByRole("link", { name: "Manage your passkeys" }).click();
+    await page.getByRole("button", { name: /^Rename / }).click();
+    await page.getByLabel("Name of the passkey").fill("This laptop");
+    await page.keyboard.press("Enter");
+    await page.getByRole("button", { name: "Rename This laptop" }).waitFor();
+    expect(await page.getByText("not used yet").count()).toBe(1);
+    await expectAccessible(page);
+    await takeScreenshot(page, "security-passkeys");
+
+    // Without a touch, the browser's offer in the form stays open, and the button takes its place.
+    await cdp.send("WebAuthn.setAutomaticPresenceSimulation", { authenticatorId, enabled: false });
+    await signOut(page);
+    await page.goto(`${origin}/sign-in?next=${encodeURIComponent("/app/security")}`);
+    const button = page.getByRole("button", { name: "Sign in with a passkey" });
+    await button.waitFor();
+    await expectAccessible(page);
+    await takeScreenshot(page, "sign-in-passkey");
+    await cdp.send("WebAuthn.setAutomaticPresenceSimulation", { authenticatorId, enabled: true });
+    await button.click();
+    await page.getByRole("button", { name: "Rename This laptop" }).waitFor();
+    await page.getByText(/· used/).waitFor();
+
+    await page.getByRole("button", { name: "Remove This laptop" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Remove" }).click();
+    await page.getByText("You have no passkeys yet.").waitFor();
+  });
+
+  test("is suggested in the email field", async () => {
+    const { page } = await signUp();
+    await attachAuthenticator(page);
+    await page.goto(`${origin}/app/security`);
+    await page.getByRole("button", { name: "Add a passkey" }).click();
+    await page.getByLabel("Name of the passkey").waitFor();
+    await signOut(page);
+    // The authenticator of the test chooses the suggestion at once.
+    await page.goto(`${origin}/sign-in`);
+    await heading(page, /^Hello/);
+    await page.getByText(/Signed in with a passkey/).waitFor();
+  });
+
+  test("cannot exist at an IP address, which the page says", async () => {
+    await signUp();
+    const state = await context.storageState();
+    const session = state.origins.find((entry) => entry.origin === origin)!.localStorage.find(({ name }) => name === "portico.session")!.value;
+    const { page } = await openWatchedPage(context, portico.url);
+    await page.goto(portico.url);
+    await page.evaluate((value) => {
+      localStorage.setItem("portico.session", value);
+    }, session);
+    await page.goto(`${portico.url}/app/security`);
+    const link = page.getByRole("link", { name: "Open this page at localhost" });
+    expect(await link.getAttribute("href")).toBe(`${origin}/app/security`);
+  });
+});
