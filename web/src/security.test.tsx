@@ -98,6 +98,7 @@ describe("the second step", () => {
     expect(server.paths().some((path) => path.includes("phone-1/challenge"))).toBe(false);
     await actor.click(screen.getByRole("button", { name: "Use your authenticator app" }));
     expect(screen.getByLabelText("Six-digit code")).toHaveValue("12");
+    expect(screen.getByLabelText("Six-digit code")).toHaveFocus();
     await actor.click(screen.getByRole("button", { name: "Get a code by text message" }));
     await actor.click(screen.getByRole("button", { name: "Text me a code" }));
     await screen.findByText("Enter the code we sent to +41 79 123 45 67.", {}, patient);
@@ -304,7 +305,8 @@ describe("/app/security", () => {
     await user.type(name, "{Enter}");
     expect(await screen.findByText("Enter a name.", {}, patient)).toBeVisible();
     await user.type(name, "Work laptop{Enter}");
-    await user.click(await screen.findByRole("button", { name: "Remove Work laptop" }, patient));
+    expect(await screen.findByRole("button", { name: "Rename Work laptop" }, patient)).toHaveFocus();
+    await user.click(screen.getByRole("button", { name: "Remove Work laptop" }));
     await user.click(within(screen.getByRole("dialog")).getByRole("button", { name: "Remove" }));
     expect(await screen.findByText("You have no passkeys yet.", {}, patient)).toBeVisible();
     expect(server.paths()).toContain("DELETE /auth/v1/passkeys/p1");

@@ -1,6 +1,6 @@
 import type { Factor } from "@supabase/supabase-js";
 import { KeyRound, LifeBuoy, type LucideIcon, MessageSquareText, Smartphone } from "lucide-react";
-import { type ReactNode, useState } from "react";
+import { type ReactNode, useEffect, useRef, useState } from "react";
 import * as m from "../../paraglide/messages";
 import { AuthenticatorStep } from "./authenticator-step";
 import { PhoneStep } from "./phone-step";
@@ -22,6 +22,14 @@ export function SecondFactor({ factors, onConfirmed }: { factors: Factor[]; onCo
   const chosen = ways.find(({ id }) => id === chosenId) ?? ways[0];
   // The steps that were shown stay mounted, so that no input is lost.
   const [openedIds, setOpenedIds] = useState<string[]>([]);
+  const steps = useRef<HTMLDivElement>(null);
+
+  useEffect(() => {
+    if (chosenId === null) return;
+    const shown = Array.from(steps.current?.children ?? []).find((step) => !step.hasAttribute("hidden"));
+    // The button that was pressed is gone.
+    shown?.querySelector<HTMLElement>("input, button")?.focus();
+  }, [chosenId]);
 
   function choose(id: string) {
     setOpenedIds((opened) => [...opened, ...[chosen?.id, id].filter((shown) => shown !== undefined)]);
@@ -30,13 +38,15 @@ export function SecondFactor({ factors, onConfirmed }: { factors: Factor[]; onCo
 
   return (
     <>
-      {ways
-        .filter(({ id }) => id === chosen?.id || openedIds.includes(id))
-        .map(({ id, step }) => (
-          <div key={id} hidden={id !== chosen?.id}>
-            {step}
-          </div>
-        ))}
+      <div ref={steps}>
+        {ways
+          .filter(({ id }) => id === chosen?.id || openedIds.includes(id))
+          .map(({ id, step }) => (
+            <div key={id} hidden={id !== chosen?.id}>
+              {step}
+            </div>
+          ))}
+      </div>
       <div className="mt-8 border-t border-line pt-5">
         <h2 className="text-sm font-medium text-soft">{m.second_factor_other_ways()}</h2>
         <ul className="mt-2 -ml-3">

@@ -1,6 +1,6 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Fingerprint, Plus } from "lucide-react";
-import { useRef, useState } from "react";
+import { useEffect, useRef, useState } from "react";
 import { RelativeTime } from "../../components/relative-time";
 import { RichText } from "../../components/rich-text";
 import { useStepUp } from "../../components/second-factor/step-up";
@@ -121,8 +121,16 @@ function PasskeyRow({
   onRemove: () => void;
 }) {
   const name = shownName(passkey);
+  const renameButton = useRef<HTMLButtonElement>(null);
+  const wasNaming = useRef(false);
   const { createdAt, lastUsedAt } = passkey;
   const added = () => <RelativeTime at={createdAt} />;
+
+  useEffect(() => {
+    if (wasNaming.current && !isNaming) renameButton.current?.focus();
+    wasNaming.current = isNaming;
+  }, [isNaming]);
+
   return (
     <Row
       Icon={Fingerprint}
@@ -137,7 +145,7 @@ function PasskeyRow({
       actions={
         !isNaming && (
           <>
-            <Button tone="quiet" size="sm" aria-label={m.passkeys_rename_named({ name })} onClick={() => onNaming(true)}>
+            <Button ref={renameButton} tone="quiet" size="sm" aria-label={m.passkeys_rename_named({ name })} onClick={() => onNaming(true)}>
               {m.passkeys_rename()}
             </Button>
             <Button tone="quiet" size="sm" aria-label={m.security_remove_named({ name })} onClick={onRemove}>

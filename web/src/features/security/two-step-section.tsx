@@ -1,7 +1,7 @@
 import type { Factor, FactorType, User } from "@supabase/supabase-js";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { KeyRound, type LucideIcon, MessageSquareText, Smartphone } from "lucide-react";
-import { type ReactNode, useState } from "react";
+import { type ReactNode, useRef, useState } from "react";
 import { RelativeTime } from "../../components/relative-time";
 import { RichText } from "../../components/rich-text";
 import { useStepUp } from "../../components/second-factor/step-up";
@@ -38,6 +38,7 @@ export function TwoStepSection({ user }: { user: User }) {
   const { data: factors, error, refetch } = useQuery(factorsQuery(client));
   const verified = factors?.filter(({ status }) => status === "verified") ?? [];
   const [openType, setOpenType] = useState<FactorType | null>(null);
+  const openButtons = useRef(new Map<FactorType, HTMLButtonElement>());
   const [newCodes, setNewCodes] = useState<string[] | null>(null);
   const [factorToRemove, setFactorToRemove] = useState<Factor | null>(null);
   const [status, setStatus] = useState("");
@@ -75,8 +76,13 @@ export function TwoStepSection({ user }: { user: User }) {
     firstCodes.mutate();
   }
 
+  function close(type: FactorType) {
+    setOpenType(null);
+    openButtons.current.get(type)?.focus();
+  }
+
   function setup(type: FactorType): ReactNode {
-    const props = { factors: factors ?? [], onAdded: () => void finish(), onClosed: () => setOpenType(null) };
+    const props = { factors: factors ?? [], onAdded: () => void finish(), onClosed: () => close(type) };
     switch (type) {
       case "totp":
         return <AuthenticatorSetup {...props} />;
@@ -131,6 +137,9 @@ export function TwoStepSection({ user }: { user: User }) {
               actions={
                 isOffered(type) && (
                   <Button
+                    ref={(button) => {
+                      if (button) openButtons.current.set(type, button);
+                    }}
                     tone="secondary"
                     size="sm"
                     aria-expanded={isOpen}
