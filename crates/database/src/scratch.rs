@@ -1,6 +1,7 @@
 //! Databases that live as long as a test: cloned from a template, dropped afterwards; and a cluster
 //! for them.
 
+mod leftovers;
 mod ordinary;
 mod pooler;
 
@@ -18,6 +19,7 @@ use tokio_postgres::error::SqlState;
 pub use ordinary::OrdinaryServer;
 pub use pooler::{PoolerMode, TestPooler};
 
+use self::leftovers::Places;
 use crate::cluster::{Binaries, Cluster, ClusterError, ClusterSettings, Durability};
 use crate::connection;
 use crate::endpoint::Endpoint;
@@ -73,6 +75,8 @@ async fn start_in_a_free_slot() -> Result<Cluster, ClusterError> {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let generation = format!("{}-pg{}", boot.get(..8).unwrap_or("machine"), binaries.major());
     forget_other_boots(&folder, &generation[..8.min(generation.len())]);
+    // On a thread of its own, since the tests need not wait for it
+    std::thread::spawn(|| Places::of_this_system().sweep());
     let mut refusal = ClusterError::SupervisorGone;
     for slot in 0..SLOTS {
         let settings = ClusterSettings {

@@ -32,7 +32,7 @@ pub(super) const SOCKET_PORT: u16 = 5432;
 const SOCKET_FOLDER_LIMIT: usize = 107 - "/.s.PGSQL.65535.lock".len();
 /// The folder in which root creates data folders whose chosen location an unprivileged user cannot
 /// reach.
-const ROOTS_PLACE: &str = "/var/lib/portico";
+pub(crate) const ROOTS_PLACE: &str = "/var/lib/portico";
 
 /// The data folder of one cluster, locked for us.
 #[derive(Debug)]

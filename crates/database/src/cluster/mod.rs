@@ -27,6 +27,7 @@ use rustix::process::Signal;
 
 pub use binaries::{BINARIES_VARIABLE, Binaries};
 pub use error::ClusterError;
+pub(crate) use home::ROOTS_PLACE;
 pub use private::{close_folder, make_folder};
 pub use settings::{ClusterSettings, Durability};
 

@@ -1,6 +1,7 @@
 //! A PostgreSQL server as a system or a provider sets it up, for tests of databases that are not
 //! ours.
 
+use std::fs::File;
 use std::io;
 use std::net::TcpListener;
 use std::os::unix::fs::{DirBuilderExt, chown};
@@ -8,6 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
+use super::leftovers::{lock_ordinary, ordinary_lock};
 use crate::connection;
 use crate::endpoint::Endpoint;
 use crate::error::DatabaseError;
@@ -23,7 +25,7 @@ const ATTEMPTS: usize = 16;
 const SUPERVISE: &str = r#"
     cd / && "$1/postgres" -D "$2" -p "$3" -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync=off \
       -c max_connections=200 -c shared_buffers=32MB </dev/null >"$2/log" 2>&1 &
-    read -r _; kill -INT $! 2>/dev/null; wait; rm -rf "$2""#;
+    read -r _; kill -INT $! 2>/dev/null; wait; rm -rf "$2" "$2.lock""#;
 
 /// A server whose superuser is `postgres`, reachable over the loopback interface with passwords
 /// only. It ends, and its data is deleted, when this is dropped or the program ends.
@@ -32,6 +34,8 @@ pub struct OrdinaryServer {
     folder: PathBuf,
     port: u16,
     _running: (Child, ChildStdin),
+    /// Held open: the lock tells other test programs that the folder is in use.
+    _lock: File,
 }
 
 impl OrdinaryServer {
@@ -41,7 +45,7 @@ impl OrdinaryServer {
     /// When a program cannot be run, or the server does not answer.
     pub async fn start(binaries: &Path) -> Result<Self, DatabaseError> {
         let failed = |error: io::Error| DatabaseError::Refused(format!("an ordinary server for tests: {error}"));
-        let folder = initialise(binaries).map_err(failed)?;
+        let (folder, lock) = initialise(binaries).map_err(failed)?;
         let mut outcome = Err(DatabaseError::Closed);
         for _ in 0..ATTEMPTS {
             let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).map_err(failed)?.port();
@@ -49,7 +53,8 @@ impl OrdinaryServer {
             command.args(["-c", SUPERVISE, "sh"]).arg(binaries).arg(&folder).arg(port.to_string());
             let mut running = command.stdin(Stdio::piped()).process_group(0).spawn().map_err(failed)?;
             let input = running.stdin.take().ok_or_else(|| failed(io::ErrorKind::BrokenPipe.into()))?;
-            let server = Self { folder: folder.clone(), port, _running: (running, input) };
+            let lock = lock.try_clone().map_err(failed)?;
+            let server = Self { folder: folder.clone(), port, _running: (running, input), _lock: lock };
             match connection::connect(&server.superuser("postgres")).await {
                 Ok(_) => return Ok(server),
                 Err(error) => outcome = Err(error),
@@ -106,13 +111,15 @@ impl OrdinaryServer {
     }
 }
 
-fn initialise(binaries: &Path) -> io::Result<PathBuf> {
+fn initialise(binaries: &Path) -> io::Result<(PathBuf, File)> {
     let folder = std::env::temp_dir().join(super::fresh_name());
     std::fs::DirBuilder::new().mode(0o700).create(&folder)?;
+    let lock = lock_ordinary(&folder)?;
     let password = folder.with_extension("password");
     std::fs::write(&password, PASSWORD)?;
     if rustix::process::geteuid().is_root() {
         chown(&folder, Some(NOBODY), Some(NOBODY))?;
+        chown(ordinary_lock(&folder), Some(NOBODY), Some(NOBODY))?;
         chown(&password, Some(NOBODY), Some(NOBODY))?;
     }
     let mut command = command_in(&folder, &binaries.join("initdb"));
@@ -121,7 +128,7 @@ fn initialise(binaries: &Path) -> io::Result<PathBuf> {
     let output = command.stdin(Stdio::null()).output()?;
     let _ = std::fs::remove_file(&password);
     match output.status.success() {
-        true => Ok(folder),
+        true => Ok((folder, lock)),
         false => Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned())),
     }
 }
