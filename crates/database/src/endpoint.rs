@@ -36,6 +36,8 @@ pub struct Endpoint {
     /// The role to act as from the session's beginning, where the login role is another.
     role: Option<String>,
     acting: Acting,
+    /// The way to the same database past a connection pooler.
+    direct: Option<Box<Endpoint>>,
 }
 
 /// The way to the server.
@@ -134,6 +136,7 @@ impl Endpoint {
             trusts_any_role: true,
             role: None,
             acting: Acting::default(),
+            direct: None,
         }
     }
 
@@ -169,6 +172,7 @@ impl Endpoint {
             trusts_any_role: false,
             role: None,
             acting: Acting::default(),
+            direct: None,
         };
         let (mut certificate, mut key) = (None, None);
         for (name, value) in url.query_pairs() {
@@ -235,14 +239,16 @@ impl Endpoint {
     /// Returns this endpoint with another database.
     #[must_use]
     pub fn with_database(&self, database: impl Into<String>) -> Self {
-        Self { database: database.into(), acting: self.acting.afresh(), ..self.clone() }
+        let database = database.into();
+        let direct = self.direct.as_ref().map(|direct| Box::new(direct.with_database(database.clone())));
+        Self { database, acting: self.acting.afresh(), direct, ..self.clone() }
     }
 
     /// The same server, another login role; the password goes, since it was the other role's,
     /// unless one is given.
     #[must_use]
     pub fn with_user(&self, user: impl Into<String>, password: Option<Password>) -> Self {
-        Self { user: user.into(), password, role: None, acting: Acting::default(), ..self.clone() }
+        Self { user: user.into(), password, role: None, acting: Acting::default(), direct: None, ..self.clone() }
     }
 
     /// The same server, with login roles of our own, whose names and passwords follow from
@@ -255,7 +261,25 @@ impl Endpoint {
         if let Some(pooling) = self.acting.known_pooling() {
             acting.set_pooling(pooling);
         }
-        Self { acting, ..self.clone() }
+        let direct = self.direct.as_ref().map(|direct| Box::new(direct.with_login_secret(secret)));
+        Self { acting, direct, ..self.clone() }
+    }
+
+    /// Returns this endpoint with another one that leads to the same database past the connection
+    /// pooler that this one leads to. Migrations, administration and notifications use it.
+    #[must_use]
+    pub fn with_direct(&self, direct: Self) -> Self {
+        Self { direct: Some(Box::new(direct)), ..self.clone() }
+    }
+
+    /// Returns the endpoint past the connection pooler, or this one if no other was given.
+    pub(crate) fn direct(&self) -> &Self {
+        self.direct.as_deref().unwrap_or(self)
+    }
+
+    /// Returns whether an endpoint past the connection pooler was given.
+    pub(crate) fn has_direct(&self) -> bool {
+        self.direct.is_some()
     }
 
     /// Returns the endpoint whose sessions act as the role that plays `part`, without the login
@@ -295,7 +319,7 @@ impl Endpoint {
 
     /// Returns whether a connection can receive notifications (`listen`), as far as that is known.
     pub(crate) fn receives_notifications(&self) -> bool {
-        self.acting.known_pooling() != Some(Pooling::Transaction)
+        self.direct().acting.known_pooling() != Some(Pooling::Transaction)
     }
 
     /// Returns the properties of the server that were detected.

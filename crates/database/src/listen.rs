@@ -38,6 +38,7 @@ impl Listener {
         if !endpoint.receives_notifications() {
             return Ok(Self(None));
         }
+        let endpoint = endpoint.direct();
         let tls = Tls::new(endpoint.tls(), endpoint.host())?;
         let connected = endpoint.to_config().connect(tls).await;
         let (client, mut driven) = connected.map_err(|error| connection::refusal(endpoint, error))?;

@@ -139,7 +139,7 @@ impl Database {
     /// # Errors
     /// As [`connect`](crate::connect).
     pub async fn administrator(&self) -> Result<tokio_postgres::Client, DatabaseError> {
-        let endpoint = &self.inner.endpoint;
+        let endpoint = self.inner.endpoint.direct();
         match connection::connect(endpoint).await {
             Err(error) if is_missing(&error) && endpoint.trusts_any_role() => {
                 self.create_missing().await?;
@@ -152,7 +152,7 @@ impl Database {
     /// As [`administrator`](Self::administrator), for statements that name only the catalog and our
     /// own schemas, and that no object or setting of the project may affect.
     pub(crate) async fn guarded_administrator(&self) -> Result<tokio_postgres::Client, DatabaseError> {
-        let endpoint = &self.inner.endpoint;
+        let endpoint = self.inner.endpoint.direct();
         match connection::connect_guarded(endpoint).await {
             Err(error) if is_missing(&error) && endpoint.trusts_any_role() => {
                 self.create_missing().await?;
@@ -206,6 +206,12 @@ impl Database {
     #[must_use]
     pub fn is_pooled(&self) -> bool {
         self.inner.endpoint.is_pooled()
+    }
+
+    /// Returns whether an endpoint past the connection pooler was given.
+    #[must_use]
+    pub fn has_direct_endpoint(&self) -> bool {
+        self.inner.endpoint.has_direct()
     }
 
     /// Returns whether a [`Listener`](crate::Listener) can receive notifications.

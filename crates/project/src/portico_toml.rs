@@ -73,6 +73,9 @@ pub struct DatabaseSettings {
     /// `DATABASE_URL`: the environment files of many applications set it to the development
     /// database itself.)
     pub url: Option<Secret>,
+    /// The way to the same database past a connection pooler that `url` leads to. (`DIRECT_URL` of
+    /// `portico serve`.)
+    pub direct_url: Option<Secret>,
     /// The folder of the PostgreSQL programs.
     pub postgres_bin: Option<PathBuf>,
     /// The data folder of `portico serve`: secrets and the embedded PostgreSQL. Default:
@@ -249,6 +252,7 @@ impl DatabaseSettings {
         }
         Self {
             url: database.secret("url"),
+            direct_url: database.secret("direct_url"),
             postgres_bin: database.path("postgres_bin").map(|path| absolute(folder, path)),
             data: match database.path("data") {
                 Some(path) => absolute(folder, path),

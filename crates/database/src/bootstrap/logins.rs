@@ -53,8 +53,14 @@ fn is_refusal(code: &SqlState) -> bool {
 }
 
 /// Creates the login roles in the caller's transaction, with the rights to connect and to act in
-/// their parts. An earlier password is replaced.
-pub(super) async fn create(client: &Client, endpoint: &Endpoint, names: &Names) -> Result<(), DatabaseError> {
+/// their parts. An earlier password is replaced. `is_pooled`: they are used through a connection
+/// pooler.
+pub(super) async fn create(
+    client: &Client,
+    endpoint: &Endpoint,
+    names: &Names,
+    is_pooled: bool,
+) -> Result<(), DatabaseError> {
     let Some(logins) = endpoint.acting().logins() else { return Ok(()) };
     for (part, _) in Logins::PARTS {
         let Some((login, password)) = logins.of(part) else { continue };
@@ -78,7 +84,6 @@ pub(super) async fn create(client: &Client, endpoint: &Endpoint, names: &Names) 
             // Where sessions do not begin with our settings, `reset role` returns to what the
             // server knows of the login
             acts = quote_literal(&format!("alter role {login} set role = {}", quote_identifier(names.of(part)))),
-            is_pooled = endpoint.is_pooled(),
             connect = quote_literal(&format!(
                 "grant connect, temporary on database {} to {login}",
                 quote_identifier(endpoint.database())

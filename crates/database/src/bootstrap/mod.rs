@@ -107,10 +107,14 @@ impl Database {
     /// [`DatabaseError::Bootstrap`] with the step that failed. The next run repeats it and
     /// everything behind it.
     pub async fn bootstrap(&self, settings: &BootstrapSettings) -> Result<(), DatabaseError> {
-        let endpoint = self.endpoint();
+        let endpoint = self.endpoint().direct();
         if !endpoint.trusts_any_role() {
-            pooler::detect(endpoint).await?;
+            pooler::detect(self.endpoint()).await?;
         }
+        if self.endpoint().has_direct() {
+            pooler::check_direct(self.endpoint()).await?;
+        }
+        let is_pooled = self.endpoint().is_pooled();
         let mut client = self.guarded_administrator().await?;
         if !endpoint.trusts_any_role() {
             limitation::check_login(&client, endpoint).await?;
@@ -119,9 +123,11 @@ impl Database {
         let mut attempt = 1;
         loop {
             let roles = names.identity() + endpoint.acting().logins().map_or("", Logins::identity);
-            let work = Work { endpoint, names: &names, settings, fingerprint: fingerprint(settings, &roles) };
+            let work =
+                Work { endpoint, is_pooled, names: &names, settings, fingerprint: fingerprint(settings, &roles) };
             match work.run(&client).await {
-                Ok(limitations) => {
+                Ok(mut limitations) => {
+                    limitations.extend(self.inspect_pooler(&names).await?);
                     if !limitations.is_empty() {
                         warn!(
                             missing = limitations.len(),
@@ -154,12 +160,22 @@ impl Database {
         }
     }
 
+    /// Finds out which logins a connection pooler admits, where the bootstrap has passed it by.
+    async fn inspect_pooler(&self, names: &Names) -> Result<Option<Limitation>, DatabaseError> {
+        let endpoint = self.endpoint();
+        if !endpoint.has_direct() {
+            return Ok(None);
+        }
+        endpoint.acting().set_names(names.clone());
+        Ok(logins::limitation(endpoint, &logins::probe(endpoint).await?))
+    }
+
     /// A connection of its own that acts as `postgres`, for a project's migrations and seeds.
     ///
     /// # Errors
     /// When the server cannot be reached, or the login role may not act as `postgres`.
     pub async fn migrations(&self) -> Result<MigrationSession, DatabaseError> {
-        MigrationSession::open(self.endpoint()).await
+        MigrationSession::open(self.endpoint().direct()).await
     }
 
     /// Drops the database with everything in it, and sets up an empty one in its place. Connections
@@ -171,7 +187,7 @@ impl Database {
     pub async fn recreate(&self, settings: &BootstrapSettings) -> Result<(), DatabaseError> {
         let name = self.endpoint().database();
         let elsewhere = if name == "template1" { "postgres" } else { "template1" };
-        let client = connection::connect_guarded(&self.endpoint().with_database(elsewhere)).await?;
+        let client = connection::connect_guarded(&self.endpoint().direct().with_database(elsewhere)).await?;
         let quoted = quote_identifier(name);
         let _recreation = self.note_recreation();
         // Before they are ended from the other side, which a pool would find odd
@@ -189,8 +205,9 @@ impl Database {
     /// # Errors
     /// PostgreSQL's error.
     pub async fn maintain_message_partitions(&self) -> Result<(), DatabaseError> {
-        let names = acting::names(self.endpoint()).await?;
-        let client = connection::connect_guarded(&self.endpoint().for_part(OWNER)).await?;
+        let endpoint = self.endpoint().direct();
+        let names = acting::names(endpoint).await?;
+        let client = connection::connect_guarded(&endpoint.for_part(OWNER)).await?;
         client.batch_execute(&names.in_sql(MESSAGE_PARTITIONS)).await?;
         Ok(())
     }
@@ -224,6 +241,8 @@ async fn is_done(client: &Client, fingerprint: &str) -> Result<bool, DatabaseErr
 /// One run of the bootstrap.
 struct Work<'a> {
     endpoint: &'a Endpoint,
+    /// The services reach the database through a connection pooler.
+    is_pooled: bool,
     names: &'a Names,
     settings: &'a BootstrapSettings,
     fingerprint: String,
@@ -258,7 +277,7 @@ impl Work<'_> {
         self.begin(client).await?;
         self.run_steps(client, FOUNDATIONS).await?;
         if !refusals.is_empty() {
-            logins::create(client, self.endpoint, self.names).await?;
+            logins::create(client, self.endpoint, self.names, self.is_pooled).await?;
         }
         commit(client, &mut limitations).await?;
         if !refusals.is_empty() {

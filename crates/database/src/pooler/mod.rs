@@ -56,6 +56,36 @@ pub(crate) async fn detect(endpoint: &Endpoint) -> Result<Pooling, DatabaseError
     Ok(found)
 }
 
+/// Checks that the endpoint past the pooler leads to the same database, and finds out whether it
+/// leads to a pooler as well.
+///
+/// # Errors
+/// When it leads to another database, or one of them cannot be reached.
+pub(crate) async fn check_direct(endpoint: &Endpoint) -> Result<(), DatabaseError> {
+    let direct = endpoint.direct();
+    detect(direct).await?;
+    if database_identity(endpoint).await? == database_identity(direct).await? {
+        return Ok(());
+    }
+    Err(DatabaseError::Refused(format!(
+        "DIRECT_URL leads to another database ({} at {}) than DATABASE_URL ({} at {}): both have to name the same one",
+        direct.database(),
+        direct.place(),
+        endpoint.database(),
+        endpoint.place()
+    )))
+}
+
+/// Returns a text that no other database of a running server has.
+async fn database_identity(endpoint: &Endpoint) -> Result<String, DatabaseError> {
+    const IDENTITY: &str = "
+        select pg_catalog.concat(oid, ' ', pg_catalog.pg_postmaster_start_time())
+          from pg_catalog.pg_database where datname operator(pg_catalog.=) pg_catalog.current_database()";
+    let client = connection::connect_guarded(endpoint).await?;
+    client.batch_execute("set timezone = 'UTC'").await?;
+    Ok(client.query_one(IDENTITY, &[]).await?.get(0))
+}
+
 /// Returns whether connections share server sessions.
 async fn has_shared_sessions(endpoint: &Endpoint) -> Result<bool, DatabaseError> {
     let one = connection::connect(endpoint).await?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use portico_database::scratch::{OrdinaryServer, PoolerMode, TestPooler};
 use portico_database::wire::{Access, FunctionTraits, Pool, WirePoolSettings};
-use portico_database::{Database, Endpoint, connect};
+use portico_database::{BootstrapSettings, Database, Endpoint, Listener, PoolSettings, connect};
 
 use super::bootstrap::majors;
 use super::external::{set_up, start, works};
@@ -54,6 +54,39 @@ async fn a_project_is_set_up_and_served_through_a_pooler() {
         let again = set_up(&pooled, &what).await;
         again.auth().await.unwrap().query("select id from users", &[]).await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn migrations_and_notifications_pass_the_pooler_by() {
+    let (server, address) = trusting_server(18, PLAIN).await;
+    let pooler = TestPooler::start(address, PoolerMode::Transaction).await.unwrap();
+    let pooled = through(pooler.address());
+    let other = server.superuser("postgres");
+    let mistaken = Database::open(&pooled.with_direct(other), PoolSettings::default()).unwrap();
+    let error = mistaken.bootstrap(&BootstrapSettings::default()).await.unwrap_err().to_string();
+    assert!(error.contains("DIRECT_URL leads to another database (postgres at "), "{error}");
+    let what = "past a pooler";
+    let database = set_up(&pooled.with_direct(through(address)), what).await;
+    assert!(database.is_pooled() && database.has_direct_endpoint() && database.receives_notifications());
+    works(&database, what).await;
+    let limited = database.limitations().iter().any(|missing| missing.what.contains("sessions without"));
+    assert!(!limited, "the pooler admits the logins");
+    // Statements outside of transactions run as the owner
+    let mut session = database.migrations().await.unwrap();
+    session.batch("create index concurrently notes_of_owner on public.notes (owner)").await.unwrap();
+    let process = "select pg_backend_pid()";
+    let first: i32 = session.client().query_one(process, &[]).await.unwrap().get(0);
+    session.batch("set app.a = 'kept'; create temporary table kept (id int)").await.unwrap();
+    assert_eq!(session.client().query_one(process, &[]).await.unwrap().get::<_, i32>(0), first);
+    // Notifications arrive, also those that were sent through the pooler
+    let mut listener = Listener::open(database.endpoint(), "pgrst").await.unwrap();
+    database.auth().await.unwrap().batch_execute("notify pgrst, 'reload schema'").await.unwrap();
+    let heard = tokio::time::timeout(Duration::from_secs(60), listener.next()).await.unwrap();
+    assert_eq!(heard.as_deref(), Some("reload schema"));
+    // A second start knows the logins and the names as well
+    let again = set_up(&pooled.with_direct(through(address)), what).await;
+    again.auth().await.unwrap().query("select id from users", &[]).await.unwrap();
+    assert_eq!(again.role_for("postgres"), "portico_owner");
 }
 
 /// Objects by which transactions of the data API leave things behind.

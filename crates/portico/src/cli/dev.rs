@@ -69,6 +69,9 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
             () = signals.recv() => return Ok(None),
         }
 
+        if let Some(advice) = database::pooler_advice(&database) {
+            folder::say(&format!("WARN: {advice}"));
+        }
         for warning in unsupported::warnings(project.config()) {
             folder::say(&format!("WARN: {warning}"));
         }

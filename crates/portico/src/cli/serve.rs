@@ -7,8 +7,8 @@ use std::time::Instant;
 use anyhow::{Context, bail};
 use clap::Args;
 use portico_base::Clock;
+use portico_database::Database;
 use portico_database::cluster::{Cluster, ClusterSettings};
-use portico_database::{Database, Endpoint};
 use portico_gateway::ServeLimits;
 use portico_project::portico_toml::Settings;
 use portico_project::{Exposure, LoadOptions, Progress};
@@ -38,6 +38,9 @@ pub(super) struct Options {
     /// The database of your own PostgreSQL; without it the embedded one is used
     #[arg(long, value_name = "URL", env = "DATABASE_URL", hide_env_values = true)]
     database_url: Option<String>,
+    /// The same database past a connection pooler that --database-url leads to
+    #[arg(long, value_name = "URL", env = "DIRECT_URL", hide_env_values = true)]
+    direct_url: Option<String>,
     /// Check the configuration, say what is wrong with it, and end; nothing is written
     #[arg(long)]
     check: bool,
@@ -62,7 +65,10 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
         tracing::warn!("[auth.users] in supabase/portico.toml has no effect here: its accounts are for development");
     }
     let url = options.database_url.or_else(|| settings.database.url.as_ref().map(|url| url.expose().to_owned()));
-    let external = url.map(|url| Endpoint::parse(&url).context("DATABASE_URL")).transpose()?;
+    let direct =
+        options.direct_url.or_else(|| settings.database.direct_url.as_ref().map(|url| url.expose().to_owned()));
+    let direct = direct.as_deref().map(|direct| ("DIRECT_URL", direct));
+    let external = url.map(|url| database::external_endpoint(("DATABASE_URL", &url), direct)).transpose()?;
     if options.check {
         anstream::println!("The configuration is fine.");
         return Ok(());
@@ -104,6 +110,9 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
             step => tracing::info!("{step}"),
         };
         DatabaseSetup::production(&project, &database, &exposure).run(false, &mut say).await?;
+        if let Some(advice) = database::pooler_advice(&database) {
+            tracing::warn!("{advice}");
+        }
         let public_url = checked.public_url.clone();
         let trusted_proxies = checked.trusted_proxies.clone();
         let server = Server::new(checked.describe(&project, &settings, &keys, clock), &database)?;

@@ -3,7 +3,6 @@
 
 use std::path::Path;
 
-use anyhow::Context;
 use portico_base::Secret;
 use portico_database::Endpoint;
 use portico_database::cluster::{Cluster, ClusterSettings};
@@ -35,7 +34,11 @@ impl ProjectPostgres {
     ) -> anyhow::Result<Self> {
         let settings = &settings.database;
         if let Some(url) = &settings.url {
-            let endpoint = Endpoint::parse(url.expose()).context("[database] url in supabase/portico.toml")?;
+            let direct = settings.direct_url.as_ref();
+            let endpoint = database::external_endpoint(
+                ("[database] url in supabase/portico.toml", url.expose()),
+                direct.map(|direct| ("[database] direct_url in supabase/portico.toml", direct.expose())),
+            )?;
             let endpoint = database::with_own_logins(&endpoint, data)?;
             return Ok(Self { endpoint, cluster: None, url: Some(url.clone()) });
         }

@@ -15,6 +15,33 @@ const SECRET_FILE: &str = "database-login";
 /// The number of random bytes of the secret.
 const SECRET_LENGTH: usize = 32;
 
+/// Reads the URL of an external PostgreSQL, and that of the way past a connection pooler. Each
+/// comes with the setting that it is from.
+///
+/// # Errors
+/// When one of them is wrong.
+pub fn external_endpoint(url: (&str, &str), direct: Option<(&str, &str)>) -> anyhow::Result<Endpoint> {
+    let parse = |(setting, url): (&str, &str)| Endpoint::parse(url).with_context(|| setting.to_owned());
+    let endpoint = parse(url)?;
+    Ok(match direct {
+        Some(direct) => endpoint.with_direct(parse(direct)?),
+        None => endpoint,
+    })
+}
+
+/// Returns what a connection pooler lacks, if the database is reached through one and no way past
+/// it is known.
+#[must_use]
+pub fn pooler_advice(database: &Database) -> Option<&'static str> {
+    let lacks = database.is_pooled() && !database.has_direct_endpoint();
+    lacks.then_some(
+        "the database is reached through a connection pooler, and no way past it is set (DIRECT_URL, or [database] direct_url): \
+         changes of the schema are found within 10 seconds and not at once, `notify pgrst` has no effect, and statements that \
+         PostgreSQL runs outside of transactions only (`create index concurrently`, `vacuum`) run as the login and not as the \
+         owner of the project's objects",
+    )
+}
+
 /// Returns the endpoint with login roles of this installation, whose data folder is `data`. Creates
 /// the secret if there is none.
 ///
