@@ -32,7 +32,7 @@ pub fn command(program: impl AsRef<std::ffi::OsStr>, folder: &Path) -> Command {
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
         let is_ours = text.starts_with("PORTICO_") && text != "PORTICO_POSTGRES_BIN";
-        if is_ours || text.starts_with("SUPABASE_") || ["DATABASE_URL", "PORT"].contains(&&*text) {
+        if is_ours || text.starts_with("SUPABASE_") || ["DATABASE_URL", "DIRECT_URL", "PORT"].contains(&&*text) {
             command.env_remove(&name);
         }
     }
