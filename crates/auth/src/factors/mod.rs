@@ -16,6 +16,7 @@
 pub(crate) mod challenge;
 pub(crate) mod enroll;
 mod phone;
+pub(crate) mod recovery_codes;
 mod security_key;
 pub(crate) mod totp;
 pub(crate) mod unenroll;

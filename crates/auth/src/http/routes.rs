@@ -21,7 +21,7 @@ use crate::account::update;
 use crate::account::verify;
 use crate::admin;
 use crate::error::{API_VERSION_HEADER, ApiVersion, AuthError, ContractError, Failed, render};
-use crate::factors::{self, challenge, enroll, unenroll};
+use crate::factors::{self, challenge, enroll, recovery_codes, unenroll};
 use crate::http::discovery;
 use crate::http::extract::{MAX_BODY_BYTES, header};
 use crate::http::info;
@@ -83,6 +83,8 @@ fn factors() -> Router<Auth> {
         .route("/factors/{id}", delete(unenroll::unenroll))
         .route("/factors/{id}/challenge", post(challenge::challenge))
         .route("/factors/{id}/verify", post(factors::verify::verify))
+        .route("/factors/recovery-codes", get(recovery_codes::count).post(recovery_codes::create))
+        .route("/factors/recovery-codes/verify", post(recovery_codes::verify))
 }
 
 /// Sign-in and linking at identity providers.

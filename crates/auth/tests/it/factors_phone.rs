@@ -1,0 +1,207 @@
+//! Phones as second factors.
+
+use std::sync::{Arc, Mutex};
+
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, join_all};
+use portico_auth::{AuthSettings, TextMessage, TextTransport};
+use portico_testkit::{TestResponse, TestServer};
+use serde_json::{Value, json};
+use time::Duration;
+
+use crate::factors::{
+    ADA, EVE, PASSWORD, challenge, challenge_id, enroll, level, methods, post, prove, refresh, refusal, refused,
+    unenroll, verify, with_totp,
+};
+
+const PHONE: &str = "15550001111";
+
+fn with_phones(settings: &mut AuthSettings) {
+    let phone = &mut settings.factors.phone;
+    (phone.switches.enroll, phone.switches.verify) = (true, true);
+}
+
+async fn enroll_phone(t: &TestServer, session: &Value, phone: &str) -> String {
+    let body = json!({"factor_type": "phone", "friendly_name": phone, "phone": phone});
+    enroll(t, session, &body).await.expect(200).json()["id"].as_str().unwrap().to_owned()
+}
+
+/// Proves a phone by the code of its newest message.
+async fn prove_phone(t: &TestServer, session: &Value, id: &str, messages: usize) -> TestResponse {
+    let challenge = challenge_id(t, session, id).await;
+    let code = t.texts_when(PHONE, messages).await.pop().unwrap().code;
+    verify(t, session, id, &challenge, &code).await
+}
+
+#[tokio::test]
+async fn a_code_of_a_message_raises_the_session() {
+    let t = TestServer::with_auth(|settings| {
+        with_phones(settings);
+        settings.factors.phone.template = "{{ .Code }} opens Acme".into();
+        settings.factors.phone.otp_length = 8;
+    })
+    .await;
+    let session = t.signed_in(ADA, PASSWORD).await;
+    let body = json!({"factor_type": "phone", "friendly_name": "mobile", "phone": "+1 555 000 1111"});
+    let factor = enroll(&t, &session, &body).await.expect(200).json();
+    let id = factor["id"].as_str().unwrap();
+    let expected = json!({"id": id, "type": "phone", "friendly_name": "mobile", "phone": "+1 555 000 1111"});
+    assert_eq!(factor, expected);
+    let answer = challenge(&t, &session, id).await.expect(200).json();
+    let expires = t.clock().now().unix_timestamp() + 300;
+    assert_eq!(answer, json!({"id": answer["id"], "type": "phone", "expires_at": expires}));
+    let text = t.text_to(PHONE).await;
+    assert_eq!((text.code.len(), text.body), (8, format!("{} opens Acme", text.code)));
+    let stored = t.query("select otp_code from auth.mfa_challenges").await[0].get::<_, String>(0);
+    assert!(!stored.contains(&text.code), "stored as a hash");
+
+    let challenge = answer["id"].as_str().unwrap();
+    for wrong in ["00000000", "1", "abcdefgh", "１２３４５６７８"] {
+        let answer = verify(&t, &session, id, challenge, wrong).await;
+        assert_eq!(refused(&answer), refusal(422, "mfa_verification_failed", "Invalid MFA Phone code entered"));
+    }
+    let raised = verify(&t, &session, id, challenge, &text.code).await.expect(200).json();
+    assert_eq!(
+        (level(&raised), methods(&raised)),
+        ("aal2".into(), vec!["mfa/phone".to_owned(), "password".to_owned()])
+    );
+    let listed = &raised["user"]["factors"][0];
+    assert_eq!((&listed["phone"], &listed["status"]), (&json!(PHONE), &json!("verified")));
+    let again = verify(&t, &raised, id, challenge, &text.code).await;
+    assert_eq!(again.refusal(), (422, "mfa_ip_address_mismatch".into()), "a code is used once");
+    unenroll(&t, &raised, id).await.expect(200);
+    assert_eq!(level(&refresh(&t, &raised).await.expect(200).json()), "aal1");
+}
+
+#[tokio::test]
+async fn numbers_are_checked() {
+    let t = TestServer::with_auth(with_phones).await;
+    let session = t.signed_in(ADA, PASSWORD).await;
+    let missing = enroll(&t, &session, &json!({"factor_type": "phone"})).await;
+    assert_eq!(refused(&missing), refusal(400, "validation_failed", "Phone number required to enroll Phone factor"));
+    for phone in ["0123", "12a", "1", "++15550001111", "1234567890123456", "१२३४"] {
+        let answer = enroll(&t, &session, &json!({"factor_type": "phone", "phone": phone})).await;
+        let message = "Invalid phone number format (E.164 required)";
+        assert_eq!(refused(&answer), refusal(400, "validation_failed", message), "{phone}");
+    }
+    // An enrolment with the same number replaces the one before
+    let first = enroll_phone(&t, &session, PHONE).await;
+    let second = enroll_phone(&t, &session, PHONE).await;
+    assert_eq!(challenge(&t, &session, &first).await.refusal(), (404, "mfa_factor_not_found".into()));
+    let session = prove_phone(&t, &session, &second, 1).await.expect(200).json();
+    let body = json!({"factor_type": "phone", "friendly_name": "again", "phone": format!("+{PHONE}")});
+    let message = "A verified phone factor already exists, unenroll the existing factor to continue";
+    let exists = enroll(&t, &session, &body).await;
+    assert_eq!(refused(&exists), refusal(422, "mfa_verified_factor_exists", message));
+    // Another account may use the same number
+    let eve = t.signed_in(EVE, PASSWORD).await;
+    enroll_phone(&t, &eve, PHONE).await;
+}
+
+#[tokio::test]
+async fn messages_keep_an_interval_also_between_concurrent_requests() {
+    let t = TestServer::with_auth(|settings| {
+        with_phones(settings);
+        settings.factors.phone.max_frequency = std::time::Duration::from_secs(60);
+    })
+    .await;
+    let session = t.signed_in(ADA, PASSWORD).await;
+    let id = enroll_phone(&t, &session, PHONE).await;
+    let answers = join_all((0..5).map(|_| challenge(&t, &session, &id))).await;
+    assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1);
+    assert_eq!(t.texts_to(PHONE).len(), 1);
+    t.clock().advance(Duration::seconds(8));
+    let early = challenge(&t, &session, &id).await;
+    let message = "For security purposes, you can only request this after 52 seconds.";
+    assert_eq!(refused(&early), refusal(429, "over_sms_send_rate_limit", message));
+    assert_eq!(early.header("retry-after"), Some("52"));
+    t.clock().advance(Duration::seconds(52));
+    challenge(&t, &session, &id).await.expect(200);
+    assert_eq!(t.count("select count(*) from auth.mfa_challenges").await, 2);
+}
+
+#[tokio::test]
+async fn channels_are_checked() {
+    let t = TestServer::with_auth(with_phones).await;
+    let session = t.signed_in(ADA, PASSWORD).await;
+    let id = enroll_phone(&t, &session, PHONE).await;
+    let send = async |body: Value| post(&t, &session, &format!("factors/{id}/challenge"), &body).send().await;
+    for channel in ["whatsapp", "email", "SMS"] {
+        let answer = send(json!({"channel": channel})).await;
+        assert_eq!(answer.refusal(), (400, "validation_failed".into()), "{channel}");
+        assert!(refused(&answer).2.starts_with("Invalid channel, supported values are 'sms' or 'whatsapp'."));
+    }
+    assert_eq!(send(json!({"channel": 1})).await.refusal(), (400, "bad_json".into()));
+    assert!(t.texts_to(PHONE).is_empty());
+    send(json!({"factorId": id, "channel": "sms"})).await.expect(200);
+}
+
+/// A gateway that fails at first, and then creates its own codes.
+#[derive(Default)]
+struct Gateway {
+    is_working: Mutex<bool>,
+}
+
+impl TextTransport for Gateway {
+    fn send(&self, _message: TextMessage) -> BoxFuture<'_, Result<String, String>> {
+        let works = *self.is_working.lock().unwrap();
+        async move { if works { Ok("VE1".to_owned()) } else { Err("the account is empty".to_owned()) } }.boxed()
+    }
+
+    fn check<'a>(&'a self, to: &'a str, code: &'a str) -> Option<BoxFuture<'a, Result<bool, String>>> {
+        Some(async move { Ok(to == PHONE && code == "424242") }.boxed())
+    }
+}
+
+#[tokio::test]
+async fn a_message_that_cannot_be_sent_leaves_nothing_behind_and_a_gateway_may_check_its_codes() {
+    let gateway = Arc::new(Gateway::default());
+    let texts: Arc<dyn TextTransport> = gateway.clone();
+    let t = TestServer::with(|settings| {
+        with_phones(&mut settings.auth);
+        settings.texts = Some(texts);
+    })
+    .await;
+    let session = t.signed_in(ADA, PASSWORD).await;
+    let id = enroll_phone(&t, &session, PHONE).await;
+    let failed = challenge(&t, &session, &id).await;
+    assert_eq!(refused(&failed), refusal(500, "unexpected_failure", "error sending message"));
+    assert_eq!(t.count("select count(*) from auth.mfa_challenges").await, 0);
+    assert_eq!(t.count("select count(*) from auth.mfa_factors where last_challenged_at is not null").await, 0);
+
+    *gateway.is_working.lock().unwrap() = true;
+    let challenge = challenge_id(&t, &session, &id).await;
+    let wrong = verify(&t, &session, &id, &challenge, "123456").await;
+    assert_eq!(refused(&wrong), refusal(403, "otp_expired", "Token has expired or is invalid"));
+    verify(&t, &session, &id, &challenge, "424242").await.expect(200);
+}
+
+#[tokio::test]
+async fn test_numbers_have_a_fixed_code_and_get_no_message() {
+    let t = TestServer::with_auth(|settings| {
+        with_phones(settings);
+        settings.sms.test_otps.insert(PHONE.into(), "123456".into());
+    })
+    .await;
+    let session = t.signed_in(ADA, PASSWORD).await;
+    let id = enroll_phone(&t, &session, PHONE).await;
+    let challenge = challenge_id(&t, &session, &id).await;
+    verify(&t, &session, &id, &challenge, "123456").await.expect(200);
+    assert!(t.texts_to(PHONE).is_empty());
+}
+
+#[tokio::test]
+async fn a_session_with_two_types_keeps_its_level_until_both_are_removed() {
+    let t = TestServer::with_auth(with_phones).await;
+    let (app, session) = with_totp(&t, ADA).await;
+    let phone = enroll_phone(&t, &session, PHONE).await;
+    let session = prove_phone(&t, &session, &phone, 1).await.expect(200).json();
+    let both = ["mfa/phone", "password", "totp"].map(str::to_owned).to_vec();
+    assert_eq!((level(&session), methods(&session)), ("aal2".into(), both));
+    unenroll(&t, &session, &phone).await.expect(200);
+    let session = refresh(&t, &session).await.expect(200).json();
+    assert_eq!((level(&session), methods(&session)), ("aal2".into(), vec!["password".to_owned(), "totp".to_owned()]));
+    let session = prove(&t, &session, &app).await.expect(200).json();
+    unenroll(&t, &session, &app.id).await.expect(200);
+    assert_eq!(level(&refresh(&t, &session).await.expect(200).json()), "aal1");
+}
