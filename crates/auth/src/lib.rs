@@ -47,6 +47,7 @@ pub use error::{AuthError, ErrorCode};
 pub use oauth::provider::catalogue::names as provider_names;
 pub use settings::{AuthSettings, SettingsError};
 
+use hooks::Hooks;
 use messages::mailer::Mailer;
 pub use messages::text::{TextMessage, TextTransport};
 use password::Passwords;
@@ -81,6 +82,7 @@ struct Inner {
     texts: Option<Arc<dyn TextTransport>>,
     provider_connections: oauth::ProviderConnections,
     relying_party: Option<RelyingParty>,
+    hooks: Hooks,
 }
 
 impl Auth {
@@ -123,6 +125,7 @@ impl Auth {
         let mail_domains = MailDomains::new(settings.email.name_servers.clone(), &settings.email.blocked_mail_servers);
         let provider_connections = oauth::ProviderConnections::new(&settings);
         let relying_party = settings.relying_party.as_ref().map(RelyingParty::new);
+        let hooks = Hooks::new(&settings.hooks)?;
         let inner = Inner {
             settings,
             database,
@@ -140,6 +143,7 @@ impl Auth {
             texts: None,
             provider_connections,
             relying_party,
+            hooks,
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -235,6 +239,11 @@ impl Auth {
             let cause = anyhow::anyhow!("the site that passkeys are for is not configured ([auth.webauthn])");
             AuthError::failed(error::ContractError::RelyingPartyMissing, cause)
         })
+    }
+
+    /// Returns the hooks of the application.
+    fn hooks(&self) -> &Hooks {
+        &self.inner.hooks
     }
 
     /// Returns the queue of refreshes with the same token.

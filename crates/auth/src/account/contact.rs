@@ -161,7 +161,7 @@ async fn notify_of_change(op: Operation<'_>, user: &User, new: &Contact) -> Resu
             Variables { phone: Some(phone.to_string()), old_phone: Some(user.phone.clone()), ..known },
         ),
     };
-    mailer::notify(op.auth, op.tx, kind, &user.email, &variables).await
+    message::notify(op, user, kind, &variables).await
 }
 
 /// Takes an address that `user` has proved from the accounts that merely claim it.

@@ -10,6 +10,7 @@ use crate::messages::mailer;
 use crate::model::ids::PhoneNumber;
 use crate::model::metadata;
 use crate::model::{JsonObject, User};
+use crate::one_time::message;
 use crate::one_time::text_code::{self, TypedCode};
 use crate::one_time::token::{self, TokenKind};
 use crate::operation::Operation;
@@ -151,7 +152,7 @@ impl PreparedChange<'_> {
             return Ok(());
         }
         let variables = mailer::variables(op.auth, user);
-        mailer::notify(op.auth, op.tx, MailKind::PasswordChanged, &user.email, &variables).await
+        message::notify(op, user, MailKind::PasswordChanged, &variables).await
     }
 }
 

@@ -5,11 +5,12 @@ use axum::response::{IntoResponse as _, Response};
 
 use crate::Auth;
 use crate::error::{AuthError, ContractError};
+use crate::hooks;
 use crate::http::extract::{RequestInfo, SignedIn};
 use crate::messages::mailer;
 use crate::model::contact::ContactKind;
-use crate::model::ids::EmailAddress;
-use crate::one_time::message;
+use crate::model::ids::{EmailAddress, UserId};
+use crate::one_time::message::{self, Delivery};
 use crate::operation::Operation;
 use crate::sql::{Tx, users};
 
@@ -24,8 +25,13 @@ pub async fn reauthenticate(
     {
         mailer::check_domain(&auth, &email).await?;
     }
+    let sent = hooks::complete(&auth, &request, || send(&auth, &request, signed_in.user.id));
+    Ok(axum::Json(sent.await?.deliver(&auth).await?).into_response())
+}
+
+async fn send(auth: &Auth, request: &RequestInfo, user: UserId) -> Result<Delivery, AuthError> {
     let tx = Tx::begin(auth.database()).await?;
-    let user = users::lock_complete(&tx, signed_in.user.id).await?.ok_or(ContractError::SubjectGone)?;
+    let user = users::lock_complete(&tx, user).await?.ok_or(ContractError::SubjectGone)?;
     let kind = match (user.email.is_empty(), user.phone.is_empty()) {
         (false, _) => ContactKind::Email,
         (true, false) => ContactKind::Phone,
@@ -37,7 +43,7 @@ pub async fn reauthenticate(
             ContactKind::Phone => ContractError::ReauthenticationNeedsConfirmedPhone.into(),
         });
     }
-    let delivery = message::send_reauthentication(Operation::new(&auth, &request, &tx), &user, kind).await?;
+    let delivery = message::send_reauthentication(Operation::new(auth, request, &tx), &user, kind).await?;
     tx.commit().await?;
-    Ok(axum::Json(delivery.deliver(&auth).await?).into_response())
+    Ok(delivery)
 }

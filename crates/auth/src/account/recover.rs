@@ -7,6 +7,7 @@ use serde_json::json;
 
 use crate::Auth;
 use crate::error::{AuthError, ContractError};
+use crate::hooks;
 use crate::http::extract::{Json, RequestInfo};
 use crate::messages::mailer;
 use crate::model::ids::EmailAddress;
@@ -46,7 +47,8 @@ pub async fn recover(
     let challenge = Challenge::from_request(body.code_challenge.as_deref(), body.code_challenge_method.as_deref())?;
     let email = EmailAddress::parse(&body.email)?;
     mailer::check_domain(&auth, &email).await?;
-    with_uniform_timing(send(&auth, &request, &email, challenge.as_ref())).await?;
+    let sent = hooks::complete(&auth, &request, || send(&auth, &request, &email, challenge.as_ref()));
+    with_uniform_timing(sent).await?;
     Ok(axum::Json(json!({})).into_response())
 }
 

@@ -9,6 +9,7 @@ use crate::Auth;
 use crate::account::contact::{self, ContactSettings};
 use crate::account::unconfirmed_email;
 use crate::error::{AuthError, ContractError, ErrorCode, SqlResultExt as _};
+use crate::hooks;
 use crate::http::extract::RequestInfo;
 use crate::model::contact::{Contact, ContactKind};
 use crate::model::ids::UserId;
@@ -129,9 +130,15 @@ pub(crate) async fn register(
     applicant: &Applicant<'_>,
 ) -> Result<Registration, AuthError> {
     for _ in 0..ATTEMPTS {
-        let tx = Tx::begin(auth.database()).await?;
-        if let Some(registration) = try_register(Operation::new(auth, request, &tx), applicant).await? {
-            tx.commit().await?;
+        let registered = hooks::complete(auth, request, || async {
+            let tx = Tx::begin(auth.database()).await?;
+            let registration = try_register(Operation::new(auth, request, &tx), applicant).await?;
+            if registration.is_some() {
+                tx.commit().await?;
+            }
+            Ok(registration)
+        });
+        if let Some(registration) = registered.await? {
             return Ok(registration);
         }
     }
@@ -182,7 +189,7 @@ async fn try_register(op: Operation<'_>, applicant: &Applicant<'_>) -> Result<Op
 async fn insert(op: Operation<'_>, applicant: &Applicant<'_>) -> Result<Option<User>, AuthError> {
     const FAILED: ContractError = ContractError::SavingUserFailed;
     let Operation { auth, request, tx } = op;
-    let (id, now) = (UserId::random(), op.now());
+    let (id, now) = (UserId(request.hooks.uuid("user")), op.now());
     let password = auth.columns().encrypt(id.0, &applicant.hash);
     let provider = applicant.kind().provider();
     let (email, phone, constraint) = match &applicant.contact {
@@ -200,6 +207,7 @@ async fn insert(op: Operation<'_>, applicant: &Applicant<'_>) -> Result<Option<U
         is_sso_user: false,
         is_anonymous: false,
     };
+    Box::pin(hooks::before_user_created(op, &new)).await?;
     let metadata = applicant.metadata(id);
     let claims = applicant.identity_data(&metadata);
     let provider_id = id.to_string();
@@ -336,25 +344,37 @@ pub(crate) async fn register_for_link(
         return register(auth, request, applicant).await.map(drop);
     }
     for _ in 0..ATTEMPTS {
-        let tx = Tx::begin(auth.database()).await?;
-        let op = Operation::new(auth, request, &tx);
-        let user = match users::lock_by_contact(&tx, &applicant.contact, &request.aud).await? {
-            Some(user) => user,
-            None => {
-                let Some(user) = insert(op, applicant).await? else { continue };
-                let (audit, confirmed) = tokio::join!(biased;
-                    op.record(&user, Action::UserSignedUp, applicant.sign_up_traits()),
-                    contact::confirm(op, &user, applicant.kind()),
-                );
-                audit?;
-                confirmed?;
-                user
-            }
-        };
-        message::send_recovery(op, &user, RecoveryMail::MagicLink, applicant.challenge.as_ref()).await?;
-        return tx.commit().await;
+        if hooks::complete(auth, request, || try_register_for_link(auth, request, applicant)).await? {
+            return Ok(());
+        }
     }
     Err(ContractError::ConcurrentSignUps.into())
+}
+
+/// Returns false when another request made the account at the same time.
+async fn try_register_for_link(
+    auth: &Auth,
+    request: &RequestInfo,
+    applicant: &Applicant<'_>,
+) -> Result<bool, AuthError> {
+    let tx = Tx::begin(auth.database()).await?;
+    let op = Operation::new(auth, request, &tx);
+    let user = match users::lock_by_contact(&tx, &applicant.contact, &request.aud).await? {
+        Some(user) => user,
+        None => {
+            let Some(user) = insert(op, applicant).await? else { return Ok(false) };
+            let (audit, confirmed) = tokio::join!(biased;
+                op.record(&user, Action::UserSignedUp, applicant.sign_up_traits()),
+                contact::confirm(op, &user, applicant.kind()),
+            );
+            audit?;
+            confirmed?;
+            user
+        }
+    };
+    message::send_recovery(op, &user, RecoveryMail::MagicLink, applicant.challenge.as_ref()).await?;
+    tx.commit().await?;
+    Ok(true)
 }
 
 /// Registers a person who signs in by a code, or continues a registration that was not confirmed.

@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use crate::Auth;
 use crate::error::{AuthError, ContractError};
+use crate::hooks;
 use crate::http::extract::{Json, RequestInfo};
 use crate::messages::mailer;
 use crate::model::contact::{Contact, ContactKind};
@@ -82,7 +83,8 @@ pub async fn resend(
     if gets_mail && let Ok(email) = EmailAddress::parse(&body.email) {
         mailer::check_domain(&auth, &email).await?;
     }
-    let delivery = with_uniform_timing(send(&auth, &request, resent, &body)).await?;
+    let sent = hooks::complete(&auth, &request, || send(&auth, &request, resent, &body));
+    let delivery = with_uniform_timing(sent).await?;
     Ok(axum::Json(delivery.deliver(&auth).await?).into_response())
 }
 

@@ -8,6 +8,7 @@ use crate::Auth;
 use crate::account::contact::ContactSettings;
 use crate::account::registration::{Applicant, Registration, register};
 use crate::error::{AuthError, ContractError, SqlResultExt as _};
+use crate::hooks;
 use crate::http::extract::{Json, RequestInfo};
 use crate::messages::mailer;
 use crate::model::JsonObject;
@@ -21,6 +22,7 @@ use crate::protection::attempts;
 use crate::protection::captcha::{self, Security};
 use crate::protection::limits::Limiter;
 use crate::session::{self, AuthenticationMethod};
+use crate::settings::HookPoint;
 use crate::sql::users::NewUser;
 use crate::sql::{Tx, users};
 
@@ -114,7 +116,7 @@ async fn sign_up_anonymously(auth: &Auth, request: &RequestInfo, data: JsonObjec
         return Err(ContractError::SignUpsDisabled.into());
     }
     metadata::check_size(&data)?;
-    let id = UserId::random();
+    let id = UserId(request.hooks.uuid("user"));
     let new = NewUser {
         id,
         aud: &request.aud,
@@ -126,16 +128,26 @@ async fn sign_up_anonymously(auth: &Auth, request: &RequestInfo, data: JsonObjec
         is_sso_user: false,
         is_anonymous: true,
     };
-    let tx = Tx::begin(auth.database()).await?;
-    let (inserted, role, user) = tokio::join!(biased;
-        users::insert(&tx, &new, request.now),
-        users::set_role(&tx, id, &settings.jwt.default_role, request.now),
-        users::complete(&tx, id),
-    );
-    inserted.context(FAILED)?;
-    role.context(FAILED)?;
-    let user = user.context(FAILED)?.ok_or_else(|| AuthError::internal(anyhow::anyhow!("the new user is gone")))?;
-    let tokens = session::issue(Operation::new(auth, request, &tx), &user, AuthenticationMethod::Anonymous).await?;
-    tx.commit().await?;
-    Ok(tokens.into_response())
+    let tokens = hooks::complete(auth, request, || async {
+        let tx = Tx::begin(auth.database()).await?;
+        let op = Operation::new(auth, request, &tx);
+        Box::pin(hooks::before_user_created(op, &new)).await?;
+        let (inserted, role, user) = tokio::join!(biased;
+            users::insert(&tx, &new, request.now),
+            users::set_role(&tx, id, &settings.jwt.default_role, request.now),
+            users::complete(&tx, id),
+        );
+        inserted.context(FAILED)?;
+        role.context(FAILED)?;
+        let user = user.context(FAILED)?.ok_or_else(|| AuthError::internal(anyhow::anyhow!("the new user is gone")))?;
+        let tokens = session::issue(op, &user, AuthenticationMethod::Anonymous).await?;
+        tx.commit().await?;
+        Ok(tokens)
+    });
+    let tokens = tokens.await.map_err(|error| match request.hooks.failed_point() {
+        // Clients know no other text here
+        Some(HookPoint::CustomAccessToken) => FAILED.into(),
+        _ => error,
+    });
+    Ok(tokens?.into_response())
 }

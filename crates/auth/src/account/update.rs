@@ -7,15 +7,17 @@ use serde_json::{Value, json};
 
 use crate::Auth;
 use crate::account::contact;
-use crate::account::password_change::PasswordChange;
+use crate::account::password_change::{PasswordChange, PreparedChange};
 use crate::error::{AuthError, ContractError, SqlResultExt as _};
+use crate::hooks;
 use crate::http::extract::{Json, RequestInfo, SignedIn};
 use crate::messages::mailer;
 use crate::model::contact::{Contact, ContactKind};
+use crate::model::ids::UserId;
 use crate::model::metadata;
 use crate::model::{JsonObject, User};
 use crate::oauth::pkce::Challenge;
-use crate::one_time::message::MessageOptions;
+use crate::one_time::message::{Delivery, MessageOptions};
 use crate::one_time::text_message::check_channel;
 use crate::operation::Operation;
 use crate::protection::audit::{Action, Traits};
@@ -34,8 +36,8 @@ pub async fn get(request: RequestInfo, signed_in: SignedIn) -> Result<Response, 
     Ok(axum::Json(signed_in.user).into_response())
 }
 
-/// `GET /user/password`: tells the account's owner whether it has a password. The reference has no way
-/// to learn that, so that its pages offer a change of the password to people who have none.
+/// `GET /user/password`: tells the account's owner whether it has a password. The reference has no
+/// way to learn that, so that its pages offer a change of the password to people who have none.
 pub async fn password(signed_in: SignedIn) -> axum::Json<Value> {
     axum::Json(json!({ "is_set": signed_in.user.has_password() }))
 }
@@ -97,40 +99,64 @@ pub async fn put(
         }
         None => None,
     };
-
-    let tx = Tx::begin(auth.database()).await?;
-    let op = Operation::new(&auth, &request, &tx);
-    let user = users::lock_complete(&tx, user.id).await?.ok_or(ContractError::SubjectGone)?;
-    check_contacts(op, &user, &new_contacts).await?;
-    if let Some(change) = &password_change {
-        change.apply(op, &user).await?;
-    }
-    if let Some(changes) = body.data {
-        let merged = metadata::merge(&user.user_metadata, changes);
-        metadata::check_size(&merged)?;
-        users::set_user_metadata(&tx, user.id, &merged, request.now).await.context(FAILED)?;
-    }
-    if let Some(changes) = body.app_metadata {
-        let merged = metadata::merge(&user.app_metadata, changes);
-        metadata::check_size(&merged)?;
-        users::set_app_metadata(&tx, user.id, &merged, request.now).await.context(FAILED)?;
-    }
-    let options = MessageOptions { challenge: challenge.as_ref(), channel: &body.channel };
-    let mut deliveries = Vec::new();
-    for new in &new_contacts {
-        deliveries.push(contact::begin_change(op, &user, new, options).await?);
-    }
-    let (audit, updated) = tokio::join!(biased;
-        op.record(&user, Action::UserModified, Traits::new()),
-        users::complete(&tx, user.id),
-    );
-    audit?;
-    let updated = updated?.ok_or(ContractError::SubjectGone)?;
-    tx.commit().await?;
+    let changes = Changes {
+        user: user.id,
+        body: &body,
+        contacts: &new_contacts,
+        password: password_change.as_ref(),
+        challenge: challenge.as_ref(),
+    };
+    let (updated, deliveries) = hooks::complete(&auth, &request, || changes.apply(&auth, &request)).await?;
     for delivery in deliveries {
         delivery.deliver(&auth).await?;
     }
     Ok(axum::Json(updated).into_response())
+}
+
+/// The changes of a request, checked as far as possible without a transaction.
+struct Changes<'a> {
+    user: UserId,
+    body: &'a Update,
+    contacts: &'a [Contact],
+    password: Option<&'a PreparedChange<'a>>,
+    challenge: Option<&'a Challenge>,
+}
+
+impl Changes<'_> {
+    /// Applies them in one transaction. Returns the account and the messages to deliver.
+    async fn apply(&self, auth: &Auth, request: &RequestInfo) -> Result<(User, Vec<Delivery>), AuthError> {
+        let (changes, body) = (self, self.body);
+        let tx = Tx::begin(auth.database()).await?;
+        let op = Operation::new(auth, request, &tx);
+        let user = users::lock_complete(&tx, changes.user).await?.ok_or(ContractError::SubjectGone)?;
+        check_contacts(op, &user, changes.contacts).await?;
+        if let Some(change) = changes.password {
+            change.apply(op, &user).await?;
+        }
+        if let Some(data) = &body.data {
+            let merged = metadata::merge(&user.user_metadata, data.clone());
+            metadata::check_size(&merged)?;
+            users::set_user_metadata(&tx, user.id, &merged, request.now).await.context(FAILED)?;
+        }
+        if let Some(data) = &body.app_metadata {
+            let merged = metadata::merge(&user.app_metadata, data.clone());
+            metadata::check_size(&merged)?;
+            users::set_app_metadata(&tx, user.id, &merged, request.now).await.context(FAILED)?;
+        }
+        let options = MessageOptions { challenge: changes.challenge, channel: &body.channel };
+        let mut deliveries = Vec::new();
+        for new in changes.contacts {
+            deliveries.push(contact::begin_change(op, &user, new, options).await?);
+        }
+        let (audit, updated) = tokio::join!(biased;
+            op.record(&user, Action::UserModified, Traits::new()),
+            users::complete(&tx, user.id),
+        );
+        audit?;
+        let updated = updated?.ok_or(ContractError::SubjectGone)?;
+        tx.commit().await?;
+        Ok((updated, deliveries))
+    }
 }
 
 /// Reads a field of the body; an empty one is absent.

@@ -9,6 +9,7 @@ use crate::Auth;
 use crate::account::unconfirmed_email;
 use crate::admin::administrator::Administrator;
 use crate::error::{AuthError, ContractError, SqlResultExt as _};
+use crate::hooks;
 use crate::http::extract::{Json, RequestInfo};
 use crate::messages::mailer;
 use crate::model::ids::{EmailAddress, UserId};
@@ -39,14 +40,17 @@ pub(crate) async fn invite(
     body.data.as_ref().map_or(Ok(()), metadata::check_size)?;
     mailer::check_domain(&auth, &email).await?;
     let actor = administrator.actor(&request.aud, request.now);
-    let tx = Tx::begin(auth.database()).await?;
-    let op = Operation::new(&auth, &request, &tx);
-    let user = admit(op, &email, body.data).await?;
-    record(op, &actor, Action::UserInvited, &user).await?;
-    message::send_invitation(op, &user).await?;
-    let user = users::complete(&tx, user.id).await?.ok_or(ContractError::UserUnknown)?;
-    tx.commit().await?;
-    Ok(axum::Json(user))
+    let invited = hooks::complete(&auth, &request, || async {
+        let tx = Tx::begin(auth.database()).await?;
+        let op = Operation::new(&auth, &request, &tx);
+        let user = admit(op, &email, body.data.clone()).await?;
+        record(op, &actor, Action::UserInvited, &user).await?;
+        message::send_invitation(op, &user).await?;
+        let user = users::complete(&tx, user.id).await?.ok_or(ContractError::UserUnknown)?;
+        tx.commit().await?;
+        Ok(user)
+    });
+    Ok(axum::Json(invited.await?))
 }
 
 /// Returns the account of an invited address: a new one, or one whose address was not confirmed.
@@ -93,7 +97,7 @@ pub(crate) async fn insert(
     hash: &str,
 ) -> Result<UserId, AuthError> {
     const FAILED: ContractError = ContractError::SavingUserFailed;
-    let (tx, now, id) = (op.tx, op.now(), UserId::random());
+    let (tx, now, id) = (op.tx, op.now(), UserId(op.request.hooks.uuid("user")));
     let providers = JsonObject::from_iter([
         ("provider".to_owned(), "email".into()),
         ("providers".to_owned(), Value::from(vec!["email"])),
@@ -109,6 +113,7 @@ pub(crate) async fn insert(
         is_sso_user: false,
         is_anonymous: false,
     };
+    Box::pin(hooks::before_user_created(op, &new)).await?;
     users::insert(tx, &new, now)
         .await
         .on_constraint("users_email_partial_key", ContractError::EmailTaken)

@@ -11,6 +11,7 @@ use crate::Auth;
 use crate::account::contact;
 use crate::admin::administrator::Administrator;
 use crate::error::{AuthError, ContractError};
+use crate::hooks;
 use crate::http::extract::{Json, RequestInfo};
 use crate::messages::mailer;
 use crate::model::contact::Contact;
@@ -112,17 +113,23 @@ pub(crate) async fn generate(
     }
     let link = check(&auth, &request, body).await?;
     let actor = administrator.actor(&request.aud, request.now);
-    let tx = Tx::begin(auth.database()).await?;
-    let op = Operation::new(&auth, &request, &tx);
-    let user = find_or_create(op, &link).await?;
-    match link.link_type {
-        LinkType::MagicLink | LinkType::Recovery => record(op, &actor, Action::UserRecoveryRequested, &user).await?,
-        LinkType::Invite => record(op, &actor, Action::UserInvited, &user).await?,
-        _ => {}
-    }
-    let token = store(op, &user, &link).await?;
-    let user = users::complete(&tx, user.id).await?.ok_or(ContractError::UserUnknown)?;
-    tx.commit().await?;
+    let generated = hooks::complete(&auth, &request, || async {
+        let tx = Tx::begin(auth.database()).await?;
+        let op = Operation::new(&auth, &request, &tx);
+        let user = find_or_create(op, &link).await?;
+        match link.link_type {
+            LinkType::MagicLink | LinkType::Recovery => {
+                record(op, &actor, Action::UserRecoveryRequested, &user).await?;
+            }
+            LinkType::Invite => record(op, &actor, Action::UserInvited, &user).await?,
+            _ => {}
+        }
+        let token = store(op, &user, &link).await?;
+        let user = users::complete(&tx, user.id).await?.ok_or(ContractError::UserUnknown)?;
+        tx.commit().await?;
+        Ok((user, token))
+    });
+    let (user, token) = generated.await?;
     Ok(axum::Json(Value::Object(response(&auth, &request, &user, link.link_type, token)?)))
 }
 

@@ -286,6 +286,28 @@ contract_errors! {
         "Error sending {purpose} OTP to provider: {detail}";
     TextCodeNotChecked { detail: String } => SmsSendFailed, "Error checking OTP with provider: {detail}";
 
+    // Hooks
+    HookContentTypeMissing => HookPayloadInvalidContentType, "Invalid Content-Type: Missing Content-Type header";
+    HookContentTypeUnknown { received: String } => HookPayloadInvalidContentType,
+        "Invalid JSON response. Received content-type: {received}";
+    HookOutputTooLarge => HookPayloadOverSizeLimit, "Payload size exceeded size limit of 204800 bytes";
+    HookUnreachable => HookTimeoutAfterRetry, "Failed to reach hook after maximum retries";
+    HookTimedOut => HookTimeout, "Failed to reach hook within maximum time of 5.000000 seconds";
+    HookUnavailable => UnexpectedFailure, "Service currently unavailable due to hook";
+    HookRejectedPayload => UnexpectedFailure, "Invalid payload sent to hook";
+    HookUnauthorized => UnexpectedFailure, "Hook requires authorization token";
+    HookStatus { status: u16 } => UnexpectedFailure, "Unexpected status code returned from hook: {status}";
+    HookOutputNotJson => UnexpectedFailure, "Error unmarshaling JSON output.";
+    HookFunctionFailed { uri: String } => UnexpectedFailure, "Error running hook URI: {uri}";
+    HookClaimsMissing => UnexpectedFailure, "output claims field is missing";
+    HookClaimsInvalid { violations: String } => UnexpectedFailure,
+        "output claims do not conform to the expected schema: \n{violations}";
+    HookFailedAfterSignUp => UnexpectedFailure, "Error invoking hook";
+    HookOutdated => Conflict, "The account was changed while a hook was called, please retry";
+    FactorRejectedByHook { message: String } => MfaVerificationRejected, "{message}";
+    FactorTextHookFailed => UnexpectedFailure, "error invoking hook";
+    PasswordRejectedByHook { message: String } => InvalidCredentials, "{message}";
+
     // Passkeys
     PasskeysOff => PasskeyDisabled, "Passkeys are disabled";
     PasskeyOfSsoUser => ValidationFailed as UNPROCESSABLE_ENTITY, "SSO users cannot register passkeys";
@@ -312,6 +334,9 @@ contract_errors! {
     OauthServerOff => FeatureDisabled, "OAuth server is disabled";
     CustomProvidersAdminOff => FeatureDisabled, "Custom OAuth providers are disabled";
     Web3Off => Web3ProviderDisabled, "Web3 provider is disabled";
+    Web3ChainOff { chain: &'static str } => Web3ProviderDisabled, "{chain} Web3 provider is disabled";
+    Web3ChainUnknown => Web3UnsupportedChain, "Unsupported chain";
+    Web3Malformed { detail: String } => ValidationFailed, "{detail}";
 
     // Second factors
     FactorsNeedSession => UnexpectedFailure, "A valid session and a registered user are required for second factors";
@@ -414,6 +439,19 @@ oauth_errors! {
     UnacceptableAudience { audience: String } => "invalid request", "Unacceptable audience in id_token: [{audience}]";
     NonceMissing => "invalid request", "Passed nonce and nonce in id_token should either both exist or not.";
     NonceMismatch => "invalid nonce", "Nonces mismatch";
+    WalletSignatureMismatch => "invalid_grant", "Signature does not match address in message";
+    WalletUriNotHttps { chain: &'static str } => "invalid_grant",
+        "Signed {chain} message is using URI which does not use HTTPS";
+    WalletUriNotAllowed { chain: &'static str } => "invalid_grant",
+        "Signed {chain} message is using URI which is not allowed on this server, message was signed for another app";
+    WalletDomainNotAllowed { chain: &'static str } => "invalid_grant",
+        "Signed {chain} message is using a Domain that does not match the one in URI which is not allowed on this server";
+    WalletMessageInFuture { chain: &'static str } => "invalid_grant",
+        "Signed {chain} message becomes valid in the future";
+    WalletMessageExpired { chain: &'static str } => "invalid_grant", "Signed {chain} message is expired";
+    WalletMessageTooOld { chain: &'static str } => "invalid_grant", "{chain} message was issued too long ago";
+    WalletMessageTooNew { chain: &'static str } => "invalid_grant",
+        "{chain} message was issued too far in the future";
     InternalError => "server_error", "Internal Server Error";
     OAuthSessionNeedsClient => "invalid_client", "Client authentication required for OAuth session";
 }

@@ -44,6 +44,17 @@ pub enum AuthError {
     /// A rejection in the form of OAuth, in every API version.
     #[error(transparent)]
     OAuth(#[from] OAuthError),
+    /// A hook rejected the operation, with its own status and text and without a code.
+    #[error("{message}")]
+    Hook {
+        /// The status that the hook states.
+        status: StatusCode,
+        /// The text that the hook states.
+        message: String,
+    },
+    /// No failure yet: the transaction needs the answer of this hook, see [`crate::hooks`].
+    #[error("a hook was not called")]
+    HookPending,
     /// A statement failed. Clients see PostgreSQL's message only where the contract demands it.
     #[error("{error}")]
     Sql {
@@ -96,6 +107,9 @@ impl AuthError {
         match self {
             Self::WeakPassword(_) => ErrorCode::WeakPassword,
             Self::OAuth(_) => ErrorCode::Unknown,
+            Self::Hook { status, .. } if *status == StatusCode::INTERNAL_SERVER_ERROR => ErrorCode::UnexpectedFailure,
+            Self::Hook { .. } => ErrorCode::Unknown,
+            Self::HookPending => ErrorCode::UnexpectedFailure,
             Self::Contract(error)
             | Self::TooMany { error, .. }
             | Self::Sql { error, .. }
@@ -109,6 +123,8 @@ impl AuthError {
         match self {
             Self::WeakPassword(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Self::OAuth(_) => StatusCode::BAD_REQUEST,
+            Self::Hook { status, .. } => *status,
+            Self::HookPending => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Contract(error)
             | Self::TooMany { error, .. }
             | Self::Sql { error, .. }
@@ -142,6 +158,7 @@ impl AuthError {
             Self::Unavailable { error, source } => {
                 tracing::warn!(error = format!("{source:#}"), context = %error, "request not served");
             }
+            Self::HookPending => tracing::error!("an operation does not complete its hooks"),
             _ => {}
         }
     }

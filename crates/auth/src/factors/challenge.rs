@@ -35,7 +35,7 @@ pub(crate) async fn challenge(
         FactorType::Totp => {}
         FactorType::Phone => {
             let Json(body) = Json::from_request(raw, &auth).await?;
-            code = Some(phone::send(&auth, &own, body).await?);
+            code = Some(phone::send(&auth, &own, &request, body).await?);
         }
         FactorType::Webauthn => {
             // The client sends the relying party that it expects; the configured one counts

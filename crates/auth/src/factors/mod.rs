@@ -33,6 +33,7 @@ use crate::http::extract::SignedIn;
 use crate::messages::mailer;
 use crate::model::ids::FactorId;
 use crate::model::{Factor, User};
+use crate::one_time::message;
 use crate::operation::Operation;
 use crate::session::AuthenticationMethod;
 use crate::settings::{FactorSettings, FactorSwitches};
@@ -170,5 +171,5 @@ fn check_may_add(user: &User, is_aal2: bool) -> Result<(), AuthError> {
 /// Notifies the account's owner of an added or removed factor, if such mails are enabled.
 pub(crate) async fn notify(op: Operation<'_>, user: &User, mail: MailKind, kind: FactorType) -> Result<(), AuthError> {
     let variables = Variables { factor_type: Some(kind.as_str().to_owned()), ..mailer::variables(op.auth, user) };
-    mailer::notify(op.auth, op.tx, mail, &user.email, &variables).await
+    message::notify(op, user, mail, &variables).await
 }

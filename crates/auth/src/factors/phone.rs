@@ -9,6 +9,8 @@ use crate::Auth;
 use crate::error::{AuthError, ContractError};
 use crate::factors::OwnFactor;
 use crate::factors::enroll::{EnrollBody, FactorDraft};
+use crate::hooks::{self, HookCall};
+use crate::http::extract::RequestInfo;
 use crate::messages::text::{TextMessage, within};
 use crate::model::ids::PhoneNumber;
 use crate::model::{Factor, User};
@@ -46,7 +48,12 @@ pub(super) struct PhoneChallengeBody {
 /// # Errors
 /// 400 for a channel that does not work, 429 when it is too soon, 500 when the message cannot be
 /// sent.
-pub(super) async fn send(auth: &Auth, own: &OwnFactor, body: PhoneChallengeBody) -> Result<String, AuthError> {
+pub(super) async fn send(
+    auth: &Auth,
+    own: &OwnFactor,
+    request: &RequestInfo,
+    body: PhoneChallengeBody,
+) -> Result<String, AuthError> {
     check_channel(auth, &body.channel)?;
     let settings = &auth.settings().factors.phone;
     let phone = PhoneNumber::parse(&own.factor.phone)?;
@@ -56,12 +63,17 @@ pub(super) async fn send(auth: &Auth, own: &OwnFactor, body: PhoneChallengeBody)
         Some(code) => return Ok(OneTimeToken::of_code(phone.as_str(), code).hash),
         None => OneTimeToken::generate(phone.as_str(), settings.otp_length, false),
     };
+    let call = hooks::text_message_call(auth, request, &own.owner.user, (phone.as_str(), &token.code), Some("mfa"));
     let text = Template::parse(&settings.template)
         .and_then(|template| template.render(&json!({"Code": token.code})))
         .unwrap_or_else(|_| format!("Your code is {}", token.code));
     let channel = if body.channel.is_empty() { "sms".to_owned() } else { body.channel };
     let message = TextMessage { to: phone.to_string(), body: text, code: token.code, channel };
-    if let Err(error) = deliver(auth, message).await {
+    let delivered = match &call {
+        Some(call) => deliver_by_hook(auth, call).await,
+        None => deliver(auth, message).await,
+    };
+    if let Err(error) = delivered {
         undo(auth, &own.factor, now, before).await;
         return Err(error);
     }
@@ -85,6 +97,16 @@ async fn reserve(auth: &Auth, own: &OwnFactor, now: OffsetDateTime) -> Result<Op
     mfa_factors::set_challenged(&tx, factor.id, now).await?;
     tx.commit().await?;
     Ok(factor.last_challenged_at)
+}
+
+/// Has the hook send a message.
+async fn deliver_by_hook(auth: &Auth, call: &HookCall) -> Result<(), AuthError> {
+    auth.limits().take_text()?;
+    match Box::pin(auth.hooks().call(auth, call)).await {
+        Ok(_) => Ok(()),
+        // Clients know no other text here; the cause is in the log
+        Err(_) => Err(ContractError::FactorTextHookFailed.into()),
+    }
 }
 
 /// Hands a message to the gateway.

@@ -128,6 +128,7 @@ fn authority(url: &Url) -> String {
 }
 
 /// A right code that is not used up yet.
+#[derive(Clone)]
 pub(super) struct MatchedCode {
     step: i64,
     /// The secret, where its stored form is outdated.

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use crate::Auth;
 use crate::error::{AuthError, ContractError};
 use crate::factors::{FactorType, OwnFactor, notify};
+use crate::hooks;
 use crate::http::extract::RequestInfo;
 use crate::model::{Factor, User};
 use crate::operation::Operation;
@@ -20,8 +21,13 @@ pub(crate) async fn unenroll(
     own: OwnFactor,
     request: RequestInfo,
 ) -> Result<axum::Json<Value>, AuthError> {
+    hooks::complete(&auth, &request, || try_unenroll(&auth, &own, &request)).await?;
+    Ok(axum::Json(json!({ "id": own.factor.id })))
+}
+
+async fn try_unenroll(auth: &Auth, own: &OwnFactor, request: &RequestInfo) -> Result<(), AuthError> {
     let tx = Tx::begin(auth.database()).await?;
-    let op = Operation::new(&auth, &request, &tx);
+    let op = Operation::new(auth, request, &tx);
     let session = own.owner.session.id;
     let user = users::lock_complete(&tx, own.owner.user.id).await?.ok_or(ContractError::SubjectGone)?;
     let aal = sessions::lock_aal(&tx, session, user.id).await?.ok_or(ContractError::SessionOfTokenGone)?;
@@ -40,8 +46,7 @@ pub(crate) async fn unenroll(
     if factor.is_verified() {
         notify(op, &user, MailKind::MfaFactorUnenrolled, own.kind).await?;
     }
-    tx.commit().await?;
-    Ok(axum::Json(json!({ "id": factor.id })))
+    tx.commit().await
 }
 
 /// Deletes a factor of a locked user, and lowers the sessions that only it had raised. The last

@@ -10,6 +10,7 @@ use crate::error::{AuthError, ContractError};
 use crate::factors::challenge::{client_address, end_of};
 use crate::factors::webauthn::{self, KeyProof, KeyProofBody};
 use crate::factors::{FactorType, OwnFactor, check_may_add, notify, phone, totp};
+use crate::hooks::{self, Decision, FactorAttempt};
 use crate::http::extract::{Json, RequestInfo};
 use crate::model::User;
 use crate::model::ids::FactorChallengeId;
@@ -32,6 +33,7 @@ pub(crate) struct FactorVerifyBody {
 }
 
 /// A proof that was compared and is not used up yet.
+#[derive(Clone)]
 pub(super) enum FactorProof {
     /// The time step of a code of an authenticator app.
     Totp(totp::MatchedCode),
@@ -111,9 +113,12 @@ async fn attempt(
             ContractError::PhoneFactorCodeWrong,
         ),
     };
-    // The comparison is done, and no connection is held: a hook on attempts is called here
+    Box::pin(ask_hook(auth, own, request, proof.is_some())).await?;
     let completed = match proof {
-        Some(proof) => complete(auth, own, request, challenge.id, proof).await,
+        Some(proof) => {
+            let run = || complete(auth, own, request, challenge.id, proof.clone());
+            hooks::complete(auth, request, run).await
+        }
         None => Err(wrong.clone().into()),
     };
     if let Err(AuthError::Contract(error)) = &completed
@@ -124,6 +129,29 @@ async fn attempt(
         audit::record_failed_login(auth, &login, request).await;
     }
     completed
+}
+
+/// Asks the hook about an attempt. No connection is held.
+///
+/// # Errors
+/// 403 `mfa_verification_rejected` when the hook rejects it; all sessions of the account end.
+async fn ask_hook(auth: &Auth, own: &OwnFactor, request: &RequestInfo, valid: bool) -> Result<(), AuthError> {
+    const REJECTED: &str = "Further MFA verification attempts will be rejected.";
+    let user = own.owner.user.id;
+    let attempt = FactorAttempt { user, factor: own.factor.id.0, factor_type: own.kind.as_str(), valid };
+    match hooks::mfa_verification_attempt(auth, request, attempt).await? {
+        Decision::Continue => Ok(()),
+        Decision::Reject { message, .. } => {
+            let tx = Tx::begin(auth.database()).await?;
+            sessions::delete_all(&tx, user).await?;
+            tx.commit().await?;
+            let message = message.unwrap_or_else(|| REJECTED.to_owned());
+            let rejected = AuthError::from(ContractError::FactorRejectedByHook { message });
+            let login = FailedLogin { user: Some(&own.owner.user), provider: own.kind.as_str(), error: &rejected };
+            audit::record_failed_login(auth, &login, request).await;
+            Err(rejected)
+        }
+    }
 }
 
 /// Uses up a proof: marks the factor as verified and raises the session, in one transaction.

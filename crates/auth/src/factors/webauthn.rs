@@ -10,6 +10,7 @@ use super::verify::{FactorProof, complete, find_challenge};
 use super::{OwnFactor, check_may_add};
 use crate::Auth;
 use crate::error::{AuthError, ContractError};
+use crate::hooks;
 use crate::http::extract::RequestInfo;
 use crate::model::User;
 use crate::model::ids::{FactorChallengeId, UserId};
@@ -112,6 +113,7 @@ fn read<T: DeserializeOwned>(response: Value) -> Result<Box<T>, AuthError> {
 }
 
 /// A proof by a security key.
+#[derive(Clone)]
 pub(super) enum KeyProof {
     /// A key that was registered.
     New(NewCredential),
@@ -136,7 +138,10 @@ pub(super) async fn verify(
     }
     let challenge = find_challenge(auth, own, request, id).await?;
     match compare(auth, own, &challenge, &response).await? {
-        Ok(proof) => complete(auth, own, request, challenge.id, FactorProof::Key(proof)).await,
+        Ok(proof) => {
+            let run = || complete(auth, own, request, challenge.id, FactorProof::Key(proof.clone()));
+            hooks::complete(auth, request, run).await
+        }
         Err(reason) => {
             tracing::info!(error = %reason, "the response of a security key was rejected");
             let error = AuthError::from(ContractError::KeyResponseRejected);

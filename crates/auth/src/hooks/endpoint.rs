@@ -100,8 +100,8 @@ fn is_identifier(text: &str) -> bool {
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// Reads the secrets of a hook, separated by `|`: the bytes of the keys. None at all means that calls
-/// are not signed.
+/// Reads the secrets of a hook, separated by `|`: the bytes of the keys. None at all means that
+/// calls are not signed.
 ///
 /// # Errors
 /// [`HookEndpointError`] for a secret that cannot sign.

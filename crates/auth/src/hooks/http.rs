@@ -1,5 +1,6 @@
 //! Hooks over HTTP: a POST with the headers of Standard Webhooks, within limits of time and size.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use aws_lc_rs::hmac;
@@ -11,9 +12,10 @@ use reqwest::{Client, Response, StatusCode, redirect};
 use time::OffsetDateTime;
 use url::Url;
 
+use super::output::MAX_BYTES;
+use crate::error::ContractError;
+
 const ATTEMPTS: usize = 3;
-/// The largest answer that is read, in bytes.
-const MAX_OUTPUT: usize = 200 * 1024;
 
 /// A call without a usable answer. `Display` is the text of the contract.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -38,10 +40,26 @@ pub(super) enum HttpHookError {
     TimedOut,
 }
 
+impl From<HttpHookError> for ContractError {
+    fn from(error: HttpHookError) -> Self {
+        match error {
+            HttpHookError::NoContentType => Self::HookContentTypeMissing,
+            HttpHookError::ContentType(received) => Self::HookContentTypeUnknown { received },
+            HttpHookError::TooLarge => Self::HookOutputTooLarge,
+            HttpHookError::Unavailable => Self::HookUnavailable,
+            HttpHookError::InvalidPayload => Self::HookRejectedPayload,
+            HttpHookError::Unauthorized => Self::HookUnauthorized,
+            HttpHookError::Status(status) => Self::HookStatus { status: status.as_u16() },
+            HttpHookError::Unreachable => Self::HookUnreachable,
+            HttpHookError::TimedOut => Self::HookTimedOut,
+        }
+    }
+}
+
 /// The result of one attempt.
 enum Attempt {
-    /// The body of an answer, empty for one without content.
-    Output(Vec<u8>),
+    /// The body of an answer; `None` for one without content.
+    Output(Option<Vec<u8>>),
     Failed(HttpHookError),
     /// To be retried at once, or after a pause.
     Retry {
@@ -82,14 +100,16 @@ impl HttpHooks {
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let client = Client::builder()
             .redirect(redirect::Policy::none())
+            // Containers have this name for the machine on which they run: here it is this one
+            .resolve("host.docker.internal", SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
             .connect_timeout(times.budget)
             .pool_idle_timeout(Duration::from_secs(30))
             .build()?;
         Ok(Self { client, times })
     }
 
-    /// Sends `input` to a hook and returns its answer's body, which is empty for an answer without
-    /// content. `now` is the time that the signature states.
+    /// Sends `input` to a hook and returns its answer's body; `None` for an answer without content.
+    /// `now` is the time that the signature states.
     ///
     /// # Errors
     /// [`HttpHookError`] when no attempt within the time limit had a usable answer.
@@ -99,7 +119,7 @@ impl HttpHooks {
         secrets: &[Secret],
         now: OffsetDateTime,
         input: &[u8],
-    ) -> Result<Vec<u8>, HttpHookError> {
+    ) -> Result<Option<Vec<u8>>, HttpHookError> {
         let attempts = async {
             let mut last = HttpHookError::Unreachable;
             for attempt in 1..=ATTEMPTS {
@@ -135,7 +155,7 @@ impl HttpHooks {
             }
         };
         match response.status() {
-            StatusCode::NO_CONTENT => Attempt::Output(Vec::new()),
+            StatusCode::NO_CONTENT => Attempt::Output(None),
             StatusCode::OK | StatusCode::ACCEPTED => read(response).await,
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
                 match response.headers().contains_key(RETRY_AFTER) {
@@ -163,11 +183,11 @@ async fn read(mut response: Response) -> Attempt {
     let mut body = Vec::new();
     loop {
         match response.chunk().await {
-            Ok(Some(chunk)) if body.len() + chunk.len() > MAX_OUTPUT => {
+            Ok(Some(chunk)) if body.len() + chunk.len() > MAX_BYTES => {
                 return Attempt::Failed(HttpHookError::TooLarge);
             }
             Ok(Some(chunk)) => body.extend_from_slice(&chunk),
-            Ok(None) => return Attempt::Output(body),
+            Ok(None) => return Attempt::Output(Some(body)),
             Err(error) => {
                 tracing::warn!(error = %error.without_url(), "the answer of a hook ended early");
                 return Attempt::Retry { after_pause: true, last: HttpHookError::Unreachable };
@@ -176,8 +196,8 @@ async fn read(mut response: Response) -> Attempt {
     }
 }
 
-/// Returns the headers of Standard Webhooks, or none where there is no secret. Each attempt has an id of
-/// its own.
+/// Returns the headers of Standard Webhooks, or none where there is no secret. Each attempt has an
+/// id of its own.
 fn signature_headers(secrets: &[Secret], now: OffsetDateTime, input: &[u8]) -> HeaderMap {
     let mut headers = HeaderMap::new();
     if secrets.is_empty() {
@@ -236,7 +256,7 @@ mod tests {
         (url, calls)
     }
 
-    async fn call(url: &Url) -> Result<Vec<u8>, HttpHookError> {
+    async fn call(url: &Url) -> Result<Option<Vec<u8>>, HttpHookError> {
         HttpHooks::new(HookTimes::default()).unwrap().call(url, &[], NOW, b"{}").await
     }
 
@@ -259,14 +279,14 @@ mod tests {
         .await;
         let answer =
             HttpHooks::new(HookTimes::default()).unwrap().call(&url, &secrets, NOW, b"{\"a\":1}").await.unwrap();
-        assert_eq!(answer, b"{\"is_signed\":true}");
+        assert_eq!(answer.unwrap(), b"{\"is_signed\":true}");
     }
 
     #[tokio::test]
     async fn each_answer_has_its_outcome() {
-        let cases: [(StatusCode, Option<&str>, Result<&str, HttpHookError>); 9] = [
-            (StatusCode::NO_CONTENT, None, Ok("")),
-            (StatusCode::ACCEPTED, Some("application/json"), Ok("{}")),
+        let cases: [(StatusCode, Option<&str>, Result<Option<&str>, HttpHookError>); 9] = [
+            (StatusCode::NO_CONTENT, None, Ok(None)),
+            (StatusCode::ACCEPTED, Some("application/json"), Ok(Some("{}"))),
             (StatusCode::OK, Some("text/plain"), Err(HttpHookError::ContentType("text/plain".into()))),
             (StatusCode::BAD_REQUEST, None, Err(HttpHookError::InvalidPayload)),
             (StatusCode::UNAUTHORIZED, None, Err(HttpHookError::Unauthorized)),
@@ -286,7 +306,7 @@ mod tests {
                 response
             })
             .await;
-            assert_eq!(call(&url).await, outcome.map(|body| body.as_bytes().to_vec()), "{status}");
+            assert_eq!(call(&url).await, outcome.map(|body| body.map(|body| body.as_bytes().to_vec())), "{status}");
             assert_eq!(calls.load(Ordering::SeqCst), 1, "{status}");
         }
     }
@@ -300,7 +320,7 @@ mod tests {
             }
         };
         let (url, calls) = serve(busy(2)).await;
-        assert_eq!(call(&url).await.unwrap(), b"{}");
+        assert_eq!(call(&url).await.unwrap().unwrap(), b"{}");
         assert_eq!(calls.load(Ordering::SeqCst), 3);
         let (url, calls) = serve(busy(9)).await;
         assert_eq!(call(&url).await, Err(HttpHookError::Unavailable));
@@ -309,10 +329,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_large_answer_is_rejected() {
-        let (url, _) = serve(|_, _, _| (JSON, " ".repeat(MAX_OUTPUT + 1))).await;
+        let (url, _) = serve(|_, _, _| (JSON, " ".repeat(MAX_BYTES + 1))).await;
         assert_eq!(call(&url).await, Err(HttpHookError::TooLarge));
-        let (url, _) = serve(|_, _, _| (JSON, " ".repeat(MAX_OUTPUT))).await;
-        assert_eq!(call(&url).await.map(|body| body.len()), Ok(MAX_OUTPUT));
+        let (url, _) = serve(|_, _, _| (JSON, " ".repeat(MAX_BYTES))).await;
+        assert_eq!(call(&url).await.map(|body| body.map_or(0, |body| body.len())), Ok(MAX_BYTES));
     }
 
     #[tokio::test]

@@ -1,6 +1,292 @@
-//! Hooks: functions of a project, over HTTP or in PostgreSQL, that decide at certain points.
+//! Hooks: functions of the application that take part in sign-ups, sign-ins and messages.
+//!
+//! A hook is an HTTP server or a PostgreSQL function. Most of them belong to a transaction: when
+//! the hook fails, nothing is written. A PostgreSQL function is called in the transaction.
+//!
+//! Invariant: a hook over HTTP is never called while the request holds a connection to the
+//! database. Where a transaction needs its answer, the transaction ends with
+//! [`AuthError::HookPending`] and is rolled back. [`complete`] then calls the hook without a
+//! connection, keeps the answer in the [`HookLedger`] of the request, and runs the transaction
+//! again. An answer counts only for the same question: when the account was changed meanwhile, the
+//! hook is called again. Values that are drawn at random and that a hook sees (ids, codes) come
+//! from the ledger, so that they are the same in each run. So a slow hook occupies its own requests
+//! only, and nothing is half-written.
+//!
+//! Every function that runs a transaction with such an operation calls it through [`complete`].
 
-#![allow(dead_code)]
-
-pub mod endpoint;
+mod claims;
+mod emails;
+mod endpoint;
+mod function;
 mod http;
+mod ledger;
+mod output;
+mod points;
+
+use std::collections::HashMap;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use time::format_description::well_known::Rfc3339;
+
+use crate::Auth;
+use crate::error::{AuthError, ContractError};
+use crate::http::extract::RequestInfo;
+use crate::model::JsonObject;
+use crate::operation::Operation;
+use crate::settings::{HookPoint, HookSettings, SettingsError};
+use crate::sql::{Tx, users};
+use endpoint::{HookEndpoint, parse_secrets};
+use http::{HookTimes, HttpHooks};
+
+pub(crate) use emails::{EmailData, send_email, send_notification};
+pub(crate) use ledger::HookLedger;
+pub(crate) use points::{
+    Decision, FactorAttempt, before_user_created, custom_access_token, mfa_verification_attempt,
+    password_verification_attempt, text_message_call,
+};
+
+/// The number of runs of one operation: each hook of it may be called once, and a few times more
+/// when the account changes meanwhile.
+const MAX_RUNS: usize = 10;
+
+/// The configured hooks.
+pub(crate) struct Hooks {
+    points: HashMap<HookPoint, Hook>,
+    /// Built at the first call, since loading root certificates would delay the start.
+    http: OnceLock<HttpHooks>,
+    /// The duration of the last call that sent a mail.
+    mail_duration: Mutex<Duration>,
+}
+
+struct Hook {
+    endpoint: HookEndpoint,
+    secrets: Vec<portico_base::Secret>,
+}
+
+/// One call of a hook.
+#[derive(Clone)]
+pub(crate) struct HookCall {
+    point: HookPoint,
+    /// The members of the input, without `metadata`.
+    members: JsonObject,
+    /// The part of the input that must be the same when the transaction runs again.
+    question: Value,
+    ip: Option<std::net::IpAddr>,
+    /// A failure is logged and does not fail the operation.
+    is_optional: bool,
+}
+
+/// The input may contain codes.
+impl std::fmt::Debug for HookCall {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HookCall").field("point", &self.point).finish_non_exhaustive()
+    }
+}
+
+impl HookCall {
+    /// Makes a call whose whole input must be the same when the transaction runs again.
+    fn new(request: &RequestInfo, point: HookPoint, members: JsonObject) -> Self {
+        let question = Value::Object(members.clone());
+        Self { point, members, question, ip: request.ip, is_optional: false }
+    }
+
+    fn asking(self, question: Value) -> Self {
+        Self { question, ..self }
+    }
+
+    fn optional(self) -> Self {
+        Self { is_optional: true, ..self }
+    }
+
+    /// Returns the input of the hook.
+    fn input(&self, auth: &Auth) -> String {
+        let mut metadata = JsonObject::from_iter([
+            ("uuid".to_owned(), portico_base::random::uuid().to_string().into()),
+            ("time".to_owned(), auth.now().format(&Rfc3339).unwrap_or_default().into()),
+            ("name".to_owned(), self.point.name().into()),
+        ]);
+        if let Some(ip) = self.ip {
+            metadata.insert("ip_address".into(), ip.to_string().into());
+        }
+        let mut input = JsonObject::from_iter([("metadata".to_owned(), metadata.into())]);
+        input.extend(self.members.clone());
+        Value::Object(input).to_string()
+    }
+}
+
+impl Hooks {
+    /// Reads the settings.
+    ///
+    /// # Errors
+    /// [`SettingsError`] names the hook whose address or secrets cannot work.
+    pub(crate) fn new(settings: &std::collections::BTreeMap<HookPoint, HookSettings>) -> Result<Self, SettingsError> {
+        let mut points = HashMap::new();
+        for (point, configured) in settings {
+            let failed = |error: endpoint::HookEndpointError| SettingsError::Value {
+                name: "hook",
+                reason: format!("{}: {error}", point.key()),
+            };
+            let endpoint = HookEndpoint::parse(&configured.uri).map_err(failed)?;
+            let secrets = parse_secrets(configured.secrets.expose()).map_err(failed)?;
+            points.insert(*point, Hook { endpoint, secrets });
+        }
+        Ok(Self { points, http: OnceLock::new(), mail_duration: Mutex::default() })
+    }
+
+    /// Returns whether there is a hook for a point.
+    pub(crate) fn has(&self, point: HookPoint) -> bool {
+        self.points.contains_key(&point)
+    }
+
+    /// Returns the duration of the last call over HTTP that sent a mail; zero where none does.
+    fn mail_duration(&self) -> Duration {
+        *self.mail_duration.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn http(&self) -> Result<&HttpHooks, AuthError> {
+        if let Some(http) = self.http.get() {
+            return Ok(http);
+        }
+        let http = HttpHooks::new(HookTimes::default()).map_err(AuthError::internal)?;
+        Ok(self.http.get_or_init(|| http))
+    }
+
+    /// Calls a hook outside of a transaction. The caller holds no connection.
+    ///
+    /// # Errors
+    /// Those of the hook, and of the database for a PostgreSQL function.
+    pub(crate) async fn call(&self, auth: &Auth, call: &HookCall) -> Result<JsonObject, AuthError> {
+        let Some(hook) = self.points.get(&call.point) else { return Ok(JsonObject::new()) };
+        let began = Instant::now();
+        let output = match &hook.endpoint {
+            HookEndpoint::Http(url) => {
+                let input = call.input(auth);
+                let sent = self.http()?.call(url, &hook.secrets, auth.now(), input.as_bytes()).await;
+                sent.map_err(|error| AuthError::from(ContractError::from(error)))
+                    .and_then(|body| output::read(body.as_deref()))
+            }
+            HookEndpoint::Function { schema, name } => {
+                let tx = Tx::begin(auth.database()).await?;
+                let output = function::call(&tx, &hook.endpoint, schema, name, &call.input(auth)).await;
+                match &output {
+                    Ok(_) => tx.commit().await?,
+                    Err(_) => tx.rollback().await,
+                }
+                output
+            }
+        };
+        if call.point == HookPoint::SendEmail && matches!(hook.endpoint, HookEndpoint::Http(_)) {
+            *self.mail_duration.lock().unwrap_or_else(PoisonError::into_inner) = began.elapsed();
+        }
+        log_failure(hook, call, &output);
+        output
+    }
+
+    /// Calls a hook for the transaction of `op`: a PostgreSQL function in it where the point
+    /// permits that, other hooks between two runs of it.
+    ///
+    /// # Errors
+    /// Those of the hook, and [`AuthError::HookPending`] in the first run.
+    pub(crate) async fn call_within(&self, op: Operation<'_>, call: HookCall) -> Result<JsonObject, AuthError> {
+        let Some(hook) = self.points.get(&call.point) else { return Ok(JsonObject::new()) };
+        match &hook.endpoint {
+            HookEndpoint::Function { schema, name } if call.point.belongs_to_transaction() => {
+                let input = call.input(op.auth);
+                let output = match call.is_optional {
+                    false => Box::pin(function::call(op.tx, &hook.endpoint, schema, name, &input)).await,
+                    true => Box::pin(function::try_call(op.tx, &hook.endpoint, schema, name, &input)).await,
+                };
+                log_failure(hook, &call, &output);
+                if call.is_optional {
+                    return Ok(output.unwrap_or_default());
+                }
+                output.inspect_err(|_| op.request.hooks.note_failure(call.point))
+            }
+            _ => match op.request.hooks.answer(&call) {
+                Some(answer) => Ok(answer),
+                None => {
+                    op.request.hooks.await_answer(call);
+                    Err(AuthError::HookPending)
+                }
+            },
+        }
+    }
+}
+
+fn log_failure(hook: &Hook, call: &HookCall, output: &Result<JsonObject, AuthError>) {
+    if let Err(error) = output {
+        tracing::warn!(hook = call.point.name(), endpoint = %hook.endpoint, error = %error, "a hook failed");
+    }
+}
+
+/// Runs an operation with its transaction, calls the hooks over HTTP that it needs, and runs it
+/// again with their answers. `attempt` begins and commits the transaction, and does nothing else
+/// that must not happen twice. The hook after a new account is called when the transaction is
+/// committed.
+///
+/// # Errors
+/// Those of `attempt` and of the hooks.
+pub(crate) async fn complete<T, Attempt>(
+    auth: &Auth,
+    request: &RequestInfo,
+    mut attempt: impl FnMut() -> Attempt,
+) -> Result<T, AuthError>
+where
+    Attempt: Future<Output = Result<T, AuthError>>,
+{
+    for _ in 0..MAX_RUNS {
+        request.hooks.begin_run();
+        // In boxes: these futures are large, and would be on the stack of every caller
+        match Box::pin(attempt()).await {
+            Err(AuthError::HookPending) => {
+                let Some(call) = request.hooks.take_pending() else { return Err(AuthError::HookPending) };
+                let answer = match Box::pin(auth.hooks().call(auth, &call)).await {
+                    Err(_) if call.is_optional => JsonObject::new(),
+                    answer => answer.inspect_err(|_| request.hooks.note_failure(call.point))?,
+                };
+                request.hooks.keep(call, answer);
+            }
+            Err(error) => {
+                // Some rejections are committed, such as that of a sign-in whose address is not
+                // proved
+                let _ = Box::pin(after_user_created(auth, request)).await;
+                return Err(error);
+            }
+            Ok(done) => {
+                Box::pin(after_user_created(auth, request)).await?;
+                if request.hooks.has_decoy() {
+                    // As slow as for an address that gets a mail
+                    tokio::time::sleep(auth.hooks().mail_duration()).await;
+                }
+                return Ok(done);
+            }
+        }
+    }
+    Err(ContractError::HookOutdated.into())
+}
+
+/// Calls the hook after a new account, if the committed run made one. The account stays when it
+/// fails.
+async fn after_user_created(auth: &Auth, request: &RequestInfo) -> Result<(), AuthError> {
+    let Some(created) = request.hooks.take_created() else { return Ok(()) };
+    if !auth.hooks().has(HookPoint::AfterUserCreated) {
+        return Ok(());
+    }
+    let user = {
+        let client = auth.database().auth().await?;
+        users::by_id(&client, created).await?
+    };
+    let Some(user) = user else { return Ok(()) };
+    // Clients know this text from sign-ups by contact
+    let is_contact = !user.email.is_empty() || !user.phone.is_empty();
+    let is_sign_up = is_contact
+        && matches!(user.app_metadata.get("provider"), Some(Value::String(provider)) if matches!(provider.as_str(), "email" | "phone"));
+    let members = JsonObject::from_iter([("user".to_owned(), json!(user))]);
+    let called = auth.hooks().call(auth, &HookCall::new(request, HookPoint::AfterUserCreated, members)).await;
+    match called {
+        Err(_) if is_sign_up => Err(ContractError::HookFailedAfterSignUp.into()),
+        called => called.map(drop),
+    }
+}

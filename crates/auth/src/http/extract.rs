@@ -20,6 +20,7 @@ use time::OffsetDateTime;
 
 use crate::Auth;
 use crate::error::{API_VERSION_HEADER, ApiVersion, AuthError, ContractError};
+use crate::hooks::HookLedger;
 use crate::model::User;
 use crate::model::ids::{SessionId, UserId};
 use crate::sql::users::{self, SessionSummary};
@@ -245,6 +246,8 @@ pub struct RequestInfo {
     pub subject: Option<UserId>,
     /// The caller's token has an administrator's role.
     pub is_operator: bool,
+    /// The hooks that were called for the request.
+    pub(crate) hooks: HookLedger,
 }
 
 impl RequestInfo {
@@ -264,6 +267,7 @@ impl RequestInfo {
             limit_key: None,
             subject: None,
             is_operator: true,
+            hooks: HookLedger::new(),
         }
     }
 
@@ -313,6 +317,7 @@ impl FromRequestParts<Auth> for RequestInfo {
             is_operator: parts.extensions.get::<Caller>().is_some_and(|caller| {
                 caller.refused.is_none() && settings.jwt.admin_roles.iter().any(|role| role == caller.role())
             }),
+            hooks: HookLedger::new(),
         })
     }
 }

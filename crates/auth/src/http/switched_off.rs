@@ -55,8 +55,3 @@ async fn saml() -> AuthError {
 async fn oauth() -> AuthError {
     ContractError::OauthServerOff.into()
 }
-
-/// `POST /token?grant_type=web3`
-pub(crate) fn web3() -> AuthError {
-    ContractError::Web3Off.into()
-}

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::Auth;
 use crate::error::{AuthError, ContractError};
+use crate::hooks::{self, EmailData};
 use crate::messages::mailer;
 use crate::model::User;
 use crate::model::contact::{Contact, ContactKind};
@@ -18,6 +19,7 @@ use crate::one_time::text_message::{ReservedText, reserve};
 use crate::one_time::token::{OneTimeToken, TokenKind};
 use crate::operation::Operation;
 use crate::protection::audit::{Action, Traits};
+use crate::settings::HookPoint;
 use crate::sql::flow_state::{self, NewFlow, method};
 use crate::sql::{one_time_tokens, users};
 
@@ -73,8 +75,44 @@ fn prepare_mail(
         return Err(AuthError::too_soon(wait, |seconds| ContractError::EmailTooSoon { seconds }));
     }
     mailer::check_recipient(op.auth, to)?;
-    mailer::count_mail(op.auth)?;
-    Ok(OneTimeToken::generate(to.as_str(), settings.otp_length, is_pkce))
+    if op.request.hooks.is_first(format!("count mail {} {to}", kind.as_str())) {
+        mailer::count_mail(op.auth)?;
+    }
+    Ok(make_token(op, kind, to, is_pkce))
+}
+
+/// Makes the token of a mail, which is the same when the transaction runs again.
+fn make_token(op: Operation<'_>, kind: TokenKind, to: &EmailAddress, is_pkce: bool) -> OneTimeToken {
+    let entropy = op.request.hooks.bytes(&format!("token {} {to}", kind.as_str()));
+    OneTimeToken::from_entropy(entropy, to.as_str(), op.auth.settings().email.otp_length, is_pkce)
+}
+
+/// Sends a mail to the address of `user`, by the hook or through the outbox.
+async fn send(op: Operation<'_>, user: &User, kind: MailKind, variables: &Variables) -> Result<(), AuthError> {
+    if op.auth.hooks().has(HookPoint::SendEmail) {
+        return Box::pin(hooks::send_email(op, user, kind, EmailData::of(variables))).await;
+    }
+    mailer::enqueue(op.auth, op.tx, kind, &user.email, variables).await
+}
+
+/// Sends a notification to the address of `user`, if it is enabled, by the hook or through the
+/// outbox. A failure of the hook, or of a template, does not fail the operation.
+///
+/// # Errors
+/// Those of the database.
+pub(crate) async fn notify(
+    op: Operation<'_>,
+    user: &User,
+    kind: MailKind,
+    variables: &Variables,
+) -> Result<(), AuthError> {
+    if !op.auth.hooks().has(HookPoint::SendEmail) {
+        return mailer::notify(op.auth, op.tx, kind, &user.email, variables).await;
+    }
+    if !op.auth.settings().notifies(kind) || EmailAddress::parse(&user.email).is_err() {
+        return Ok(());
+    }
+    Box::pin(hooks::send_notification(op, user, kind, EmailData::of(variables))).await
 }
 
 async fn store_token(
@@ -139,7 +177,7 @@ pub(crate) async fn send_confirmation(
         users::set_confirmation(op.tx, user.id, &token.hash, op.now()),
         store_token(op, user, kind, &token, email.as_str()),
         begin_flow(op, user, challenge, method::EMAIL_SIGNUP),
-        mailer::enqueue(op.auth, op.tx, MailKind::Confirmation, email.as_str(), &variables),
+        send(op, user, MailKind::Confirmation, &variables),
     );
     column?;
     row?;
@@ -157,13 +195,15 @@ pub(crate) async fn send_invitation(op: Operation<'_>, user: &User) -> Result<()
     let kind = TokenKind::Confirmation;
     let email = EmailAddress::from_stored(&user.email);
     mailer::check_recipient(op.auth, &email)?;
-    mailer::count_mail(op.auth)?;
-    let token = OneTimeToken::generate(email.as_str(), op.auth.settings().email.otp_length, false);
+    if op.request.hooks.is_first(format!("count invitation {email}")) {
+        mailer::count_mail(op.auth)?;
+    }
+    let token = make_token(op, kind, &email, false);
     let variables = variables_with_link(op, user, MailKind::Invite, &token);
     let (column, row, mail) = tokio::join!(biased;
         users::set_invitation(op.tx, user.id, &token.hash, op.now()),
         store_token(op, user, kind, &token, email.as_str()),
-        mailer::enqueue(op.auth, op.tx, MailKind::Invite, email.as_str(), &variables),
+        send(op, user, MailKind::Invite, &variables),
     );
     column?;
     row?;
@@ -202,7 +242,7 @@ pub(crate) async fn send_recovery(
         users::set_recovery(op.tx, user.id, &token.hash, op.now()),
         store_token(op, user, kind, &token, email.as_str()),
         begin_flow(op, user, challenge, method),
-        mailer::enqueue(op.auth, op.tx, mail_kind, email.as_str(), &variables),
+        send(op, user, mail_kind, &variables),
     );
     audit?;
     column?;
@@ -234,7 +274,7 @@ pub(crate) async fn send_reauthentication(
         op.record(user, action, Traits::new()),
         users::set_reauthentication(op.tx, user.id, &token.hash, op.now()),
         store_token(op, user, kind, &token, email.as_str()),
-        mailer::enqueue(op.auth, op.tx, MailKind::Reauthentication, email.as_str(), &variables),
+        send(op, user, MailKind::Reauthentication, &variables),
     );
     audit?;
     column?;
@@ -276,36 +316,57 @@ async fn send_email_change(
     let token_current = user
         .email_address()
         .filter(|_| settings.secure_change)
-        .map(|current| (OneTimeToken::generate(current.as_str(), settings.otp_length, challenge.is_some()), current));
+        .map(|current| (make_token(op, TokenKind::EmailChangeCurrent, &current, challenge.is_some()), current));
     let hash_current = token_current.as_ref().map_or("", |(token, _)| token.hash.as_str());
     let variables = |token: &OneTimeToken, to: &EmailAddress| Variables {
         new_email: Some(new.to_string()),
         sending_to: Some(to.to_string()),
         ..variables_with_link(op, user, MailKind::EmailChange, token)
     };
-    let to_new = variables(&token_new, new);
-    let (columns, row, flow, mail) = tokio::join!(biased;
+    let (columns, row, flow) = tokio::join!(biased;
         users::set_email_change(op.tx, user.id, new, [&token_new.hash, hash_current], op.now()),
         store_token(op, user, kind, &token_new, new.as_str()),
         begin_flow(op, user, challenge, method::EMAIL_CHANGE),
-        mailer::enqueue(op.auth, op.tx, MailKind::EmailChange, new.as_str(), &to_new),
     );
     columns?;
     row?;
     flow?;
-    mail?;
-    let kind = TokenKind::EmailChangeCurrent;
+    match &token_current {
+        Some((token, current)) => {
+            store_token(op, user, TokenKind::EmailChangeCurrent, token, current.as_str()).await?;
+        }
+        None => one_time_tokens::delete_kind(op.tx, user.id, TokenKind::EmailChangeCurrent.as_str()).await?,
+    }
+    if op.auth.hooks().has(HookPoint::SendEmail) {
+        let user = User { email_change: new.to_string(), ..user.clone() };
+        let current = token_current.as_ref().map(|(token, _)| token);
+        let data = change_data(&token_new, current);
+        return Box::pin(hooks::send_email(op, &user, MailKind::EmailChange, data)).await;
+    }
+    mailer::enqueue(op.auth, op.tx, MailKind::EmailChange, new.as_str(), &variables(&token_new, new)).await?;
     match &token_current {
         Some((token, current)) => {
             let to_current = variables(token, current);
-            let (row, mail) = tokio::join!(biased;
-                store_token(op, user, kind, token, current.as_str()),
-                mailer::enqueue(op.auth, op.tx, MailKind::EmailChange, current.as_str(), &to_current),
-            );
-            row?;
-            mail
+            mailer::enqueue(op.auth, op.tx, MailKind::EmailChange, current.as_str(), &to_current).await
         }
-        None => Ok(one_time_tokens::delete_kind(op.tx, user.id, kind.as_str()).await?),
+        None => Ok(()),
+    }
+}
+
+/// Returns the data of a change of address for the hook. Where both addresses confirm it, codes and
+/// links are crossed: receivers expect the code for the current address beside the link for the new
+/// one.
+fn change_data(new: &OneTimeToken, current: Option<&OneTimeToken>) -> EmailData {
+    let new = new.clone();
+    match current.cloned() {
+        Some(current) => EmailData {
+            token: current.code,
+            token_hash: new.hash,
+            token_new: new.code,
+            token_hash_new: current.hash,
+            ..EmailData::default()
+        },
+        None => EmailData { token: new.code, token_hash: new.hash, ..EmailData::default() },
     }
 }
 
@@ -324,11 +385,13 @@ pub(crate) async fn send_claim_confirmation(
     let token = prepare_mail(op, user, kind, email, false)?;
     let variables =
         Variables { email: email.to_string(), ..variables_with_link(op, user, MailKind::Confirmation, &token) };
+    let recipient = User { email: email.to_string(), ..user.clone() };
     let (column, row, other, mail) = tokio::join!(biased;
         users::set_email_change(op.tx, user.id, email, [&token.hash, ""], op.now()),
         store_token(op, user, kind, &token, email.as_str()),
         one_time_tokens::delete_kind(op.tx, user.id, TokenKind::EmailChangeCurrent.as_str()),
-        mailer::enqueue(op.auth, op.tx, MailKind::Confirmation, email.as_str(), &variables),
+        // To the address that is claimed, which the account does not have yet
+        send(op, &recipient, MailKind::Confirmation, &variables),
     );
     column?;
     row?;
@@ -343,9 +406,12 @@ pub(crate) async fn send_claim_confirmation(
 /// The same as for a mail that is sent.
 pub(crate) async fn enqueue_decoy(op: Operation<'_>, kind: TokenKind, email: &EmailAddress) -> Result<(), AuthError> {
     let settings = &op.auth.settings().email;
-    op.auth.limits().check_decoy_interval(kind, email.as_str(), settings.max_frequency)?;
-    mailer::check_recipient(op.auth, email)?;
-    mailer::check_mail_budget(op.auth)?;
+    if op.request.hooks.is_first(format!("decoy {} {email}", kind.as_str())) {
+        op.auth.limits().check_decoy_interval(kind, email.as_str(), settings.max_frequency)?;
+        mailer::check_recipient(op.auth, email)?;
+        mailer::check_mail_budget(op.auth)?;
+    }
+    op.request.hooks.note_decoy();
     let unknown = User { email: email.to_string(), ..User::without_facts(&op.request.aud, op.now()) };
     let token = OneTimeToken::generate(email.as_str(), settings.otp_length, false);
     let variables = variables_with_link(op, &unknown, MailKind::Recovery, &token);

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::Auth;
 use crate::account::registration::{self, Applicant};
 use crate::error::{AuthError, ContractError};
+use crate::hooks;
 use crate::http::extract::{Json, RequestInfo};
 use crate::messages::mailer;
 use crate::model::contact::{Contact, ContactKind};
@@ -130,21 +131,44 @@ async fn send(
     may_create: bool,
 ) -> Result<Value, AuthError> {
     for _ in 0..registration::ATTEMPTS {
-        if let Some(answer) = try_send(auth, request, applicant, may_create).await? {
-            return Ok(answer);
+        match hooks::complete(auth, request, || try_send(auth, request, applicant, may_create)).await? {
+            Sending::Sent(delivery) => {
+                let answer = delivery.deliver(auth).await?;
+                return Ok(answer);
+            }
+            Sending::SentToNew(delivery) => {
+                delivery.deliver(auth).await?;
+                return Ok(json!({}));
+            }
+            Sending::Unregistered => {
+                registration::register_for_link(auth, request, applicant).await?;
+                return Ok(json!({}));
+            }
+            Sending::LostRace => {}
         }
     }
     // Usually the contact is taken in another audience, which the response must not reveal
     Ok(json!({}))
 }
 
-/// Returns `None` when another request made the account at the same time.
+/// The result of an attempt to send a message.
+enum Sending {
+    /// To a confirmed account.
+    Sent(Delivery),
+    /// To an account that awaits its confirmation.
+    SentToNew(Delivery),
+    /// The address has no confirmed account yet.
+    Unregistered,
+    /// Another request made the account at the same time.
+    LostRace,
+}
+
 async fn try_send(
     auth: &Auth,
     request: &RequestInfo,
     applicant: &Applicant<'_>,
     may_create: bool,
-) -> Result<Option<Value>, AuthError> {
+) -> Result<Sending, AuthError> {
     let kind = applicant.contact.kind();
     let tx = Tx::begin(auth.database()).await?;
     let op = Operation::new(auth, request, &tx);
@@ -152,22 +176,17 @@ async fn try_send(
         Some(user) if kind.is_confirmed(&user) => {
             let delivery = send_to_confirmed(op, &user, applicant).await?;
             tx.commit().await?;
-            delivery.deliver(auth).await.map(Some)
+            Ok(Sending::Sent(delivery))
         }
         None if !may_create => Err(ContractError::OtpSignUpsDisabled.into()),
         _ if auth.settings().disable_signup => Err(ContractError::SignUpsDisabled.into()),
-        _ if kind == ContactKind::Email => {
-            drop(tx);
-            registration::register_for_link(auth, request, applicant).await?;
-            Ok(Some(json!({})))
-        }
+        _ if kind == ContactKind::Email => Ok(Sending::Unregistered),
         existing => {
             let Some(delivery) = registration::register_for_code(op, applicant, existing).await? else {
-                return Ok(None);
+                return Ok(Sending::LostRace);
             };
             tx.commit().await?;
-            delivery.deliver(auth).await?;
-            Ok(Some(json!({})))
+            Ok(Sending::SentToNew(delivery))
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::messages::text::within;
 use crate::model::User;
 use crate::model::ids::PhoneNumber;
 use crate::one_time::token::{self, TokenKind};
+use crate::settings::HookPoint;
 
 /// A code that was typed for a phone number.
 #[derive(Clone, Copy)]
@@ -27,8 +28,9 @@ pub(crate) struct GatewayVerdict {
 
 /// Returns whether the gateway makes the codes of this number, so that it must be asked.
 pub(crate) fn is_made_by_gateway(auth: &Auth, typed: TypedCode<'_>, now: OffsetDateTime) -> bool {
-    // The future is not polled
-    let asks = auth.texts().is_some_and(|texts| texts.check(typed.phone.as_str(), typed.code).is_some());
+    // With a hook, the codes are those of this server. The future is not polled
+    let asks = !auth.hooks().has(HookPoint::SendSms)
+        && auth.texts().is_some_and(|texts| texts.check(typed.phone.as_str(), typed.code).is_some());
     asks && test_code(auth, typed.phone, now).is_none()
 }
 
@@ -43,7 +45,7 @@ pub(crate) async fn ask_gateway(
     typed: TypedCode<'_>,
     now: OffsetDateTime,
 ) -> Result<Option<GatewayVerdict>, AuthError> {
-    if pending.is_empty() || test_code(auth, typed.phone, now).is_some() {
+    if pending.is_empty() || auth.hooks().has(HookPoint::SendSms) || test_code(auth, typed.phone, now).is_some() {
         return Ok(None);
     }
     let Some(verdict) = auth.texts().and_then(|texts| texts.check(typed.phone.as_str(), typed.code)) else {

@@ -13,12 +13,14 @@ use time::OffsetDateTime;
 
 use crate::Auth;
 use crate::error::{AuthError, ContractError, SqlResultExt as _};
+use crate::hooks::{self, HookCall};
 use crate::messages::text::{TextMessage, within};
 use crate::model::User;
 use crate::model::ids::{PhoneNumber, UserId};
 use crate::one_time::text_code::test_code;
 use crate::one_time::token::{OneTimeToken, TokenKind};
 use crate::operation::Operation;
+use crate::settings::HookPoint;
 use crate::sql::{Tx, one_time_tokens, users};
 
 /// Checks that messages can be sent over a channel. Empty is `sms`.
@@ -28,6 +30,8 @@ use crate::sql::{Tx, one_time_tokens, users};
 pub(crate) fn check_channel(auth: &Auth, channel: &str) -> Result<(), AuthError> {
     let works = match channel {
         "" | "sms" => true,
+        // The hook knows its channels
+        "whatsapp" if auth.hooks().has(HookPoint::SendSms) => true,
         "whatsapp" => auth.texts().is_some_and(|texts| texts.speaks_whatsapp()),
         _ => false,
     };
@@ -46,6 +50,8 @@ pub(crate) struct ReservedText {
     is_new: bool,
     /// `None` for a test number, which gets no messages.
     message: Option<TextMessage>,
+    /// The hook that sends the message in place of the gateway.
+    hook: Option<HookCall>,
 }
 
 /// Makes a code of a kind, stores it, and counts the message.
@@ -67,7 +73,8 @@ pub(crate) async fn reserve(
     check_channel(auth, channel)?;
     let token = OneTimeToken::generate(phone.as_str(), settings.otp_length, false);
     let is_test = test_code(auth, phone, op.now()).is_some();
-    if !is_test && auth.texts().is_none() {
+    let has_hook = auth.hooks().has(HookPoint::SendSms);
+    if !is_test && !has_hook && auth.texts().is_none() {
         return Err(AuthError::failed(ContractError::TextProviderMissing, anyhow::anyhow!("no SMS provider")));
     }
     if !is_test && !settings.autoconfirm {
@@ -80,6 +87,10 @@ pub(crate) async fn reserve(
     }
     .context(ContractError::UpdatingUserFailed)?;
     one_time_tokens::put(tx, user.id, kind.as_str(), &token.hash, phone.as_str(), op.now()).await?;
+    let hook = match is_test {
+        true => None,
+        false => hooks::text_message_call(auth, op.request, user, (phone.as_str(), &token.code), None),
+    };
     let message = (!is_test).then(|| {
         let body = Template::parse(&settings.template)
             .and_then(|template| template.render(&json!({"Code": token.code})))
@@ -88,7 +99,7 @@ pub(crate) async fn reserve(
         TextMessage { to: phone.to_string(), body, code: token.code, channel: channel.to_owned() }
     });
     let sent_before = kind.sent_at(user);
-    Ok(ReservedText { user: user.id, kind, hash: token.hash, sent_before, is_new: false, message })
+    Ok(ReservedText { user: user.id, kind, hash: token.hash, sent_before, is_new: false, message, hook })
 }
 
 impl ReservedText {
@@ -112,6 +123,13 @@ impl ReservedText {
     }
 
     async fn hand_over(mut self, auth: &Auth) -> Result<Value, AuthError> {
+        if let Some(call) = &self.hook {
+            let sent = auth.hooks().call(auth, call).await;
+            if sent.is_err() {
+                self.undo_or_log(auth).await;
+            }
+            return sent.map(|_| json!({}));
+        }
         let sent = match (self.message.take(), auth.texts()) {
             (Some(message), Some(texts)) => within(auth.settings().http_timeout, texts.send(message)).await,
             _ => Err("there is no provider".to_owned()),
@@ -120,10 +138,7 @@ impl ReservedText {
             Ok(id) if id.is_empty() => Ok(json!({})),
             Ok(id) => Ok(json!({"message_id": id})),
             Err(detail) => {
-                if let Err(error) = self.undo(auth).await {
-                    // The code stays stored, and is in no message
-                    error.log();
-                }
+                self.undo_or_log(auth).await;
                 let purpose = match self.kind {
                     TokenKind::PhoneChange => "phone_change",
                     TokenKind::Reauthentication => "reauthentication",
@@ -131,6 +146,13 @@ impl ReservedText {
                 };
                 Err(ContractError::TextNotSent { purpose, detail }.into())
             }
+        }
+    }
+
+    async fn undo_or_log(&self, auth: &Auth) {
+        if let Err(error) = self.undo(auth).await {
+            // The code stays stored, and is in no message
+            error.log();
         }
     }
 

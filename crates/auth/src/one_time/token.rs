@@ -100,15 +100,25 @@ pub struct OneTimeToken {
 impl OneTimeToken {
     /// Makes a token for a contact.
     pub fn generate(address: &str, digits: usize, is_pkce: bool) -> Self {
-        let token = Self::of_code(address, &portico_base::random::digits(digits));
-        let hash = if is_pkce { format!("{PKCE_PREFIX}{}", token.hash) } else { token.hash };
-        Self { hash, ..token }
+        Self::from_entropy(portico_base::random::bytes(), address, digits, is_pkce)
     }
 
     /// Makes a token of a fixed code.
     pub fn of_code(address: &str, code: &str) -> Self {
         let hash = salted(&hex::encode(portico_base::random::bytes::<SALT_BYTES>()), address, code);
         Self { code: code.to_owned(), hash }
+    }
+
+    /// Makes the token of a contact that these random bytes determine.
+    pub(crate) fn from_entropy(entropy: [u8; 32], address: &str, digits: usize, is_pkce: bool) -> Self {
+        let (number, salt) = entropy.split_at(SALT_BYTES);
+        let number = number.iter().fold(0, |number: u128, byte| number << 8 | u128::from(*byte));
+        // At most ten digits: their distribution differs from an even one by less than 2^-90
+        let limit = 10_u128.pow(u32::try_from(digits).unwrap_or(u32::MAX).min(38));
+        let code = format!("{:0digits$}", number % limit);
+        let hash = salted(&hex::encode(salt), address, &code);
+        let hash = if is_pkce { format!("{PKCE_PREFIX}{hash}") } else { hash };
+        Self { code, hash }
     }
 }
 

@@ -9,6 +9,7 @@ use portico_mail::MailKind;
 use crate::Auth;
 use crate::admin::administrator::Administrator;
 use crate::error::{AuthError, ContractError};
+use crate::hooks;
 use crate::http::extract::RequestInfo;
 use crate::model::Passkey;
 use crate::model::ids::{PasskeyId, UserId};
@@ -36,16 +37,19 @@ pub(crate) async fn delete(
     Path((user_id, id)): Path<(String, String)>,
 ) -> Result<StatusCode, AuthError> {
     let user_id = UserId::parse(&user_id).ok_or(ContractError::UserIdNotUuid)?;
-    let tx = Tx::begin(auth.database()).await?;
-    let owner = users::by_id(&tx, user_id).await?.ok_or(ContractError::UserUnknown)?;
-    let id = PasskeyId::parse(&id).ok_or(ContractError::PasskeyUnknown)?;
-    let passkey = webauthn_credentials::delete(&tx, id, user_id).await?.ok_or(ContractError::PasskeyUnknown)?;
-    let op = Operation::new(&auth, &request, &tx);
-    let mut traits = super::traits(&passkey);
-    traits.insert("user_id".to_owned(), user_id.to_string().into());
-    let actor = administrator.actor(&request.aud, request.now);
-    op.record_with_ip(&actor, Action::PasskeyDeleted, traits).await?;
-    super::notify(op, &owner, MailKind::PasskeyRemoved, &passkey).await?;
-    tx.commit().await?;
+    let deleted = hooks::complete(&auth, &request, || async {
+        let tx = Tx::begin(auth.database()).await?;
+        let owner = users::by_id(&tx, user_id).await?.ok_or(ContractError::UserUnknown)?;
+        let id = PasskeyId::parse(&id).ok_or(ContractError::PasskeyUnknown)?;
+        let passkey = webauthn_credentials::delete(&tx, id, user_id).await?.ok_or(ContractError::PasskeyUnknown)?;
+        let op = Operation::new(&auth, &request, &tx);
+        let mut traits = super::traits(&passkey);
+        traits.insert("user_id".to_owned(), user_id.to_string().into());
+        let actor = administrator.actor(&request.aud, request.now);
+        op.record_with_ip(&actor, Action::PasskeyDeleted, traits).await?;
+        super::notify(op, &owner, MailKind::PasskeyRemoved, &passkey).await?;
+        tx.commit().await
+    });
+    deleted.await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -1,6 +1,8 @@
 //! `POST /passkeys/authentication/options` and `/verify`: a visitor signs in with a passkey. The
 //! passkey names the account.
 
+use std::sync::{Mutex, PoisonError};
+
 use axum::Json as JsonResponse;
 use axum::extract::State;
 use serde::Deserialize;
@@ -11,6 +13,7 @@ use super::ceremony::{self, CeremonyBody, CeremonyResponse, IssuedChallenge, Pas
 use super::registration::user_verification;
 use crate::Auth;
 use crate::error::{AuthError, ContractError, ErrorCode};
+use crate::hooks;
 use crate::http::extract::{Json, RequestInfo};
 use crate::model::ids::UserId;
 use crate::model::{Passkey, User};
@@ -57,10 +60,16 @@ pub(crate) async fn verify(
     Json(body): Json<CeremonyBody>,
 ) -> Result<TokenResponse, AuthError> {
     let response = body.parse()?;
-    let mut claimed = None;
-    let tx = Tx::begin(auth.database()).await?;
-    let outcome = sign_in(Operation::new(&auth, &request, &tx), response, &mut claimed).await;
-    let outcome = ceremony::conclude(tx, outcome).await;
+    let claimed = Mutex::new(None);
+    let outcome = hooks::complete(&auth, &request, || async {
+        let mut named = None;
+        let tx = Tx::begin(auth.database()).await?;
+        let outcome = sign_in(Operation::new(&auth, &request, &tx), response.clone(), &mut named).await;
+        *claimed.lock().unwrap_or_else(PoisonError::into_inner) = named;
+        ceremony::conclude(tx, &request, outcome).await
+    })
+    .await;
+    let claimed = claimed.into_inner().unwrap_or_else(PoisonError::into_inner);
     if let Err(error) = &outcome
         && matches!(error.code(), ErrorCode::WebauthnVerificationFailed | ErrorCode::UserBanned)
     {

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 
 use crate::error::{AuthError, ContractError};
+use crate::http::extract::RequestInfo;
 use crate::model::ids::{CeremonyChallengeId, UserId};
 use crate::sql::webauthn_challenges::{self, ChallengeKey};
 use crate::sql::{Run, Tx};
@@ -91,6 +92,7 @@ impl CeremonyBody {
 }
 
 /// A response to a challenge.
+#[derive(Clone)]
 pub(super) struct CeremonyResponse {
     challenge_id: CeremonyChallengeId,
     credential: Value,
@@ -124,8 +126,10 @@ impl CeremonyResponse {
 ///
 /// # Errors
 /// That of `outcome`, or of the database.
-pub(super) async fn conclude<T>(tx: Tx, outcome: Result<T, AuthError>) -> Result<T, AuthError> {
-    if matches!(outcome, Ok(_) | Err(AuthError::Contract(_))) {
+pub(super) async fn conclude<T>(tx: Tx, request: &RequestInfo, outcome: Result<T, AuthError>) -> Result<T, AuthError> {
+    // A hook fails behind the writes
+    let is_conclusive = matches!(outcome, Ok(_) | Err(AuthError::Contract(_)));
+    if is_conclusive && request.hooks.failed_point().is_none() {
         tx.commit().await?;
     }
     outcome

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use super::{PasskeysEnabled, check_assurance};
 use crate::Auth;
 use crate::error::{AuthError, ContractError};
+use crate::hooks;
 use crate::http::extract::{Json, RequestInfo, SignedIn};
 use crate::model::Passkey;
 use crate::model::ids::PasskeyId;
@@ -71,12 +72,15 @@ pub(crate) async fn delete(
 ) -> Result<StatusCode, AuthError> {
     check_assurance(&signed_in)?;
     let id = PasskeyId::parse(&id).ok_or(ContractError::PasskeyUnknown)?;
-    let tx = Tx::begin(auth.database()).await?;
-    let deleted = webauthn_credentials::delete(&tx, id, signed_in.user.id).await?;
-    let passkey = deleted.ok_or(ContractError::PasskeyUnknown)?;
-    let op = Operation::new(&auth, &request, &tx);
-    op.record_with_ip(&signed_in.user, Action::PasskeyDeleted, super::traits(&passkey)).await?;
-    super::notify(op, &signed_in.user, MailKind::PasskeyRemoved, &passkey).await?;
-    tx.commit().await?;
+    let deleted = hooks::complete(&auth, &request, || async {
+        let tx = Tx::begin(auth.database()).await?;
+        let deleted = webauthn_credentials::delete(&tx, id, signed_in.user.id).await?;
+        let passkey = deleted.ok_or(ContractError::PasskeyUnknown)?;
+        let op = Operation::new(&auth, &request, &tx);
+        op.record_with_ip(&signed_in.user, Action::PasskeyDeleted, super::traits(&passkey)).await?;
+        super::notify(op, &signed_in.user, MailKind::PasskeyRemoved, &passkey).await?;
+        tx.commit().await
+    });
+    deleted.await?;
     Ok(StatusCode::NO_CONTENT)
 }

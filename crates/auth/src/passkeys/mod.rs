@@ -21,6 +21,7 @@ use crate::error::{AuthError, ContractError};
 use crate::http::extract::SignedIn;
 use crate::messages::mailer;
 use crate::model::{Passkey, User};
+use crate::one_time::message;
 use crate::operation::Operation;
 use crate::protection::audit::Traits;
 
@@ -52,7 +53,7 @@ fn check_assurance(signed_in: &SignedIn) -> Result<(), AuthError> {
 async fn notify(op: Operation<'_>, owner: &User, kind: MailKind, passkey: &Passkey) -> Result<(), AuthError> {
     let name = Some(passkey.friendly_name.clone()).filter(|name| !name.is_empty());
     let variables = Variables { passkey_name: name, ..mailer::variables(op.auth, owner) };
-    mailer::notify(op.auth, op.tx, kind, &owner.email, &variables).await
+    message::notify(op, owner, kind, &variables).await
 }
 
 /// Returns the traits of an audit entry about a passkey.

@@ -9,6 +9,7 @@ use super::ceremony::{self, CeremonyBody, CeremonyResponse, IssuedChallenge, Pas
 use super::{PasskeysEnabled, check_assurance, providers};
 use crate::Auth;
 use crate::error::{AuthError, ContractError};
+use crate::hooks;
 use crate::http::extract::{Json, RequestInfo, SignedIn};
 use crate::model::{Passkey, Timestamp, User};
 use crate::operation::Operation;
@@ -65,9 +66,12 @@ pub(crate) async fn verify(
 ) -> Result<JsonResponse<Value>, AuthError> {
     check_may_register(&signed_in)?;
     let response = body.parse()?;
-    let tx = Tx::begin(auth.database()).await?;
-    let registered = register(Operation::new(&auth, &request, &tx), &signed_in.user, response).await;
-    let passkey = ceremony::conclude(tx, registered).await?;
+    let registered = hooks::complete(&auth, &request, || async {
+        let tx = Tx::begin(auth.database()).await?;
+        let registered = register(Operation::new(&auth, &request, &tx), &signed_in.user, response.clone()).await;
+        ceremony::conclude(tx, &request, registered).await
+    });
+    let passkey = registered.await?;
     Ok(JsonResponse(json!({
         "id": passkey.id,
         "friendly_name": passkey.friendly_name,

@@ -44,6 +44,8 @@ pub enum Limiter {
     UpdateUser,
     /// `POST /token`
     Token,
+    /// `POST /token?grant_type=web3`
+    Web3,
     /// `/verify`
     Verify,
     /// `GET /authorize` and `GET /user/identities/authorize`
@@ -67,6 +69,7 @@ impl Limiter {
             Self::Resend => "resend",
             Self::UpdateUser => "update-user",
             Self::Token => "token",
+            Self::Web3 => "web3",
             Self::Verify => "verify",
             Self::Authorize => "authorize",
             Self::FactorChallenge => "factor-challenge",
@@ -80,6 +83,7 @@ impl Limiter {
         let per_five_minutes = |count: u32| Quota::new(30.0, f64::from(count) / FIVE_MINUTES.as_secs_f64());
         match self {
             Self::Token => per_five_minutes(settings.token_refresh),
+            Self::Web3 => per_five_minutes(settings.web3),
             Self::Verify => per_five_minutes(settings.verify),
             Self::FactorChallenge | Self::FactorVerify => Quota::new(30.0, f64::from(settings.factors) / 60.0),
             Self::PasskeySignIn => per_five_minutes(settings.passkeys),

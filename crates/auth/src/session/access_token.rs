@@ -1,13 +1,16 @@
 //! Access tokens and their claims.
 
 use serde::Serialize;
+use serde_json::Value;
 use time::OffsetDateTime;
 
-use crate::Auth;
 use crate::error::AuthError;
+use crate::hooks::custom_access_token;
 use crate::model::{JsonObject, User};
+use crate::operation::Operation;
 use crate::session::AuthenticationMethod;
 use crate::session::lifetime::end_of_low_aal;
+use crate::settings::HookPoint;
 use crate::sql::sessions::Session;
 
 #[derive(Serialize)]
@@ -41,13 +44,25 @@ fn assurance_level(session: &Session) -> &'static str {
     if session.amr.iter().any(|amr| is_second(&amr.method)) { "aal2" } else { "aal1" }
 }
 
-/// Returns an access token and the time at which it expires, in unix seconds.
-pub(super) fn access_token(
-    auth: &Auth,
+/// An access token.
+pub(super) struct AccessToken {
+    pub(super) text: String,
+    /// The time at which it expires without a hook, in unix seconds.
+    pub(super) expires_at: i64,
+}
+
+/// Makes an access token, whose claims the hook may replace.
+///
+/// # Errors
+/// Those of the hook.
+pub(super) async fn access_token(
+    op: Operation<'_>,
     session: &Session,
     user: &User,
+    authentication_method: &str,
     now: OffsetDateTime,
-) -> Result<(String, i64), AuthError> {
+) -> Result<AccessToken, AuthError> {
+    let auth = op.auth;
     let settings = auth.settings();
     let mut expires = now + settings.jwt.expiry;
     if let Some(end) = end_of_low_aal(&settings.sessions, session, user) {
@@ -75,6 +90,16 @@ pub(super) fn access_token(
         session_id: session.id.to_string(),
         is_anonymous: user.is_anonymous,
     };
-    let token = auth.keys().sign(&claims).map_err(AuthError::internal)?;
-    Ok((token, claims.exp))
+    let expires_at = claims.exp;
+    let signed = match auth.hooks().has(HookPoint::CustomAccessToken) {
+        false => auth.keys().sign(&claims),
+        true => {
+            let own = match serde_json::to_value(&claims).map_err(AuthError::internal)? {
+                Value::Object(own) => own,
+                _ => JsonObject::new(),
+            };
+            auth.keys().sign(&Box::pin(custom_access_token(op, user.id, own, authentication_method)).await?)
+        }
+    };
+    Ok(AccessToken { text: signed.map_err(AuthError::internal)?, expires_at })
 }

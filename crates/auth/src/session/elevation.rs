@@ -35,7 +35,7 @@ pub(crate) async fn elevate(
     let session = session?.ok_or(ContractError::SessionOfTokenGone)?;
     let user = user?.ok_or(ContractError::SubjectGone)?;
     if session.hmac_key.is_some() {
-        return next_counted(op, &session, user).await;
+        return next_counted(op, &session, user, proved.method).await;
     }
     let next = RefreshToken::new_stored();
     let parent = refresh_tokens::revoke_oldest(op.tx, id, op.now()).await?;
@@ -45,17 +45,23 @@ pub(crate) async fn elevate(
     );
     inserted?;
     audited?;
-    session::respond(op.auth, &session, user, next, op.now())
+    session::respond(op, &session, user, next, proved.method.as_str(), op.now()).await
 }
 
 /// Moves the counter on by two: the token before is not accepted any more, as it would be after a
 /// refresh whose response was lost.
-async fn next_counted(op: Operation<'_>, session: &Session, user: User) -> Result<TokenResponse, AuthError> {
+async fn next_counted(
+    op: Operation<'_>,
+    session: &Session,
+    user: User,
+    method: AuthenticationMethod,
+) -> Result<TokenResponse, AuthError> {
     let unusable = || AuthError::internal(anyhow::anyhow!("the key of the session's refresh tokens is not usable"));
     let (key, _) = session_key(op.auth, session).ok_or_else(unusable)?;
     let counter = session.counter.checked_add(2).ok_or_else(unusable)?;
     sessions::set_counter(op.tx, session.id, counter).await?;
-    let mut response = session::respond(op.auth, session, user, key.token(session.id.0, counter), op.now())?;
+    let next = key.token(session.id.0, counter);
+    let mut response = session::respond(op, session, user, next, method.as_str(), op.now()).await?;
     response.set_header("sb-auth-refresh-token-counter", &counter.to_string());
     Ok(response)
 }

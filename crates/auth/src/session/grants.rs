@@ -7,8 +7,8 @@ use serde::Deserialize;
 
 use crate::Auth;
 use crate::error::{AuthError, ContractError};
+use crate::hooks::{self, Decision};
 use crate::http::extract::{Query, RequestInfo, TokenBody};
-use crate::http::switched_off;
 use crate::model::User;
 use crate::model::ids::{EmailAddress, PhoneNumber};
 use crate::oauth;
@@ -20,7 +20,8 @@ use crate::protection::captcha;
 use crate::protection::limits::Limiter;
 use crate::session::refresh;
 use crate::session::{self, AuthenticationMethod, TokenResponse};
-use crate::sql::{Tx, flow_state, users};
+use crate::sql::{Tx, flow_state, sessions, users};
+use crate::web3;
 
 /// `POST /token?grant_type=`. A form may name the grant in its body.
 pub(crate) async fn token(
@@ -30,7 +31,8 @@ pub(crate) async fn token(
     headers: HeaderMap,
     raw: Request,
 ) -> Result<Response, AuthError> {
-    auth.limits().check(Limiter::Token, &request)?;
+    let is_web3 = query.get("grant_type") == Some("web3");
+    auth.limits().check(if is_web3 { Limiter::Web3 } else { Limiter::Token }, &request)?;
     let body = TokenBody::from_request(raw, &auth).await?;
     match query.get("grant_type").or(body.grant()).unwrap_or_default() {
         "password" => password(&auth, &request, body.parse()?).await.map(IntoResponse::into_response),
@@ -39,7 +41,7 @@ pub(crate) async fn token(
         "id_token" => oauth::flow::id_token_grant::grant(&auth, &request, &headers, body.parse()?)
             .await
             .map(IntoResponse::into_response),
-        "web3" => Err(switched_off::web3()),
+        "web3" => web3::grant(&auth, &request, &body).await.map(IntoResponse::into_response),
         _ => Err(ContractError::UnsupportedGrantType.into()),
     }
 }
@@ -100,6 +102,9 @@ async fn sign_in(
     let stored = user.as_ref().and_then(|user| stored_password(auth.columns(), user));
     let hash = stored.as_ref().map(|stored| stored.text.as_str());
     let comparison = auth.passwords().compare(&body.password, hash).await?;
+    if let Some(known) = user.as_ref().filter(|user| user.has_password()) {
+        Box::pin(ask_hook(auth, request, known, comparison.matches)).await?;
+    }
     let known = match user {
         Some(user) if comparison.matches => user,
         user => return Err(refuse(user.as_ref(), AuthError::from(ContractError::InvalidLogin)).await),
@@ -114,27 +119,54 @@ async fn sign_in(
         false => stored.filter(|stored| stored.is_outdated).map(|stored| stored.text),
     };
 
-    let tx = Tx::begin(auth.database()).await?;
-    let op = Operation::new(auth, request, &tx);
-    // Again, since the account may have changed while the hash was computed
-    let user = users::lock_complete(&tx, known.id)
-        .await?
-        .filter(|user| user.encrypted_password == known.encrypted_password && !user.is_banned(request.now))
-        .ok_or(ContractError::InvalidLogin)?;
-    if by_email && !user.is_email_confirmed() {
-        return Err(ContractError::UnconfirmedEmail.into());
+    let response = hooks::complete(auth, request, || async {
+        let tx = Tx::begin(auth.database()).await?;
+        let op = Operation::new(auth, request, &tx);
+        // Again, since the account may have changed while the hash was computed
+        let user = users::lock_complete(&tx, known.id)
+            .await?
+            .filter(|user| user.encrypted_password == known.encrypted_password && !user.is_banned(request.now))
+            .ok_or(ContractError::InvalidLogin)?;
+        if by_email && !user.is_email_confirmed() {
+            return Err(ContractError::UnconfirmedEmail.into());
+        }
+        if !by_email && !user.is_phone_confirmed() {
+            return Err(ContractError::UnconfirmedPhone.into());
+        }
+        if let Some(hash) = &rehashed {
+            let sealed = auth.columns().encrypt(user.id.0, hash);
+            users::rehash_password(&tx, user.id, &user.encrypted_password, &sealed).await?;
+        }
+        op.record(&user, Action::Login, audit::provider_trait(provider)).await?;
+        let response = session::issue(op, &user, AuthenticationMethod::Password).await?;
+        tx.commit().await?;
+        Ok(response)
+    });
+    Ok(response.await?.with_password_strength(weak.as_ref()))
+}
+
+/// Asks the hook about an attempt at the password of `user`.
+///
+/// # Errors
+/// 400 `invalid_credentials` when the hook rejects it; it may end all sessions of the account.
+async fn ask_hook(auth: &Auth, request: &RequestInfo, user: &User, valid: bool) -> Result<(), AuthError> {
+    const REJECTED: &str = "Further password verification attempts will be rejected.";
+    match hooks::password_verification_attempt(auth, request, user.id, valid).await? {
+        Decision::Continue => Ok(()),
+        Decision::Reject { message, logs_out } => {
+            if logs_out {
+                let tx = Tx::begin(auth.database()).await?;
+                sessions::delete_all(&tx, user.id).await?;
+                tx.commit().await?;
+            }
+            let message = message.unwrap_or_else(|| REJECTED.to_owned());
+            let rejected = AuthError::from(ContractError::PasswordRejectedByHook { message });
+            let provider = if user.email.is_empty() { "phone" } else { "email" };
+            let login = FailedLogin { user: Some(user), provider, error: &rejected };
+            audit::record_failed_login(auth, &login, request).await;
+            Err(rejected)
+        }
     }
-    if !by_email && !user.is_phone_confirmed() {
-        return Err(ContractError::UnconfirmedPhone.into());
-    }
-    if let Some(hash) = rehashed {
-        let sealed = auth.columns().encrypt(user.id.0, &hash);
-        users::rehash_password(&tx, user.id, &user.encrypted_password, &sealed).await?;
-    }
-    op.record(&user, Action::Login, audit::provider_trait(provider)).await?;
-    let response = session::issue(op, &user, AuthenticationMethod::Password).await?;
-    tx.commit().await?;
-    Ok(response.with_password_strength(weak.as_ref()))
 }
 
 /// Returns the account of a contact. Malformed contacts are not rejected: they have no account.
@@ -170,12 +202,13 @@ async fn pkce(auth: &Auth, request: &RequestInfo, body: PkceBody) -> Result<Toke
         return Err(ContractError::ExchangeIncomplete.into());
     }
     oauth::flow::manual_linking::look_up_pending_domain(auth, &body.auth_code).await?;
-    let mut exchanged = exchange(auth, request, &body).await;
+    let run = || hooks::complete(auth, request, || exchange(auth, request, &body));
+    let mut exchanged = run().await;
     for _ in 1..oauth::MAX_RACE_ATTEMPTS {
         if !exchanged.as_ref().is_err_and(oauth::is_lost_race) {
             break;
         }
-        exchanged = exchange(auth, request, &body).await;
+        exchanged = run().await;
     }
     exchanged
 }

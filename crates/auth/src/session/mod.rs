@@ -20,14 +20,13 @@ pub use response::TokenResponse;
 use http::HeaderMap;
 use time::OffsetDateTime;
 
-use crate::Auth;
 use crate::error::AuthError;
 use crate::http::extract::RequestInfo;
 use crate::model::User;
 use crate::model::ids::SessionId;
 use crate::operation::Operation;
 use crate::protection::attempts;
-use crate::session::access_token::access_token;
+use crate::session::access_token::{AccessToken, access_token};
 use crate::session::refresh_token::{RefreshToken, SessionKey};
 use crate::sql::refresh_tokens;
 use crate::sql::sessions::{self, Amr, NewSession, Session};
@@ -63,10 +62,12 @@ pub enum AuthenticationMethod {
     MfaRecoveryCode,
     /// A passkey.
     Passkey,
+    /// The wallet of a blockchain.
+    Web3,
 }
 
 impl AuthenticationMethod {
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 15] = [
         Self::Password,
         Self::Otp,
         Self::OAuth,
@@ -81,6 +82,7 @@ impl AuthenticationMethod {
         Self::MfaWebauthn,
         Self::MfaRecoveryCode,
         Self::Passkey,
+        Self::Web3,
     ];
 
     /// The names of the methods that raise a session to `aal2`.
@@ -105,6 +107,7 @@ impl AuthenticationMethod {
             Self::MfaWebauthn => "mfa/webauthn",
             Self::MfaRecoveryCode => "mfa/recovery_code",
             Self::Passkey => "passkey",
+            Self::Web3 => "web3",
         }
     }
 
@@ -131,7 +134,7 @@ pub(crate) async fn issue(
     let Operation { auth, request, tx } = op;
     let settings = auth.settings();
     let now = request.now;
-    let id = SessionId::random();
+    let id = SessionId(request.hooks.uuid("session"));
     let key = (settings.refresh.algorithm_version == 2).then(SessionKey::generate);
     let key_column = key.as_ref().map(|key| auth.columns().encrypt(id.0, &key.to_column()));
     let refresh_token = match &key {
@@ -181,24 +184,29 @@ pub(crate) async fn issue(
         counter: 0,
         amr: vec![Amr { method: method.as_str().to_owned(), at: now }],
     };
-    let mut response = respond(auth, &session, user, refresh_token, now)?;
+    let mut response = respond(op, &session, user, refresh_token, method.as_str(), now).await?;
     if key.is_some() {
         response.set_header("sb-auth-refresh-token-counter", "0");
     }
     Ok(response)
 }
 
-/// Returns the response for a session and a refresh token of it.
-pub(crate) fn respond(
-    auth: &Auth,
+/// Returns the response for a session and a refresh token of it, before the transaction is
+/// committed: a hook may reject it. `authentication_method` is what the hook sees.
+///
+/// # Errors
+/// Those of the hook.
+pub(crate) async fn respond(
+    op: Operation<'_>,
     session: &Session,
     user: User,
     refresh_token: String,
+    authentication_method: &str,
     now: OffsetDateTime,
 ) -> Result<TokenResponse, AuthError> {
-    let (access_token, expires_at) = access_token(auth, session, &user, now)?;
+    let AccessToken { text, expires_at } = access_token(op, session, &user, authentication_method, now).await?;
     let mut response = TokenResponse {
-        access_token,
+        access_token: text,
         token_type: "bearer",
         expires_in: expires_at - now.unix_timestamp(),
         expires_at,

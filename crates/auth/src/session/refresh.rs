@@ -24,7 +24,9 @@ use tokio::time::Instant;
 
 use crate::Auth;
 use crate::error::{AuthError, ContractError, OAuthError};
+use crate::hooks;
 use crate::http::extract::RequestInfo;
+use crate::operation::Operation;
 use crate::protection::audit::{Action, AuditEvent};
 use crate::session::refresh_token::{CountedToken, RefreshToken, SessionKey};
 use crate::session::{self, lifetime, user_agent};
@@ -37,6 +39,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The pause between two attempts to lock a session, in milliseconds: the minimum, and the maximum
 /// of a random addition, so that many requests do not retry at the same time.
 const PAUSE: (u64, u64) = (10, 20);
+
+/// The authentication method of a refresh, as the hook of access tokens sees it.
+const REFRESHED: &str = "token_refresh";
 
 /// The body of the grant.
 #[derive(Debug, Default, Deserialize)]
@@ -59,18 +64,22 @@ pub(crate) async fn grant(auth: &Auth, request: &RequestInfo, body: RefreshBody)
     let deadline = Instant::now() + PATIENCE;
     let _turn = auth.refresh_queue().enter(name, deadline).await.ok_or_else(busy)?;
     loop {
-        let tx = Tx::begin(auth.database()).await?;
-        let refreshed = match &token {
-            RefreshToken::Stored(token) => stored(auth, tx, request, token).await,
-            RefreshToken::Counted(token) => counted(auth, tx, request, token).await,
-        };
-        match refreshed {
+        match hooks::complete(auth, request, || attempt(auth, request, &token)).await {
             Ok(Some(response)) => return Ok(response),
             Ok(None) if Instant::now() < deadline => tokio::time::sleep(pause()).await,
             Ok(None) => return Err(busy()),
             Err(error) if is_lock_timeout(&error) => return Err(busy()),
             Err(error) => return Err(error),
         }
+    }
+}
+
+/// Returns `None` when another transaction holds the lock of the session.
+async fn attempt(auth: &Auth, request: &RequestInfo, token: &RefreshToken) -> Result<Option<Response>, AuthError> {
+    let tx = Tx::begin(auth.database()).await?;
+    match token {
+        RefreshToken::Stored(token) => stored(auth, tx, request, token).await,
+        RefreshToken::Counted(token) => counted(auth, tx, request, token).await,
     }
 }
 
@@ -217,6 +226,8 @@ async fn stored(auth: &Auth, tx: Tx, request: &RequestInfo, presented: &str) -> 
         _ => (RefreshToken::new_stored(), true, None),
     };
     let replace = created && !token.revoked;
+    let op = Operation::new(auth, request, &tx);
+    let mut response = session::respond(op, session, user.clone(), next.clone(), REFRESHED, now).await?;
     // One round trip: the statements are sent together and run in this order
     let (revoked, audited, inserted, finished, committed) = tokio::join!(biased;
         async {
@@ -245,7 +256,6 @@ async fn stored(auth: &Auth, tx: Tx, request: &RequestInfo, presented: &str) -> 
     finished?;
     committed?;
     drop(tx);
-    let mut response = session::respond(auth, session, user.clone(), next, now)?;
     if created {
         response.set_header("sb-auth-refresh-token-reuse", "false");
     }
@@ -273,12 +283,13 @@ async fn upgrade(
 ) -> Result<Response, AuthError> {
     let RefreshTokenFamily { session, user } = family;
     let key = SessionKey::generate();
+    let (op, next) = (Operation::new(auth, request, &tx), key.token(session.id.0, 0));
+    let mut response = session::respond(op, session, user.clone(), next, REFRESHED, now).await?;
     sessions::set_key(&tx, session.id, &auth.columns().encrypt(session.id.0, &key.to_column())).await?;
     refresh_tokens::revoke_family(&tx, session.id, now).await?;
     auth.audit_log().record(&tx, AuditEvent::new(user, Action::TokenRevoked), now).await?;
     finish(auth, &tx, request, family, now).await?;
     tx.commit().await?;
-    let mut response = session::respond(auth, session, user.clone(), key.token(session.id.0, 0), now)?;
     response.set_header("sb-auth-refresh-token-counter", "0");
     Ok(response.into_response())
 }
@@ -321,6 +332,8 @@ async fn counted(
         return reuse_of_counted(auth, tx, &family, now).await.map(Some);
     }
     let counter = if behind == 0 { session.counter.checked_add(1).ok_or_else(already_used)? } else { session.counter };
+    let (op, next) = (Operation::new(auth, request, &tx), key.token(session.id.0, counter));
+    let mut response = session::respond(op, session, user.clone(), next, REFRESHED, now).await?;
     let (stored, moved, finished, committed) = tokio::join!(biased;
         async {
             if is_outdated {
@@ -341,7 +354,6 @@ async fn counted(
     finished?;
     committed?;
     drop(tx);
-    let mut response = session::respond(auth, session, user.clone(), key.token(session.id.0, counter), now)?;
     response.set_header("sb-auth-refresh-token-counter", &counter.to_string());
     if behind == 0 {
         response.set_header("sb-auth-refresh-token-reuse", "false");

@@ -5,12 +5,14 @@
 
 mod email;
 mod factors;
+mod hooks;
 mod password;
 mod protection;
 mod provider;
 mod session;
 mod sms;
 mod validate;
+mod web3;
 mod webauthn;
 
 use std::collections::BTreeMap;
@@ -21,12 +23,14 @@ use url::Url;
 
 pub use email::{EmailSettings, TemplateSettings, UrlPaths};
 pub use factors::{FactorSettings, FactorSwitches, PhoneFactorSettings};
+pub use hooks::{HookPoint, HookSettings};
 pub use password::{BreachCheckSettings, PasswordSettings};
 pub use protection::{CaptchaProvider, CaptchaSettings, EncryptionSettings, RateLimitSettings, SendLimit};
 pub use provider::{CustomProviderSettings, ProviderSettings};
 pub use session::{JwtSettings, RefreshSettings, SessionSettings};
 pub use sms::SmsSettings;
 pub use validate::SettingsError;
+pub use web3::Web3Settings;
 pub use webauthn::{PasskeySettings, RelyingPartySettings};
 
 use validate::absolute_url;
@@ -73,6 +77,10 @@ pub struct AuthSettings {
     pub oidc_cache_ttl: Duration,
     /// Permit providers with plain HTTP on loopback addresses. Only for development.
     pub allow_insecure_loopback_providers: bool,
+    /// Wallets of blockchains.
+    pub web3: Web3Settings,
+    /// Functions of the application that take part in sign-ups, sign-ins and messages.
+    pub hooks: BTreeMap<HookPoint, HookSettings>,
     /// Refresh tokens.
     pub refresh: RefreshSettings,
     /// The lifetime of sessions.
@@ -126,6 +134,8 @@ impl Default for AuthSettings {
             flow_state_expiry: Duration::from_secs(300),
             oidc_cache_ttl: Duration::from_secs(3600),
             allow_insecure_loopback_providers: false,
+            web3: Web3Settings::default(),
+            hooks: BTreeMap::new(),
             refresh: RefreshSettings::default(),
             sessions: SessionSettings::default(),
             captcha: None,

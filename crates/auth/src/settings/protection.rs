@@ -39,6 +39,8 @@ pub struct RateLimitSettings {
     pub otp: u32,
     /// `/token`: per five minutes.
     pub token_refresh: u32,
+    /// `/token` for wallets: per five minutes.
+    pub web3: u32,
     /// `/verify`: per five minutes.
     pub verify: u32,
     /// Challenges of second factors, and separately their verifications: per minute.
@@ -81,6 +83,7 @@ impl Default for RateLimitSettings {
             per_address: false,
             otp: 30,
             token_refresh: 150,
+            web3: 30,
             verify: 30,
             factors: 15,
             anonymous_users: 30,

@@ -123,6 +123,7 @@ impl AuthSettings {
             within(name, !duration.is_zero() && duration <= Duration::from_secs(longest), reason)
         };
         at_most("http_timeout", self.http_timeout, 60, "must be positive and at most one minute")?;
+        at_most("web3.max_validity", self.web3.max_validity, 86_400, "must be positive and at most one day")?;
         at_most(
             "email.template_max_age",
             self.email.template_max_age,

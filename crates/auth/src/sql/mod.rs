@@ -32,6 +32,7 @@ tables! {
     mod audit_log_entries;
     mod custom_providers;
     mod flow_state;
+    mod hook_functions;
     mod identities;
     mod mfa_challenges;
     mod mfa_factors;
@@ -48,4 +49,4 @@ tables! {
     mod webauthn_credentials;
 }
 
-pub use transaction::{Params, Run, Tx};
+pub use transaction::{Params, Run, Tx, TypedParams};

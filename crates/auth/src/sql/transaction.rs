@@ -8,7 +8,7 @@ use std::task::Poll;
 use futures_util::poll;
 use portico_base::inherit_request;
 use portico_database::{Client, Database};
-use postgres_types::ToSql;
+use postgres_types::{ToSql, Type};
 use tokio::sync::Notify;
 use tokio_postgres::{Error, Row, Statement};
 
@@ -20,6 +20,9 @@ statements! {
 
 /// The parameters of a statement.
 pub type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
+
+/// The parameters of a statement that is not prepared, with their types.
+pub type TypedParams<'a> = &'a [(&'a (dyn ToSql + Sync), Type)];
 
 /// A transaction that begins with its first statement.
 ///
@@ -77,6 +80,26 @@ impl Tx {
     /// The error of PostgreSQL.
     pub async fn query_opt(&self, sql: &str, params: Params<'_>) -> Result<Option<Row>, Error> {
         Ok(self.query(sql, params).await?.into_iter().next())
+    }
+
+    /// Runs a statement that is not prepared, with the types of its parameters, and returns its rows.
+    ///
+    /// # Errors
+    /// The error of PostgreSQL; the transaction can then only be dropped.
+    pub async fn query_typed(&self, sql: &str, params: TypedParams<'_>) -> Result<Vec<Row>, Error> {
+        let client = self.client();
+        let turn = self.turn.lock().await;
+        if !self.begun.swap(true, Ordering::Relaxed) {
+            client.batch_execute("begin").await?;
+        }
+        let mut answer = pin!(client.query_typed(sql, params));
+        // The first poll puts the message on the wire
+        let answered = poll!(&mut answer);
+        drop(turn);
+        match answered {
+            Poll::Ready(answer) => answer,
+            Poll::Pending => answer.await,
+        }
     }
 
     /// Runs a statement and returns the number of rows that it changed.

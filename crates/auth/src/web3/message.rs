@@ -221,7 +221,8 @@ impl Fields {
         Ok(fields)
     }
 
-    /// Takes one field. Unknown fields are ignored, as are the nonce and the request id, which nothing checks.
+    /// Takes one field. Unknown fields are ignored, as are the nonce and the request id, which
+    /// nothing checks.
     fn set(&mut self, chain: Chain, key: &str, value: &str) -> Result<(), MessageError> {
         match key {
             "URI" => self.uri = Some(Url::parse(value).map_err(|_| MessageError::Uri)?),

@@ -41,6 +41,7 @@ async fn limits_by_address_are_named_and_end_at_the_retry_time() {
         (http::Method::POST, "resend", nothing.clone(), "resend"),
         (http::Method::PUT, "user", json!({"email": "nonsense"}), "update-user"),
         (http::Method::POST, "token?grant_type=nothing", nothing.clone(), "token"),
+        (http::Method::POST, "token?grant_type=web3", nothing.clone(), "web3"),
         (http::Method::POST, "verify", nothing.clone(), "verify"),
         (http::Method::GET, "authorize?provider=nothing", nothing.clone(), "authorize"),
     ] {

@@ -47,6 +47,7 @@ async fn captchas_protect_the_endpoints_that_people_call() {
         ("recover", Value::Null, "no captcha_token found"),
         ("resend", Value::Null, "no captcha_token found"),
         ("token?grant_type=password", Value::Null, "no captcha_token found"),
+        ("token?grant_type=web3", Value::Null, "no captcha_token found"),
     ] {
         let answer = t.post(&format!("/auth/v1/{path}")).json(&body(token)).send().await;
         assert_eq!(answer.refusal(), (400, "captcha_failed".into()), "{path}");

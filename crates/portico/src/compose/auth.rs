@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use portico_auth::settings::{
-    AuthSettings, BreachCheckSettings, CaptchaProvider, CaptchaSettings, FactorSwitches, PhoneFactorSettings,
-    ProviderSettings, SendLimit, TemplateSettings,
+    AuthSettings, BreachCheckSettings, CaptchaProvider, CaptchaSettings, FactorSwitches, HookPoint, HookSettings,
+    PhoneFactorSettings, ProviderSettings, SendLimit, TemplateSettings,
 };
 use portico_auth::{AccountToAdd, Auth, TextTransport};
 use portico_base::Clock;
@@ -18,7 +18,7 @@ use portico_gateway::Access;
 use portico_mail::{MailKind, Transport};
 use portico_project::portico_toml::{AccountSettings, BreachCheck, DevelopmentUser, SendRate, Settings};
 use portico_project::{
-    AuthConfig, CaptchaProvider as ConfiguredCaptcha, Config, ExternalProvider, MfaConfig, MfaFactor,
+    AuthConfig, CaptchaProvider as ConfiguredCaptcha, Config, ExternalProvider, HookConfig, MfaConfig, MfaFactor,
     PasswordRequirements, Project,
 };
 
@@ -142,6 +142,10 @@ pub fn settings(config: &Config) -> AuthSettings {
     settings.password.required_characters = required_characters(auth.password_requirements);
     settings.refresh.rotation = auth.enable_refresh_token_rotation;
     settings.refresh.reuse_interval = Duration::from_secs(auth.refresh_token_reuse_interval.into());
+    settings.web3.ethereum = auth.web3.ethereum;
+    settings.web3.solana = auth.web3.solana;
+    settings.hooks =
+        HookPoint::ALL.iter().filter_map(|point| Some((*point, hook(auth.hook.get(point.key())?)))).collect();
     settings.sessions.timebox = auth.sessions.timebox;
     settings.sessions.inactivity_timeout = auth.sessions.inactivity_timeout;
     settings.passkeys.enabled = auth.passkey.enabled;
@@ -377,10 +381,16 @@ fn rate_limits(settings: &mut AuthSettings, auth: &AuthConfig) {
     let own = &mut settings.rate_limits;
     own.otp = limits.sign_in_sign_ups;
     own.token_refresh = limits.token_refresh;
+    own.web3 = limits.web3;
     own.verify = limits.token_verifications;
     own.anonymous_users = limits.anonymous_users;
     own.emails = Some(SendLimit::PerHour(limits.email_sent));
     own.texts = Some(SendLimit::PerHour(limits.sms_sent));
+}
+
+fn hook(configured: &HookConfig) -> HookSettings {
+    let secrets: Vec<&str> = configured.secrets.iter().map(|secret| secret.expose()).collect();
+    HookSettings { uri: configured.uri.clone(), secrets: secrets.join("|").into() }
 }
 
 fn external(provider: &ExternalProvider) -> ProviderSettings {

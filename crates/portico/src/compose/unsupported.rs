@@ -42,11 +42,7 @@ pub fn refuse(config: &Config) -> anyhow::Result<()> {
 
 /// Returns the configured settings that promise protection.
 fn promises(config: &Config) -> Vec<&'static str> {
-    let auth = &config.auth;
     let mut promises = Vec::new();
-    if !auth.hook.is_empty() {
-        promises.push("[auth.hook]");
-    }
     if config.api.tls.enabled {
         promises.push("[api.tls]");
     }
@@ -56,9 +52,6 @@ fn promises(config: &Config) -> Vec<&'static str> {
 fn found(config: &Config) -> Vec<&'static str> {
     let auth = &config.auth;
     let mut found = promises(config);
-    if auth.web3.solana || auth.web3.ethereum {
-        found.push("[auth.web3]");
-    }
     if auth.oauth_server.enabled {
         found.push("[auth.oauth_server]");
     }

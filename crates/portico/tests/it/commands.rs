@@ -87,12 +87,14 @@ fn a_missing_extension_is_one_error_with_advice() {
 #[test]
 fn warnings_are_the_same_through_a_pipe_and_name_unknown_keys() {
     let folder = Folder::new();
-    folder.configure("[auth.external.myspace]\nenabled = true\nclient_id = \"x\"\nsecret = \"y\"\n[auth.web3.solana]\nenabled = true\n");
+    folder.configure(
+        "[auth.external.myspace]\nenabled = true\nclient_id = \"x\"\nsecret = \"y\"\n[auth.oauth_server]\nenabled = true\n",
+    );
     let server = folder.start();
     let printed = server.stop();
     let warnings: Vec<&str> = printed.lines().filter(|line| line.contains("has no effect")).collect();
     assert_eq!(warnings.len(), 2, "{printed}");
-    assert_eq!(warnings[0], "WARN: [auth.web3] has no effect yet");
+    assert_eq!(warnings[0], "WARN: [auth.oauth_server] has no effect yet");
     assert!(
         warnings[1]
             .starts_with("WARN: [auth.external.myspace] has no effect: there is no provider myspace. Known are ")

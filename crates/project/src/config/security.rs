@@ -102,13 +102,14 @@ pub struct HookConfig {
     pub secrets: Vec<Secret>,
 }
 
-const HOOKS: [&str; 6] = [
+const HOOKS: [&str; 7] = [
     "mfa_verification_attempt",
     "password_verification_attempt",
     "custom_access_token",
     "send_sms",
     "send_email",
     "before_user_created",
+    "after_user_created",
 ];
 
 pub(crate) fn hooks(mut hooks: Section<'_, '_, '_>) -> BTreeMap<String, HookConfig> {

@@ -9,6 +9,7 @@ use super::verify_type::VerifyType;
 use super::{FIRST_OF_TWO, lookup};
 use crate::Auth;
 use crate::error::{AuthError, ContractError};
+use crate::hooks;
 use crate::http::extract::{Query, RequestInfo};
 use crate::http::link_redirect::{self, Fields, error_fields};
 use crate::model::User;
@@ -27,7 +28,7 @@ pub async fn follow(State(auth): State<Auth>, request: RequestInfo, query: Query
     let hash = query.get("token").or_else(|| query.get("token_hash")).ok_or(ContractError::VerifyLinkNeedsToken)?;
     let is_pkce = token::is_pkce(hash);
     let target = &request.redirect_to;
-    let location = match redeem_link(&auth, &request, type_text, hash).await {
+    let location = match hooks::complete(&auth, &request, || redeem_link(&auth, &request, type_text, hash)).await {
         Ok(FollowedLink::SignedIn(tokens, link_type)) => {
             let mut fields = tokens.fragment();
             fields.push(("type", link_type.to_owned()));

@@ -16,6 +16,7 @@ use serde_json::json;
 
 use crate::Auth;
 use crate::error::{AuthError, ContractError};
+use crate::hooks;
 use crate::http::extract::{Json, RequestInfo};
 use crate::model::contact::{Contact, ContactKind};
 use crate::operation::Operation;
@@ -67,12 +68,15 @@ pub async fn verify(
     let verify_type = verify_type
         .filter(|verify_type| verify_type.contact() == ContactKind::Email)
         .ok_or(ContractError::VerifyTypeInvalid)?;
-    let tx = Tx::begin(auth.database()).await?;
-    let op = Operation::new(&auth, &request, &tx);
-    let found = lookup::by_hash(op, verify_type, &body.token_hash).await?;
-    let response = complete(op, found, verify_type).await?;
-    tx.commit().await?;
-    Ok(response)
+    let verified = hooks::complete(&auth, &request, || async {
+        let tx = Tx::begin(auth.database()).await?;
+        let op = Operation::new(&auth, &request, &tx);
+        let found = lookup::by_hash(op, verify_type, &body.token_hash).await?;
+        let response = complete(op, found, verify_type).await?;
+        tx.commit().await?;
+        Ok(response)
+    });
+    verified.await
 }
 
 /// Redeems a token that was found, and signs the person in. The caller commits.
@@ -104,12 +108,15 @@ async fn verify_typed(
     let attempt = async {
         // Before the transaction that redeems the code: a gateway may be slow
         let verdict = lookup::ask_gateway(auth, request, verify_type, &contact, &body.token).await?;
-        let tx = Tx::begin(auth.database()).await?;
-        let op = Operation::new(auth, request, &tx);
-        let found = lookup::by_code(op, verify_type, &contact, &body.token, verdict.as_ref()).await?;
-        let response = complete(op, found, verify_type).await?;
-        tx.commit().await?;
-        Ok(response)
+        let verified = hooks::complete(auth, request, || async {
+            let tx = Tx::begin(auth.database()).await?;
+            let op = Operation::new(auth, request, &tx);
+            let found = lookup::by_code(op, verify_type, &contact, &body.token, verdict.as_ref()).await?;
+            let response = complete(op, found, verify_type).await?;
+            tx.commit().await?;
+            Ok(response)
+        });
+        verified.await
     };
     let verified = attempts::code(auth, contact.as_str(), request, attempt).await;
     if let Err(error) = &verified {

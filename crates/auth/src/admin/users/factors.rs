@@ -10,6 +10,7 @@ use crate::admin::administrator::Administrator;
 use crate::error::{AuthError, ContractError, SqlResultExt as _};
 use crate::factors::enroll::MAX_NAME;
 use crate::factors::{FactorType, notify, unenroll};
+use crate::hooks;
 use crate::http::extract::{Json, RequestInfo};
 use crate::model::ids::{FactorId, PhoneNumber};
 use crate::model::{Factor, User};
@@ -31,17 +32,20 @@ pub(crate) async fn delete(
     Path((_, id)): Path<(String, String)>,
 ) -> Result<axum::Json<Factor>, AuthError> {
     let id = FactorId::parse(&id).ok_or(ContractError::FactorIdNotUuid)?;
-    let tx = Tx::begin(auth.database()).await?;
-    let op = Operation::new(&auth, &request, &tx);
-    let user = users::lock_complete(&tx, user.id).await?.ok_or(ContractError::UserUnknown)?;
-    let factor = of_user(&user, id)?;
-    unenroll::remove(op, &user, &factor).await?;
-    op.record_with_ip(&user, Action::FactorDeleted, traits(&user, &factor)).await?;
-    if let Some(kind) = FactorType::parse(&factor.factor_type).filter(|_| factor.is_verified()) {
-        notify(op, &user, MailKind::MfaFactorUnenrolled, kind).await?;
-    }
-    tx.commit().await?;
-    Ok(axum::Json(factor))
+    let deleted = hooks::complete(&auth, &request, || async {
+        let tx = Tx::begin(auth.database()).await?;
+        let op = Operation::new(&auth, &request, &tx);
+        let user = users::lock_complete(&tx, user.id).await?.ok_or(ContractError::UserUnknown)?;
+        let factor = of_user(&user, id)?;
+        unenroll::remove(op, &user, &factor).await?;
+        op.record_with_ip(&user, Action::FactorDeleted, traits(&user, &factor)).await?;
+        if let Some(kind) = FactorType::parse(&factor.factor_type).filter(|_| factor.is_verified()) {
+            notify(op, &user, MailKind::MfaFactorUnenrolled, kind).await?;
+        }
+        tx.commit().await?;
+        Ok(factor)
+    });
+    Ok(axum::Json(deleted.await?))
 }
 
 /// The body of a change of a factor.

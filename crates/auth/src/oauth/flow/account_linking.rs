@@ -11,10 +11,12 @@ use portico_mail::{MailKind, Variables};
 use crate::Auth;
 use crate::account::unconfirmed_email;
 use crate::error::{AuthError, ContractError, SqlResultExt as _};
+use crate::hooks;
 use crate::messages::mailer;
 use crate::model::ids::{EmailAddress, UserId};
 use crate::model::{Identity, JsonObject, User};
 use crate::oauth::provider::profile::{Profile, ProviderEmail};
+use crate::one_time::message;
 use crate::one_time::token::TokenKind;
 use crate::operation::Operation;
 use crate::protection::audit::{self, Action, Traits};
@@ -54,7 +56,12 @@ pub(crate) const MAX_RACE_ATTEMPTS: usize = 4;
 
 /// Returns true if another request created the same row first.
 pub(crate) fn is_lost_race(error: &AuthError) -> bool {
-    matches!(error, AuthError::Sql { source, .. } if source.code() == Some(&sqlstate::UNIQUE_VIOLATION))
+    match error {
+        // The application's own violation, which another attempt would repeat
+        AuthError::Sql { error: ContractError::HookFunctionFailed { .. }, .. } => false,
+        AuthError::Sql { source, .. } => source.code() == Some(&sqlstate::UNIQUE_VIOLATION),
+        _ => false,
+    }
 }
 
 /// Looks up the mail domain of an unverified address, which may be sent a mail. To be called before
@@ -147,7 +154,7 @@ pub(crate) async fn notify(
     identity: &Identity,
 ) -> Result<(), AuthError> {
     let variables = Variables { provider: Some(identity.provider.clone()), ..mailer::variables(op.auth, user) };
-    mailer::notify(op.auth, op.tx, kind, &user.email, &variables).await
+    message::notify(op, user, kind, &variables).await
 }
 
 pub(crate) fn identity_traits(identity: &Identity) -> Traits {
@@ -213,7 +220,7 @@ async fn create(
     }
     let now = op.now();
     let is_sso_user = domain_name(op.auth, external.provider) != DEFAULT_DOMAIN;
-    let id = UserId::random();
+    let id = UserId(op.request.hooks.uuid("user"));
     let email = usable_address(op, external, id, is_sso_user).await?.unwrap_or_default();
     let app_metadata = JsonObject::from_iter([
         ("provider".to_owned(), external.provider.into()),
@@ -230,6 +237,7 @@ async fn create(
         is_sso_user,
         is_anonymous: false,
     };
+    Box::pin(hooks::before_user_created(op, &new)).await?;
     const SAVING: ContractError = ContractError::SavingUserFailed;
     users::insert(op.tx, &new, now).await.context(SAVING)?;
     users::set_role(op.tx, id, &op.auth.settings().jwt.default_role, now).await.context(SAVING)?;

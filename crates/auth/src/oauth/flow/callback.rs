@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::Auth;
 use crate::error::{AuthError, ContractError};
+use crate::hooks;
 use crate::http::extract::{Query, RequestInfo, read_body};
 use crate::model::User;
 use crate::model::ids::{FlowStateId, UserId};
@@ -216,12 +217,13 @@ async fn finish(
     let callback = &CallbackRequest { request, ..*callback };
     account_linking::look_up_domain(auth, &profile).await;
     let person = IdentifiedPerson { provider: &provider.name, profile: &profile, tokens: &tokens };
-    let mut completed = complete(auth, callback, flow, &person).await;
+    let run = || hooks::complete(auth, callback.request, || complete(auth, callback, flow, &person));
+    let mut completed = run().await;
     for _ in 1..account_linking::MAX_RACE_ATTEMPTS {
         if !completed.as_ref().is_err_and(account_linking::is_lost_race) {
             break;
         }
-        completed = complete(auth, callback, flow, &person).await;
+        completed = run().await;
     }
     match completed? {
         CallbackOutcome::Code(code) => Ok(callback_redirect::with_code(auth.allow_list().site_url(), target, &code)),

@@ -8,6 +8,7 @@ use subtle::ConstantTimeEq as _;
 
 use crate::Auth;
 use crate::error::{AuthError, ContractError, OAuthError};
+use crate::hooks;
 use crate::http::extract::{RequestInfo, SignedIn, bearer_token};
 use crate::model::JsonObject;
 use crate::oauth::flow::account_linking::{self, ExternalIdentity, SignInOutcome};
@@ -74,12 +75,13 @@ pub(crate) async fn grant(
     let claims = verified(auth, request, &body, &expected).await?;
     let profile = read(&expected, &claims)?;
     account_linking::look_up_domain(auth, &profile).await;
-    let mut completed = complete(auth, request, &expected, &profile, linking.as_ref()).await;
+    let run = || hooks::complete(auth, request, || complete(auth, request, &expected, &profile, linking.as_ref()));
+    let mut completed = run().await;
     for _ in 1..account_linking::MAX_RACE_ATTEMPTS {
         if !completed.as_ref().is_err_and(account_linking::is_lost_race) {
             break;
         }
-        completed = complete(auth, request, &expected, &profile, linking.as_ref()).await;
+        completed = run().await;
     }
     completed.map_err(|error| {
         if !error.is_unexplained() {

@@ -11,6 +11,7 @@ use uuid::Uuid;
 use crate::Auth;
 use crate::account::unconfirmed_email;
 use crate::error::{AuthError, ContractError};
+use crate::hooks;
 use crate::http::extract::{Query, RequestInfo, SignedIn};
 use crate::model::ids::IdentityId;
 use crate::model::{Identity, User};
@@ -194,9 +195,14 @@ pub(crate) async fn unlink(
     if request.names_aud && signed_in.claims.audience().is_some_and(|audience| audience != request.aud) {
         return Err(ContractError::AudienceMismatchOfUnlink.into());
     }
+    hooks::complete(&auth, &request, || try_unlink(&auth, &request, &signed_in, id)).await?;
+    Ok(Json(json!({})))
+}
+
+async fn try_unlink(auth: &Auth, request: &RequestInfo, signed_in: &SignedIn, id: IdentityId) -> Result<(), AuthError> {
     let now = request.now;
     let tx = Tx::begin(auth.database()).await?;
-    let op = Operation::new(&auth, &request, &tx);
+    let op = Operation::new(auth, request, &tx);
     let user = users::lock_complete(&tx, signed_in.user.id).await?.ok_or(ContractError::UserUnknown)?;
     if user.identities.len() <= 1 {
         return Err(ContractError::LastIdentity.into());
@@ -215,8 +221,7 @@ pub(crate) async fn unlink(
     users::refresh_providers(&tx, user.id, now).await?;
     op.record_with_ip(&user, Action::IdentityUnlinked, identity_traits(removed)).await?;
     notify(op, &user, MailKind::IdentityUnlinked, removed).await?;
-    tx.commit().await?;
-    Ok(Json(json!({})))
+    tx.commit().await
 }
 
 /// Replaces the account's address, which was that of the unlinked identity, by one that a remaining

@@ -1,0 +1,388 @@
+//! Hooks over HTTP: access tokens, passwords and new accounts.
+
+use portico_auth::settings::HookPoint;
+use portico_testkit::{GooglePerson, TestResponse, TestServer, claims_of};
+use serde_json::{Value, json};
+
+use crate::factors;
+use crate::hook_server::{HookServer, answered, refused};
+
+const ADA: &str = "ada@example.com";
+const PASSWORD: &str = "correct horse";
+
+async fn sign_in(t: &TestServer, password: &str) -> TestResponse {
+    let body = json!({"email": ADA, "password": password});
+    t.post("/auth/v1/token?grant_type=password").json(&body).send().await
+}
+
+async fn with_hook(point: HookPoint) -> (TestServer, HookServer) {
+    let hook = HookServer::start().await;
+    let t = TestServer::with_auth(|settings| hook.serve(settings, point)).await;
+    (t, hook)
+}
+
+/// Answers with the claims of the request and a further one.
+fn with_tenant(request: &crate::hook_server::HookRequest) -> axum::response::Response {
+    let mut claims = request.input["claims"].clone();
+    claims["tenant"] = json!("acme");
+    answered(&json!({"claims": claims}))
+}
+
+#[tokio::test]
+async fn the_hook_replaces_the_claims_of_every_access_token() {
+    let (t, hook) = with_hook(HookPoint::CustomAccessToken).await;
+    hook.answer(with_tenant);
+    let id = t.account(ADA, PASSWORD).await;
+
+    let session = sign_in(&t, PASSWORD).await.expect(200).json();
+
+    let claims = claims_of(session["access_token"].as_str().unwrap());
+    assert_eq!(claims["tenant"], "acme");
+    let request = hook.requests().remove(0);
+    let metadata = &request.input["metadata"];
+    assert_eq!(metadata["name"], "customize-access-token");
+    assert_eq!(metadata["ip_address"], "127.0.0.1");
+    assert!(metadata["uuid"].as_str().unwrap().len() == 36 && metadata["time"].as_str().unwrap().ends_with('Z'));
+    assert_eq!((&request.input["user_id"], &request.input["authentication_method"]), (&json!(id), &json!("password")));
+    let sent = &request.input["claims"];
+    for claim in ["sub", "aud", "iat", "exp", "iss", "email", "phone", "app_metadata", "user_metadata", "role", "aal"] {
+        assert_eq!(sent[claim], claims[claim], "{claim}");
+    }
+    assert_eq!((&sent["amr"], &sent["is_anonymous"]), (&claims["amr"], &json!(false)));
+    // The session of the first run is the one that was committed
+    assert_eq!(
+        t.count(&format!("select count(*) from auth.sessions where id = '{}'", sent["session_id"].as_str().unwrap()))
+            .await,
+        1
+    );
+    assert_eq!(t.count("select count(*) from auth.sessions").await, 1);
+    for header in ["webhook-id", "webhook-timestamp", "webhook-signature"] {
+        assert!(request.headers.contains_key(header), "{header}");
+    }
+    t.get("/auth/v1/user").bearer(session["access_token"].as_str().unwrap()).send().await.expect(200);
+
+    let body = json!({"refresh_token": session["refresh_token"]});
+    let refreshed = t.post("/auth/v1/token?grant_type=refresh_token").json(&body).send().await.expect(200).json();
+    assert_eq!(claims_of(refreshed["access_token"].as_str().unwrap())["tenant"], "acme");
+    let inputs = hook.inputs();
+    assert_eq!(inputs.len(), 2, "one call for each token");
+    assert_eq!(inputs[1]["authentication_method"], "token_refresh");
+    assert_eq!(t.actions().await.iter().filter(|action| *action == "token_refreshed").count(), 1);
+}
+
+#[tokio::test]
+async fn a_failed_hook_leaves_nothing_of_a_sign_in() {
+    let (t, hook) = with_hook(HookPoint::CustomAccessToken).await;
+    t.account(ADA, PASSWORD).await;
+    let entries = "select count(*) from auth.audit_log_entries where payload->>'action' = 'login'";
+    let cases: [(fn() -> axum::response::Response, u16, &str, &str); 8] = [
+        (|| refused(403, "Tenant is suspended"), 403, "unknown", "Tenant is suspended"),
+        (|| answered(&json!({"error": {"message": "Out of order"}})), 500, "unexpected_failure", "Out of order"),
+        (|| answered(&json!({})), 500, "unexpected_failure", "output claims field is missing"),
+        (
+            || {
+                answered(
+                    &json!({"claims": {"aud": "x", "exp": "soon", "iat": 1, "sub": "x", "email": "", "phone": "", "role": "x", "aal": "aal1", "is_anonymous": false}}),
+                )
+            },
+            500,
+            "unexpected_failure",
+            "output claims do not conform to the expected schema: \n- (root): session_id is required\n- exp: Invalid type. Expected: integer, given: string",
+        ),
+        (|| answered(&json!({"claims": 5})), 500, "unexpected_failure", "Error unmarshaling JSON output."),
+        (|| answered(&json!([])), 500, "unexpected_failure", "Error unmarshaling JSON output."),
+        (
+            || axum::response::IntoResponse::into_response((http::StatusCode::FOUND, [("location", "/elsewhere")])),
+            500,
+            "unexpected_failure",
+            "Unexpected status code returned from hook: 302",
+        ),
+        (
+            || axum::response::IntoResponse::into_response("plain"),
+            400,
+            "hook_payload_invalid_content_type",
+            "Invalid JSON response. Received content-type: text/plain; charset=utf-8",
+        ),
+    ];
+    for (answer, status, code, message) in cases {
+        hook.answer(move |_| answer());
+        let rejected = sign_in(&t, PASSWORD).await;
+        assert_eq!(rejected.refusal(), (status, code.to_owned()), "{message}");
+        assert_eq!(rejected.json()["msg"], message);
+    }
+    hook.answer(|_| {
+        axum::response::IntoResponse::into_response(([("content-type", "application/json")], vec![b' '; 5_000_000]))
+    });
+    assert_eq!(sign_in(&t, PASSWORD).await.refusal(), (422, "hook_payload_over_size_limit".into()));
+    assert_eq!(t.count("select count(*) from auth.sessions").await, 0);
+    assert_eq!(t.count(entries).await, 0);
+
+    hook.answer(with_tenant);
+    sign_in(&t, PASSWORD).await.expect(200);
+}
+
+#[tokio::test]
+async fn the_error_of_the_access_token_hook_is_masked_for_anonymous_users() {
+    let hook = HookServer::start().await;
+    let t = TestServer::with_auth(|settings| {
+        settings.anonymous_users = true;
+        hook.serve(settings, HookPoint::CustomAccessToken);
+    })
+    .await;
+    hook.answer(|_| refused(403, "No"));
+    let rejected = t.post("/auth/v1/signup").json(&json!({})).send().await;
+    assert_eq!(rejected.refusal(), (500, "unexpected_failure".into()));
+    assert_eq!(rejected.json()["msg"], "Database error creating anonymous user");
+    assert_eq!(t.count("select count(*) from auth.users").await, 0);
+}
+
+#[tokio::test]
+async fn a_hook_that_is_slow_or_gone_ends_in_time() {
+    let (t, hook) = with_hook(HookPoint::CustomAccessToken).await;
+    t.account(ADA, PASSWORD).await;
+    hook.answer_later(|_| std::future::pending());
+    let gone = TestServer::with_auth(|settings| {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let uri = format!("http://{}/", listener.local_addr().unwrap());
+        let hook = portico_auth::settings::HookSettings { uri, secrets: "".into() };
+        settings.hooks.insert(HookPoint::CustomAccessToken, hook);
+    })
+    .await;
+    gone.account(ADA, PASSWORD).await;
+    let (slow, gone) = tokio::join!(sign_in(&t, PASSWORD), sign_in(&gone, PASSWORD));
+    assert_eq!(slow.refusal(), (422, "hook_timeout".into()));
+    assert_eq!(slow.json()["msg"], "Failed to reach hook within maximum time of 5.000000 seconds");
+    assert_eq!(gone.refusal(), (422, "hook_timeout_after_retry".into()));
+    assert_eq!(gone.json()["msg"], "Failed to reach hook after maximum retries");
+}
+
+#[tokio::test]
+async fn no_connection_waits_for_a_hook() {
+    let hook = HookServer::start().await;
+    let t = TestServer::with(|settings| {
+        hook.serve(&mut settings.auth, HookPoint::CustomAccessToken);
+        settings.pool.auth_connections = 2;
+    })
+    .await;
+    hook.answer(with_tenant);
+    let session = t.signed_in(ADA, PASSWORD).await;
+    let token = session["access_token"].as_str().unwrap();
+    let (open, opened) = tokio::sync::watch::channel(false);
+    hook.answer_later(move |request| {
+        let mut opened = opened.clone();
+        async move {
+            opened.wait_for(|is_open| *is_open).await.unwrap();
+            with_tenant(&request)
+        }
+    });
+    const WAITING: usize = 8;
+    let sign_ins = futures_util::future::join_all((0..WAITING).map(|_| sign_in(&t, PASSWORD)));
+    let meanwhile = async {
+        hook.wait_for(1 + WAITING).await;
+        for _ in 0..4 {
+            t.get("/auth/v1/user").bearer(token).send().await.expect(200);
+            let body = json!({"email": "new@example.com", "password": PASSWORD});
+            t.post("/auth/v1/signup").json(&body).send().await.expect(200);
+        }
+        open.send(true).unwrap();
+    };
+    let (answers, ()) = tokio::join!(sign_ins, meanwhile);
+    for answer in answers {
+        answer.expect(200);
+    }
+    assert_eq!(t.count("select count(*) from auth.sessions").await, 1 + WAITING as i64);
+}
+
+#[tokio::test]
+async fn the_hook_is_asked_again_when_the_account_was_changed_meanwhile() {
+    let (t, hook) = with_hook(HookPoint::CustomAccessToken).await;
+    t.account(ADA, PASSWORD).await;
+    let (open, opened) = tokio::sync::watch::channel(false);
+    hook.answer_later(move |request| {
+        let mut opened = opened.clone();
+        async move {
+            opened.wait_for(|is_open| *is_open).await.unwrap();
+            with_tenant(&request)
+        }
+    });
+    let meanwhile = async {
+        hook.wait_for(1).await;
+        t.execute("update auth.users set raw_app_meta_data = raw_app_meta_data || '{\"plan\": \"pro\"}'").await;
+        open.send(true).unwrap();
+    };
+    let (session, ()) = tokio::join!(sign_in(&t, PASSWORD), meanwhile);
+    let claims = claims_of(session.expect(200).json()["access_token"].as_str().unwrap());
+    assert_eq!((&claims["app_metadata"]["plan"], &claims["tenant"]), (&json!("pro"), &json!("acme")));
+    assert_eq!(hook.requests().len(), 2);
+}
+
+#[tokio::test]
+async fn an_account_that_was_banned_meanwhile_is_not_signed_in() {
+    let (t, hook) = with_hook(HookPoint::CustomAccessToken).await;
+    t.account(ADA, PASSWORD).await;
+    let (open, opened) = tokio::sync::watch::channel(false);
+    hook.answer_later(move |request| {
+        let mut opened = opened.clone();
+        async move {
+            opened.wait_for(|is_open| *is_open).await.unwrap();
+            with_tenant(&request)
+        }
+    });
+    let meanwhile = async {
+        hook.wait_for(1).await;
+        t.execute("update auth.users set banned_until = now() + interval '1 day'").await;
+        open.send(true).unwrap();
+    };
+    let (rejected, ()) = tokio::join!(sign_in(&t, PASSWORD), meanwhile);
+    assert_eq!(rejected.refusal(), (400, "invalid_credentials".into()));
+    assert_eq!(t.count("select count(*) from auth.sessions").await, 0);
+}
+
+#[tokio::test]
+async fn a_hook_decides_about_attempts_at_a_password() {
+    let (t, hook) = with_hook(HookPoint::PasswordVerificationAttempt).await;
+    let id = t.account(ADA, PASSWORD).await;
+    sign_in(&t, PASSWORD).await.expect(200);
+    assert_eq!(sign_in(&t, "wrong").await.json()["msg"], "Invalid login credentials");
+    assert_eq!(hook.inputs(), [json!({"user_id": id, "valid": true}), json!({"user_id": id, "valid": false})]);
+    let unknown = json!({"email": "nobody@example.com", "password": "wrong"});
+    t.post("/auth/v1/token?grant_type=password").json(&unknown).send().await.expect(400);
+    assert_eq!(hook.requests().len(), 2, "no call for an unknown account");
+
+    hook.answer(|_| answered(&json!({"decision": "reject"})));
+    let rejected = sign_in(&t, PASSWORD).await;
+    assert_eq!(rejected.refusal(), (400, "invalid_credentials".into()));
+    assert_eq!(rejected.json()["msg"], "Further password verification attempts will be rejected.");
+    assert_eq!(t.count("select count(*) from auth.sessions").await, 1);
+
+    hook.answer(|_| answered(&json!({"decision": "reject", "message": "Locked", "should_logout_user": true})));
+    let rejected = sign_in(&t, PASSWORD).await;
+    assert_eq!((rejected.status, &rejected.json()["msg"]), (400, &json!("Locked")));
+    assert_eq!(t.count("select count(*) from auth.sessions").await, 0);
+
+    hook.answer(|_| answered(&json!({"decision": "continue", "should_logout_user": true})));
+    sign_in(&t, PASSWORD).await.expect(200);
+    t.execute("update auth.users set banned_until = now() + interval '1 day'").await;
+    let before = hook.requests().len();
+    assert_eq!(sign_in(&t, PASSWORD).await.refusal(), (400, "user_banned".into()));
+    assert_eq!(hook.requests().len(), before, "no call for a banned account");
+}
+
+#[tokio::test]
+async fn a_hook_may_reject_new_accounts() {
+    let hook = HookServer::start().await;
+    let t = TestServer::with_auth(|settings| {
+        settings.anonymous_users = true;
+        hook.serve(settings, HookPoint::BeforeUserCreated);
+    })
+    .await;
+    hook.answer(|_| refused(422, "Only members of the club"));
+    let body = json!({"email": ADA, "password": PASSWORD, "data": {"name": "Ada"}});
+    let sign_up = async |body: &Value| t.post("/auth/v1/signup").json(body).send().await;
+    let rejected = sign_up(&body).await;
+    assert_eq!((rejected.status, &rejected.json()["msg"]), (422, &json!("Only members of the club")));
+    assert_eq!(sign_up(&json!({})).await.status, 422);
+    let otp = t.post("/auth/v1/otp").json(&json!({"email": ADA})).send().await;
+    assert_eq!(otp.status, 422);
+    let url = t.get("/auth/v1/authorize?provider=google").send().await.expect(302).location();
+    let google = t.google().answer(&url, GooglePerson::Verified { name: "Ada", email: ADA }).await;
+    assert_eq!(google.location_query("error_description").as_deref(), Some("Only members of the club"));
+    assert_eq!(t.count("select count(*) from auth.users").await, 0);
+    assert!(t.mails().is_empty());
+    let inputs = hook.inputs();
+    assert_eq!(inputs.len(), 4);
+    assert_eq!(
+        (&inputs[0]["user"]["email"], &inputs[0]["user"]["user_metadata"]["name"]),
+        (&json!(ADA), &json!("Ada"))
+    );
+    assert_eq!(inputs[1]["user"]["is_anonymous"], true);
+    assert_eq!(inputs[3]["user"]["app_metadata"]["provider"], "google");
+
+    hook.answer(|_| axum::response::IntoResponse::into_response(http::StatusCode::NO_CONTENT));
+    let user = sign_up(&body).await.expect(200).json();
+    assert_eq!(user["id"], hook.inputs()[4]["user"]["id"]);
+    // A repeated sign-up makes no account
+    sign_up(&body).await.expect(200);
+    assert_eq!(hook.requests().len(), 5);
+}
+
+#[tokio::test]
+async fn a_hook_is_called_after_a_new_account_is_committed() {
+    let (t, hook) = with_hook(HookPoint::AfterUserCreated).await;
+    let body = json!({"email": ADA, "password": PASSWORD});
+    let user = t.post("/auth/v1/signup").json(&body).send().await.expect(200).json();
+    let inputs = hook.inputs();
+    assert_eq!(inputs.len(), 1);
+    assert_eq!((&inputs[0]["user"]["id"], &inputs[0]["user"]["email"]), (&user["id"], &json!(ADA)));
+    t.post("/auth/v1/signup").json(&body).send().await.expect(200);
+    assert_eq!(hook.requests().len(), 1, "no call without a new account");
+
+    hook.answer(|_| refused(403, "No"));
+    let other = json!({"email": "eve@example.com", "password": PASSWORD});
+    let failed = t.post("/auth/v1/signup").json(&other).send().await;
+    assert_eq!((failed.status, &failed.json()["msg"]), (500, &json!("Error invoking hook")));
+    assert_eq!(t.count("select count(*) from auth.users").await, 2);
+}
+
+#[tokio::test]
+async fn a_hook_decides_about_attempts_at_a_second_factor() {
+    let hook = HookServer::start().await;
+    let t = TestServer::with_auth(|settings| {
+        hook.serve(settings, HookPoint::MfaVerificationAttempt);
+        hook.serve(settings, HookPoint::CustomAccessToken);
+        settings.factors.totp.enroll = true;
+        settings.factors.totp.verify = true;
+    })
+    .await;
+    hook.answer(|request| match request.input.get("claims") {
+        Some(_) => with_tenant(request),
+        None => answered(&json!({"decision": "continue"})),
+    });
+    let (factor, session) = factors::with_totp(&t, ADA).await;
+    assert_eq!(claims_of(factors::access(&session))["tenant"], "acme");
+    let attempts = || hook.inputs().into_iter().filter(|input| input.get("claims").is_none()).collect::<Vec<_>>();
+    let first = attempts().remove(0);
+    assert_eq!(first["factor_id"], factor.id.as_str());
+    assert_eq!((&first["factor_type"], &first["valid"]), (&json!("totp"), &json!(true)));
+    assert_eq!(hook.inputs().pop().unwrap()["authentication_method"], "totp");
+
+    let challenge = factors::challenge_id(&t, &session, &factor.id).await;
+    let wrong = factors::wrong_code(&t, &factor);
+    let rejected = factors::verify(&t, &session, &factor.id, &challenge, &wrong).await;
+    assert_eq!(rejected.refusal(), (422, "mfa_verification_failed".into()));
+    assert_eq!(attempts().pop().unwrap()["valid"], false);
+
+    hook.answer(|_| answered(&json!({"decision": "reject"})));
+    let rejected = factors::verify(&t, &session, &factor.id, &challenge, &wrong).await;
+    assert_eq!(rejected.refusal(), (403, "mfa_verification_rejected".into()));
+    assert_eq!(rejected.json()["msg"], "Further MFA verification attempts will be rejected.");
+    assert_eq!(t.count("select count(*) from auth.sessions").await, 0);
+}
+
+#[tokio::test]
+async fn invitations_call_the_hooks_and_accounts_of_administrators_do_not() {
+    let hook = HookServer::start().await;
+    let t = TestServer::with_auth(|settings| {
+        hook.serve(settings, HookPoint::BeforeUserCreated);
+        hook.serve(settings, HookPoint::SendEmail);
+    })
+    .await;
+    let operator = t.api_keys().service_role_jwt();
+    let post = async |path: &str, body: Value| {
+        t.post(&format!("/auth/v1/{path}")).bearer(operator).json(&body).send().await.expect(200).json()
+    };
+    let invited = post("invite", json!({"email": ADA})).await;
+    let inputs = hook.inputs();
+    assert_eq!(inputs.len(), 2);
+    assert_eq!((&inputs[0]["user"]["id"], &inputs[1]["user"]["id"]), (&invited["id"], &invited["id"]));
+    let data = &inputs[1]["email_data"];
+    assert_eq!(data["email_action_type"], "invite");
+    let body = json!({"type": "invite", "token_hash": data["token_hash"]});
+    t.post("/auth/v1/verify").json(&body).send().await.expect(200);
+
+    let link = json!({"type": "signup", "email": "eve@example.com", "password": PASSWORD});
+    post("admin/generate_link", link).await;
+    assert_eq!(hook.inputs().len(), 3, "a generated link sends no mail");
+    post("admin/users", json!({"email": "bob@example.com"})).await;
+    assert_eq!(hook.inputs().len(), 3);
+}
