@@ -276,13 +276,12 @@ async fn after_user_created(auth: &Auth, request: &RequestInfo) -> Result<(), Au
     }
     let user = {
         let client = auth.database().auth().await?;
-        users::by_id(&client, created).await?
+        users::complete(&client, created).await?
     };
     let Some(user) = user else { return Ok(()) };
     // Clients know this text from sign-ups by contact
-    let is_contact = !user.email.is_empty() || !user.phone.is_empty();
-    let is_sign_up = is_contact
-        && matches!(user.app_metadata.get("provider"), Some(Value::String(provider)) if matches!(provider.as_str(), "email" | "phone"));
+    let provider = user.app_metadata.get("provider").and_then(Value::as_str).unwrap_or_default();
+    let is_sign_up = matches!(provider, "email" | "phone");
     let members = JsonObject::from_iter([("user".to_owned(), json!(user))]);
     let called = auth.hooks().call(auth, &HookCall::new(request, HookPoint::AfterUserCreated, members)).await;
     match called {

@@ -40,7 +40,12 @@ pub(crate) async fn custom_access_token(
         ("authentication_method", authentication_method.into()),
     ]);
     let call = HookCall::new(op.request, HookPoint::CustomAccessToken, input).asking(question.into());
-    let mut output = op.auth.hooks().call_within(op, call).await?;
+    let output = op.auth.hooks().call_within(op, call).await?;
+    replaced_claims(output).inspect_err(|_| op.request.hooks.note_failure(HookPoint::CustomAccessToken))
+}
+
+/// Returns the claims of an output.
+fn replaced_claims(mut output: JsonObject) -> Result<JsonObject, AuthError> {
     let claims = match output.shift_remove("claims") {
         Some(Value::Object(claims)) => claims,
         None | Some(Value::Null) => return Err(ContractError::HookClaimsMissing.into()),
