@@ -44,15 +44,15 @@ impl EmailData {
 }
 
 /// Returns the kind of a mail as hooks know it.
-fn action_type(kind: MailKind) -> String {
+fn action_type(kind: MailKind) -> &'static str {
     match kind {
-        MailKind::Confirmation => "signup".to_owned(),
-        MailKind::Recovery => "recovery".to_owned(),
-        MailKind::Invite => "invite".to_owned(),
-        MailKind::MagicLink => "magiclink".to_owned(),
-        MailKind::EmailChange => "email_change".to_owned(),
-        MailKind::Reauthentication => "reauthentication".to_owned(),
-        notification => format!("{}_notification", notification.key()),
+        MailKind::Confirmation => "signup",
+        MailKind::Recovery => "recovery",
+        MailKind::Invite => "invite",
+        MailKind::MagicLink => "magiclink",
+        MailKind::EmailChange => "email_change",
+        MailKind::Reauthentication => "reauthentication",
+        notification => notification.key(),
     }
 }
 

@@ -92,7 +92,8 @@ async fn a_wallet_signs_up_and_in() {
     let claims = claims_of(session["access_token"].as_str().unwrap());
     assert_eq!(claims["amr"][0]["method"], "web3");
     assert_eq!(t.actions().await, ["login", "login"]);
-    let sql = "select (payload->'traits')::text from auth.audit_log_entries where payload->'traits' ? 'chain'";
+    let sql =
+        "select (payload->'traits')::text from auth.audit_log_entries where payload->'traits'->>'chain' is not null";
     let traits: Value = serde_json::from_str(&t.query(sql).await[0].get::<_, String>(0)).unwrap();
     assert_eq!(
         traits,
