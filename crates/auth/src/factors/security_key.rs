@@ -24,9 +24,8 @@ pub(super) struct SecurityKey {
     authenticator: KeyModel,
 }
 
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-#[derive(Default)]
 struct KeyFlags {
     user_present: bool,
     user_verified: bool,
@@ -34,7 +33,7 @@ struct KeyFlags {
     backup_state: bool,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct KeyModel {
     #[serde(rename = "AAGUID")]
