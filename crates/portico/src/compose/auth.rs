@@ -436,7 +436,7 @@ mod tests {
         let text = "[auth.email.notification.phone_changed]\nenabled = false\n\
                     [auth.email.notification.passkey_added]\nenabled = true\n";
         std::fs::write(folder.path().join("supabase/config.toml"), text).expect("a file");
-        let project = portico_project::Project::load(portico_project::LoadOptions {
+        let project = Project::load(portico_project::LoadOptions {
             workdir: Some(folder.path().to_owned()),
             environment: portico_project::Environment::default(),
             ..Default::default()
