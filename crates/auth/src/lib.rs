@@ -30,7 +30,9 @@ pub mod password;
 pub mod protection;
 pub mod session;
 pub mod settings;
+pub mod signing_keys;
 pub mod sql;
+pub mod third_party;
 mod web3;
 mod webauthn;
 
@@ -39,7 +41,7 @@ use std::sync::Arc;
 use portico_base::Clock;
 use portico_database::Database;
 use portico_mail::Transport;
-use portico_tokens::KeyRing;
+use portico_tokens::CurrentKeys;
 use time::OffsetDateTime;
 
 pub use admin::command::{AccountCommand, AccountToAdd};
@@ -68,7 +70,7 @@ pub struct Auth {
 struct Inner {
     settings: AuthSettings,
     database: Database,
-    keys: Arc<KeyRing>,
+    keys: CurrentKeys,
     clock: Clock,
     allow_list: RedirectAllowList,
     refresh_queue: session::refresh_queue::RefreshQueue,
@@ -93,7 +95,7 @@ impl Auth {
     pub fn new(
         settings: AuthSettings,
         database: Database,
-        keys: Arc<KeyRing>,
+        keys: CurrentKeys,
         mail: Arc<dyn Transport>,
         clock: Clock,
     ) -> Result<Self, SettingsError> {
@@ -164,7 +166,7 @@ impl Auth {
     }
 
     /// Returns the keys of access tokens.
-    pub fn keys(&self) -> &KeyRing {
+    pub fn keys(&self) -> &CurrentKeys {
         &self.inner.keys
     }
 

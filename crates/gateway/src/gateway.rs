@@ -25,7 +25,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
 use http_body::Body as _;
 use ipnet::IpNet;
 use portico_base::{AllowedOrigins, ClientAddress, Clock, CurrentRequest, RequestId, with_request};
-use portico_tokens::{ApiKeys, KeyRing};
+use portico_tokens::CurrentKeys;
 use tower::Service;
 
 use crate::request::LONGEST_TARGET;
@@ -36,7 +36,7 @@ use crate::request::compression::CompressionRequest;
 use crate::request::cors;
 use crate::request::gateway_headers::{CalledUrl, GatewayHeaders, REQUEST_ID};
 use crate::request::host;
-use crate::request::keys::{self, Keys};
+use crate::request::keys::{self, KeyRefresh, Keys, PathRules};
 use crate::request::rejection::Rejection;
 use crate::web_app::WebApp;
 
@@ -62,10 +62,10 @@ pub struct GatewayBuilder {
 
 impl Gateway {
     /// Returns a builder of a gateway that checks keys and tokens with these keys.
-    pub fn builder(keys: Arc<KeyRing>, api_keys: Arc<ApiKeys>, clock: Clock) -> GatewayBuilder {
+    pub fn builder(keys: CurrentKeys, clock: Clock) -> GatewayBuilder {
         GatewayBuilder {
             state: GatewayState {
-                keys: Keys::new(keys, api_keys, clock),
+                keys: Keys::new(keys, clock),
                 mounts: Vec::new(),
                 web_app: None,
                 trusted_proxies: Vec::new(),
@@ -80,6 +80,14 @@ impl GatewayBuilder {
     #[must_use]
     pub fn key_policy(mut self, policy: KeyPolicy) -> Self {
         self.state.keys.policy = policy;
+        self
+    }
+
+    /// Sets how keys are read again that a token names and that are not known. Default: such a token
+    /// is rejected at once.
+    #[must_use]
+    pub fn refresh_keys(mut self, refresh: KeyRefresh) -> Self {
+        self.state.keys.refresh = Some(refresh);
         self
     }
 
@@ -267,10 +275,10 @@ impl GatewayState {
     async fn admit(&self, mount: &Mount, mut parts: Parts, body: Body, client: Client, id: RequestId) -> Response {
         let access = &mount.access;
         let path = parts.uri.path().get(mount.prefix.len()..).unwrap_or("/");
-        let open = access.is_open(path);
+        let rules = PathRules { open: access.is_open(path), third_party: access.third_party };
         let limit = access.body_limit;
         let expects_continue = expects_continue(&parts.headers);
-        let rejection = match self.keys.caller(&parts.headers, &parts.uri, open) {
+        let rejection = match self.keys.caller(&parts.headers, &parts.uri, rules).await {
             Err(rejection) => Some(rejection),
             Ok(_) if body.size_hint().lower() > limit as u64 => Some(Rejection::BodyTooLarge { limit }),
             Ok(caller) => {

@@ -26,4 +26,5 @@ pub use gateway::{BoxedResponse, Gateway, GatewayBuilder};
 pub use request::access::{Access, DEFAULT_BODY_LIMIT, DEFAULT_TIMEOUT, KeyPolicy};
 pub use request::cors::Cors;
 pub use request::gateway_headers::GatewayHeaders;
+pub use request::keys::KeyRefresh;
 pub use web_app::{WebApp, WebAppError};

@@ -11,7 +11,7 @@ use http::HeaderMap;
 use portico_base::Clock;
 use portico_database::wire::{CoalescingSettings, Pool, ReadCoalescer, WirePoolSettings};
 use portico_database::{Database, DatabaseError};
-use portico_tokens::KeyRing;
+use portico_tokens::CurrentKeys;
 
 use crate::config::Config;
 use crate::config::database::LOGIN;
@@ -64,7 +64,7 @@ impl Rest {
     pub fn new(
         settings: RestSettings,
         database: Database,
-        keys: Arc<KeyRing>,
+        keys: CurrentKeys,
         clock: Clock,
     ) -> Result<Self, DatabaseError> {
         let pool_settings = WirePoolSettings {

@@ -1,16 +1,14 @@
 //! The state that all requests of the service share.
 
-use std::sync::Arc;
-
 use portico_base::Clock;
 use portico_database::wire::{Pool, ReadCoalescer};
-use portico_tokens::KeyRing;
+use portico_tokens::CurrentKeys;
 
 use crate::snapshot::{ReloadTask, SnapshotStore};
 
 /// The parts of a running data API.
 pub(crate) struct Service {
-    pub keys: Arc<KeyRing>,
+    pub keys: CurrentKeys,
     pub clock: Clock,
     pub pool: Pool,
     /// Runs reads on the connections of the pool.

@@ -6,8 +6,7 @@ use time::OffsetDateTime;
 
 use crate::ring::KeyRing;
 use crate::token::TokenError;
-use portico_base::hash;
-use portico_base::random;
+use portico_base::{Secret, hash, random};
 
 /// The prefixes of the opaque keys.
 const PUBLISHABLE: &str = "sb_publishable_";
@@ -50,6 +49,10 @@ pub struct ApiKeys {
     service_role_jwt: String,
     publishable: String,
     secret: String,
+    /// The `Authorization` that the opaque keys stand for. Computed once, since every request has a
+    /// key.
+    anon_authorization: Secret,
+    service_role_authorization: Secret,
 }
 
 impl ApiKeys {
@@ -68,18 +71,21 @@ impl ApiKeys {
         if !secret.is_empty() && !has_form(&secret, SECRET) {
             return Err(ApiKeyError::Form("the secret key", SECRET));
         }
-        Ok(Self { anon_jwt: anon_jwt.into(), service_role_jwt: service_role_jwt.into(), publishable, secret })
+        Ok(Self::assemble(anon_jwt.into(), service_role_jwt.into(), publishable, secret))
+    }
+
+    fn assemble(anon_jwt: String, service_role_jwt: String, publishable: String, secret: String) -> Self {
+        let bearer = |jwt: &str| Secret::new(format!("Bearer {jwt}"));
+        let (anon_authorization, service_role_authorization) = (bearer(&anon_jwt), bearer(&service_role_jwt));
+        Self { anon_jwt, service_role_jwt, publishable, secret, anon_authorization, service_role_authorization }
     }
 
     /// Returns the published development keys.
     pub fn development() -> Self {
         use crate::development as dev;
-        Self {
-            anon_jwt: dev::ANON_KEY.to_owned(),
-            service_role_jwt: dev::SERVICE_ROLE_KEY.to_owned(),
-            publishable: dev::PUBLISHABLE_KEY.to_owned(),
-            secret: dev::SECRET_KEY.to_owned(),
-        }
+        let [anon, service_role, publishable, secret] =
+            [dev::ANON_KEY, dev::SERVICE_ROLE_KEY, dev::PUBLISHABLE_KEY, dev::SECRET_KEY].map(str::to_owned);
+        Self::assemble(anon, service_role, publishable, secret)
     }
 
     /// Signs the two legacy keys (HS256 with the ring's secret, else its current key) in the name
@@ -127,6 +133,14 @@ impl ApiKeys {
         match role {
             ApiRole::Anon => &self.anon_jwt,
             ApiRole::ServiceRole => &self.service_role_jwt,
+        }
+    }
+
+    /// Returns the `Authorization` header that the opaque key of a role stands for.
+    pub fn authorization_of(&self, role: ApiRole) -> &Secret {
+        match role {
+            ApiRole::Anon => &self.anon_authorization,
+            ApiRole::ServiceRole => &self.service_role_authorization,
         }
     }
 
@@ -192,7 +206,6 @@ fn generate(prefix: &str) -> String {
 mod tests {
     use super::*;
     use crate::development as dev;
-    use portico_base::Secret;
 
     #[test]
     fn a_development_key_has_its_role() {

@@ -50,8 +50,14 @@ impl Caller {
 
     /// Verifies a bearer token at `now`, and stores its claims or the reason of its rejection.
     pub fn present(&mut self, token: &str, keys: &KeyRing, now: OffsetDateTime) {
+        self.accept(keys.verify_signature(token), now);
+    }
+
+    /// Compares the times of a token with `now`, and stores its claims or the reason of its
+    /// rejection.
+    pub fn accept(&mut self, verified: Result<Arc<Claims>, TokenError>, now: OffsetDateTime) {
         (self.token, self.refused, self.untimely) = (None, None, None);
-        match keys.verify_signature(token) {
+        match verified {
             Err(error) => self.refused = Some(error),
             Ok(claims) => match claims.check_times(now) {
                 Ok(()) => self.token = Some(claims),

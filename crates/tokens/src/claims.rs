@@ -15,6 +15,7 @@ pub struct Claims {
     values: Map<String, Value>,
     expires_at: When,
     not_before: When,
+    is_third_party: bool,
 }
 
 /// A time claim.
@@ -33,7 +34,17 @@ impl Claims {
         let values: Map<String, Value> =
             serde_json::from_str(&text).map_err(|_| TokenError::UnreadableClaims("could not JSON decode claim"))?;
         let (expires_at, not_before) = (When::read(&values, "exp"), When::read(&values, "nbf"));
-        Ok(Self { text: text.into(), values, expires_at, not_before })
+        Ok(Self { text: text.into(), values, expires_at, not_before, is_third_party: false })
+    }
+
+    /// Marks the claims as those of another issuer's token.
+    pub(crate) fn mark_third_party(&mut self) {
+        self.is_third_party = true;
+    }
+
+    /// Returns true if another issuer signed the token, whose users have no account here.
+    pub fn is_third_party(&self) -> bool {
+        self.is_third_party
     }
 
     /// Checks that the token may be used at `now`: from `nbf` on and before `exp`, without leeway,
@@ -140,6 +151,15 @@ impl Claims {
             Value::String(audience) => Some(audience),
             Value::Array(list) => list.first().and_then(Value::as_str),
             _ => None,
+        }
+    }
+
+    /// Returns true if `aud` is `audience`, or a list that contains it.
+    pub fn is_for(&self, audience: &str) -> bool {
+        match self.get("aud") {
+            Some(Value::String(only)) => only == audience,
+            Some(Value::Array(list)) => list.iter().any(|each| each == audience),
+            _ => false,
         }
     }
 

@@ -16,6 +16,9 @@ use crate::verified::Verified;
 use portico_base::Secret;
 use portico_base::hash;
 
+/// The name of the HS256 secret among the keys, which has no `kid` in tokens.
+pub const SECRET_ID: &str = "jwt_secret";
+
 /// The number of verified tokens in the cache.
 const REMEMBERED: usize = 4096;
 
@@ -34,9 +37,11 @@ const MAX_FOREIGN_KEYS: usize = 64;
 /// Immutable, so a verified token stays verified (apart from its times, which are checked each
 /// time).
 pub struct KeyRing {
-    keys: Vec<SigningKey>,
+    keys: Vec<Arc<SigningKey>>,
     /// The HS256 secret. It verifies tokens with an unknown `kid`, as the legacy keys require.
-    secret: Option<SigningKey>,
+    secret: Option<Arc<SigningKey>>,
+    /// The key that signs. `None`: no key can.
+    signer: Option<Arc<SigningKey>>,
     /// The accepted algorithms; empty: those of the keys.
     methods: Vec<Algorithm>,
     /// True if a key without `kid` verifies a token with one, as some issuers require.
@@ -53,14 +58,35 @@ impl KeyRing {
         if secret.is_none() && jwks.is_empty() {
             return Err(KeyError::NoKey);
         }
-        for (place, key) in jwks.iter().enumerate() {
-            if let Some(id) = key.id()
-                && jwks[..place].iter().any(|other| other.id() == Some(id))
-            {
-                return Err(KeyError::DuplicateId(id.to_owned()));
-            }
+        let keys: Vec<_> = jwks.into_iter().map(Arc::new).collect();
+        check_ids(&keys)?;
+        Ok(Self::assemble(secret.as_ref().map(SigningKey::hs256), keys))
+    }
+
+    /// Returns this ring of configured keys with keys that are kept elsewhere, of which one may
+    /// sign in its place, and without the keys whose ids are `revoked` ([`SECRET_ID`] for the
+    /// secret). All other keys of this ring verify as before.
+    ///
+    /// # Errors
+    /// [`KeyError::DuplicateId`], [`KeyError::NoSigningKey`] if the signing key was revoked and no
+    /// kept key signs, [`KeyError::MethodNotAccepted`].
+    pub fn with_kept_keys(&self, kept: Vec<KeptKey>, revoked: &[String]) -> Result<Self, KeyError> {
+        let is_revoked = |key: &Arc<SigningKey>| {
+            let is_secret = self.secret.as_ref().is_some_and(|secret| Arc::ptr_eq(secret, key));
+            let name = if is_secret { Some(SECRET_ID) } else { key.id() };
+            name.is_some_and(|name| revoked.iter().any(|id| id == name))
+        };
+        let kept_signer = kept.iter().find(|kept| kept.signs).map(|kept| Arc::clone(&kept.key));
+        let configured_signer = self.signer.clone().filter(|key| !is_revoked(key));
+        let signer = kept_signer.or(configured_signer).filter(|key| key.can_sign()).ok_or(KeyError::NoSigningKey)?;
+        if !self.methods.is_empty() && !self.methods.contains(&signer.algorithm()) {
+            return Err(KeyError::MethodNotAccepted(signer.algorithm().name()));
         }
-        Ok(Self::assemble(secret.as_ref().map(SigningKey::hs256), jwks))
+        let secret = self.secret.clone().filter(|key| !is_revoked(key));
+        let configured = self.keys.iter().filter(|key| !is_revoked(key)).cloned();
+        let keys: Vec<_> = configured.chain(kept.into_iter().map(|kept| kept.key)).collect();
+        check_ids(&keys)?;
+        Ok(Self { methods: self.methods.clone(), signer: Some(signer), ..Self::assemble_shared(secret, keys) })
     }
 
     /// Returns the ring of a server that issues tokens: exactly one of `jwks` must be a private key
@@ -99,7 +125,7 @@ impl KeyRing {
     /// A key without `kid` may have signed a token with one, and an RSA key without `alg` signs
     /// with any RSA algorithm.
     pub fn foreign(jwks: &Value) -> Result<Self, KeyError> {
-        let keys: Vec<SigningKey> = jwks
+        let keys: Vec<Arc<SigningKey>> = jwks
             .get("keys")
             .and_then(Value::as_array)
             .ok_or(KeyError::Member("keys"))?
@@ -108,6 +134,7 @@ impl KeyRing {
             .flat_map(with_methods)
             .filter_map(|jwk| SigningKey::parse_jwk(&jwk).ok())
             .filter(|key| key.algorithm() != Algorithm::Hs256)
+            .map(Arc::new)
             .collect();
         if keys.is_empty() {
             return Err(KeyError::NoKey);
@@ -116,8 +143,41 @@ impl KeyRing {
         Ok(Self { nameless_keys_fit: true, verified, ..Self::assemble(None, keys) })
     }
 
-    fn assemble(secret: Option<SigningKey>, keys: Vec<SigningKey>) -> Self {
-        Self { keys, secret, methods: Vec::new(), nameless_keys_fit: false, verified: Verified::new(REMEMBERED) }
+    fn assemble(secret: Option<SigningKey>, keys: Vec<Arc<SigningKey>>) -> Self {
+        Self::assemble_shared(secret.map(Arc::new), keys)
+    }
+
+    fn assemble_shared(secret: Option<Arc<SigningKey>>, keys: Vec<Arc<SigningKey>>) -> Self {
+        let signer = keys.iter().find(|key| key.can_sign()).or(secret.as_ref()).cloned();
+        let verified = Verified::new(REMEMBERED);
+        Self { keys, secret, signer, methods: Vec::new(), nameless_keys_fit: false, verified }
+    }
+
+    /// Returns the same ring with a cache for the tokens of many callers.
+    #[must_use]
+    pub(crate) fn with_large_cache(self) -> Self {
+        Self { verified: Verified::new(REMEMBERED), ..self }
+    }
+
+    /// Returns the keys of the ring, without the secret.
+    pub fn keys(&self) -> impl Iterator<Item = &SigningKey> {
+        self.keys.iter().map(|key| &**key)
+    }
+
+    /// Returns true if the HS256 secret verifies.
+    pub fn has_secret(&self) -> bool {
+        self.secret.is_some()
+    }
+
+    /// Returns the id of the key that signs; [`SECRET_ID`] for the secret.
+    pub fn signing_id(&self) -> &str {
+        self.signer.as_ref().and_then(|key| key.id()).unwrap_or(SECRET_ID)
+    }
+
+    /// Returns true if tokens that `algorithm` signed are accepted, as far as the configured methods
+    /// go.
+    pub fn accepts_method(&self, algorithm: Algorithm) -> bool {
+        self.accepts(algorithm)
     }
 
     /// Returns true if the ring has a key with this `kid`, or one that may have signed a token with
@@ -129,22 +189,21 @@ impl KeyRing {
     /// Signs `claims` (a JSON object) with the current key: the first private key that may sign,
     /// else the secret.
     pub fn sign(&self, claims: &impl Serialize) -> Result<String, TokenError> {
-        let key = self.keys.iter().find(|key| key.can_sign()).or(self.secret.as_ref());
-        sign_with(key, claims)
+        sign_with(self.signer.as_deref(), claims)
     }
 
     /// Signs with the HS256 secret, as for the legacy API keys; without a secret with the current
     /// key.
     pub fn sign_with_secret(&self, claims: &impl Serialize) -> Result<String, TokenError> {
         match &self.secret {
-            Some(secret) => sign_with(Some(secret), claims),
+            Some(secret) => sign_with(Some(&**secret), claims),
             None => self.sign(claims),
         }
     }
 
     /// Returns true if [`KeyRing::sign`] uses a key whose public half is published.
     pub fn signs_asymmetrically(&self) -> bool {
-        self.keys.iter().find(|key| key.can_sign()).is_some_and(|key| key.public_jwk().is_some())
+        self.signer.as_ref().is_some_and(|key| key.public_jwk().is_some())
     }
 
     /// Verifies a token's signature, and its times at `now` without leeway.
@@ -170,6 +229,16 @@ impl KeyRing {
     /// # Errors
     /// Every [`TokenError`] but those about times.
     pub fn verify_signature(&self, token: &str) -> Result<Arc<Claims>, TokenError> {
+        self.verify_with(token, |_| Ok(()))
+    }
+
+    /// As [`verify_signature`](Self::verify_signature), for a token whose claims also pass `check`
+    /// before they are cached.
+    pub(crate) fn verify_with(
+        &self,
+        token: &str,
+        check: impl FnOnce(&mut Claims) -> Result<(), TokenError>,
+    ) -> Result<Arc<Claims>, TokenError> {
         if token.len() > MAX_TOKEN_BYTES {
             return Err(TokenError::Malformed("token is too long"));
         }
@@ -177,9 +246,16 @@ impl KeyRing {
         if let Some(claims) = self.verified.get(&fingerprint) {
             return Ok(claims);
         }
-        let claims = Arc::new(self.read_signed(token)?);
+        let mut claims = self.read_signed(token)?;
+        check(&mut claims)?;
+        let claims = Arc::new(claims);
         self.verified.insert(fingerprint, Arc::clone(&claims));
         Ok(claims)
+    }
+
+    /// Returns the claims of a token that was verified before and is in the cache.
+    pub(crate) fn remembered(&self, fingerprint: &[u8; 32]) -> Option<Arc<Claims>> {
+        self.verified.get_if_cached(fingerprint)
     }
 
     fn read_signed(&self, token: &str) -> Result<Claims, TokenError> {
@@ -202,7 +278,7 @@ impl KeyRing {
 
     /// Returns the keys that may have signed the token. Only keys of the token's own algorithm, so
     /// that a public key is never used as a secret.
-    fn fitting_keys<'a>(&'a self, parts: &'a Parts<'_>) -> impl Iterator<Item = &'a SigningKey> {
+    fn fitting_keys<'a>(&'a self, parts: &'a Parts<'_>) -> impl Iterator<Item = &'a Arc<SigningKey>> {
         let named = parts.key_id.as_deref();
         let is_ours = named.is_some() && self.keys.iter().any(|key| key.id() == named);
         let secret = self.secret.as_ref().filter(|_| !is_ours);
@@ -228,8 +304,28 @@ impl KeyRing {
 
     /// Returns the public keys as a JWK set. It never contains symmetric keys.
     pub fn jwks(&self) -> Value {
-        json!({ "keys": self.keys.iter().filter_map(SigningKey::public_jwk).collect::<Vec<_>>() })
+        json!({ "keys": self.keys().filter_map(SigningKey::public_jwk).collect::<Vec<_>>() })
     }
+}
+
+/// A key that is not configured but kept elsewhere, for [`KeyRing::with_kept_keys`].
+#[derive(Debug)]
+pub struct KeptKey {
+    /// The key.
+    pub key: Arc<SigningKey>,
+    /// True if it signs; at most one does. Others only verify.
+    pub signs: bool,
+}
+
+fn check_ids(keys: &[Arc<SigningKey>]) -> Result<(), KeyError> {
+    for (place, key) in keys.iter().enumerate() {
+        if let Some(id) = key.id()
+            && keys[..place].iter().any(|other| other.id() == Some(id))
+        {
+            return Err(KeyError::DuplicateId(id.to_owned()));
+        }
+    }
+    Ok(())
 }
 
 /// The counters of a ring's cache of verified tokens, since the ring was made.

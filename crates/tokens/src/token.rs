@@ -60,6 +60,9 @@ pub enum TokenError {
     /// characters.
     #[error("token signature is invalid: signing method {0} is invalid")]
     UnsupportedAlgorithm(String),
+    /// The token of a third party is for another audience.
+    #[error("token has invalid claims: token has invalid audience")]
+    OtherAudience,
     /// A token could not be made: its claims are not a JSON object, or there is no key to sign
     /// with.
     #[error("the token could not be signed: {0}")]
@@ -67,6 +70,11 @@ pub enum TokenError {
 }
 
 impl TokenError {
+    /// Returns the error of a token whose key is not known.
+    pub(crate) fn unknown_key(id: Option<&str>, algorithm: Algorithm) -> Self {
+        Self::UnknownKey { kid: id.map_or_else(|| "<nil>".to_owned(), printable), algorithm: algorithm.name() }
+    }
+
     /// Returns true if the token declares itself unsigned (`alg` is `none`, in any case).
     pub fn is_unsecured(&self) -> bool {
         matches!(self, Self::UnsupportedAlgorithm(name) if name.eq_ignore_ascii_case("none"))
@@ -101,6 +109,11 @@ impl TokenHeader {
         let parts = Parts::parse(token)?;
         Ok(Self { algorithm: parts.algorithm, key_id: parts.key_id })
     }
+
+    /// Returns the error of a token of this header where its key is not known.
+    pub fn unknown_key(&self) -> TokenError {
+        TokenError::unknown_key(self.key_id.as_deref(), self.algorithm)
+    }
 }
 
 /// A parsed token, not verified yet.
@@ -111,6 +124,16 @@ pub(crate) struct Parts<'a> {
     pub(crate) signed: &'a [u8],
     pub(crate) payload: &'a str,
     pub(crate) signature: Vec<u8>,
+}
+
+/// Returns the unverified `iss` of a token: enough to choose the keys, never to be trusted.
+pub(crate) fn named_issuer(token: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Named {
+        iss: Option<String>,
+    }
+    let payload = token.split('.').nth(1).filter(|_| token.len() <= MAX_TOKEN_BYTES)?;
+    serde_json::from_slice::<Named>(&URL_SAFE_NO_PAD.decode(payload).ok()?).ok()?.iss
 }
 
 #[derive(Deserialize)]
@@ -160,10 +183,7 @@ impl<'a> Parts<'a> {
     }
 
     pub(crate) fn unknown_key(&self) -> TokenError {
-        TokenError::UnknownKey {
-            kid: self.key_id.as_deref().map_or_else(|| "<nil>".to_owned(), printable),
-            algorithm: self.algorithm.name(),
-        }
+        TokenError::unknown_key(self.key_id.as_deref(), self.algorithm)
     }
 }
 

@@ -11,7 +11,7 @@ use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKe
 use aws_lc_rs::hkdf;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use portico_base::random;
+use portico_base::{Secret, random};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -21,6 +21,8 @@ const ALGORITHM: &str = "aes-gcm-hkdf";
 /// A password column has at most 255 characters; key names must leave room.
 const MAX_KEY_NAME: usize = 64;
 const KEY_BYTES: usize = 32;
+/// The name of the key that is derived from the JWT secret.
+const DERIVED_KEY: &str = "jwt_secret";
 
 type MasterKey = [u8; KEY_BYTES];
 
@@ -92,6 +94,27 @@ impl ColumnKeys {
         Ok(Self { keys, current: settings.current.clone() })
     }
 
+    /// As [`new`](Self::new); where the operator names no current key, one is derived from `secret`,
+    /// so that every value is encrypted.
+    pub(crate) fn with_derived_key(settings: &EncryptionSettings, secret: &Secret) -> Result<Self, SettingsError> {
+        let mut keys = Self::new(settings)?;
+        keys.keys.entry(DERIVED_KEY.to_owned()).or_insert_with(|| derived_key(secret));
+        keys.current.get_or_insert_with(|| DERIVED_KEY.to_owned());
+        Ok(keys)
+    }
+
+    /// As [`decrypt`](Self::decrypt), for a column whose values are always encrypted: a plain one
+    /// was written without the key.
+    ///
+    /// # Errors
+    /// [`DecryptError`], also for a plain value.
+    pub(crate) fn decrypt_sealed(&self, row: Uuid, stored: &str) -> Result<DecryptedColumn, DecryptError> {
+        if parse(stored).is_none() {
+            return Err(DecryptError::Damaged);
+        }
+        self.decrypt(row, stored)
+    }
+
     /// Returns the value for a column of `row`: encrypted, or plain without a current key. An empty
     /// text stays empty.
     pub(crate) fn encrypt(&self, row: Uuid, text: &str) -> String {
@@ -145,6 +168,17 @@ impl hkdf::KeyType for Length {
     fn len(&self) -> usize {
         KEY_BYTES
     }
+}
+
+/// Derives a master key from another secret of the operator's.
+fn derived_key(secret: &Secret) -> MasterKey {
+    let mut key = [0; KEY_BYTES];
+    hkdf::Salt::new(hkdf::HKDF_SHA256, b"portico column keys")
+        .extract(secret.expose().as_bytes())
+        .expand(&[DERIVED_KEY.as_bytes()], Length)
+        .and_then(|derived| derived.fill(&mut key))
+        .expect("32 bytes can be derived");
+    key
 }
 
 /// Derives the key of a row.

@@ -27,7 +27,7 @@ pub use hooks::{HookPoint, HookSettings};
 pub use password::{BreachCheckSettings, PasswordSettings};
 pub use protection::{CaptchaProvider, CaptchaSettings, EncryptionSettings, RateLimitSettings, SendLimit};
 pub use provider::{CustomProviderSettings, ProviderSettings};
-pub use session::{JwtSettings, RefreshSettings, SessionSettings};
+pub use session::{JwtSettings, RefreshSettings, SessionSettings, ThirdPartySettings};
 pub use sms::SmsSettings;
 pub use validate::SettingsError;
 pub use web3::Web3Settings;
@@ -103,6 +103,8 @@ pub struct AuthSettings {
     pub sb_forwarded_for: bool,
     /// Column encryption.
     pub encryption: EncryptionSettings,
+    /// The third party whose tokens are accepted.
+    pub third_party: Option<ThirdPartySettings>,
     /// Write no audit entries to the database. Events are always logged.
     pub audit_log_disabled: bool,
     /// Timeout of a call to a provider or message gateway. One to a provider takes at most half of
@@ -147,6 +149,7 @@ impl Default for AuthSettings {
             create_email_identity_on_password_set: false,
             sb_forwarded_for: false,
             encryption: EncryptionSettings::default(),
+            third_party: None,
             audit_log_disabled: false,
             http_timeout: Duration::from_secs(10),
             max_request_duration: Duration::from_secs(10),

@@ -1,5 +1,6 @@
 //! The settings of access tokens, refresh tokens and sessions.
 
+use portico_tokens::ThirdPartyIssuer;
 use std::time::Duration;
 
 /// The settings of access tokens.
@@ -72,4 +73,13 @@ impl Default for RefreshSettings {
             allow_reuse: false,
         }
     }
+}
+
+/// The settings of a third party whose tokens are accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ThirdPartySettings {
+    /// The issuer.
+    pub issuer: ThirdPartyIssuer,
+    /// The URL of its discovery document, if not the standard one.
+    pub discovery_url: Option<String>,
 }

@@ -42,6 +42,7 @@ tables! {
     mod refresh_tokens;
     mod saml_relay_states;
     mod sessions;
+    mod signing_keys;
     mod totp_steps;
     mod transaction;
     mod users;

@@ -14,6 +14,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("0005_wrong_codes", include_str!("../portico/0005_wrong_codes.sql")),
     ("0007_attempts", include_str!("../portico/0007_attempts.sql")),
     ("0008_factors", include_str!("../portico/0008_factors.sql")),
+    ("0012_signing_keys", include_str!("../portico/0012_signing_keys.sql")),
 ];
 
 const HISTORY: &str = "

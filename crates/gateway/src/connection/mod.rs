@@ -464,14 +464,15 @@ async fn speaks_http2(stream: &TcpStream) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use portico_base::{Clock, Secret};
-    use portico_tokens::{ApiKeys, KeyRing};
+    use portico_tokens::{ApiKeys, CurrentKeys, KeyRing};
 
     use super::*;
 
     #[tokio::test]
     async fn a_waiting_connection_needs_little_memory() {
         let ring = Arc::new(KeyRing::hs256(&Secret::new("a secret of tests that is long enough")));
-        let gateway = Gateway::builder(ring, Arc::new(ApiKeys::development()), Clock::system()).build();
+        let gateway =
+            Gateway::builder(CurrentKeys::new(ring, Arc::new(ApiKeys::development())), Clock::system()).build();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (stream, peer) = listener.accept().await.unwrap();

@@ -24,6 +24,7 @@ pub struct Access {
     pub(crate) timeout: Option<Duration>,
     pub(crate) cors: Cors,
     pub(crate) compressed: bool,
+    pub(crate) third_party: bool,
 }
 
 /// The limit of request bodies, in bytes, unless the mount has its own.
@@ -42,6 +43,7 @@ impl Access {
             timeout: Some(DEFAULT_TIMEOUT),
             cors: Cors::default(),
             compressed: false,
+            third_party: true,
         }
     }
 
@@ -54,6 +56,14 @@ impl Access {
     #[must_use]
     pub fn except<'a>(mut self, paths: impl IntoIterator<Item = &'a str>) -> Self {
         self.open_paths.extend(paths.into_iter().map(str::to_owned));
+        self
+    }
+
+    /// Accepts only tokens of this server. For a service whose callers have an account here.
+    /// Default: tokens of the configured third party are accepted as well.
+    #[must_use]
+    pub fn own_tokens(mut self) -> Self {
+        self.third_party = false;
         self
     }
 

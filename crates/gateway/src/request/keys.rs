@@ -1,46 +1,84 @@
 //! Determines the [`Caller`] from the `apikey` and `Authorization` of a request.
 
 use std::borrow::Cow;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::uri::Authority;
 use http::{HeaderMap, Uri, header};
 use portico_base::{AllowedOrigins, Clock, Secret};
-use portico_tokens::{ApiKeys, ApiRole, Caller, Claims, KeyRing, bearer, looks_opaque};
+use portico_tokens::{
+    ApiRole, Caller, Claims, CurrentKeys, KeySet, TokenError, TokenHeader, TokenIssuer, bearer, looks_opaque,
+};
 
 use crate::request::access::KeyPolicy;
 use crate::request::rejection::Rejection;
 
+/// The time for which a request waits for keys that its token may have been signed with.
+const REFRESH_WAIT: Duration = Duration::from_secs(5);
+
+/// Reads the keys of an issuer again, and returns when that has been done or failed. It decides how
+/// often, and several callers wait for one read.
+pub type KeyRefresh = Arc<dyn Fn(TokenIssuer) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+
 /// The keys that requests are checked with.
 pub(crate) struct Keys {
-    pub(crate) ring: Arc<KeyRing>,
-    pub(crate) api_keys: Arc<ApiKeys>,
+    current: CurrentKeys,
     pub(crate) clock: Clock,
     pub(crate) policy: KeyPolicy,
     /// The only pages from which secret keys are accepted; `None`: every page.
     pub(crate) pages: Option<AllowedOrigins>,
-    /// The `Authorization` that opaque keys stand for. Computed once, since every request has a
-    /// key.
-    anon: Secret,
-    service_role: Secret,
+    /// Reads keys again that a token names and that are not known.
+    pub(crate) refresh: Option<KeyRefresh>,
+}
+
+/// The properties of the requested path that decide about keys and tokens.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PathRules {
+    /// The path needs no key.
+    pub(crate) open: bool,
+    /// Tokens of the third party are accepted.
+    pub(crate) third_party: bool,
 }
 
 impl Keys {
-    pub(crate) fn new(ring: Arc<KeyRing>, api_keys: Arc<ApiKeys>, clock: Clock) -> Self {
-        let authorization = |role| Secret::new(format!("Bearer {}", api_keys.jwt_of(role)));
-        let (anon, service_role) = (authorization(ApiRole::Anon), authorization(ApiRole::ServiceRole));
-        Self { ring, api_keys, clock, policy: KeyPolicy::Hosted, pages: None, anon, service_role }
+    pub(crate) fn new(current: CurrentKeys, clock: Clock) -> Self {
+        Self { current, clock, policy: KeyPolicy::Hosted, pages: None, refresh: None }
     }
 
-    /// Returns the caller of a request, or a rejection if the key policy does not admit it. `open`:
-    /// the path needs no key.
-    pub(crate) fn caller(&self, headers: &HeaderMap, uri: &Uri, open: bool) -> Result<Caller, Rejection> {
+    /// Returns the caller of a request, or a rejection if the key policy does not admit it.
+    ///
+    /// A token whose key is not known yet, as another node or the third party may have signed it a
+    /// moment ago, waits until the keys have been read again, which delays this request only.
+    pub(crate) async fn caller(&self, headers: &HeaderMap, uri: &Uri, rules: PathRules) -> Result<Caller, Rejection> {
+        let (outcome, issuer) = {
+            let keys = self.current.now();
+            let outcome = self.caller_by(&keys, headers, uri, rules);
+            let issuer = self.refresh.as_ref().and_then(|_| issuer_to_refresh(&keys, &outcome, headers, uri, rules));
+            (outcome, issuer)
+        };
+        match (&self.refresh, issuer) {
+            (Some(refresh), Some(issuer)) => {
+                drop(outcome);
+                // In a box, so that waiting connections do not reserve memory for it. Whatever comes
+                // of it, the keys that are known then decide
+                let refreshed = Box::pin(tokio::time::timeout(REFRESH_WAIT, refresh(issuer)));
+                let _ = refreshed.await;
+                self.caller_by(&self.current.now(), headers, uri, rules)
+            }
+            _ => outcome,
+        }
+    }
+
+    fn caller_by(&self, keys: &KeySet, headers: &HeaderMap, uri: &Uri, rules: PathRules) -> Result<Caller, Rejection> {
         let key = api_key(headers, uri);
-        let role = key.as_deref().and_then(|key| self.role_of(key));
-        if !open {
+        let role = key.as_deref().and_then(|key| self.role_of(keys, key));
+        if !rules.open {
             self.admit(key.as_deref(), role, headers)?;
         }
-        let caller = self.present(key, role, headers);
+        let caller = self.present(keys, key, role, headers, rules);
         match &self.pages {
             Some(pages) if is_privileged(&caller) && !may_be_privileged(pages, headers) => {
                 Err(Rejection::SecretKeyOfOtherPage)
@@ -49,35 +87,36 @@ impl Keys {
         }
     }
 
-    fn present(&self, key: Option<Cow<'_, str>>, role: Option<ApiRole>, headers: &HeaderMap) -> Caller {
+    fn present(
+        &self,
+        keys: &KeySet,
+        key: Option<Cow<'_, str>>,
+        role: Option<ApiRole>,
+        headers: &HeaderMap,
+        rules: PathRules,
+    ) -> Caller {
+        let now = self.clock.now();
         let mut caller = Caller { api_key: role, ..Caller::default() };
         let authorization = headers.get(header::AUTHORIZATION);
         match authorization.and_then(|value| bearer(value.as_bytes())) {
-            Some(token) if !looks_opaque(token) => caller.present(token, &self.ring, self.clock.now()),
+            Some(token) if !looks_opaque(token) => caller.accept(verify(keys, token, rules), now),
             // Another scheme is left to the service, and hides the key as it does at Supabase
             None if authorization.is_some_and(|value| !value.is_empty()) => {}
             // No token: an opaque key stands for the legacy token of its role. A legacy key remains
             // a key, since not every service accepts it as a token without the word `Bearer`
             _ => match (key, role) {
                 (Some(key), Some(role)) if looks_opaque(&key) => {
-                    caller.present(self.api_keys.jwt_of(role), &self.ring, self.clock.now());
-                    caller.authorization = Some(self.authorization_of(role).clone());
+                    caller.present(keys.api.jwt_of(role), &keys.ring, now);
+                    caller.authorization = Some(keys.api.authorization_of(role).clone());
                 }
                 (Some(key), role) => {
-                    caller.key_claims = role.and_then(|_| self.ring.verify(&key, self.clock.now()).ok());
+                    caller.key_claims = role.and_then(|_| keys.ring.verify(&key, now).ok());
                     caller.authorization = Some(Secret::new(key));
                 }
                 (None, _) => caller.authorization = authorization.map(|_| Secret::new("")),
             },
         }
         caller
-    }
-
-    fn authorization_of(&self, role: ApiRole) -> &Secret {
-        match role {
-            ApiRole::Anon => &self.anon,
-            ApiRole::ServiceRole => &self.service_role,
-        }
     }
 
     fn admit(&self, key: Option<&str>, role: Option<ApiRole>, headers: &HeaderMap) -> Result<(), Rejection> {
@@ -95,20 +134,50 @@ impl Keys {
 
     /// Returns the role of one of the four keys, or of any other legacy key that was signed for a
     /// key's role: keys that were issued earlier stay valid as long as their secret does.
-    fn role_of(&self, key: &str) -> Option<ApiRole> {
-        if let Some(role) = self.api_keys.role_of(key) {
+    fn role_of(&self, keys: &KeySet, key: &str) -> Option<ApiRole> {
+        if let Some(role) = keys.api.role_of(key) {
             return Some(role);
         }
         if looks_opaque(key) {
             return None;
         }
-        let claims = self.ring.verify(key, self.clock.now()).ok()?;
+        let claims = keys.ring.verify(key, self.clock.now()).ok()?;
         match claims.role()? {
             "anon" if claims.subject().is_none() => Some(ApiRole::Anon),
             "service_role" if claims.subject().is_none() => Some(ApiRole::ServiceRole),
             _ => None,
         }
     }
+}
+
+/// Verifies the signature of a token. Where the third party is not accepted, its tokens are those
+/// of an unknown key.
+fn verify(keys: &KeySet, token: &str, rules: PathRules) -> Result<Arc<Claims>, TokenError> {
+    let claims = keys.verify_signature(token)?;
+    if claims.is_third_party() && !rules.third_party {
+        return Err(TokenHeader::read(token)?.unknown_key());
+    }
+    Ok(claims)
+}
+
+/// Returns the issuer whose keys to read again for a request that was rejected for lack of a key.
+fn issuer_to_refresh(
+    keys: &KeySet,
+    outcome: &Result<Caller, Rejection>,
+    headers: &HeaderMap,
+    uri: &Uri,
+    rules: PathRules,
+) -> Option<TokenIssuer> {
+    let rejected = match outcome {
+        Err(Rejection::WrongKey) => api_key(headers, uri),
+        Ok(Caller { refused: Some(error), .. }) if !error.is_untimely() => {
+            let authorization = headers.get(header::AUTHORIZATION)?;
+            bearer(authorization.as_bytes()).map(Cow::Borrowed)
+        }
+        _ => None,
+    };
+    let issuer = keys.issuer_of_unknown_key(rejected.filter(|token| !looks_opaque(token))?.as_ref())?;
+    (issuer == TokenIssuer::Own || rules.third_party).then_some(issuer)
 }
 
 /// Returns the `apikey` of the header, else of the query. An empty one counts as absent.

@@ -23,7 +23,7 @@ use axum::extract::Request;
 use axum::routing::{any, get, post};
 use portico_base::{ClientAddress, Clock, RequestId, Secret};
 use portico_gateway::{Access, Gateway, GatewayBuilder, KeyPolicy, ServeLimits, Workers, serve};
-use portico_tokens::{ApiKeys, Caller, KeyRing, development};
+use portico_tokens::{ApiKeys, Caller, CurrentKeys, KeyRing, development};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, oneshot};
@@ -36,7 +36,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 struct Server {
     address: SocketAddr,
     client: reqwest::Client,
-    ring: Arc<KeyRing>,
+    ring: CurrentKeys,
     stop: Option<oneshot::Sender<()>>,
     ended: JoinHandle<std::io::Result<()>>,
 }
@@ -58,7 +58,8 @@ impl Server {
         // Another test may have installed it
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let ring = Arc::new(KeyRing::hs256(&Secret::new(development::JWT_SECRET)));
-        let builder = Gateway::builder(Arc::clone(&ring), Arc::new(ApiKeys::development()), Clock::system());
+        let ring = CurrentKeys::new(ring, Arc::new(ApiKeys::development()));
+        let builder = Gateway::builder(ring.clone(), Clock::system());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();

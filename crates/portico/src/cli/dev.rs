@@ -89,6 +89,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
             folder::say(&hint);
         }
         let server = Server::new(description, &database)?;
+        server.load_keys().await?;
         add_development_accounts(&server, &settings).await?;
 
         let ending = CancellationToken::new();
@@ -107,13 +108,13 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
         }
         let _smtp = listen_for_mail(&project, &mailbox).await?;
 
-        let values = status_values(&project, &keys, &store, mailbox_url.as_deref());
+        let values = || status_values(&project, &server, &keys, &store, mailbox_url.as_deref());
         let (calls, mut incoming) = mpsc::channel(4);
         let control = Control::listen(&data, calls)?;
         if let Some(requests) = database::requests_to_administrator(&database) {
             anstream::println!("\n{requests}");
         }
-        print_panel(&values, mailbox_url.is_some(), &store, &exposure, started.elapsed());
+        print_panel(&values(), mailbox_url.is_some(), &store, &exposure, started.elapsed());
 
         let mut stopping = None;
         loop {
@@ -124,7 +125,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
                         for line in setup.warnings().await {
                             let _ = call.replies.send(Reply::Progress { line }).await;
                         }
-                        let reply = match status::render(&values, &format, &names) {
+                        let reply = match status::render(&values(), &format, &names) {
                             Ok(text) => Reply::Done { value: text.into() },
                             Err(message) => Reply::Failed { message },
                         };
@@ -237,8 +238,15 @@ async fn listen_for_mail(
     Ok(Some(mailbox.listen_smtp(listener)))
 }
 
-fn status_values(project: &Project, keys: &keys::Keys, store: &ProjectPostgres, mailbox: Option<&str>) -> StatusValues {
+fn status_values(
+    project: &Project,
+    server: &Server,
+    keys: &keys::Keys,
+    store: &ProjectPostgres,
+    mailbox: Option<&str>,
+) -> StatusValues {
     let config = project.config();
+    let api = &server.keys().now().api;
     StatusValues {
         api_url: Some(config.api.external_url.clone()),
         db_url: Some(match &store.url {
@@ -248,11 +256,11 @@ fn status_values(project: &Project, keys: &keys::Keys, store: &ProjectPostgres, 
             Some(url) => url.expose().to_owned(),
         }),
         mailpit_url: mailbox.map(str::to_owned),
-        publishable_key: Some(keys.api.publishable().to_owned()),
-        secret_key: Some(keys.api.secret().to_owned()),
+        publishable_key: Some(api.publishable().to_owned()),
+        secret_key: Some(api.secret().to_owned()),
         jwt_secret: Some(keys.jwt_secret.expose().to_owned()),
-        anon_key: Some(keys.api.anon_jwt().to_owned()),
-        service_role_key: Some(keys.api.service_role_jwt().to_owned()),
+        anon_key: Some(api.anon_jwt().to_owned()),
+        service_role_key: Some(api.service_role_jwt().to_owned()),
         has_rest: config.api.enabled,
         ..StatusValues::default()
     }

@@ -17,7 +17,7 @@ pub(super) fn service(foundation: &Foundation) -> Service {
     let analytics = Analytics::new(foundation.database.clone(), foundation.clock.clone());
     let (cleaned, closed) = (analytics.clone(), analytics.clone());
     Service::new()
-        .mount("/portico/v1", analytics.router(), Access::open())
+        .mount("/portico/v1", analytics.router(), Access::open().own_tokens())
         .every(CLEAN_UP_PERIOD, move || {
             let analytics = cleaned.clone();
             async move {

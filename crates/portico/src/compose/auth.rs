@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Context;
 use portico_auth::settings::{
     AuthSettings, BreachCheckSettings, CaptchaProvider, CaptchaSettings, FactorSwitches, HookPoint, HookSettings,
-    PhoneFactorSettings, ProviderSettings, SendLimit, TemplateSettings,
+    PhoneFactorSettings, ProviderSettings, SendLimit, TemplateSettings, ThirdPartySettings,
 };
 use portico_auth::{AccountToAdd, Auth, TextTransport};
 use portico_base::Clock;
@@ -21,6 +21,7 @@ use portico_project::{
     AuthConfig, CaptchaProvider as ConfiguredCaptcha, Config, ExternalProvider, HookConfig, MfaConfig, MfaFactor,
     PasswordRequirements, Project,
 };
+use portico_tokens::ThirdPartyIssuer;
 
 use super::service::{Foundation, Service};
 use super::{keys, mail, texts, webauthn};
@@ -59,7 +60,7 @@ pub(super) fn open(
     foundation: &Foundation,
 ) -> anyhow::Result<Auth> {
     let Foundation { database, keys, clock } = foundation;
-    let auth = Auth::new(settings, database.clone(), keys.ring.clone(), mail, clock.clone())
+    let auth = Auth::new(settings, database.clone(), keys.clone(), mail, clock.clone())
         .context("the settings of [auth] cannot work")?;
     Ok(match texts {
         Some(texts) => auth.with_texts(texts),
@@ -103,9 +104,10 @@ pub(super) fn service(auth: &Auth) -> Service {
 }
 
 /// Returns the rules for requests. The service limits bodies itself. Its responses are never
-/// compressed: many hold tokens beside text that users chose (BREACH).
+/// compressed: many hold tokens beside text that users chose (BREACH). Users of a third party have
+/// no account.
 fn access() -> Access {
-    Access::keyed().body_limit(usize::MAX).except(OPEN_PATHS)
+    Access::keyed().body_limit(usize::MAX).except(OPEN_PATHS).own_tokens()
 }
 
 /// Returns the settings that the configuration describes, for a service at the configuration's own
@@ -146,6 +148,10 @@ pub fn settings(config: &Config) -> AuthSettings {
     settings.web3.solana = auth.web3.solana;
     settings.hooks =
         HookPoint::ALL.iter().filter_map(|point| Some((*point, hook(auth.hook.get(point.key())?)))).collect();
+    settings.third_party = auth.third_party.issuer.as_ref().map(|issuer| ThirdPartySettings {
+        issuer: ThirdPartyIssuer { url: issuer.url.clone(), audience: issuer.audience.clone() },
+        discovery_url: None,
+    });
     settings.sessions.timebox = auth.sessions.timebox;
     settings.sessions.inactivity_timeout = auth.sessions.inactivity_timeout;
     settings.passkeys.enabled = auth.passkey.enabled;
@@ -288,6 +294,9 @@ pub fn add(settings: &mut AuthSettings, own: &AccountSettings) {
     settings.custom_providers.external_url.clone_from(&own.custom_providers.external_url);
     settings.encryption.current.clone_from(&own.encryption.current);
     settings.encryption.keys.clone_from(&own.encryption.keys);
+    if let Some(third_party) = &mut settings.third_party {
+        third_party.discovery_url.clone_from(&own.third_party_discovery_url);
+    }
 }
 
 fn send_limit(rate: SendRate) -> SendLimit {

@@ -27,6 +27,7 @@ pub mod safety;
 pub mod server;
 pub mod service;
 pub mod setup;
+pub mod signing_keys;
 pub mod storage;
 pub mod texts;
 pub mod unsupported;

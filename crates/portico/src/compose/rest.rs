@@ -23,7 +23,7 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(125);
 /// When a setting is invalid.
 pub(super) fn open(settings: RestSettings, foundation: &Foundation) -> anyhow::Result<Rest> {
     let Foundation { database, keys, clock } = foundation;
-    Rest::new(settings, database.clone(), keys.ring.clone(), clock.clone()).context("the data API")
+    Rest::new(settings, database.clone(), keys.clone(), clock.clone()).context("the data API")
 }
 
 /// The routes of the data API.
@@ -35,7 +35,7 @@ pub(super) fn service(rest: &Rest) -> Service {
     };
     Service::new()
         .mount_function("/rest/v1", answer, access(rest))
-        .mount("/rest-admin/v1", rest.admin_router(), Access::open().compressed())
+        .mount("/rest-admin/v1", rest.admin_router(), Access::open().own_tokens().compressed())
         .before_close(move || async move { closed.close() })
 }
 

@@ -83,6 +83,12 @@ pub fn problems(config: &Config, auth: &AuthSettings) -> Vec<String> {
             problems.push(format!("[auth.external.{name}] url must begin with https://"));
         }
     }
+    if let Some(third_party) = &auth.third_party {
+        let urls = [Some(&third_party.issuer.url), third_party.discovery_url.as_ref()];
+        if urls.into_iter().flatten().any(|url| !url.starts_with("https://")) {
+            problems.push("[auth.third_party]: the address of the issuer must begin with https://".to_owned());
+        }
+    }
     if !auth.sms.test_otps.is_empty() {
         tracing::warn!("[auth.sms.test_otp] is set: anyone who knows these codes can sign in with these numbers");
     }

@@ -3,19 +3,21 @@
 use std::sync::Arc;
 
 use ipnet::IpNet;
+use portico_auth::signing_keys::{SigningKeyError, SigningKeys};
 use portico_auth::{Auth, AuthSettings, TextTransport};
 use portico_base::{AllowedOrigins, Clock};
 use portico_database::Database;
 use portico_gateway::{Gateway, KeyPolicy};
 use portico_mail::Transport;
 use portico_rest::RestSettings;
+use portico_tokens::CurrentKeys;
 use serde_json::Value;
 
 use super::brand::Mark;
 use super::emulators::EmulatedGoogle;
 use super::keys::Keys;
 use super::service::{Foundation, Service, Upkeep};
-use super::{analytics, auth, functions, graphql, realtime, rest, storage, web_app};
+use super::{analytics, auth, functions, graphql, realtime, rest, signing_keys, storage, web_app};
 
 /// Everything that decides how a server behaves, apart from its database. Servers that are made
 /// from clones of one description share nothing but the transports of mails and text messages.
@@ -56,6 +58,8 @@ pub struct ServerDescription {
 pub struct Server {
     gateway: Gateway,
     auth: Auth,
+    keys: CurrentKeys,
+    signing_keys: SigningKeys,
     upkeep: Upkeep,
 }
 
@@ -81,8 +85,12 @@ impl Server {
             mark,
             clock,
         } = description;
-        let foundation = Foundation { database: database.clone(), keys: keys.clone(), clock: clock.clone() };
-        let mut services: Vec<Service> = Vec::new();
+        let current = CurrentKeys::new(Arc::clone(&keys.ring), Arc::clone(&keys.api));
+        let foundation = Foundation { database: database.clone(), keys: current.clone(), clock: clock.clone() };
+        let signing_keys = || signing_keys::open(&keys, &auth_settings.encryption, database, clock.clone());
+        let (followers, followed) = signing_keys::follow(signing_keys()?, &auth_settings, &current);
+        let signing_keys = signing_keys()?;
+        let mut services = vec![followed];
         if let Some(google) = google {
             services.push(google.service(&mut auth_settings, &clock)?);
         }
@@ -96,7 +104,8 @@ impl Server {
         services.extend([storage::service(), functions::service(), realtime::service(&foundation)]);
         services.extend(mark.map(Mark::service));
 
-        let mut gateway = Gateway::builder(keys.ring, keys.api, clock)
+        let mut gateway = Gateway::builder(current.clone(), clock)
+            .refresh_keys(followers)
             .key_policy(key_policy)
             .trusted_proxies(trusted_proxies)
             .https(https);
@@ -112,7 +121,22 @@ impl Server {
             gateway = mounted;
             upkeep.start(work);
         }
-        Ok(Self { gateway: gateway.build(), auth, upkeep })
+        Ok(Self { gateway: gateway.build(), auth, keys: current, signing_keys, upkeep })
+    }
+
+    /// Puts the signing keys of the database in force. Call it before the first request, so that no
+    /// token is signed with a key that another one has replaced. Later changes are followed.
+    ///
+    /// # Errors
+    /// When the database does not answer, or the key in use cannot be read.
+    pub async fn load_keys(&self) -> Result<(), SigningKeyError> {
+        self.signing_keys.load_into(&self.keys).await
+    }
+
+    /// Returns the keys in force.
+    #[must_use]
+    pub fn keys(&self) -> &CurrentKeys {
+        &self.keys
     }
 
     /// Returns what answers the server's requests, for [`portico_gateway::serve`].

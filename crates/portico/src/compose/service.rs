@@ -12,11 +12,10 @@ use http::StatusCode;
 use portico_base::Clock;
 use portico_database::Database;
 use portico_gateway::{Access, BoxedResponse, GatewayBuilder, GatewayHeaders};
+use portico_tokens::CurrentKeys;
 use serde_json::Value;
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
-
-use super::keys::Keys;
 
 /// The shared foundation of all services.
 #[derive(Clone)]
@@ -24,7 +23,7 @@ pub struct Foundation {
     /// The connections to the database.
     pub database: Database,
     /// The keys that sign and verify tokens, and the API keys.
-    pub keys: Keys,
+    pub keys: CurrentKeys,
     /// The clock.
     pub clock: Clock,
 }
@@ -85,6 +84,13 @@ impl Service {
                 task().await;
             }
         }));
+        self
+    }
+
+    /// Runs `task`, which does not end, from the start of the server on.
+    #[must_use]
+    pub fn run(mut self, task: impl Future<Output = ()> + Send + 'static) -> Self {
+        self.periodic.push(Box::pin(task));
         self
     }
 

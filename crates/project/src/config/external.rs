@@ -133,6 +133,8 @@ pub struct ThirdPartyIssuer {
     pub provider: String,
     /// Its issuer URL.
     pub url: String,
+    /// The `aud` of its tokens, where the issuer's keys sign those of other customers too.
+    pub audience: Option<String>,
 }
 
 impl ThirdPartyConfig {
@@ -168,13 +170,15 @@ fn issuer(enabled: bool, provider: &str, url: Option<String>) -> Option<ThirdPar
     if !enabled {
         return None;
     }
-    Some(ThirdPartyIssuer { provider: provider.to_owned(), url: url? })
+    Some(ThirdPartyIssuer { provider: provider.to_owned(), url: url?, audience: None })
 }
 
 fn firebase(third_party: &mut Section<'_, '_, '_>) -> Option<ThirdPartyIssuer> {
     let (mut section, enabled) = open(third_party, "firebase");
     let project = field(&mut section, "project_id");
-    issuer(enabled, "firebase", project.map(|project| format!("https://securetoken.google.com/{project}")))
+    let url = project.as_ref().map(|project| format!("https://securetoken.google.com/{project}"));
+    let issuer = issuer(enabled, "firebase", url)?;
+    Some(ThirdPartyIssuer { audience: project, ..issuer })
 }
 
 fn auth0(third_party: &mut Section<'_, '_, '_>) -> Option<ThirdPartyIssuer> {

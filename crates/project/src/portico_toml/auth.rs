@@ -38,6 +38,8 @@ pub struct AccountSettings {
     pub sb_forwarded_for: Option<bool>,
     /// Algorithms of accepted access tokens.
     pub jwt_valid_methods: Option<Vec<String>>,
+    /// Another address of the third party's discovery document: of a stand-in, or of a mirror.
+    pub third_party_discovery_url: Option<String>,
     /// One target of all providers' callbacks.
     pub external_redirect_url: Option<String>,
     /// `[auth.allowed_id_token_issuers]`: issuers whose id_tokens need no provider name, each with
@@ -191,6 +193,7 @@ impl AccountSettings {
             audit_log_disabled: auth.flag("audit_log_disabled"),
             sb_forwarded_for: auth.flag("sb_forwarded_for"),
             jwt_valid_methods: auth.list("jwt_valid_methods"),
+            third_party_discovery_url: written(&mut auth, "third_party_discovery_url"),
             external_redirect_url: written(&mut auth, "external_redirect_url"),
             allowed_id_token_issuers: own_names(auth.section("allowed_id_token_issuers"), |section, name| {
                 section.any_list(name)

@@ -172,6 +172,7 @@ fn rest_error(error: TokenError) -> RestError {
             Some("JWT is unsecured but expected 'alg' was not 'none'"),
         ),
         TokenError::UnsupportedAlgorithm(_) => invalid("Wrong or unsupported encoding algorithm", None),
+        TokenError::OtherAudience => RestError::TokenClaims("JWT not in audience".into()),
         TokenError::BadSignature
         | TokenError::UnreadableSignature
         | TokenError::UnknownKey { .. }

@@ -1,0 +1,129 @@
+//! The keys in force, which change while the server runs.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use portico_base::hash;
+use serde::Serialize;
+use serde_json::Value;
+use time::OffsetDateTime;
+
+use crate::api_key::ApiKeys;
+use crate::claims::Claims;
+use crate::ring::{KeyRing, RingFigures};
+use crate::third_party::ThirdPartyKeys;
+use crate::token::{TokenError, TokenHeader};
+
+/// The issuers of accepted tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TokenIssuer {
+    /// The keys of this server, on all its nodes.
+    Own,
+    /// The configured third party.
+    ThirdParty,
+}
+
+/// The keys at one moment. A request uses one set from its begin to its end.
+#[derive(Debug, Clone)]
+pub struct KeySet {
+    /// The key ring that signs and verifies this server's tokens.
+    pub ring: Arc<KeyRing>,
+    /// The API keys. The legacy keys among them are tokens that `ring` verifies.
+    pub api: Arc<ApiKeys>,
+    /// The third party whose tokens are accepted in addition.
+    pub third_party: Option<Arc<ThirdPartyKeys>>,
+}
+
+impl KeySet {
+    /// Verifies the signature of a token of this server or of the third party, not its times. A
+    /// token that names the third party is verified with its keys only.
+    ///
+    /// # Errors
+    /// As [`KeyRing::verify_signature`]; [`TokenError::OtherAudience`].
+    pub fn verify_signature(&self, token: &str) -> Result<Arc<Claims>, TokenError> {
+        let Some(third_party) = &self.third_party else { return self.ring.verify_signature(token) };
+        let fingerprint = hash::sha256(token.as_bytes());
+        if let Some(claims) = third_party.remembered(&fingerprint).or_else(|| self.ring.remembered(&fingerprint)) {
+            return Ok(claims);
+        }
+        match third_party.is_named_in(token) {
+            true => third_party.verify_signature(token),
+            false => self.ring.verify_signature(token),
+        }
+    }
+
+    /// Returns the issuer whose keys should be read again, since the token names one that is not
+    /// among them. `None`: more keys would change nothing.
+    #[must_use]
+    pub fn issuer_of_unknown_key(&self, token: &str) -> Option<TokenIssuer> {
+        let id = TokenHeader::read(token).ok()?.key_id;
+        match self.third_party.as_ref().filter(|keys| keys.is_named_in(token)) {
+            Some(keys) if keys.is_known() => id.filter(|id| !keys.may_know(id)).map(|_| TokenIssuer::ThirdParty),
+            Some(_) => Some(TokenIssuer::ThirdParty),
+            None => id.filter(|id| !self.ring.may_know(id)).map(|_| TokenIssuer::Own),
+        }
+    }
+}
+
+/// The keys in force. Clones share them, so that a change reaches every service at once.
+#[derive(Debug, Clone)]
+pub struct CurrentKeys(Arc<RwLock<Arc<KeySet>>>);
+
+impl CurrentKeys {
+    /// Returns the configured keys, without a third party.
+    #[must_use]
+    pub fn new(ring: Arc<KeyRing>, api: Arc<ApiKeys>) -> Self {
+        Self(Arc::new(RwLock::new(Arc::new(KeySet { ring, api, third_party: None }))))
+    }
+
+    /// Returns the keys at this moment.
+    #[must_use]
+    pub fn now(&self) -> Arc<KeySet> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns the key ring at this moment.
+    #[must_use]
+    pub fn ring(&self) -> Arc<KeyRing> {
+        Arc::clone(&self.now().ring)
+    }
+
+    /// Replaces this server's own keys.
+    pub fn replace(&self, ring: Arc<KeyRing>, api: Arc<ApiKeys>) {
+        let mut keys = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        *keys = Arc::new(KeySet { ring, api, third_party: keys.third_party.clone() });
+    }
+
+    /// Replaces the keys of the third party.
+    pub fn replace_third_party(&self, third_party: ThirdPartyKeys) {
+        let mut keys = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        *keys = Arc::new(KeySet { third_party: Some(Arc::new(third_party)), ..KeySet::clone(&keys) });
+    }
+
+    /// As [`KeyRing::sign`].
+    ///
+    /// # Errors
+    /// As [`KeyRing::sign`].
+    pub fn sign(&self, claims: &impl Serialize) -> Result<String, TokenError> {
+        self.ring().sign(claims)
+    }
+
+    /// As [`KeyRing::verify`]: with the keys of this server.
+    ///
+    /// # Errors
+    /// As [`KeyRing::verify`].
+    pub fn verify(&self, token: &str, now: OffsetDateTime) -> Result<Arc<Claims>, TokenError> {
+        self.ring().verify(token, now)
+    }
+
+    /// Returns the public keys of this server, as [`KeyRing::jwks`].
+    #[must_use]
+    pub fn jwks(&self) -> Value {
+        self.ring().jwks()
+    }
+
+    /// As [`KeyRing::figures`].
+    #[must_use]
+    pub fn figures(&self) -> RingFigures {
+        self.ring().figures()
+    }
+}
