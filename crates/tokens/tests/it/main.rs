@@ -3,8 +3,10 @@
 #![allow(clippy::unwrap_used)]
 
 mod jwk;
+mod kept;
 mod refused;
 mod ring;
+mod third_party;
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;

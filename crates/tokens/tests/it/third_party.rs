@@ -1,0 +1,150 @@
+//! Tokens of a third party beside those of the server.
+
+use std::sync::Arc;
+
+use portico_base::Secret;
+use portico_tokens::{
+    ApiKeys, CurrentKeys, KeyRing, SigningKey, ThirdPartyIssuer, ThirdPartyKeys, TokenError, TokenIssuer,
+};
+use serde_json::{Value, json};
+
+use crate::{at, keys, ring};
+
+const ISSUER: &str = "https://tenant.example.com";
+
+fn own() -> CurrentKeys {
+    let ring = KeyRing::hs256(&Secret::new(portico_tokens::development::JWT_SECRET));
+    CurrentKeys::new(Arc::new(ring), Arc::new(ApiKeys::development()))
+}
+
+/// Returns the keys of a server that accepts the tokens of `issuer`, signed with the first RS256 key.
+fn accepting(issuer: &str, audience: Option<&str>) -> CurrentKeys {
+    let current = own();
+    let issuer = ThirdPartyIssuer { url: issuer.to_owned(), audience: audience.map(str::to_owned) };
+    current.replace_third_party(ThirdPartyKeys::published(issuer, &ring("RS256", 0).jwks()).unwrap());
+    current
+}
+
+fn signed(claims: &Value) -> String {
+    ring("RS256", 0).sign(claims).unwrap()
+}
+
+#[test]
+fn a_token_of_each_provider_s_shape_is_accepted() {
+    let cases = [
+        // Firebase: the project is issuer and audience, and the user an id of its own form
+        (
+            "https://securetoken.google.com/shop-1",
+            Some("shop-1"),
+            json!({ "iss": "https://securetoken.google.com/shop-1", "aud": "shop-1", "sub": "x9K2", "user_id": "x9K2",
+                    "role": "authenticated", "firebase": { "sign_in_provider": "google.com" } }),
+        ),
+        // Auth0: the issuer ends with a slash, and there are several audiences
+        (
+            "https://tenant.eu.auth0.com",
+            None,
+            json!({ "iss": "https://tenant.eu.auth0.com/", "aud": ["https://api", "https://tenant.eu.auth0.com/userinfo"],
+                    "sub": "google-oauth2|1", "role": "authenticated" }),
+        ),
+        // Cognito: an access token has no audience
+        (
+            "https://cognito-idp.eu-west-1.amazonaws.com/eu-west-1_AbC",
+            None,
+            json!({ "iss": "https://cognito-idp.eu-west-1.amazonaws.com/eu-west-1_AbC", "client_id": "c",
+                    "token_use": "access", "sub": "5e1c", "role": "authenticated" }),
+        ),
+        (
+            "https://clerk.example.com",
+            None,
+            json!({ "iss": "https://clerk.example.com", "azp": "https://app.example.com", "sub": "user_2x", "v": 2,
+                    "role": "authenticated" }),
+        ),
+        (
+            "https://api.workos.com/user_management/client_1",
+            None,
+            json!({ "iss": "https://api.workos.com/user_management/client_1", "sub": "user_01", "sid": "session_01",
+                    "role": "authenticated" }),
+        ),
+    ];
+    for (issuer, audience, claims) in cases {
+        let token = signed(&claims);
+        for _ in 0..2 {
+            let accepted = accepting(issuer, audience).now().verify_signature(&token).unwrap();
+            assert_eq!((accepted.role(), accepted.is_third_party()), (Some("authenticated"), true), "{issuer}");
+            assert_eq!(accepted.subject(), claims["sub"].as_str());
+        }
+    }
+}
+
+#[test]
+fn neither_issuer_can_sign_in_the_other_s_name() {
+    let current = accepting(ISSUER, None);
+    let verify = |token: &str| current.now().verify_signature(token);
+    // The third party's key, but another issuer, or none
+    for claims in [json!({ "iss": "https://evil.example.com" }), json!({ "iss": "" }), json!({}), json!({ "iss": 1 })] {
+        assert!(verify(&signed(&claims)).is_err(), "{claims}");
+    }
+    // This server's key, but the third party's name
+    let forged = current.sign(&json!({ "iss": ISSUER, "role": "service_role" })).unwrap();
+    assert!(verify(&forged).is_err());
+    // The public key's bytes as a secret
+    let public = ring("RS256", 0).jwks()["keys"][0]["n"].as_str().unwrap().to_owned();
+    let confused = KeyRing::hs256(&Secret::new(public)).sign(&json!({ "iss": ISSUER })).unwrap();
+    assert!(verify(&confused).is_err());
+    // This server's tokens are accepted as ever, and are not the third party's
+    let own = current.sign(&json!({ "iss": "https://here", "sub": "u" })).unwrap();
+    assert!(!verify(&own).unwrap().is_third_party());
+    // A service that knows accounts asks the server's own keys only
+    assert!(current.verify(&signed(&json!({ "iss": ISSUER })), at(0)).is_err());
+}
+
+#[test]
+fn a_token_for_another_audience_is_rejected_also_if_it_was_presented_before() {
+    let current = accepting(ISSUER, Some("shop-1"));
+    for aud in [json!("shop-2"), json!(["shop-2"]), json!(null), json!({ "shop-1": true })] {
+        let token = signed(&json!({ "iss": ISSUER, "aud": aud }));
+        for _ in 0..2 {
+            assert_eq!(current.now().verify_signature(&token).unwrap_err(), TokenError::OtherAudience, "{aud}");
+        }
+    }
+    assert!(current.now().verify_signature(&signed(&json!({ "iss": ISSUER, "aud": ["a", "shop-1"] }))).is_ok());
+}
+
+#[test]
+fn an_unknown_key_names_the_issuer_whose_keys_to_read_again() {
+    let current = accepting(ISSUER, None);
+    let asks = |token: &str| current.now().issuer_of_unknown_key(token);
+    let stranger = |iss: &str| ring("ES256", 0).sign(&json!({ "iss": iss })).unwrap();
+    assert_eq!(asks(&stranger(ISSUER)), Some(TokenIssuer::ThirdParty));
+    assert_eq!(asks(&stranger("https://here")), Some(TokenIssuer::Own));
+    assert_eq!(asks(&signed(&json!({ "iss": ISSUER }))), None);
+    assert_eq!(asks(&current.sign(&json!({})).unwrap()), None, "the secret has no kid");
+    assert_eq!(asks("x.y.z"), None);
+
+    // Before the keys were fetched every token of the issuer has an unknown key
+    let issuer = ThirdPartyIssuer { url: ISSUER.to_owned(), audience: None };
+    current.replace_third_party(ThirdPartyKeys::unknown(issuer));
+    let token = signed(&json!({ "iss": ISSUER }));
+    assert!(matches!(current.now().verify_signature(&token), Err(TokenError::UnknownKey { .. })));
+    assert_eq!(current.now().issuer_of_unknown_key(&token), Some(TokenIssuer::ThirdParty));
+}
+
+#[test]
+fn keys_of_a_third_party_that_it_withdrew_verify_nothing_any_more() {
+    let current = accepting(ISSUER, None);
+    let token = signed(&json!({ "iss": ISSUER }));
+    assert!(current.now().verify_signature(&token).is_ok());
+    let issuer = ThirdPartyIssuer { url: ISSUER.to_owned(), audience: None };
+    current.replace_third_party(ThirdPartyKeys::published(issuer, &ring("RS256", 1).jwks()).unwrap());
+    assert!(current.now().verify_signature(&token).is_err());
+}
+
+#[test]
+fn a_replaced_key_ring_is_seen_by_every_clone_at_once() {
+    let (current, clone) = (own(), own());
+    let other = current.clone();
+    let key = SigningKey::parse_jwk(&keys()["ES256"][0]).unwrap();
+    current.replace(Arc::new(KeyRing::new(None, vec![key]).unwrap()), Arc::new(ApiKeys::development()));
+    assert_eq!(other.ring().signing_id(), keys()["ES256"][0]["kid"].as_str().unwrap());
+    assert_eq!(clone.ring().signing_id(), portico_tokens::SECRET_ID);
+}
