@@ -40,6 +40,11 @@ impl Key {
         Self { ring, public }
     }
 
+    /// Returns the public key as a JWK.
+    pub fn public(&self) -> &Value {
+        &self.public
+    }
+
     pub fn sign(&self, claims: &Value) -> String {
         self.ring.sign(claims).unwrap()
     }

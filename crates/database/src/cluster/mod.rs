@@ -65,6 +65,19 @@ impl Cluster {
         Ok(Self { endpoint, tcp_port, major: started.major, programs: started.programs, shared })
     }
 
+    /// Returns the endpoint of the cluster that another process runs in the data folder `data`;
+    /// `None` if none runs there. Only the user who started it and root can use it.
+    pub fn endpoint_of_running(data: &Path) -> Option<Endpoint> {
+        // PostgreSQL writes the port into the fourth line and the folder of its socket into the fifth
+        let text = std::fs::read_to_string(data.join("pgdata").join("postmaster.pid")).ok()?;
+        let lines: Vec<&str> = text.lines().collect();
+        let (port, folder) = (lines.get(3)?.trim().parse().ok()?, lines.get(4)?.trim());
+        let socket = Path::new(folder).join(format!(".s.PGSQL.{port}"));
+        // A server that was killed leaves both files behind
+        std::os::unix::net::UnixStream::connect(&socket).ok()?;
+        Some(Endpoint::socket(folder, port, SUPERUSER, "postgres"))
+    }
+
     /// Returns the endpoint of the superuser: the socket, and the database `postgres`.
     pub fn endpoint(&self) -> Endpoint {
         self.endpoint.clone()

@@ -1,9 +1,14 @@
 //! The API key of a request, and the caller that it gives.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use portico_base::{AllowedOrigins, Secret};
 use portico_gateway::{Access, KeyPolicy};
-use portico_tokens::KeyRing;
 use portico_tokens::development::{ANON_KEY, JWT_SECRET, PUBLISHABLE_KEY, SECRET_KEY, SERVICE_ROLE_KEY};
+use portico_tokens::{
+    Algorithm, ApiKeys, KeptKey, KeyRing, SigningKey, ThirdPartyIssuer, ThirdPartyKeys, TokenIssuer, generate_jwk,
+};
 use serde_json::{Value, json};
 
 use crate::{Server, echo, json_of};
@@ -277,4 +282,70 @@ async fn a_published_secret_key_is_accepted_from_programs_and_own_pages_only() {
     ] {
         assert_eq!(status(&server, "/auth/v1/user", &[evil, (name, &value)]).await, 200, "{name}: {value}");
     }
+}
+
+fn ring_of_new_key(algorithm: Algorithm, id: &str) -> (KeyRing, Arc<SigningKey>) {
+    let jwk = generate_jwk(algorithm, id).unwrap();
+    let parse = || SigningKey::parse_jwk(&jwk).unwrap();
+    (KeyRing::new(None, vec![parse()]).unwrap(), Arc::new(parse()))
+}
+
+#[tokio::test]
+async fn a_token_of_a_key_that_another_node_has_just_put_in_use_is_accepted_at_once() {
+    let (elsewhere, key) = ring_of_new_key(Algorithm::Es256, "new");
+    let refreshes = Arc::new(AtomicUsize::new(0));
+    let server = {
+        let refreshes = Arc::clone(&refreshes);
+        Server::start_with_keys(|keys| {
+            let keys = keys.clone();
+            Arc::new(move |issuer| {
+                assert_eq!(issuer, TokenIssuer::Own);
+                refreshes.fetch_add(1, Ordering::SeqCst);
+                let (keys, key) = (keys.clone(), Arc::clone(&key));
+                Box::pin(async move {
+                    tokio::task::yield_now().await;
+                    let kept = vec![KeptKey { key, signs: false }];
+                    let ring = keys.ring().with_kept_keys(kept, &[]).unwrap();
+                    keys.replace(Arc::new(ring), Arc::new(ApiKeys::development()));
+                })
+            })
+        })
+        .await
+    };
+    let token =
+        |ring: &KeyRing| format!("Bearer {}", ring.sign(&json!({ "sub": "u", "role": "authenticated" })).unwrap());
+    let presented = token(&elsewhere);
+    for _ in 0..2 {
+        let given = KeyHeaders { key: Some(ANON_KEY), authorization: Some(&presented) };
+        assert_eq!(ask(&server, given).await.1["role"], "authenticated");
+    }
+    assert_eq!(refreshes.load(Ordering::SeqCst), 1, "a known key is not read again");
+    // Neither a wrong signature nor a token without a key's name makes the keys be read
+    let (impostor, _) = ring_of_new_key(Algorithm::Es256, "new");
+    let unsigned = KeyRing::hs256(&Secret::new("another secret of at least 32 bytes"));
+    for authorization in [token(&impostor), token(&unsigned), "Bearer x.y.z".to_owned(), "Bearer sb_x".to_owned()] {
+        let given = KeyHeaders { key: Some(ANON_KEY), authorization: Some(&authorization) };
+        let (_, echo) = ask(&server, given).await;
+        assert_ne!(echo["role"], "authenticated", "{authorization}");
+    }
+    assert_eq!(refreshes.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn tokens_of_a_third_party_reach_the_data_but_not_the_accounts() {
+    let (issuer, _) = ring_of_new_key(Algorithm::Rs256, "theirs");
+    let server = Server::with_echo(KeyPolicy::Hosted).await;
+    let named = ThirdPartyIssuer { url: "https://issuer.example.com".into(), audience: None };
+    server.ring.replace_third_party(ThirdPartyKeys::published(named, &issuer.jwks()).unwrap());
+    let claims = json!({ "iss": "https://issuer.example.com/", "sub": "user_1", "role": "authenticated" });
+    let token = format!("Bearer {}", issuer.sign(&claims).unwrap());
+    let ask = async |path: &str| {
+        let request = server.get(path).header("apikey", PUBLISHABLE_KEY).header("authorization", &token);
+        json_of(request.send().await.unwrap()).await
+    };
+    let data = ask("/auth/v1/user").await;
+    assert_eq!((&data["role"], &data["refused"]), (&json!("authenticated"), &Value::Null));
+    let accounts = ask("/accounts/user").await;
+    assert_eq!((&accounts["role"], &accounts["token"]), (&json!("anon"), &Value::Null));
+    assert!(accounts["refused"].as_str().unwrap().contains("unrecognized JWT kid theirs"), "{accounts}");
 }

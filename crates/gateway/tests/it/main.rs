@@ -22,7 +22,7 @@ use axum::body::Bytes;
 use axum::extract::Request;
 use axum::routing::{any, get, post};
 use portico_base::{ClientAddress, Clock, RequestId, Secret};
-use portico_gateway::{Access, Gateway, GatewayBuilder, KeyPolicy, ServeLimits, Workers, serve};
+use portico_gateway::{Access, Gateway, GatewayBuilder, KeyPolicy, KeyRefresh, ServeLimits, Workers, serve};
 use portico_tokens::{ApiKeys, Caller, CurrentKeys, KeyRing, development};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -55,28 +55,47 @@ impl Server {
         limits: ServeLimits,
         settle: impl FnOnce(GatewayBuilder) -> GatewayBuilder,
     ) -> Self {
+        let ring = Arc::new(KeyRing::hs256(&Secret::new(development::JWT_SECRET)));
+        let keys = CurrentKeys::new(ring, Arc::new(ApiKeys::development()));
+        let builder = settle(Gateway::builder(keys.clone(), Clock::system()));
+        Self::serve(builder, keys, workers, limits).await
+    }
+
+    async fn serve(builder: GatewayBuilder, ring: CurrentKeys, workers: Workers, limits: ServeLimits) -> Self {
         // Another test may have installed it
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-        let ring = Arc::new(KeyRing::hs256(&Secret::new(development::JWT_SECRET)));
-        let ring = CurrentKeys::new(ring, Arc::new(ApiKeys::development()));
-        let builder = Gateway::builder(ring.clone(), Clock::system());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
         let shutdown = async {
             let _ = stopped.await;
         };
-        let ended = tokio::spawn(serve(listener, settle(builder).build(), shutdown, limits, workers));
+        let ended = tokio::spawn(serve(listener, builder.build(), shutdown, limits, workers));
         let client =
             reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).timeout(PATIENCE).build().unwrap();
         Self { address, client, ring, stop: Some(stop), ended }
+    }
+
+    /// Starts the echo service with keys that `refresh` reads again.
+    async fn start_with_keys(refresh: impl FnOnce(&CurrentKeys) -> KeyRefresh) -> Self {
+        let ring = Arc::new(KeyRing::hs256(&Secret::new(development::JWT_SECRET)));
+        let keys = CurrentKeys::new(ring, Arc::new(ApiKeys::development()));
+        let refresh = refresh(&keys);
+        let limits = ServeLimits { head_timeout: PATIENCE, ..ServeLimits::default() };
+        let builder = Gateway::builder(keys.clone(), Clock::system()).refresh_keys(refresh).mount(
+            "/auth/v1",
+            echo(),
+            Access::keyed(),
+        );
+        Self::serve(builder, keys, Workers::start(2, || ()).unwrap(), limits).await
     }
 
     /// Starts the echo service behind `/auth/v1`, with the open paths of the real one.
     async fn with_echo(policy: KeyPolicy) -> Self {
         Self::start(|gateway| {
             let access = Access::keyed().except(["/verify", "/callback"]).body_limit(1000);
-            gateway.key_policy(policy).mount("/auth/v1", echo(), access)
+            let accounts = access.clone().own_tokens();
+            gateway.key_policy(policy).mount("/auth/v1", echo(), access).mount("/accounts", echo(), accounts)
         })
         .await
     }

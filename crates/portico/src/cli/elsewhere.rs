@@ -19,7 +19,10 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("storage", "storage is not served yet"),
     ("seed", "seeds run at the first start and with `portico db reset`"),
     ("test", "run the files with psql: psql \"$DB_URL\" -f supabase/tests/x.sql (`portico status -o env` has DB_URL)"),
-    ("gen", "not here yet; `portico status -o env` has DB_URL for a generator of types that takes a database URL"),
+    (
+        "gen",
+        "`portico keys create` makes a signing key; the rest is not here yet. `portico status -o env` has DB_URL for a generator of types that takes a database URL",
+    ),
     ("inspect", "connect with psql: the extension pg_stat_statements is there (`portico status -o env` has DB_URL)"),
     ("db start", "`portico dev` starts the database with the server"),
     ("db push", "`portico migration up --db-url URL` applies pending migrations to another database"),

@@ -7,6 +7,7 @@ mod accounts;
 mod dev;
 mod elsewhere;
 mod folder;
+mod keys;
 mod migration;
 mod panel;
 mod prompt;
@@ -70,6 +71,9 @@ enum Command {
     /// The project's migrations
     #[command(subcommand)]
     Migration(migration::Command),
+    /// The keys that sign access tokens
+    #[command(subcommand)]
+    Keys(keys::Command),
 }
 
 #[derive(Debug, Subcommand)]
@@ -137,6 +141,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Db(DbCommand::Reset(options)) => reset::run(&cli.global, options).await,
         Command::User(options) => user::run(&cli.global, options).await,
         Command::Migration(command) => migration::run(&cli.global, command).await,
+        Command::Keys(command) => keys::run(&cli.global, command).await,
     }
 }
 

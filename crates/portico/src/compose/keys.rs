@@ -161,6 +161,8 @@ pub enum MissingSecrets {
     Create,
     /// Uses temporary ones and writes nothing: a check of the configuration.
     Simulate,
+    /// Fails: a command for a server that has been started before.
+    Refuse,
 }
 
 /// The secrets that a production server made for itself.
@@ -181,6 +183,9 @@ fn own_secrets(data: &Path, missing: MissingSecrets, clock: &Clock) -> anyhow::R
                 bail!("{} can be read by other users (mode {:o}): run chmod 600 on it", path.display(), mode & 0o777);
             }
             serde_json::from_slice(&text).with_context(|| format!("{} is damaged", path.display()))
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound && missing == MissingSecrets::Refuse => {
+            bail!("no server of `portico serve` has run with the data folder {} yet", data.display())
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let secrets = OwnSecrets {

@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::brand::Mark;
 use super::emulators::EmulatedGoogle;
 use super::keys::Keys;
-use super::service::{Foundation, Service, Upkeep};
+use super::service::{Foundation, Upkeep};
 use super::{analytics, auth, functions, graphql, realtime, rest, signing_keys, storage, web_app};
 
 /// Everything that decides how a server behaves, apart from its database. Servers that are made

@@ -297,7 +297,7 @@ fn every_section_is_parsed() {
     assert!(config.auth.email.notification["password_changed"].enabled);
     assert!(config.auth.email.notification["passkey_added"].enabled);
     assert!(!config.auth.email.notification["recovery_code_used"].enabled);
-    let auth0 = ThirdPartyIssuer { provider: "auth0".into(), url: "https://t.eu.auth0.com".into() };
+    let auth0 = ThirdPartyIssuer { provider: "auth0".into(), url: "https://t.eu.auth0.com".into(), audience: None };
     assert_eq!(config.auth.third_party.issuer, Some(auth0));
     assert_eq!(config.auth.hook["custom_access_token"].uri, "pg-functions://postgres/public/hook");
     assert!(!config.auth.external.contains_key("linkedin"));
