@@ -8,8 +8,8 @@
 //! With `--practice` nothing is compared: the subject runs once, for a profiler that observes it
 //! (`scripts/release`).
 //!
-//! Arguments choose parts: `starts`, `accounts`, `enumeration`, `schema-cache`, `data`, or a part
-//! of the last: see [`DATA`].
+//! Arguments choose parts: `starts`, `accounts`, `enumeration`, `schema-cache`, `tokens`, `data`, or
+//! a part of the last: see [`DATA`].
 
 #![allow(clippy::print_stdout, reason = "a command line tool speaks by printing")]
 
@@ -25,6 +25,7 @@ mod rounds;
 mod schema_cache;
 mod server;
 mod starts;
+mod tokens;
 
 use anyhow::Result;
 
@@ -56,6 +57,9 @@ async fn run() -> Result<()> {
     }
     if wanted("schema-cache") {
         schema_cache::measure(&mut report).await?;
+    }
+    if wanted("tokens") {
+        tokens::measure(&mut report)?;
     }
     let of_data = |part: &str| wanted("data") || wanted(part);
     if DATA.iter().any(|part| of_data(part)) {

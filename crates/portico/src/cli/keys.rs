@@ -192,9 +192,7 @@ impl Opened {
     async fn create(&self, algorithm: Algorithm, json: bool) -> anyhow::Result<()> {
         let id = self.keys.create(algorithm).await.map_err(explain)?;
         if algorithm == Algorithm::EdDsa {
-            folder::say(
-                "WARN: auth.getClaims() of supabase-js does not know EdDSA, and fails while such a key is published",
-            );
+            folder::say("WARN: auth.getClaims() of supabase-js does not know EdDSA, and fails for tokens of this key");
         }
         if json {
             let listed = self.keys.list().await.map_err(explain)?;
