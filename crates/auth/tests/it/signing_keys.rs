@@ -143,6 +143,7 @@ async fn operations_that_would_leave_nothing_to_sign_with_are_refused() {
     assert!(matches!(keys.revoke("none", true).await, Err(SigningKeyError::UnknownKey(_))));
 
     let first = keys.create(Algorithm::EdDsa).await.unwrap();
+    server.clock().advance(time::Duration::SECOND);
     let second = keys.create(Algorithm::Es256).await.unwrap();
     assert_eq!(keys.rotate(None).await.unwrap().in_use, first, "the oldest standby key");
     assert!(matches!(keys.revoke(&first, true).await, Err(SigningKeyError::InUse(_))));
@@ -213,7 +214,7 @@ async fn stored_keys_are_encrypted_and_a_key_that_was_written_without_the_key_is
 }
 
 #[tokio::test]
-async fn code_of_the_project_can_neither_read_nor_write_signing_keys() {
+async fn code_of_the_project_cannot_write_signing_keys_and_reads_them_encrypted_at_most() {
     let server = TestServer::start().await;
     let statements = [
         "select * from portico.signing_keys",
@@ -223,7 +224,8 @@ async fn code_of_the_project_can_neither_read_nor_write_signing_keys() {
     ];
     for role in ["postgres", "supabase_auth_admin", "authenticator"] {
         let client = server.database().acting_as(role).await.unwrap();
-        for statement in statements {
+        // `postgres` reads every table, as on the hosted service
+        for statement in statements.iter().skip(usize::from(role == "postgres")) {
             let error = client.batch_execute(statement).await.unwrap_err();
             assert_eq!(error.code().unwrap().code(), "42501", "{role}: {statement}");
         }

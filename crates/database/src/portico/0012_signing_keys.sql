@@ -1,5 +1,5 @@
 -- The signing keys of access tokens that `portico keys` has made, for all servers on this database. Keys of the configuration have a row
--- here only once they are revoked. Not granted to any role: whoever writes here decides which tokens are valid.
+-- here only once they are revoked. Not granted to any role: a row decides which tokens are valid.
 create table portico.signing_keys (
   -- `kid` of its tokens.
   id text primary key,

@@ -263,7 +263,8 @@ const TABLE_GRANTS: &[(&str, &str, &str, &str)] = &[
     ("portico.analytics_events", "supabase_auth_admin", "", "select,insert"),
     // Triggers of a project run as the account service's role
     ("portico.signing_keys", "supabase_auth_admin", "", "select,insert,update,delete"),
-    ("portico.signing_keys", "postgres", "", "select,insert,update,delete"),
+    // Reads everything, here what is encrypted
+    ("portico.signing_keys", "postgres", "select", "insert,update,delete,trigger,references"),
 ];
 
 #[tokio::test]
