@@ -83,7 +83,7 @@ describe("a development server", () => {
       requests.length = 0;
       const { data, error } = await client.auth.getClaims();
       if (algorithm === "EdDSA") {
-        // The client library knows no other algorithms. An operator is told so when the key is made.
+        // The client library knows no other algorithms. `keys create` warns of it.
         expect(String(error ?? "Invalid alg claim")).toContain("Invalid alg claim");
       } else {
         expect(error).toBeNull();
