@@ -13,7 +13,7 @@ use futures_util::future::BoxFuture;
 use tokio::task::JoinHandle;
 use tokio_postgres::error::SqlState;
 
-use crate::acting::AUTH;
+use crate::acting::{self, AUTH};
 use crate::bootstrap::Limitation;
 use crate::connection::{self, SessionStart, dial_patiently, is_passing};
 use crate::endpoint::Endpoint;
@@ -199,6 +199,15 @@ impl Database {
     /// Returns the endpoint of the database.
     pub fn endpoint(&self) -> &Endpoint {
         &self.inner.endpoint
+    }
+
+    /// Finds out whether a connection pooler lends the server sessions. [`bootstrap`](Self::bootstrap)
+    /// does so itself; for a command on a database that a server has set up.
+    ///
+    /// # Errors
+    /// When the server cannot be reached.
+    pub async fn detect_pooler(&self) -> Result<(), DatabaseError> {
+        acting::names(&self.inner.endpoint).await.map(drop)
     }
 
     /// Returns whether a connection pooler lends the server sessions, so that they cannot keep

@@ -61,10 +61,16 @@ impl Follow {
         loop {
             // Listening starts before the read, so that no change is missed
             match Listener::open(self.keys.database.endpoint(), CHANNEL).await {
-                Ok(listener) => self.listen(listener).await,
-                Err(error) => tracing::debug!(error = %error, "changes of signing keys are not announced for now"),
+                Ok(listener) => {
+                    self.listen(listener).await;
+                    self.read_within(PAUSE).await;
+                }
+                Err(error) => {
+                    tracing::debug!(error = %error, "changes of signing keys are not announced for now");
+                    self.read().await;
+                    self.read_within(UNANNOUNCED_INTERVAL).await;
+                }
             }
-            self.read_within(PAUSE).await;
         }
     }
 

@@ -152,12 +152,13 @@ impl Opened {
             }
             None => embedded(&project, &settings, &data, target.production).await?,
         };
-        let opened =
-            Database::open(&endpoint, PoolSettings::default()).map_err(anyhow::Error::from).and_then(|database| {
-                let keys = signing_keys::open(&configured, &auth_settings.encryption, &database, clock.clone())?;
-                Ok((keys, database))
-            });
-        match opened {
+        let opened = async {
+            let database = Database::open(&endpoint, PoolSettings::default())?;
+            database.detect_pooler().await?;
+            let keys = signing_keys::open(&configured, &auth_settings.encryption, &database, clock.clone())?;
+            anyhow::Ok((keys, database))
+        };
+        match opened.await {
             Ok((keys, database)) => {
                 Ok(Self { keys, database, cluster, expiry: Duration::seconds(config.auth.jwt_expiry.into()), clock })
             }
