@@ -60,8 +60,8 @@ pub(super) struct Target {
     /// The keys of `portico serve` instead of the development server's
     #[arg(long)]
     production: bool,
-    /// The data folder of `portico serve` [default: that of supabase/portico.toml]
-    #[arg(long, value_name = "DIR", env = "PORTICO_DATA", requires = "production")]
+    /// The data folder of `portico serve` [default: PORTICO_DATA, or that of supabase/portico.toml]
+    #[arg(long, value_name = "DIR", requires = "production")]
     data: Option<PathBuf>,
     /// The database of `portico serve`, if it is not the embedded one [default: DATABASE_URL, or that
     /// of supabase/portico.toml]
@@ -131,7 +131,8 @@ impl Opened {
             true => {
                 let named = target.database_url.clone().or_else(|| std::env::var("DATABASE_URL").ok());
                 url = named.filter(|url| !url.is_empty()).or(url);
-                target.data.clone().unwrap_or_else(|| settings.database.data.clone())
+                let folder = std::env::var_os("PORTICO_DATA").filter(|folder| !folder.is_empty()).map(PathBuf::from);
+                target.data.clone().or(folder).unwrap_or_else(|| settings.database.data.clone())
             }
             false => folder::data_folder(global)?,
         };
