@@ -219,7 +219,7 @@ async fn code_of_the_project_cannot_write_signing_keys_and_reads_them_encrypted_
     let statements = [
         "select * from portico.signing_keys",
         "insert into portico.signing_keys (id, algorithm, state, jwk, created_at) values ('x', 'HS256', 'in_use', 'x', now())",
-        "lock table portico.signing_keys",
+        "do $$ begin lock table portico.signing_keys; end $$",
         "create trigger mine before insert on portico.signing_keys execute function pg_catalog.suppress_redundant_updates_trigger()",
     ];
     for role in ["postgres", "supabase_auth_admin", "authenticator"] {
