@@ -111,7 +111,7 @@ impl Auth {
     pub fn without_deliveries(
         settings: AuthSettings,
         database: Database,
-        keys: Arc<KeyRing>,
+        keys: CurrentKeys,
         mail: Arc<dyn Transport>,
         clock: Clock,
     ) -> Result<Self, SettingsError> {

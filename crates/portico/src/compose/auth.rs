@@ -21,7 +21,7 @@ use portico_project::{
     AuthConfig, CaptchaProvider as ConfiguredCaptcha, Config, ExternalProvider, HookConfig, MfaConfig, MfaFactor,
     PasswordRequirements, Project,
 };
-use portico_tokens::ThirdPartyIssuer;
+use portico_tokens::{CurrentKeys, ThirdPartyIssuer};
 
 use super::service::{Foundation, Service};
 use super::{keys, mail, texts, webauthn};
@@ -77,8 +77,14 @@ pub fn for_commands(project: &Project, settings: &Settings, database: &Database)
     add(&mut own, &settings.auth);
     // The service issues no token, so any key does
     let keys = keys::development()?;
-    Auth::without_deliveries(own, database.clone(), keys.ring, mail::none(), Clock::system())
-        .context("the settings of [auth] cannot work")
+    Auth::without_deliveries(
+        own,
+        database.clone(),
+        CurrentKeys::new(keys.ring, keys.api),
+        mail::none(),
+        Clock::system(),
+    )
+    .context("the settings of [auth] cannot work")
 }
 
 /// Returns the accounts of `[auth.users]`.
