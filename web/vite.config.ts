@@ -3,6 +3,7 @@ import tailwindcss from "@tailwindcss/vite";
 import react from "@vitejs/plugin-react";
 import { defineConfig } from "vitest/config";
 import { messageOptions } from "./build/messages.js";
+import { pageFiles } from "./build/page-files.ts";
 import { precompress } from "./build/precompress.ts";
 import { preloadFont } from "./build/preload-font.ts";
 import { singleLocale } from "./build/single-locale.ts";
@@ -19,6 +20,7 @@ export default defineConfig(({ command, mode }) => ({
     react(),
     tailwindcss(),
     preloadFont("instrument-sans-latin-wght-normal"),
+    pageFiles(),
     precompress(),
   ],
   resolve: {

@@ -61,7 +61,29 @@ test("every text file has its compressed siblings, and the page no inline code",
     expect(files).toContain(`${file}.br`);
     expect(files).toContain(`${file}.gz`);
   }
-  const page = await readFile(join(folder, "index.html"), "utf8");
-  expect(page).not.toMatch(/<script(?![^>]*\ssrc=)|<style|\sstyle=|\son\w+=/i);
-  expect(page).toMatch(/rel="preload" href="\/portico\/config\.json" as="fetch"/);
+  for (const file of files.filter((name) => name.endsWith(".html"))) {
+    const page = await readFile(join(folder, file), "utf8");
+    expect(page).not.toMatch(/<script(?![^>]*\ssrc=)|<style|\sstyle=|\son\w+=/i);
+    // The places that the server fills when it starts.
+    for (const slot of ["title", "icon", "config", "mark", "name"]) expect(page).toContain(`<!--slot:${slot}-->`);
+  }
+});
+
+test("each page has a file with its skeleton, which requests all of its scripts at once", async () => {
+  const manifest = JSON.parse(await readFile(join(folder, "manifest.json"), "utf8")) as Manifest;
+  for (const [file, sources] of [
+    ["sign-in.html", ["src/routes/sign-in.tsx"]],
+    ["app.html", ["src/routes/account.tsx", "auth-js"]],
+    ["404.html", ["src/pages.tsx"]],
+  ] as const) {
+    const page = await readFile(join(folder, file), "utf8");
+    for (const source of ["src/pages.tsx", ...sources]) {
+      const chunk = Object.entries(manifest).find(([name]) => name.endsWith(source) || (source === "auth-js" && name.includes("@supabase/auth-js")))?.[1];
+      for (const script of [chunk?.file, ...(chunk?.imports ?? []).map((name) => manifest[name]?.file)]) {
+        expect(page, `${file}: ${source}`).toContain(`href="/${script}"`.replace(/href=(?=.*index-)/, ""));
+      }
+    }
+    expect(page.includes('class="skeleton')).toBe(file !== "404.html");
+  }
+  expect(await readFile(join(folder, "index.html"), "utf8")).not.toContain("skeleton");
 });

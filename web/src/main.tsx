@@ -2,7 +2,7 @@ import { createRoot } from "react-dom/client";
 import { startAnalytics } from "./analytics";
 import { App } from "./app";
 import { openAuth } from "./lib/auth/client";
-import { type Config, loadConfig } from "./lib/config";
+import { type BrandAccent, type Config, embeddedConfig, loadConfig } from "./lib/config";
 import { preloadPage } from "./page-code";
 import * as m from "./paraglide/messages";
 import "./styles/app.css";
@@ -10,13 +10,13 @@ import "./styles/app.css";
 async function start(container: HTMLElement, pageCode: Promise<unknown>): Promise<void> {
   let config: Config;
   try {
-    config = await loadConfig();
+    config = embeddedConfig() ?? (await loadConfig());
   } catch (error) {
     console.error("The application could not start", error);
-    container.append(startFailure());
+    container.replaceChildren(startFailure());
     return;
   }
-  if (config.brand.accent !== null) document.documentElement.style.setProperty("--brand-accent", config.brand.accent);
+  if (config.brand.accent !== null) applyAccent(config.brand.accent);
   // The browser's tab shows the brand's mark too.
   if (config.brand.mark !== null) {
     const icon = document.querySelector<HTMLLinkElement>('link[rel="icon"]');
@@ -24,7 +24,27 @@ async function start(container: HTMLElement, pageCode: Promise<unknown>): Promis
     icon?.setAttribute("href", config.brand.mark);
   }
   startAnalytics(config.analytics);
-  createRoot(container).render(<App config={config} auth={openAuth(config, pageCode)} />);
+  const auth = openAuth(config, pageCode);
+  // Until then the static page shows the frame and a skeleton.
+  await pageCode;
+  document.documentElement.style.setProperty("--skeleton-delay", skeletonDelay());
+  createRoot(container).render(<App config={config} auth={auth} />);
+}
+
+/** As `public/theme.js`, which runs before the first paint, but only in pages that hold their configuration. */
+function applyAccent({ fill, onFill, light, dark }: BrandAccent): void {
+  const { style } = document.documentElement;
+  style.setProperty("--brand-fill", fill);
+  style.setProperty("--brand-on-fill", onFill);
+  style.setProperty("--hover-mix", onFill === "#000000" ? "white" : "black");
+  style.setProperty("--brand-accent", `light-dark(${light}, ${dark})`);
+}
+
+/** Continues the animation of the static page's skeleton, which begins 150 ms after the first paint and takes 200. */
+function skeletonDelay(): string {
+  const [paint] = performance.getEntriesByName("first-paint");
+  const shownMs = paint ? performance.now() - paint.startTime : 0;
+  return `${Math.round(150 - Math.min(shownMs, 350))}ms`;
 }
 
 /** Shown without a configuration: there is no brand and no client, only a button to try again. */

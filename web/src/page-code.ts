@@ -1,11 +1,12 @@
 import type { ComponentType } from "react";
+import { type LazyPage, lazyPage } from "./lib/lazy-page";
 import type { PagePath } from "./lib/paths";
 
 /**
- * Loads the code of each page but the landing page, which is in the first script. The pages are default exports, as
- * `React.lazy` expects them.
+ * Loads the code of each page but the landing page, which is in the first script. `build/page-files.ts` reads the paths
+ * and modules from these lines.
  */
-export const pageCode: Record<Exclude<PagePath, "/">, () => Promise<{ default: ComponentType }>> = {
+const pageCode: Record<Exclude<PagePath, "/">, () => Promise<{ default: ComponentType }>> = {
   "/app": () => import("./routes/account"),
   "/app/security": () => import("./routes/security"),
   "/confirm-email-change": () => import("./routes/confirm-email-change"),
@@ -18,12 +19,18 @@ export const pageCode: Record<Exclude<PagePath, "/">, () => Promise<{ default: C
   "/verify": () => import("./routes/verify"),
 };
 
-export const loadPages = () => import("./pages");
+/** Every page but the landing page, by path. */
+export const pages: ({ path: string } & LazyPage)[] = Object.entries(pageCode).map(([path, load]) => ({
+  path,
+  ...lazyPage(load),
+}));
 
-/** Requests the code of a page in parallel with its configuration. A failed request is repeated and reported later. */
+/** The part of the application that all of these share. */
+export const sharedPages = lazyPage(() => import("./pages"));
+
+/** Requests the code of the page at an address, which may have none. A failure is reported when the page is shown. */
 export function preloadPage(pathname: string): Promise<unknown> {
   if (pathname === "/") return Promise.resolve();
-  // The lookup is for any address, also one that has no page.
-  const load = Object.entries(pageCode).find(([path]) => path === pathname)?.[1];
-  return Promise.allSettled([loadPages(), load?.()]);
+  const page = pages.find(({ path }) => path === pathname);
+  return Promise.allSettled([sharedPages.preload(), page?.preload()]);
 }

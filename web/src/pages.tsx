@@ -1,14 +1,12 @@
 import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
-import { lazy, useState } from "react";
+import { useState } from "react";
 import { Route, Switch } from "wouter";
 import { PageFrame } from "./components/page-frame";
 import { useShownAddress } from "./lib/shown-address";
 import { useScrollRestoration } from "./lib/use-scroll-restoration";
-import { pageCode } from "./page-code";
+import { pages } from "./page-code";
 import LandingPage from "./routes/landing";
 import NotFoundPage from "./routes/not-found";
-
-const pages = Object.entries(pageCode).map(([path, load]) => ({ path, Page: lazy(load) }));
 
 /** Every page, and the query cache that they share. */
 export default function Pages() {

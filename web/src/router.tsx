@@ -1,14 +1,15 @@
-import { lazy, Suspense, useCallback, useDeferredValue, useMemo, useRef, useState } from "react";
+import { Suspense, useCallback, useDeferredValue, useMemo, useRef, useState } from "react";
 import { Router as LocationProvider } from "wouter";
 import { navigate, usePathname, useSearch } from "wouter/use-browser-location";
 import { track } from "./analytics";
+import { ErrorBoundary } from "./components/error-boundary";
 import { PageFrame } from "./components/page-frame";
 import { Skeleton } from "./components/ui/skeleton";
 import { type ShownAddress, ShownAddressContext, useShownAddress } from "./lib/shown-address";
-import { loadPages } from "./page-code";
+import { sharedPages } from "./page-code";
 import LandingPage from "./routes/landing";
 
-const Pages = lazy(loadPages);
+const { Page: Pages } = sharedPages;
 
 /**
  * Shows the page of the current address.
@@ -29,15 +30,17 @@ export function Router() {
   return (
     <ShownAddressContext value={shown}>
       <LocationProvider hook={useShownLocation}>
-        <Suspense fallback={<Skeleton className="mx-auto mt-16 h-72 w-full max-w-md" />}>
-          {showsOnlyLanding ? (
-            <PageFrame pattern="/">
-              <LandingPage />
-            </PageFrame>
-          ) : (
-            <Pages />
-          )}
-        </Suspense>
+        <ErrorBoundary address={shown.path}>
+          <Suspense fallback={<Skeleton className="mx-auto mt-16 h-72 w-full max-w-md" />}>
+            {showsOnlyLanding ? (
+              <PageFrame pattern="/">
+                <LandingPage />
+              </PageFrame>
+            ) : (
+              <Pages />
+            )}
+          </Suspense>
+        </ErrorBoundary>
       </LocationProvider>
     </ShownAddressContext>
   );
@@ -60,10 +63,12 @@ function usePageReports(): (pattern: string) => void {
   return useCallback((pattern: string) => {
     if (pattern === previous.current) return;
     const isFirst = previous.current === null;
+    // The skeletons of later pages begin invisible again.
+    document.documentElement.style.removeProperty("--skeleton-delay");
     previous.current = pattern;
     track("page_view", { route: pattern });
-    const hasFocus = document.activeElement !== null && document.activeElement !== document.body;
-    if (isFirst && (hasFocus || pattern === "/")) return;
+    // The browser itself begins a document at its start, before the link that skips the header.
+    if (isFirst) return;
     document.getElementById("main")?.focus({ preventScroll: true });
   }, []);
 }

@@ -170,6 +170,11 @@ impl Auth {
         &self.inner.keys
     }
 
+    /// Returns the page for errors whose application is unknown.
+    pub(crate) fn error_url(&self) -> &str {
+        self.settings().error_url.as_deref().unwrap_or(self.allow_list().site_url())
+    }
+
     /// Returns the redirect allow list.
     pub fn allow_list(&self) -> &RedirectAllowList {
         &self.inner.allow_list

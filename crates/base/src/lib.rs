@@ -1,4 +1,4 @@
-//! The foundation that every other crate may use: time, randomness, digests, secrets, and what a
+//! The foundation that every other crate may use: time, randomness, digests, secrets, colours, and what a
 //! request carries besides its caller.
 //!
 //! Promises: [`Clock`] is the only reader of the wall clock, and [`random`] the only source of
@@ -15,6 +15,7 @@ mod current_request;
 mod request_id;
 mod secret;
 
+pub mod colour;
 pub mod hash;
 pub mod random;
 pub mod token_bucket;

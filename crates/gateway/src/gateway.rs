@@ -408,14 +408,15 @@ fn called_and_inner(uri: Uri, prefix: &str) -> Option<(HeaderValue, Uri)> {
 }
 
 /// Returns true for paths of services, whether these exist or not (`/rest/v1/...`): a page must not
-/// answer them.
+/// answer them. The web app itself redirects password managers to the page for a new password.
 fn is_service_path(path: &str) -> bool {
     let mut segments = path.split('/').skip(1);
     let (first, second) = (segments.next().unwrap_or_default(), segments.next());
     let is_version = |segment: &str| {
         segment.strip_prefix('v').is_some_and(|number| !number.is_empty() && number.bytes().all(|c| c.is_ascii_digit()))
     };
-    second.is_some_and(is_version) || matches!(first, "pg" | "mcp" | ".well-known")
+    let is_well_known = first == ".well-known" && path != "/.well-known/change-password";
+    second.is_some_and(is_version) || matches!(first, "pg" | "mcp") || is_well_known
 }
 
 pub(crate) fn infallible<T>(result: Result<T, std::convert::Infallible>) -> T {

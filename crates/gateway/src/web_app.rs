@@ -1,12 +1,15 @@
 //! The static files of the web app, and the rules under which a browser runs them.
 //!
 //! Promises: only files of the set or folder are served; hashed assets may be cached for ever,
-//! pages are revalidated each time; a file that the browser has is not sent again; a path without
-//! an extension is a page of the application, which routes it itself.
+//! pages are revalidated each time; a file that the browser has is not sent again. A path without
+//! an extension is a page: `/sign-in` is the file `sign-in.html`, and an unknown path is `404.html`
+//! with that status. An application without `404.html` routes unknown paths itself, in `index.html`.
 
 mod asset;
 mod policy;
+mod slots;
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -23,12 +26,18 @@ use asset::{Asset, Content, Document, Source};
 /// The path of the page's configuration.
 const CONFIG_PATH: &str = "portico/config.json";
 const INDEX: &str = "index.html";
+/// The page of unknown paths.
+const NOT_FOUND: &str = "404.html";
 
 /// The static files of the web app.
 #[derive(Debug, Clone)]
 pub struct WebApp {
     source: Arc<Source>,
-    config: Option<Arc<Document>>,
+    /// Files that are made when the server starts, by path and suffix of the encoding. They come
+    /// before those of the source.
+    documents: HashMap<String, Arc<Document>>,
+    /// The targets of redirects, by path.
+    redirects: HashMap<&'static str, HeaderValue>,
     development: bool,
     origins: Vec<String>,
     /// The headers of pages; set by `seal`.
@@ -63,7 +72,8 @@ impl WebApp {
     fn new(source: Source) -> Option<Self> {
         source.has_index().then(|| Self {
             source: Arc::new(source),
-            config: None,
+            documents: HashMap::new(),
+            redirects: HashMap::new(),
             development: false,
             origins: Vec::new(),
             page_headers: HeaderMap::new(),
@@ -73,8 +83,36 @@ impl WebApp {
     /// Sets the document at `/portico/config.json`, which the page reads when it starts. It is
     /// public.
     #[must_use]
-    pub fn with_config(mut self, config: Value) -> Self {
-        self.config = Some(Arc::new(Document::new(config.to_string().into())));
+    pub fn with_config(self, config: &Value) -> Self {
+        self.with_document(CONFIG_PATH, config.to_string())
+    }
+
+    /// Adds a file, by its path without a leading slash.
+    #[must_use]
+    pub fn with_document(mut self, path: &str, content: String) -> Self {
+        self.documents.insert(path.to_owned(), Arc::new(Document::new(content.into())));
+        self
+    }
+
+    /// Redirects a path to another one. A target that cannot be a header's value is ignored.
+    #[must_use]
+    pub fn with_redirect(mut self, path: &'static str, target: &str) -> Self {
+        if let Ok(target) = HeaderValue::from_str(target) {
+            self.redirects.insert(path, target);
+        }
+        self
+    }
+
+    /// Replaces the content of slots, such as `<!--slot:name-->Portico<!--/slot-->`, in every
+    /// embedded page. The content is HTML. Pages of a folder keep the default content.
+    #[must_use]
+    pub fn with_slots(mut self, slots: &[(&str, String)]) -> Self {
+        for (path, page) in self.source.pages() {
+            for (encoding, content) in slots::compressed(slots::filled(page, slots)) {
+                let name = format!("{path}{}", encoding.suffix());
+                self.documents.insert(name, Arc::new(Document::new(content)));
+            }
+        }
         self
     }
 
@@ -108,6 +146,9 @@ impl WebApp {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             return Rejection::MethodNotAllowed.answer();
         }
+        if let Some(target) = self.redirects.get(request.uri().path()) {
+            return redirect(target.clone());
+        }
         let mut answer = match self.find(request.uri().path(), request.headers()).await {
             Some(found) => found.render(request.headers()),
             None => {
@@ -133,23 +174,26 @@ impl WebApp {
 
     async fn find(&self, path: &str, headers: &HeaderMap) -> Option<Found> {
         let path = clean(path)?;
-        if path == CONFIG_PATH {
-            return Some(Found {
-                asset: self.config.as_ref()?.asset(Encoding::Identity),
-                path,
-                encoding: Encoding::Identity,
-            });
-        }
         let path = if path.is_empty() { INDEX.to_owned() } else { path };
         let accepted = encoding::accepted(headers.get_all(header::ACCEPT_ENCODING));
+        let is_page = !path.rsplit('/').next().unwrap_or_default().contains('.');
+        if !is_page {
+            // The other pages have addresses without an extension
+            return if path == INDEX || !path.ends_with(".html") { self.load(&path, &accepted).await } else { None };
+        }
         if let Some(found) = self.load(&path, &accepted).await {
             return Some(found);
         }
-        let is_page = !path.rsplit('/').next().unwrap_or_default().contains('.');
-        if !is_page || is_fetch(headers) {
+        if is_fetch(headers) {
             return None;
         }
-        self.load(INDEX, &accepted).await
+        if let Some(page) = self.load(&format!("{}.html", path.trim_end_matches('/')), &accepted).await {
+            return Some(page);
+        }
+        match self.load(NOT_FOUND, &accepted).await {
+            Some(page) => Some(Found { status: StatusCode::NOT_FOUND, ..page }),
+            None => self.load(INDEX, &accepted).await,
+        }
     }
 
     /// Returns a file in the encoding that the client prefers.
@@ -158,26 +202,44 @@ impl WebApp {
         if Encoding::of_path(path) != Encoding::Identity {
             return None;
         }
-        for encoding in accepted {
-            if let Some(asset) = self.source.load(path, *encoding).await {
-                return Some(Found { asset, path: path.to_owned(), encoding: *encoding });
+        for encoding in accepted.iter().copied().chain([Encoding::Identity]) {
+            if let Some(asset) = self.load_encoded(path, encoding).await {
+                return Some(Found { asset, path: path.to_owned(), encoding, status: StatusCode::OK });
             }
         }
-        let asset = self.source.load(path, Encoding::Identity).await?;
-        Some(Found { asset, path: path.to_owned(), encoding: Encoding::Identity })
+        None
     }
+
+    async fn load_encoded(&self, path: &str, encoding: Encoding) -> Option<Asset> {
+        match self.documents.get(&format!("{path}{}", encoding.suffix())) {
+            Some(document) => Some(document.asset(encoding)),
+            // Encodings of the source are encodings of another content
+            None if self.documents.contains_key(path) => None,
+            None => self.source.load(path, encoding).await,
+        }
+    }
+}
+
+fn redirect(target: HeaderValue) -> Response {
+    let mut answer = Response::new(Body::empty());
+    *answer.status_mut() = StatusCode::FOUND;
+    answer.headers_mut().insert(header::LOCATION, target);
+    answer.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    answer
 }
 
 struct Found {
     asset: Asset,
     path: String,
     encoding: Encoding,
+    status: StatusCode,
 }
 
 impl Found {
     fn render(self, asked: &HeaderMap) -> Response {
         let tag = self.asset.tag.clone();
-        let unchanged = asked.get_all(header::IF_NONE_MATCH).iter().any(|value| matches(value, &tag));
+        let unchanged = self.status == StatusCode::OK
+            && asked.get_all(header::IF_NONE_MATCH).iter().any(|value| matches(value, &tag));
         let length = self.asset.length();
         let mut answer = if unchanged {
             let mut answer = Response::new(Body::empty());
@@ -189,6 +251,7 @@ impl Found {
                 Content::File(file, _) => Body::from_stream(tokio_util::io::ReaderStream::new(file)),
             };
             let mut answer = Response::new(body);
+            *answer.status_mut() = self.status;
             answer.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(length));
             if let Some(name) = self.encoding.name() {
                 answer.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static(name));

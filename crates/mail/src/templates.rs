@@ -7,6 +7,7 @@ use std::{
     time::SystemTime,
 };
 
+use portico_base::colour::Colour;
 use serde::Serialize;
 use tracing::warn;
 
@@ -19,23 +20,39 @@ const LARGEST_FILE: u64 = 1_000_000;
 ///
 /// Clones share what they have read. A body that comes from a file is read again when the file has
 /// changed; when that fails, the previous body stays in use and the reason is logged.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Templates {
     subjects: BTreeMap<MailKind, Arc<Template>>,
     bodies: BTreeMap<MailKind, Arc<Body>>,
+    built_in: Arc<BuiltIn>,
 }
 
 /// The built-in subjects and bodies.
-static BUILT_IN: LazyLock<BTreeMap<MailKind, (Template, Template)>> = LazyLock::new(|| {
+type BuiltIn = BTreeMap<MailKind, (Template, Template)>;
+
+/// The accent colour of Portico.
+const ACCENT: &str = "#006b64";
+
+/// The built-in templates in Portico's colour.
+static OWN: LazyLock<Arc<BuiltIn>> =
+    LazyLock::new(|| Arc::new(built_in(Colour::parse(ACCENT).expect("the accent is a colour"))));
+
+fn built_in(accent: Colour) -> BuiltIn {
     MailKind::ALL
         .into_iter()
         .map(|kind| {
             let subject = Template::parse_text(kind.default_subject()).expect("built-in subjects are templates");
-            let body = Template::parse(&kind.default_body()).expect("built-in bodies are templates");
+            let body = Template::parse(&kind.default_body(accent)).expect("built-in bodies are templates");
             (kind, (subject, body))
         })
         .collect()
-});
+}
+
+impl Default for Templates {
+    fn default() -> Self {
+        Self { subjects: BTreeMap::new(), bodies: BTreeMap::new(), built_in: Arc::clone(&OWN) }
+    }
+}
 
 /// The subject and body of a mail.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,6 +81,11 @@ struct ReadFile {
 }
 
 impl Templates {
+    /// Returns the built-in templates in the accent colour of a product.
+    pub fn with_accent(accent: Colour) -> Self {
+        Self { built_in: Arc::new(built_in(accent)), ..Self::default() }
+    }
+
     /// Replaces a subject.
     ///
     /// # Errors
@@ -130,7 +152,7 @@ impl Templates {
                 if let Some(Err(error)) = other {
                     warn!(mail.kind = kind.key(), error = %error, "the subject of {} mails failed; the built-in one is used", kind.key());
                 }
-                BUILT_IN[&kind].0.render(variables)?
+                self.built_in[&kind].0.render(variables)?
             }
         };
         let own = self.bodies.get(&kind).and_then(|body| body.template());
@@ -140,7 +162,7 @@ impl Templates {
                 if let Some(Err(error)) = other {
                     warn!(mail.kind = kind.key(), error = %error, "the template of {} mails failed; the built-in one is used", kind.key());
                 }
-                BUILT_IN[&kind].1.render(variables)?
+                self.built_in[&kind].1.render(variables)?
             }
         };
         Ok(RenderedMail { subject: HeaderLine::flatten(&subject), html })

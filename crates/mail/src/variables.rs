@@ -12,6 +12,8 @@ pub struct Variables {
     /// The address of the application: `{{ .SiteURL }}`.
     #[serde(rename = "SiteURL")]
     pub site_url: String,
+    /// The name of the product: `{{ .BrandName }}`.
+    pub brand_name: String,
     /// The link to follow: `{{ .ConfirmationURL }}`.
     #[serde(rename = "ConfirmationURL", skip_serializing_if = "Option::is_none")]
     pub confirmation_url: Option<String>,

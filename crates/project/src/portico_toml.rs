@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use portico_base::Secret;
+use portico_base::colour::Colour;
 use url::Url;
 
 pub use auth::{
@@ -102,8 +103,8 @@ pub struct BrandSettings {
     pub name: String,
     /// The image file of its mark.
     pub mark: Option<PathBuf>,
-    /// The accent colour as `#rrggbb`.
-    pub accent: Option<String>,
+    /// The accent colour.
+    pub accent: Option<Colour>,
 }
 
 /// The destination of the pages' product events.
@@ -274,14 +275,13 @@ impl WebSettings {
 
 impl BrandSettings {
     fn read(mut brand: Section<'_, '_, '_>, folder: &Path) -> Self {
-        let accent = brand.text("accent").filter(|text| !text.is_empty());
-        if let Some(colour) = &accent {
-            let digits = colour.strip_prefix('#').unwrap_or_default();
-            if digits.len() != 6 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-                // The value is inserted into a style sheet: only a colour may pass
+        let accent = brand.text("accent").filter(|text| !text.is_empty()).and_then(|text| {
+            let colour = Colour::parse(&text);
+            if colour.is_none() {
                 brand.fail("accent", format!("{}: expected a colour such as \"#4f46e5\"", brand.key("accent")));
             }
-        }
+            colour
+        });
         Self {
             name: brand.text("name").filter(|name| !name.trim().is_empty()).unwrap_or_else(|| "Portico".to_owned()),
             mark: brand.path("mark").map(|path| absolute(folder, path)),

@@ -22,7 +22,7 @@ export function SignedInOnly({
   isForSecondFactor?: boolean;
   children: ReactNode;
 }) {
-  const { user, session, loading, hasEnded, isUnreachable } = useAuth();
+  const { user, session, loading, hasEnded, isUnreachable, isRedirect } = useAuth();
   const redirect = useRedirect();
   const isVisitor = !loading && user === null && !hasEnded && !isUnreachable;
 
@@ -30,8 +30,10 @@ export function SignedInOnly({
   useEffect(() => {
     if (!isVisitor) return;
     // After a sign-out on this page, to the landing page; after an arrival without a session, to the sign-in page.
-    redirect(wasSignedIn.current ? "/" : signInAddress());
-  }, [isVisitor, redirect]);
+    if (wasSignedIn.current) redirect("/");
+    // A sign-in with a provider that failed or was cancelled keeps the address that it was for.
+    else redirect(isRedirect ? visitorAddress("/sign-in", { next: takeRememberedNext() }) : signInAddress());
+  }, [isVisitor, isRedirect, redirect]);
 
   const isSignedIn = user !== null;
   const isHalfSignedIn = needsSecondFactor(session);
@@ -92,13 +94,17 @@ function UnreachableNotice() {
   );
 }
 
+/** A placeholder for a form and the picture beside it. The static page shows the same one (`build/page-files.ts`). */
 export function FormSkeleton() {
   return (
-    <div aria-busy="true" className="mx-auto w-full max-w-sm space-y-4 py-10 lg:py-16">
-      <Skeleton className="h-10 w-3/5" />
-      <Skeleton className="h-11 w-full" />
-      <Skeleton className="h-11 w-full" />
-      <Skeleton className="h-11 w-full" />
+    <div aria-busy="true" className="grid flex-1 gap-x-16 lg:grid-cols-[1fr_minmax(0,27rem)]">
+      <div className="mx-auto w-full max-w-sm space-y-4 py-10 lg:py-16">
+        <Skeleton className="h-10 w-3/5" />
+        <Skeleton className="h-11 w-full" />
+        <Skeleton className="h-11 w-full" />
+        <Skeleton className="h-11 w-full" />
+      </div>
+      <div className="hidden min-h-[34rem] rounded border border-line bg-sunken lg:block" />
     </div>
   );
 }

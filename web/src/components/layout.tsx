@@ -4,6 +4,7 @@ import { useConfig } from "../lib/config-context";
 import { AppLink } from "../lib/navigation";
 import { useOnline } from "../lib/use-online";
 import * as m from "../paraglide/messages";
+import { AccountMenu } from "./account-menu";
 import { Mark } from "./mark";
 import { ThemeSwitch } from "./theme-switch";
 import { Alert } from "./ui/alert";
@@ -20,10 +21,10 @@ export function Layout({ children }: { children: ReactNode }) {
         {m.skip_to_content()}
       </a>
       <header className="mx-auto flex h-18 w-full max-w-(--page) shrink-0 items-center justify-between gap-3 px-5 sm:px-8">
-        <AppLink href="/" className="flex rounded py-2">
+        <AppLink href="/" className="flex min-w-0 rounded py-2">
           <Mark />
         </AppLink>
-        <div className="flex items-center gap-1 sm:gap-2">
+        <div className="flex shrink-0 items-center gap-1 sm:gap-2">
           <ThemeSwitch />
           <AccountLink />
         </div>
@@ -41,16 +42,14 @@ function AccountLink() {
   const { user, isUndecided } = useAuth();
   // Holds the space until the session is known, so that nothing moves and nothing wrong shows.
   if (isUndecided) return <div className="h-9 w-22" />;
-  return (
-    <ButtonLink
-      tone={user ? "secondary" : "quiet"}
-      size="sm"
-      className="min-w-22"
-      href={user ? "/app" : "/sign-in"}
-    >
-      {user ? m.header_account() : m.header_sign_in()}
-    </ButtonLink>
-  );
+  if (!user) {
+    return (
+      <ButtonLink tone="quiet" size="sm" className="min-w-22" href="/sign-in">
+        {m.header_sign_in()}
+      </ButtonLink>
+    );
+  }
+  return <AccountMenu />;
 }
 
 function Banners() {
@@ -88,7 +87,7 @@ function Footer() {
   const { brand, development, mailbox } = useConfig();
   return (
     <footer className="mx-auto mt-16 flex w-full max-w-(--page) flex-wrap items-center justify-between gap-x-8 gap-y-2 px-5 py-8 text-sm text-soft sm:px-8">
-      <p>{brand.name}</p>
+      <p className="min-w-0 [overflow-wrap:anywhere]">{brand.name}</p>
       {development && (
         <p className="flex items-center gap-2">
           <span aria-hidden className="size-1.5 rounded-full bg-caution" />

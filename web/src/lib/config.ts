@@ -8,7 +8,7 @@ export interface Config {
   anonKey: string;
   /** True for a development server. */
   development: boolean;
-  brand: { name: string; accent: string | null; mark: string | null };
+  brand: { name: string; accent: BrandAccent | null; mark: string | null };
   analytics: { adapter: "builtin" | "posthog" | "ga4" | "none"; key: string | null; host: string | null };
   accounts: {
     /** Users may add sign-in methods to their account and remove them. */
@@ -19,18 +19,43 @@ export interface Config {
     codeLength: { email: CodeLength; phone: CodeLength; factor: CodeLength };
     /** The second factors that users may add. */
     factors: { totp: boolean; phone: boolean; securityKey: boolean };
+    password: PasswordRules;
   };
   /** The address of the captured messages, in development. */
   mailbox: string | null;
 }
+
+/** The colours that follow from the brand's accent: of fills and the text on them, and of text on light and on dark. */
+export interface BrandAccent {
+  fill: string;
+  onFill: string;
+  light: string;
+  dark: string;
+}
+
+/** The server's rules for a new password. */
+export interface PasswordRules {
+  minLength: number;
+  /** Each is a class of characters of which one is needed. */
+  requires: CharacterClass[];
+}
+
+export type CharacterClass = "lower" | "upper" | "letters" | "digits" | "symbols";
+
+const characterClasses: CharacterClass[] = ["lower", "upper", "letters", "digits", "symbols"];
 
 /** The number of digits of a code. The server has no other lengths. */
 export type CodeLength = 6 | 7 | 8 | 9 | 10;
 
 const codeLengths: CodeLength[] = [6, 7, 8, 9, 10];
 
+/** Returns the configuration that the server has put into the page; `null` in a page without one. */
+export function embeddedConfig(): Config | null {
+  const element = document.getElementById("config");
+  return element ? readConfig(JSON.parse(element.textContent)) : null;
+}
+
 export async function loadConfig(): Promise<Config> {
-  // The same mode and credentials as the preload in index.html, so that its answer is used.
   const response = await fetch("/portico/config.json", { credentials: "same-origin" });
   if (!response.ok) throw new Error(`The configuration could not be loaded (${response.status})`);
   return readConfig(await response.json());
@@ -51,7 +76,7 @@ export function readConfig(value: unknown): Config {
     url: textOf(config.url) ?? window.location.origin,
     anonKey,
     development: config.development === true,
-    brand: { name: textOf(brand.name) ?? "Portico", accent: textOf(brand.accent), mark: textOf(brand.mark) },
+    brand: { name: textOf(brand.name) ?? "Portico", accent: accentOf(brand.accent), mark: textOf(brand.mark) },
     analytics: {
       adapter: adapter === "posthog" || adapter === "ga4" || adapter === "none" ? adapter : "builtin",
       key: textOf(analytics.key),
@@ -66,8 +91,24 @@ export function readConfig(value: unknown): Config {
         factor: codeLengthOf(codeLength.factor),
       },
       factors: { totp: factors.totp === true, phone: factors.phone === true, securityKey: factors.securityKey === true },
+      password: passwordRulesOf(accounts.password),
     },
     mailbox: textOf(config.mailbox),
+  };
+}
+
+function accentOf(value: unknown): BrandAccent | null {
+  const accent = recordOf(value);
+  const [fill, onFill, light, dark] = [accent.fill, accent.onFill, accent.light, accent.dark].map(textOf);
+  return fill && onFill && light && dark ? { fill, onFill, light, dark } : null;
+}
+
+function passwordRulesOf(value: unknown): PasswordRules {
+  const { minLength, requires } = recordOf(value);
+  const names: unknown[] = Array.isArray(requires) ? requires : [];
+  return {
+    minLength: typeof minLength === "number" ? minLength : 6,
+    requires: characterClasses.filter((name) => names.includes(name)),
   };
 }
 

@@ -34,7 +34,21 @@ describe("a failure is described by its code", () => {
   test("no response, and no session", () => {
     expect(describeError(new AuthRetryableFetchError("Failed to fetch", 0)).message).toMatch(/can’t reach the server/);
     expect(describeError(new AuthSessionMissingError()).message).toMatch(/signed out/);
-    expect(describeError("odd").message).toBe("odd");
+  });
+
+  test("on the server names the request, and no internals", async () => {
+    fakeServer({ "POST /auth/v1/otp": { status: 500, body: {}, headers: { "X-Request-Id": "0198-ab" } } });
+    await observedFetch("http://portico.test/auth/v1/otp", { method: "POST" });
+    const failure = new AuthApiError("column users.x does not exist", 500, "unexpected_failure");
+    expect(describeError(failure).message).toBe("Something went wrong on our side. Try again later. Request ID: 0198-ab");
+  });
+
+  test("in the program shows no internals", () => {
+    const invalid = new Error('[{"code":"invalid_type","path":["id"]}]');
+    for (const error of [invalid, new TypeError("x is not a function"), "odd", null]) {
+      expect(describeError(error).message).toBe("Something went wrong. Try again.");
+    }
+    expect(describeError(new AuthApiError("invalid character 'x'", 400, "validation_failed")).message).toMatch(/Check what you entered/);
   });
 });
 

@@ -1,5 +1,6 @@
 import * as m from "../paraglide/messages";
-import { retryAfterSeconds } from "./http";
+import { providerName } from "./auth/provider-name";
+import { lastFailedRequestId, retryAfterSeconds } from "./http";
 
 /** A failure in words for the user. */
 export interface DescribedError {
@@ -80,6 +81,8 @@ const sentences: Record<string, { message: () => string; field?: DescribedError[
   ERROR_AUTHENTICATOR_PREVIOUSLY_REGISTERED: { message: m.error_passkey_exists },
   ERROR_INVALID_DOMAIN: { message: m.error_passkey_address },
   ERROR_INVALID_RP_ID: { message: m.error_passkey_address },
+  validation_failed: { message: m.error_validation },
+  bad_json: { message: m.error_validation },
 };
 
 const passwordReasons: Record<string, () => string> = {
@@ -88,9 +91,12 @@ const passwordReasons: Record<string, () => string> = {
   pwned: m.error_weak_password_pwned,
 };
 
-/** Describes a failure by the code of the error. An unknown code shows the server's own message. */
+/**
+ * Describes a failure by the code of the error. An unknown code of a rejected request shows the server's own message.
+ * The messages of all other errors are for developers and are not shown.
+ */
 export function describeError(error: unknown): DescribedError {
-  const { code, message, name, reasons } = errorParts(error);
+  const { code, message, name, status, reasons } = errorParts(error);
   if (code === "weak_password") {
     const list = reasons.map((reason) => passwordReasons[reason]?.() ?? reason);
     return { message: m.error_weak_password(), field: "password", reasons: list.length > 0 ? list : [message] };
@@ -104,7 +110,19 @@ export function describeError(error: unknown): DescribedError {
   // The browser says no more, so that a site does not learn why.
   if (name === "NotAllowedError" || name === "AbortError") return { message: m.error_passkey_cancelled() };
   if (name === "AuthSessionMissingError") return { message: m.error_session_missing() };
-  return { message: message === "" || message === "{}" ? m.error_unknown() : message };
+  if (status >= 500) return { message: describeServerFailure() };
+  const isFromServer = name.startsWith("Auth") || name === "ApiError";
+  return { message: isFromServer && message !== "" && message !== "{}" ? message : m.error_unknown() };
+}
+
+/** Describes a sign-in that the user cancelled on the page of a provider. */
+export function describeCancelledSignIn(provider: string): DescribedError {
+  return { message: m.error_sign_in_cancelled({ provider: providerName(provider) }) };
+}
+
+function describeServerFailure(): string {
+  const id = lastFailedRequestId();
+  return id === null ? m.error_server() : m.error_server_request({ id });
 }
 
 const rateLimitReasons: Record<string, () => string> = {
@@ -121,11 +139,12 @@ function describeRateLimit(code: string): string {
 }
 
 function errorParts(error: unknown) {
-  const parts = { code: null as string | null, message: "", name: "", reasons: [] as string[] };
-  if (typeof error !== "object" || error === null) return { ...parts, message: String(error) };
+  const parts = { code: null as string | null, message: "", name: "", status: 0, reasons: [] as string[] };
+  if (typeof error !== "object" || error === null) return parts;
   if ("code" in error && typeof error.code === "string") parts.code = error.code;
   if ("message" in error && typeof error.message === "string") parts.message = error.message;
   if ("name" in error && typeof error.name === "string") parts.name = error.name;
+  if ("status" in error && typeof error.status === "number") parts.status = error.status;
   if ("reasons" in error && Array.isArray(error.reasons)) parts.reasons = error.reasons.filter((reason) => typeof reason === "string");
   return parts;
 }

@@ -74,3 +74,6 @@ export const tabStorage: KeyValueStorage = {
     }
   },
 };
+
+/** The provider of a sign-in that has begun in this tab, in `tabStorage`. */
+export const pendingProviderKey = "portico.pending-provider";

@@ -17,7 +17,6 @@ use crate::model::metadata;
 use crate::model::{JsonObject, User};
 use crate::oauth::pkce::Challenge;
 use crate::one_time::message::{self, Delivery, MessageOptions, RecoveryMail};
-use crate::one_time::token::TokenKind;
 use crate::operation::Operation;
 use crate::protection::audit::{Action, Traits, provider_trait};
 use crate::session::{self, AuthenticationMethod};
@@ -272,8 +271,7 @@ async fn send_confirmation(
 async fn repeat(op: Operation<'_>, applicant: &Applicant<'_>, owner: &User) -> Result<Registration, AuthError> {
     op.record(owner, Action::UserRepeatedSignUp, provider_trait(applicant.kind().provider())).await?;
     if let Contact::Email(email) = &applicant.contact {
-        // As slow, and as often allowed, as for an address that must be confirmed
-        message::enqueue_decoy(op, TokenKind::Confirmation, email).await?;
+        message::send_account_exists(op, owner, email).await?;
     }
     let user = Box::new(applicant.invented_user(op.request));
     Ok(Registration::AwaitsConfirmation { user, delivery: Delivery::Complete })

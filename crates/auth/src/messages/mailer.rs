@@ -48,7 +48,7 @@ impl Mailer {
         transport: Arc<dyn Transport>,
         database: Database,
     ) -> Result<Arc<Self>, SettingsError> {
-        let mut templates = Templates::default();
+        let mut templates = settings.email.brand_accent.map_or_else(Templates::default, Templates::with_accent);
         let mut fetched = Vec::new();
         for (kind, own) in &settings.email.templates {
             let failed = |error: portico_mail::TemplateError| SettingsError::Template {
@@ -160,6 +160,7 @@ fn retry_delay(attempts: i32) -> Duration {
 pub(crate) fn variables(auth: &Auth, user: &User) -> Variables {
     Variables {
         site_url: auth.settings().site_url.clone(),
+        brand_name: auth.settings().email.brand_name.clone(),
         email: user.email.clone(),
         data: Value::Object(user.user_metadata.clone()),
         ..Variables::default()

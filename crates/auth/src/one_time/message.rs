@@ -399,6 +399,25 @@ pub(crate) async fn send_claim_confirmation(
     mail
 }
 
+/// Tells the owner of an account that somebody signed up with its address. The caller learns
+/// nothing: the request takes as long, and is allowed as often, as for an address that must be
+/// confirmed.
+///
+/// # Errors
+/// The same as for a confirmation.
+pub(crate) async fn send_account_exists(
+    op: Operation<'_>,
+    owner: &User,
+    email: &EmailAddress,
+) -> Result<(), AuthError> {
+    let settings = &op.auth.settings().email;
+    op.auth.limits().check_decoy_interval(TokenKind::Confirmation, email.as_str(), settings.max_frequency)?;
+    mailer::check_recipient(op.auth, email)?;
+    mailer::count_mail(op.auth)?;
+    let variables = Variables { email: email.to_string(), ..mailer::variables(op.auth, owner) };
+    mailer::enqueue(op.auth, op.tx, MailKind::AccountExists, email.as_str(), &variables).await
+}
+
 /// Does the work of sending a mail of this kind, and sends nothing: an address that gets no mail is
 /// answered as slowly as one that does, and as often.
 ///

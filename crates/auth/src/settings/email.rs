@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use portico_base::colour::Colour;
 use portico_mail::MailKind;
 
 /// The settings of accounts with an email address.
@@ -43,6 +44,10 @@ pub struct EmailSettings {
     /// The page where people request a new password, which the notification of a changed password
     /// links to.
     pub recovery_page: Option<String>,
+    /// The name of the product in the built-in mails.
+    pub brand_name: String,
+    /// The colour of buttons in the built-in mails. `None`: Portico's.
+    pub brand_accent: Option<Colour>,
     /// Name of the sender.
     pub sender_name: String,
     /// Address of the sender.
@@ -107,6 +112,8 @@ impl Default for EmailSettings {
             notifications: Vec::new(),
             security_page: None,
             recovery_page: None,
+            brand_name: "Portico".into(),
+            brand_accent: None,
             sender_name: "Portico".into(),
             sender_address: "noreply@localhost".into(),
             headers: Vec::new(),

@@ -40,6 +40,9 @@ use validate::absolute_url;
 pub struct AuthSettings {
     /// URL of the application: the default redirect target and a template variable.
     pub site_url: String,
+    /// The page for errors whose application is unknown, such as that of a sign-in with a provider
+    /// that was finished before. `None`: `site_url`.
+    pub error_url: Option<String>,
     /// Public base URL of this service, with its prefix: `https://api.example.com/auth/v1`.
     pub external_url: String,
     /// Patterns of further redirect targets.
@@ -118,6 +121,7 @@ impl Default for AuthSettings {
     fn default() -> Self {
         Self {
             site_url: "http://127.0.0.1:3000".into(),
+            error_url: None,
             external_url: "http://127.0.0.1:54321/auth/v1".into(),
             redirect_allow_list: Vec::new(),
             disable_signup: false,

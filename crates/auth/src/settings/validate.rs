@@ -53,6 +53,9 @@ impl AuthSettings {
     /// The first setting that is not valid.
     pub fn validate(&self) -> Result<(), SettingsError> {
         absolute_url("site_url", &self.site_url)?;
+        if let Some(url) = &self.error_url {
+            absolute_url("error_url", url)?;
+        }
         absolute_url("external_url", &self.external_url)?;
         if let Some(url) = &self.custom_providers.external_url {
             absolute_url("custom_providers.external_url", url)?;

@@ -54,6 +54,16 @@ impl Source {
         }
     }
 
+    /// Returns the embedded pages, by path.
+    pub(super) fn pages(&self) -> Vec<(&'static str, String)> {
+        let Self::Embedded(files) = self else { return Vec::new() };
+        files
+            .iter()
+            .filter(|(path, _)| path.ends_with(".html"))
+            .map(|(path, document)| (*path, String::from_utf8_lossy(&document.bytes).into_owned()))
+            .collect()
+    }
+
     /// Loads a file in one encoding. `path` is sanitised already.
     pub(super) async fn load(&self, path: &str, encoding: Encoding) -> Option<Asset> {
         let name = format!("{path}{}", encoding.suffix());

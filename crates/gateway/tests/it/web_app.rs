@@ -17,9 +17,18 @@ static FILES: &[(&str, &[u8])] = &[
     ("favicon.svg", b"<svg/>"),
 ];
 
+/// An application with a file for each page.
+static PAGES: &[(&str, &[u8])] = &[
+    ("index.html", b"start of <!--slot:name-->Portico<!--/slot-->"),
+    ("index.html.br", b"index in brotli"),
+    ("sign-in.html", b"sign in to <!--slot:name-->Portico<!--/slot-->"),
+    ("app/security.html", b"security of <!--slot:name-->Portico<!--/slot-->"),
+    ("404.html", b"no page of <!--slot:name-->Portico<!--/slot-->"),
+];
+
 async fn server() -> Server {
     Server::start(|gateway| {
-        let app = WebApp::from_files(FILES).unwrap().with_config(json!({ "anonKey": "k" }));
+        let app = WebApp::from_files(FILES).unwrap().with_config(&json!({ "anonKey": "k" }));
         gateway.web_app(app).mount("/auth/v1", echo(), Access::keyed())
     })
     .await
@@ -65,6 +74,64 @@ async fn every_page_path_serves_the_index_and_is_revalidated() {
         assert_eq!(page.header("cache-control"), "no-cache");
         assert_eq!(page.header("vary"), "Accept-Encoding");
     }
+}
+
+async fn server_of_pages() -> Server {
+    Server::start(|gateway| {
+        let app = WebApp::from_files(PAGES)
+            .unwrap()
+            .with_slots(&[("name", "Shop &amp; Co".to_owned())])
+            .with_document("site.webmanifest", "{}".to_owned())
+            .with_redirect("/.well-known/change-password", "/update-password");
+        gateway.web_app(app).mount("/auth/v1", echo(), Access::keyed())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn each_page_has_its_own_file_and_unknown_paths_have_the_status_404() {
+    let server = server_of_pages().await;
+    for (path, status, body) in [
+        ("/", 200, "start of Shop &amp; Co"),
+        ("/sign-in?next=/app", 200, "sign in to Shop &amp; Co"),
+        ("/sign-in/", 200, "sign in to Shop &amp; Co"),
+        ("/app/security", 200, "security of Shop &amp; Co"),
+        ("/nope", 404, "no page of Shop &amp; Co"),
+        ("/app", 404, "no page of Shop &amp; Co"),
+    ] {
+        let page = get(&server, path, &[("sec-fetch-mode", "navigate")]).await;
+        assert_eq!((page.status, page.body.as_str()), (status, body), "{path}");
+        assert_eq!(page.header("content-type"), "text/html; charset=utf-8");
+        assert_eq!(page.header("cache-control"), "no-cache");
+        assert!(page.header("content-security-policy").contains("frame-ancestors 'none'"));
+        // A page that does not exist is never "unchanged"
+        let again = get(&server, path, &[("if-none-match", page.header("etag"))]).await;
+        assert_eq!(again.status, if status == 200 { 304 } else { 404 }, "{path}");
+    }
+    // A page has one address
+    assert_eq!(get(&server, "/sign-in.html", &[]).await.status, 404);
+    assert_eq!(get(&server, "/nope", &[("sec-fetch-mode", "cors")]).await.body, "Not found\n");
+}
+
+#[tokio::test]
+async fn a_filled_page_is_compressed_anew() {
+    let server = server_of_pages().await;
+    for encoding in ["br", "gzip"] {
+        let page = get(&server, "/", &[("accept-encoding", encoding)]).await;
+        assert_eq!((page.status, page.header("content-encoding")), (200, encoding));
+        assert_ne!(page.body, "index in brotli");
+    }
+}
+
+#[tokio::test]
+async fn documents_and_redirects_of_the_web_app() {
+    let server = server_of_pages().await;
+    let manifest = get(&server, "/site.webmanifest", &[]).await;
+    assert_eq!((manifest.status, manifest.body.as_str()), (200, "{}"));
+    assert_eq!(manifest.header("content-type"), "application/manifest+json; charset=utf-8");
+    let page = get(&server, "/.well-known/change-password", &[]).await;
+    assert_eq!((page.status, page.header("location")), (302, "/update-password"));
+    assert_eq!(get(&server, "/.well-known/other", &[("accept", "text/html")]).await.status, 404);
 }
 
 #[tokio::test]

@@ -6,6 +6,8 @@
 //! stands before it for the same reason. The link of a notification leads to the page where a change
 //! can be undone.
 
+use portico_base::colour::Colour;
+
 use super::MailKind;
 
 const LAYOUT: &str = include_str!("layout.html");
@@ -13,17 +15,17 @@ const LAYOUT: &str = include_str!("layout.html");
 /// The note below the card, where a notification, which has its note inside, has none.
 const FOOTNOTE: &str = "<p style=\"margin:0\">[[NOTE]]</p>\n<p style=\"margin:8px 0 0\">";
 
-const CODE: &str = r#"<p class="soft" style="margin:24px 0 8px;font-size:14px;line-height:20px;color:#4c505a">[[ASK]]</p>
-<p class="code strong" style="margin:0;padding:16px 12px;background:#f8f8f6;border:1px solid #e4e4df;border-radius:12px;font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;font-size:30px;line-height:36px;font-weight:600;letter-spacing:0.24em;text-align:center;color:#1b1d22">{{ .Token }}</p>"#;
+const CODE: &str = r#"<p class="soft" style="margin:24px 0 8px;font-size:14px;line-height:20px;color:#4a5a5c">[[ASK]]</p>
+<p class="code strong" style="margin:0;padding:16px 12px;background:#f9f8f5;border:1px solid #dddbd5;border-radius:10px;font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;font-size:30px;line-height:36px;font-weight:600;letter-spacing:0.24em;text-align:center;color:#13222b">{{ .Token }}</p>"#;
 
 const BUTTON: &str = r#"<table role="presentation" cellpadding="0" cellspacing="0" border="0" style="margin:24px 0 0"><tr><td>
-<a class="button" href="{{ .ConfirmationURL }}" style="display:inline-block;padding:13px 22px;border-radius:10px;background:#3547d6;color:#ffffff;font-size:16px;line-height:22px;font-weight:600;text-decoration:none">[[LABEL]]</a>
+<a href="{{ .ConfirmationURL }}" style="display:inline-block;padding:13px 22px;border-radius:10px;background:[[ACCENT]];color:[[ON_ACCENT]];font-size:16px;line-height:22px;font-weight:600;text-decoration:none">[[LABEL]]</a>
 </td></tr></table>"#;
 
 /// The end of a notification: what to do about a change that was not the reader's.
-const NOT_YOU: &str = r#"<p class="soft" style="margin:16px 0 0;font-size:16px;line-height:25px;color:#4c505a">[[NOTE]]</p>
+const NOT_YOU: &str = r#"<p class="soft" style="margin:16px 0 0;font-size:16px;line-height:25px;color:#4a5a5c">[[NOTE]]</p>
 {{ with .SecurityURL }}<table role="presentation" cellpadding="0" cellspacing="0" border="0" style="margin:24px 0 0"><tr><td>
-<a class="button" href="{{ . }}" style="display:inline-block;padding:13px 22px;border-radius:10px;background:#3547d6;color:#ffffff;font-size:16px;line-height:22px;font-weight:600;text-decoration:none">[[LABEL]]</a>
+<a href="{{ . }}" style="display:inline-block;padding:13px 22px;border-radius:10px;background:[[ACCENT]];color:[[ON_ACCENT]];font-size:16px;line-height:22px;font-weight:600;text-decoration:none">[[LABEL]]</a>
 </td></tr></table>{{ end }}"#;
 
 /// The words of a mail.
@@ -38,11 +40,9 @@ struct Words {
     note: &'static str,
 }
 
-const ASK: &str = "Enter the code:";
-const OR_ASK: &str = "Use the button, or enter the code:";
-const NOT_ASKED: &str = "If you did not ask for this, you can ignore this email. Nothing will change.";
-const CHECK: &str =
-    "If this was not you, check your sign-in methods now, and sign out the devices that you do not know.";
+const ASK: &str = "Enter this code:";
+const OR_ASK: &str = "Use the button below, or enter this code:";
+const CHECK: &str = "If this wasn’t you, check your sign-in methods now, and sign out the devices that you don’t know.";
 const CHECK_LABEL: &str = "Check your account";
 
 /// The second factor, by the name that people know.
@@ -62,60 +62,73 @@ fn words(kind: MailKind) -> Words {
     match kind {
         MailKind::Confirmation => Words {
             heading: "Confirm your email address",
-            text: "Thank you for signing up. Confirm that {{ .Email }} is your address, and your account is ready.",
+            text: "Thanks for signing up for {{ .BrandName }}. Confirm that {{ .Email }} is your address to finish.",
             ask: Some(OR_ASK),
             label: Some("Confirm email address"),
-            note: "If you did not sign up, you can ignore this email. No account will be opened with your address.",
+            note: "If you didn’t sign up, you can ignore this email. Never share this code.",
         },
         MailKind::Invite => Words {
-            heading: "You've been invited",
-            text: "You have been invited to open an account on {{ .SiteURL }} with the address {{ .Email }}.",
+            heading: "You’ve been invited to {{ .BrandName }}",
+            text: "Accept the invitation to create an account with the address {{ .Email }}.",
             ask: Some(OR_ASK),
-            label: Some("Accept the invitation"),
-            note: "If you do not know what this is about, you can ignore this email.",
+            label: Some("Accept invitation"),
+            note: "If you weren’t expecting this invitation, you can ignore this email. Never share this code.",
         },
         MailKind::MagicLink => Words {
-            heading: "Your sign-in link",
-            text: "Here is your way in as {{ .Email }}. It works once and only for a short time.",
+            heading: "Sign in to {{ .BrandName }}",
+            text: "Use this link to sign in as {{ .Email }}. It works once and expires soon.",
             ask: Some(OR_ASK),
             label: Some("Sign in"),
-            note: "If you did not ask for this, you can ignore this email. Do not pass the code on to anybody.",
+            note: "If you didn’t request this, you can ignore this email. Never share this code.",
         },
         MailKind::Recovery => Words {
             heading: "Reset your password",
-            text: "We received a request to reset the password of {{ .Email }}. Choose a new one with the button below.",
+            text: "Use this link to set a new password for {{ .Email }}.",
             ask: Some(OR_ASK),
-            label: Some("Choose a new password"),
-            note: "If you did not ask for this, you can ignore this email. Your password stays as it is.",
+            label: Some("Set a new password"),
+            note: "If you didn’t request this, you can ignore this email: your password stays the same. Never share this \
+                   code.",
         },
         MailKind::EmailChange => Words {
-            heading: "Confirm your new email address",
-            text: "Confirm that the address of your account changes from {{ .Email }} to {{ .NewEmail }}.",
+            heading: "{{ if and .Email (eq .SendingTo .Email) }}Approve changing your email address\
+                      {{ else }}Confirm your new email address{{ end }}",
+            text: "{{ if .Email }}Your email address changes from {{ .Email }} to {{ .NewEmail }}.\
+                   {{ else }}Your email address becomes {{ .NewEmail }}.{{ end }}",
             ask: Some(OR_ASK),
-            label: Some("Confirm the change"),
-            note: NOT_ASKED,
+            label: Some(
+                "{{ if and .Email (eq .SendingTo .Email) }}Approve the change{{ else }}Confirm email address{{ end }}",
+            ),
+            note: "If you didn’t request this, you can ignore this email: nothing changes. Never share this code.",
         },
         MailKind::Reauthentication => Words {
-            heading: "Confirm that it is you",
-            text: "You are about to change something important in your account.",
+            heading: "Confirm that it’s you",
+            text: "You are about to make an important change to your account.",
             ask: Some(ASK),
             label: None,
-            note: "If you did not ask for this code, somebody may know your password: sign in and change it. Do not pass the \
-                   code on to anybody.",
+            note: "If you didn’t request this code, someone may know your password: sign in and change it. Never share \
+                   this code.",
+        },
+        MailKind::AccountExists => Words {
+            heading: "You already have an account",
+            text: "You, or someone else, just signed up for {{ .BrandName }} with the address {{ .Email }}, which already \
+                   has an account. Sign in instead. If you don’t know your password, reset it.",
+            ask: None,
+            label: None,
+            note: "If this wasn’t you, you can ignore this email: nothing has changed.",
         },
         MailKind::PasswordChanged => Words {
             heading: "Your password was changed",
-            text: "The password of {{ .Email }} was changed just now. All other devices were signed out.",
+            text: "The password of {{ .Email }} was just changed. All other devices were signed out.",
             ask: None,
             label: Some("Reset your password"),
-            note: "If this was not you, reset your password now.",
+            note: "If this wasn’t you, reset your password now.",
         },
         MailKind::EmailChanged => Words {
             heading: "Your email address was changed",
-            text: "The address of your account was changed from {{ .OldEmail }} to {{ .Email }}.",
+            text: "The email address of your account was changed from {{ .OldEmail }} to {{ .Email }}.",
             ask: None,
             label: Some(CHECK_LABEL),
-            note: "If this was not you, and you are still signed in on one of your devices, change the address back \
+            note: "If this wasn’t you, and you are still signed in on one of your devices, change the address back \
                    there now. Otherwise contact support.",
         },
         MailKind::PhoneChanged => Words {
@@ -174,13 +187,13 @@ fn words(kind: MailKind) -> Words {
                    {{ with .RecoveryCodesLeft }} Codes left: {{ . }}.{{ end }}",
             ask: None,
             label: Some(CHECK_LABEL),
-            note: "If this was not you, change your password now, make new recovery codes, and sign out the devices that \
+            note: "If this wasn’t you, change your password now, make new recovery codes, and sign out the devices that \
                    you do not know.",
         },
     }
 }
 
-pub(super) fn body(kind: MailKind) -> String {
+pub(super) fn body(kind: MailKind, accent: Colour) -> String {
     let words = words(kind);
     let mut action = String::new();
     if let Some(ask) = words.ask {
@@ -201,5 +214,17 @@ pub(super) fn body(kind: MailKind) -> String {
         .replace("[[PREVIEW]]", &text)
         .replace("[[TEXT]]", &text)
         .replace("[[ACTION]]", action.trim_end())
+        .replace("[[ACCENT]]", &css(accent))
+        .replace("[[ON_ACCENT]]", &css(accent.text_on()))
         .replace("[[NOTE]]", words.note)
+}
+
+/// Returns a colour as mail clients understand it. Three digits are enough for one of six decimal
+/// digits, which a test suite would take for the code.
+fn css(colour: Colour) -> String {
+    let text = colour.to_string();
+    if text.bytes().skip(1).any(|byte| byte.is_ascii_alphabetic()) {
+        return text;
+    }
+    format!("#{}", text.chars().skip(1).step_by(2).collect::<String>())
 }

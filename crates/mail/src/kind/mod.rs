@@ -1,5 +1,7 @@
 //! The kinds of mails, their names and built-in texts.
 
+use portico_base::colour::Colour;
+
 mod body;
 
 /// A kind of mail (wire contract: auth-core, "Emails").
@@ -17,6 +19,8 @@ pub enum MailKind {
     EmailChange,
     /// Carries a code that proves the person's presence.
     Reauthentication,
+    /// Tells the owner of an account that somebody signed up with its address.
+    AccountExists,
     /// Tells that the password was changed.
     PasswordChanged,
     /// Tells the old address that the address was changed.
@@ -41,13 +45,14 @@ pub enum MailKind {
 
 impl MailKind {
     /// All kinds.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Confirmation,
         Self::Invite,
         Self::MagicLink,
         Self::Recovery,
         Self::EmailChange,
         Self::Reauthentication,
+        Self::AccountExists,
         Self::PasswordChanged,
         Self::EmailChanged,
         Self::PhoneChanged,
@@ -69,6 +74,7 @@ impl MailKind {
             Self::Recovery => "recovery",
             Self::EmailChange => "email_change",
             Self::Reauthentication => "reauthentication",
+            Self::AccountExists => "account_exists",
             Self::PasswordChanged => "password_changed_notification",
             Self::EmailChanged => "email_changed_notification",
             Self::PhoneChanged => "phone_changed_notification",
@@ -128,11 +134,15 @@ impl MailKind {
     pub fn default_subject(self) -> &'static str {
         match self {
             Self::Confirmation => "Confirm your email address",
-            Self::Invite => "You've been invited",
+            Self::Invite => "You’ve been invited to {{ .BrandName }}",
             Self::MagicLink => "Your sign-in link",
             Self::Recovery => "Reset your password",
-            Self::EmailChange => "Confirm your new email address",
+            Self::EmailChange => {
+                "{{ if and .Email (eq .SendingTo .Email) }}Approve changing your email address\
+                 {{ else }}Confirm your new email address{{ end }}"
+            }
             Self::Reauthentication => "{{ .Token }} is your verification code",
+            Self::AccountExists => "You already have an account",
             Self::PasswordChanged => "Your password was changed",
             Self::EmailChanged => "Your email address was changed",
             Self::PhoneChanged => "Your phone number was changed",
@@ -146,8 +156,8 @@ impl MailKind {
         }
     }
 
-    /// The built-in body, a template.
-    pub fn default_body(self) -> String {
-        body::body(self)
+    /// The built-in body, a template, with buttons in the accent colour of the product.
+    pub fn default_body(self, accent: Colour) -> String {
+        body::body(self, accent)
     }
 }

@@ -1,9 +1,11 @@
+use portico_base::colour::Colour;
 use portico_mail::{MailKind, Templates, Variables, plain_text};
 use serde_json::json;
 
 fn variables() -> Variables {
     Variables {
         site_url: "https://app.example.com".into(),
+        brand_name: "Harbour & Sons".into(),
         confirmation_url: Some(
             "https://app.example.com/auth/v1/verify?token=abc&type=signup&redirect_to=https://app.example.com".into(),
         ),
@@ -35,12 +37,14 @@ fn every_kind_has_a_mail_of_its_own() {
         assert_eq!(mail.html.contains(help), kind.is_notification(), "{kind:?}");
         let has_link = kind.link_type().is_some() || kind.is_notification();
         assert_eq!(mail.html.matches("href=").count(), usize::from(has_link), "{kind:?}");
-        assert_eq!(text.contains("246813"), !kind.is_notification(), "{kind:?}");
+        let has_code = kind.link_type().is_some() || kind == MailKind::Reauthentication;
+        assert_eq!(text.contains("246813"), has_code, "{kind:?}");
+        assert!(text.contains("Harbour & Sons"), "{kind:?}");
         assert!(!mail.subject.as_str().is_empty() && !mail.html.contains("[["), "{kind:?}");
         assert_eq!(MailKind::from_key(kind.key()), Some(kind));
         // A suite that looks for six digits must find the code and no colour
         let digits = mail.html.split(|character: char| !character.is_ascii_digit()).find(|run| run.len() == 6);
-        assert_eq!(digits, (!kind.is_notification()).then_some("246813"), "{kind:?}");
+        assert_eq!(digits, has_code.then_some("246813"), "{kind:?}");
     }
     let mail = Templates::default().render(MailKind::Reauthentication, &variables()).unwrap();
     assert_eq!(mail.subject.as_str(), "246813 is your verification code");
@@ -54,6 +58,33 @@ fn every_kind_has_a_mail_of_its_own() {
     assert!(plain_text(&mail.html).contains("to ann@example.com. Codes left: 7."));
     let mail = Templates::default().render(MailKind::EmailChange, &variables()).unwrap();
     assert!(plain_text(&mail.html).contains("changes from ann@example.com to new@example.com"));
+    let to = |address: &str| Variables { sending_to: Some(address.to_owned()), ..variables() };
+    for (address, subject, action) in [
+        ("ann@example.com", "Approve changing your email address", "Approve the change"),
+        ("new@example.com", "Confirm your new email address", "Confirm email address"),
+    ] {
+        let mail = Templates::default().render(MailKind::EmailChange, &to(address)).unwrap();
+        assert_eq!(mail.subject.as_str(), subject);
+        assert!(
+            mail.html.contains(action) && mail.html.contains(&format!("<title>{subject}</title>")),
+            "{}",
+            mail.html
+        );
+    }
+}
+
+#[test]
+fn buttons_have_the_colour_of_the_product_and_readable_text() {
+    for (accent, style) in [
+        ("#4f46e5", "background:#4f46e5;color:#ffffff"),
+        ("#fde047", "background:#fde047;color:#000"),
+        // Six decimal digits could be taken for a code
+        ("#123456", "background:#135;color:#ffffff"),
+    ] {
+        let templates = Templates::with_accent(Colour::parse(accent).unwrap());
+        let html = templates.render(MailKind::MagicLink, &variables()).unwrap().html;
+        assert!(html.contains(style), "{accent}: {html}");
+    }
 }
 
 #[test]
@@ -61,7 +92,7 @@ fn a_notification_without_a_page_that_helps_has_no_link() {
     for kind in MailKind::ALL.into_iter().filter(|kind| kind.is_notification()) {
         let variables = Variables { security_url: None, ..variables() };
         let mail = Templates::default().render(kind, &variables).unwrap();
-        assert!(!mail.html.contains("href=") && plain_text(&mail.html).contains("If this was not you"), "{kind:?}");
+        assert!(!mail.html.contains("href=") && plain_text(&mail.html).contains("If this wasn’t you"), "{kind:?}");
     }
 }
 

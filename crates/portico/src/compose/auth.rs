@@ -16,7 +16,7 @@ use portico_base::Clock;
 use portico_database::Database;
 use portico_gateway::Access;
 use portico_mail::{MailKind, Transport};
-use portico_project::portico_toml::{AccountSettings, BreachCheck, DevelopmentUser, SendRate, Settings};
+use portico_project::portico_toml::{AccountSettings, BrandSettings, BreachCheck, DevelopmentUser, SendRate, Settings};
 use portico_project::{
     AuthConfig, CaptchaProvider as ConfiguredCaptcha, Config, ExternalProvider, HookConfig, MfaConfig, MfaFactor,
     PasswordRequirements, Project,
@@ -211,6 +211,16 @@ pub fn link_to_web_app(settings: &mut AuthSettings, origin: &str) {
     let email = &mut settings.email;
     email.security_page.get_or_insert_with(|| format!("{origin}/app/security"));
     email.recovery_page.get_or_insert_with(|| format!("{origin}/forgot-password"));
+}
+
+/// Puts the name and the colour of the product into its mails.
+pub fn add_brand(settings: &mut AuthSettings, brand: &BrandSettings) {
+    let email = &mut settings.email;
+    email.brand_name.clone_from(&brand.name);
+    email.brand_accent = brand.accent;
+    if email.sender_name.is_empty() {
+        email.sender_name.clone_from(&brand.name);
+    }
 }
 
 /// Adds the settings of `portico.toml`; a setting that it does not mention keeps its value.

@@ -49,9 +49,15 @@ pub fn describe(inputs: DevelopmentInputs<'_>) -> anyhow::Result<(ServerDescript
         auth::link_to_web_app(&mut auth_settings, &origin);
     }
     webauthn::complete_relying_party(&mut auth_settings, config, &settings.web.brand.name, true);
+    auth::add_brand(&mut auth_settings, &settings.web.brand);
     auth_settings.allow_insecure_loopback_providers = true;
     auth_settings.rate_limits.per_address = false;
     auth_settings.rate_limits.passwords = false;
+    if !config.auth.has_site_url {
+        // The default site is the port of another framework's development server, where usually
+        // nothing listens
+        auth_settings.error_url = Some(format!("{origin}/sign-in"));
+    }
     // The same machine has two names, and both are in use
     auth_settings.redirect_allow_list.push(format!("http://localhost:{port}/**"));
     let mailbox = Mailbox::new(witness, MailboxLimits::default());

@@ -38,6 +38,7 @@ pub fn check(project: &Project, settings: &Settings) -> anyhow::Result<CheckedCo
     let mut auth = auth::settings(config);
     auth::add(&mut auth, &settings.auth);
     auth::enable_notifications(&mut auth, config, &settings.auth);
+    auth::add_brand(&mut auth, &settings.web.brand);
     auth::at_public_url(&mut auth, config, &public_url);
     if web_app::is_included() {
         auth::link_to_web_app(&mut auth, &public_url);

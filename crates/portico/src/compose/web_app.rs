@@ -2,6 +2,7 @@
 
 use portico_auth::AuthSettings;
 use portico_auth::settings::FactorSwitches;
+use portico_base::colour::Colour;
 use portico_gateway::WebApp;
 use portico_project::portico_toml::{AnalyticsAdapter, WebSettings};
 use serde_json::{Value, json};
@@ -67,21 +68,105 @@ pub fn config(facts: PageFacts<'_>) -> Value {
         "phone": is_offered(offered.phone.switches),
         "securityKey": is_offered(offered.webauthn),
     });
+    let password = json!({
+        "minLength": auth.password.min_length,
+        "requires": auth.password.required_characters.iter().map(|set| character_class(set)).collect::<Vec<_>>(),
+    });
     json!({
         // The API is on the page's own origin, under the name by which it was opened
         "url": null,
         "anonKey": publishable_key,
         "development": development,
         "mailbox": mailbox,
-        "brand": { "name": web.brand.name, "accent": web.brand.accent, "mark": mark },
+        "brand": { "name": web.brand.name, "accent": web.brand.accent.map(accent), "mark": mark },
         "analytics": analytics,
         "accounts": {
             "manualLinking": auth.manual_linking,
             "emailChange": email_change,
             "codeLength": code_length,
             "factors": factors,
+            "password": password,
         },
     })
+}
+
+/// Returns the class of a set of characters of which a password needs one.
+fn character_class(set: &str) -> &'static str {
+    let are_all = |is_of_class: fn(&char) -> bool| set.chars().all(|character| is_of_class(&character));
+    match () {
+        () if are_all(char::is_ascii_lowercase) => "lower",
+        () if are_all(char::is_ascii_uppercase) => "upper",
+        () if are_all(char::is_ascii_digit) => "digits",
+        () if are_all(char::is_ascii_alphabetic) => "letters",
+        () => "symbols",
+    }
+}
+
+/// The backgrounds of text in `web/src/styles/tokens.css`: paper, surface and sunken, for light and
+/// dark.
+const LIGHT: [&str; 3] = ["#f9f8f5", "#ffffff", "#f1efea"];
+const DARK: [&str; 3] = ["#0c1516", "#141e20", "#070e10"];
+/// The part of the accent colour in `--accent-wash`.
+const WASH: f64 = 0.11;
+
+/// Returns the colours that follow from the accent colour of a product: of fills and the text on
+/// them, and of text on light and on dark backgrounds.
+fn accent(accent: Colour) -> Value {
+    let text_on = |backgrounds: [&str; 3]| {
+        let mut known: Vec<Colour> = backgrounds.into_iter().filter_map(Colour::parse).collect();
+        let surface = known.get(1).copied().unwrap_or(Colour::WHITE);
+        known.push(surface.mixed_with(accent, WASH));
+        accent.readable_on(&known).to_string()
+    };
+    json!({
+        "fill": accent.to_string(),
+        "onFill": accent.text_on().to_string(),
+        "light": text_on(LIGHT),
+        "dark": text_on(DARK),
+    })
+}
+
+/// Returns the content of the slots in `web/index.html`: the configuration, and the brand as it
+/// shows before any script runs.
+fn slots(config: &Value) -> Vec<(&'static str, String)> {
+    let brand = &config["brand"];
+    let name = escape(brand["name"].as_str().unwrap_or_default());
+    // Within an element of scripts, only this character can end it or begin a comment
+    let json = config.to_string().replace('<', "\\u003c");
+    let mut slots = vec![
+        ("config", format!(r#"<script type="application/json" id="config">{json}</script>"#)),
+        ("title", format!("<title>{name}</title>")),
+        ("name", name),
+    ];
+    if let Some(mark) = brand["mark"].as_str().map(escape) {
+        slots.push(("icon", format!(r#"<link rel="icon" href="{mark}">"#)));
+        slots.push(("mark", format!(r#"<img src="{mark}" alt="" width="26" height="26">"#)));
+    }
+    slots
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// Returns the web app's manifest, for its icon on a home screen.
+fn manifest(brand: &Value) -> String {
+    let icon = match brand["mark"].as_str() {
+        Some(mark) => json!({ "src": mark, "sizes": "any" }),
+        None => json!({ "src": "/favicon.svg", "sizes": "any", "type": "image/svg+xml" }),
+    };
+    let accent = brand["accent"]["fill"].as_str().unwrap_or("#006b64");
+    json!({
+        "name": brand["name"],
+        "short_name": brand["name"],
+        "start_url": "/app",
+        "scope": "/",
+        "display": "standalone",
+        "background_color": LIGHT[0],
+        "theme_color": accent,
+        "icons": [icon],
+    })
+    .to_string()
 }
 
 /// Composes the web app. `None` if this build has none.
@@ -93,7 +178,15 @@ pub(super) fn compose(config: Value, development: bool) -> anyhow::Result<Option
         tracing::warn!("this build has no web app inside: run `make build` to build both");
         return Ok(None);
     };
-    let app = WebApp::from_files(files)?.with_config(config.clone()).development(development);
+    let mut app = WebApp::from_files(files)?
+        .with_config(&config)
+        .with_slots(&slots(&config))
+        .with_document("site.webmanifest", manifest(&config["brand"]))
+        .with_redirect("/.well-known/change-password", "/update-password")
+        .development(development);
+    if let Some(mark) = config["brand"]["mark"].as_str() {
+        app = app.with_redirect("/favicon.ico", mark);
+    }
     Ok(Some(allow_adapter(app, &config)?))
 }
 
@@ -146,6 +239,7 @@ mod tests {
                 "emailChange": "both",
                 "codeLength": { "email": 6, "phone": 6, "factor": 6 },
                 "factors": { "totp": true, "phone": false, "securityKey": false },
+                "password": { "minLength": 6, "requires": [] },
             })
         );
         auth.manual_linking = true;
@@ -155,6 +249,8 @@ mod tests {
         auth.factors.phone.otp_length = 7;
         auth.factors.phone.switches = FactorSwitches { enroll: true, verify: true };
         auth.factors.webauthn = FactorSwitches { enroll: true, verify: false };
+        auth.password.min_length = 12;
+        auth.password.required_characters = ["abc", "ABC", "012", "aB", "!?"].map(str::to_owned).to_vec();
         assert_eq!(
             config_for(&auth)["accounts"],
             json!({
@@ -162,9 +258,38 @@ mod tests {
                 "emailChange": "either",
                 "codeLength": { "email": 8, "phone": 10, "factor": 7 },
                 "factors": { "totp": true, "phone": true, "securityKey": false },
+                "password": { "minLength": 12, "requires": ["lower", "upper", "digits", "letters", "symbols"] },
             })
         );
         auth.email.secure_change = false;
         assert_eq!(config_for(&auth)["accounts"]["emailChange"], "new");
+    }
+
+    #[test]
+    fn an_accent_colour_has_readable_text_on_it_and_in_it() {
+        let wine = accent(Colour::parse("#500724").unwrap());
+        assert_eq!(
+            (&wine["fill"], &wine["onFill"], &wine["light"]),
+            (&json!("#500724"), &json!("#ffffff"), &json!("#500724"))
+        );
+        assert_ne!(wine["dark"], wine["fill"]);
+        let lemon = accent(Colour::parse("#fde047").unwrap());
+        assert_eq!((&lemon["onFill"], &lemon["dark"]), (&json!("#000000"), &json!("#fde047")));
+        assert_ne!(lemon["light"], lemon["fill"]);
+    }
+
+    #[test]
+    fn a_page_holds_its_configuration_and_brand_as_text() {
+        let config = json!({ "brand": { "name": "A </script><b>\"&", "mark": "/m\"x.svg", "accent": null } });
+        let slots = slots(&config);
+        let slot = |name: &str| slots.iter().find(|(known, _)| *known == name).unwrap().1.clone();
+        assert_eq!(slot("name"), "A &lt;/script&gt;&lt;b&gt;&quot;&amp;");
+        assert_eq!(slot("mark"), r#"<img src="/m&quot;x.svg" alt="" width="26" height="26">"#);
+        let script = slot("config");
+        let json = script.strip_prefix(r#"<script type="application/json" id="config">"#).unwrap();
+        let json = json.strip_suffix("</script>").unwrap();
+        assert!(!json.contains('<'));
+        assert_eq!(serde_json::from_str::<Value>(json).unwrap(), config);
+        assert!(manifest(&config["brand"]).contains("#006b64"));
     }
 }

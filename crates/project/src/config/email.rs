@@ -75,8 +75,8 @@ pub struct EmailNotification {
     pub content_url: Option<String>,
 }
 
-pub(crate) const TEMPLATES: [&str; 6] =
-    ["invite", "confirmation", "recovery", "magic_link", "email_change", "reauthentication"];
+pub(crate) const TEMPLATES: [&str; 7] =
+    ["invite", "confirmation", "recovery", "magic_link", "email_change", "reauthentication", "account_exists"];
 
 pub(crate) const NOTIFICATIONS: [&str; 10] = [
     "password_changed",

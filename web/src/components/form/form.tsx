@@ -44,7 +44,7 @@ type FormFieldProps<Values extends FieldValues> = Omit<FieldProps, "error" | "fo
 
 /** A labelled input of a form, with its error. */
 export function FormField<Values extends FieldValues>({ form, name, ...props }: FormFieldProps<Values>) {
-  return <Field {...props} error={form.getFieldState(name, form.formState).error?.message} {...form.register(name)} />;
+  return <Field required {...props} error={form.getFieldState(name, form.formState).error?.message} {...form.register(name)} />;
 }
 
 /** The input of a form for an email address. */
@@ -55,5 +55,5 @@ export function FormEmailField<Values extends FieldValues>(props: FormFieldProps
 /** The input of a form for a password. */
 export function FormPasswordField<Values extends FieldValues>({ form, name, ...props }: FormFieldProps<Values>) {
   const { error } = form.getFieldState(name, form.formState);
-  return <PasswordField {...props} error={error?.message} {...form.register(name)} />;
+  return <PasswordField required {...props} error={error?.message} {...form.register(name)} />;
 }

@@ -4,7 +4,7 @@ import { RelativeTime } from "../../components/relative-time";
 import { RichText } from "../../components/rich-text";
 import { readAccessToken } from "../../lib/access-token";
 import { signInMethod } from "../../lib/auth/sign-in-events";
-import { providerName } from "../../lib/auth/sign-in-methods";
+import { providerName } from "../../lib/auth/provider-name";
 import { useConfig } from "../../lib/config-context";
 import { z } from "../../lib/zod";
 import * as m from "../../paraglide/messages";

@@ -92,11 +92,12 @@ function Detail({ name, children }: { name: string; children: ReactNode }) {
   );
 }
 
+/** A placeholder for the account page. The static page shows the same one (`build/page-files.ts`). */
 export function OverviewSkeleton() {
   return (
     <div aria-busy="true" className="space-y-8 py-8 lg:py-12">
       <div className="flex items-center gap-5">
-        <Skeleton className="size-16 rounded-full" />
+        <Skeleton className="size-16 shrink-0 rounded-full" />
         <div className="flex-1 space-y-3">
           <Skeleton className="h-8 w-64 max-w-full" />
           <Skeleton className="h-4 w-80 max-w-full" />

@@ -15,6 +15,9 @@ import * as m from "../../paraglide/messages";
 import { describeDevice } from "./device";
 import { type DeviceSession, lastSeenAt, sessionsQuery, useEndOtherSessions, useEndSession } from "./sessions";
 
+/** This device and four others. */
+const shortListLength = 5;
+
 /** The browsers and devices that are signed in, with buttons to end their sessions. */
 export function SessionList({ api, userId }: { api: Api; userId: string }) {
   const { client } = useAuth();
@@ -22,6 +25,8 @@ export function SessionList({ api, userId }: { api: Api; userId: string }) {
   const endOthers = useEndOtherSessions(client);
   const [isConfirming, setIsConfirming] = useState(false);
   const [status, setStatus] = useState("");
+  const [showsAll, setShowsAll] = useState(false);
+  const shown = showsAll ? sessions : sessions?.slice(0, shortListLength);
   const others = sessions?.filter((session) => !session.current).length ?? 0;
 
   return (
@@ -54,12 +59,17 @@ export function SessionList({ api, userId }: { api: Api; userId: string }) {
           {m.sessions_others_not_ended({ reason: describeError(endOthers.error).message })}
         </Alert>
       )}
-      {sessions && (
+      {shown && (
         <ul className="divide-y divide-line">
-          {sessions.map((session) => (
+          {shown.map((session) => (
             <SessionRow key={session.id} session={session} api={api} onEnded={setStatus} />
           ))}
         </ul>
+      )}
+      {sessions && shown && shown.length < sessions.length && (
+        <Button tone="secondary" size="sm" className="mt-3 w-full" onClick={() => setShowsAll(true)}>
+          {m.sessions_show_all({ count: sessions.length })}
+        </Button>
       )}
       <p role="status" className="sr-only">
         {status}

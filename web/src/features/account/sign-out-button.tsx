@@ -5,9 +5,9 @@ import { describeError } from "../../lib/errors";
 import * as m from "../../paraglide/messages";
 import { useAuth } from "../../lib/auth/auth-context";
 
-/** Signs out on this device, and shows a failure below the button. */
+/** Signs out on this device. A failure has a row of its own, below the header of the page. */
 export function SignOutButton() {
-  const { signOut } = useAuth();
+  const { signOut, signOutHere } = useAuth();
   const [isPending, setIsPending] = useState(false);
   const [error, setError] = useState<string | null>(null);
 
@@ -24,11 +24,23 @@ export function SignOutButton() {
   }
 
   return (
-    <div className="flex flex-col items-start gap-3 sm:items-end">
+    <>
       <Button tone="secondary" isPending={isPending} onClick={start}>
         {isPending ? m.sign_out_pending() : m.sign_out()}
       </Button>
-      {error !== null && <Alert tone="danger">{m.sign_out_failed({ reason: error })}</Alert>}
-    </div>
+      {error !== null && (
+        <Alert
+          tone="danger"
+          className="basis-full"
+          actions={
+            <button type="button" className="font-medium underline" onClick={() => void signOutHere()}>
+              {m.sign_out_anyway()}
+            </button>
+          }
+        >
+          {m.sign_out_failed({ reason: error })}
+        </Alert>
+      )}
+    </>
   );
 }

@@ -1,5 +1,5 @@
 import type { User } from "@supabase/supabase-js";
-import { useState } from "react";
+import { useMemo, useState } from "react";
 import { useWatch } from "react-hook-form";
 import { Form, FormPasswordField } from "../../components/form/form";
 import { useZodForm } from "../../components/form/use-zod-form";
@@ -13,8 +13,6 @@ import * as m from "../../paraglide/messages";
 import { CodeField } from "../../components/form/code-field";
 import { StrengthHint } from "../../components/form/strength-hint";
 
-const schema = z.object({ password: newPasswordField, code: z.string() });
-
 /** Sets a new password, with a code where the server requires one. */
 export function NewPassword({ user }: { user: User }) {
   const [isDone, setIsDone] = useState(false);
@@ -25,13 +23,16 @@ function NewPasswordForm({ user, onDone }: { user: User; onDone: () => void }) {
   const { client, isRecovering } = useAuth();
   const email = user.email ?? "";
   // The server sends its code to the email address, and to the phone of a user without one.
-  const codeLength = useConfig().accounts.codeLength[email === "" ? "phone" : "email"];
+  const { accounts } = useConfig();
+  const codeLength = accounts.codeLength[email === "" ? "phone" : "email"];
+  const rules = accounts.password;
+  const schema = useMemo(() => z.object({ password: newPasswordField(rules), code: z.string() }), [rules]);
   const form = useZodForm(schema, { password: "", code: "" });
   const password = useWatch({ control: form.control, name: "password" });
   const [needsCode, setNeedsCode] = useState(false);
   const { isSubmitting } = form.formState;
 
-  async function save({ password, code }: z.infer<typeof schema>) {
+  async function save({ password, code }: { password: string; code: string }) {
     const { error } = await client.updateUser(needsCode ? { password, nonce: code } : { password });
     if (!error) {
       onDone();
@@ -59,6 +60,7 @@ function NewPasswordForm({ user, onDone }: { user: User; onDone: () => void }) {
           name="password"
           label={m.new_password_label()}
           autoComplete="new-password"
+          minLength={rules.minLength}
           hint={<StrengthHint password={password} known={[email]} />}
         />
         {needsCode && <CodeField form={form} name="code" length={codeLength} onComplete={() => void form.submit(save)()} />}

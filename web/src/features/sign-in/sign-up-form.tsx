@@ -1,9 +1,11 @@
+import { useMemo } from "react";
 import { useWatch } from "react-hook-form";
 import { track } from "../../analytics";
 import { Form, FormEmailField, FormPasswordField } from "../../components/form/form";
 import { useZodForm } from "../../components/form/use-zod-form";
 import { Button } from "../../components/ui/button";
 import { useAuth } from "../../lib/auth/auth-context";
+import { useConfig } from "../../lib/config-context";
 import { emailField, newPasswordField } from "../../lib/form-fields";
 import { go } from "../../lib/navigation";
 import type { AppAddress } from "../../lib/paths";
@@ -12,17 +14,17 @@ import * as m from "../../paraglide/messages";
 import { pendingEmail, rememberPendingCode } from "./pending-code";
 import { StrengthHint } from "../../components/form/strength-hint";
 
-const schema = z.object({ email: emailField, password: newPasswordField });
-
 /** Creates an account with an email address and a password. */
 export function SignUpForm({ next }: { next: AppAddress | null }) {
   const { client, rememberMethod } = useAuth();
+  const rules = useConfig().accounts.password;
+  const schema = useMemo(() => z.object({ email: emailField, password: newPasswordField(rules) }), [rules]);
   // /verify leads back here to correct the address.
   const form = useZodForm(schema, { email: pendingEmail(), password: "" });
   const [email, password] = useWatch({ control: form.control, name: ["email", "password"] });
   const { isSubmitting } = form.formState;
 
-  async function signUp(values: z.infer<typeof schema>) {
+  async function signUp(values: { email: string; password: string }) {
     const { data, error } = await client.signUp({
       ...values,
       options: { emailRedirectTo: window.location.origin + (next ?? "/app") },
@@ -43,6 +45,7 @@ export function SignUpForm({ next }: { next: AppAddress | null }) {
         name="password"
         label={m.password_label()}
         autoComplete="new-password"
+        minLength={rules.minLength}
         hint={<StrengthHint password={password} known={[email]} />}
       />
       <Button type="submit" className="w-full" isPending={isSubmitting}>

@@ -91,6 +91,12 @@ export function VerifyCodeForm({ pending, onResent }: { pending: PendingCode; on
           {isPhone ? m.verify_change_phone() : m.verify_change_email()}
         </ButtonLink>
       </div>
+      {pending.kind === "signup" && (
+        <p className="mt-6 text-sm text-soft">
+          {m.sign_up_have_account()}{" "}
+          <TextLink href={visitorAddress("/sign-in", { next: pending.next })}>{m.sign_in()}</TextLink>
+        </p>
+      )}
       <MailboxHint />
     </FormPage>
   );

@@ -9,11 +9,15 @@ export interface AuthState {
   session: Session | null;
   /** True from the start until the first authentication state event. */
   loading: boolean;
+  /** The server redirected the user to this page, perhaps without signing them in. */
+  isRedirect: boolean;
   /** Loading, and a session is possible. Without one, pages for visitors need not wait. */
   isUndecided: boolean;
   signInWithGoogle: (next?: AppAddress | null) => Promise<void>;
   signInWithProvider: (provider: Provider, next?: AppAddress | null) => Promise<void>;
   signOut: () => Promise<void>;
+  /** Removes the session from this browser, although the server could not end it. */
+  signOutHere: () => Promise<void>;
   /** The session ended, and not by a sign-out in this tab. */
   hasEnded: boolean;
   /** There is a session, but the server that could renew it does not respond. */

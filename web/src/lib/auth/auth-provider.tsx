@@ -2,6 +2,7 @@ import type { AuthChangeEvent, Provider, Session } from "@supabase/supabase-js";
 import { type ReactNode, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { reset, track } from "../../analytics";
 import { rememberNext } from "../next";
+import { pendingProviderKey, tabStorage } from "../storage";
 import type { AppAddress } from "../paths";
 import { AuthContext, type AuthState } from "./auth-context";
 import { type AuthConnection, sessionKey } from "./client";
@@ -39,7 +40,12 @@ export function AuthProvider({ auth, children }: { auth: AuthConnection; childre
           session,
           isRecovering: event === "PASSWORD_RECOVERY" || before.isRecovering,
         }));
-        if (event === "SIGNED_IN") reporter.onSignedIn(session);
+        if (event === "SIGNED_IN") {
+          const provider = tabStorage.getItem(pendingProviderKey);
+          tabStorage.removeItem(pendingProviderKey);
+          if (provider !== null) storage.setItem(lastMethodKey, provider);
+          reporter.onSignedIn(session);
+        }
         return;
       }
       const isSignedOut = event === "SIGNED_OUT";
@@ -85,14 +91,15 @@ export function AuthProvider({ auth, children }: { auth: AuthConnection; childre
   const signInWithProvider = useCallback(
     async (provider: Provider, next: AppAddress | null = null) => {
       rememberNext(next);
-      rememberMethod(provider);
+      // It becomes the last method once it has succeeded.
+      tabStorage.setItem(pendingProviderKey, provider);
       const { error } = await client.signInWithOAuth({
         provider,
         options: { redirectTo: `${window.location.origin}/app` },
       });
       if (error) throw error;
     },
-    [client, rememberMethod],
+    [client],
   );
 
   const signInWithGoogle = useCallback(
@@ -116,6 +123,15 @@ export function AuthProvider({ auth, children }: { auth: AuthConnection; childre
     }
   }, [client]);
 
+  const signOutHere = useCallback(async () => {
+    isSigningOut.current = true;
+    // Without a stored session the client sends no request, and tells the other tabs.
+    storage.removeItem(sessionKey);
+    await client.signOut({ scope: "local" });
+    setState({ ...initialState, loading: false });
+    isSigningOut.current = false;
+  }, [client, storage]);
+
   const dismissRedirectOutcome = useCallback(() => setRedirectOutcome(null), []);
 
   const value = useMemo<AuthState>(
@@ -131,6 +147,8 @@ export function AuthProvider({ auth, children }: { auth: AuthConnection; childre
       signInWithGoogle,
       signInWithProvider,
       signOut,
+      signOutHere,
+      isRedirect: auth.isRedirect,
       client,
     }),
     [
@@ -141,8 +159,10 @@ export function AuthProvider({ auth, children }: { auth: AuthConnection; childre
       signInWithGoogle,
       signInWithProvider,
       signOut,
+      signOutHere,
       client,
       storage,
+      auth.isRedirect,
       auth.mayBeSignedIn,
     ],
   );

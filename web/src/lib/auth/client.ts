@@ -17,6 +17,8 @@ export interface AuthConnection {
   storage: PageStorage;
   /** The id of the session that was stored when the page opened. */
   sessionAtStart: string | null;
+  /** The server redirected the user to this page. */
+  isRedirect: boolean;
   /** A session is possible: one is stored, or the address may hold one. */
   mayBeSignedIn: boolean;
   /** True once, when this tab requested the sign-in that the client reports, and not another tab. */
@@ -68,7 +70,8 @@ export function openAuth(config: Config, pageCode: Promise<unknown> = Promise.re
     hasRequestedSession = false;
     return isOwn;
   };
-  return { client, opened, storage, sessionAtStart, mayBeSignedIn, takeOwnSignIn, redirectOutcome };
+  const { isRedirect } = redirect;
+  return { client, opened, storage, sessionAtStart, isRedirect, mayBeSignedIn, takeOwnSignIn, redirectOutcome };
 }
 
 function requestsSession(input: RequestInfo | URL): boolean {

@@ -1,5 +1,6 @@
 import * as m from "../../paraglide/messages";
 import { type DescribedError, loadErrorTexts } from "../load-error-texts";
+import { pendingProviderKey, tabStorage } from "../storage";
 
 /** What a link or a provider led to, when it did not sign the user in. */
 export interface RedirectOutcome extends DescribedError {
@@ -31,7 +32,12 @@ export function readRedirect() {
 
   async function outcome(error: unknown, hasSession: boolean): Promise<RedirectOutcome | null> {
     if (error) {
-      const { describeError } = await loadErrorTexts();
+      const { describeError, describeCancelledSignIn } = await loadErrorTexts();
+      const provider = tabStorage.getItem(pendingProviderKey);
+      tabStorage.removeItem(pendingProviderKey);
+      if (provider !== null && (parameter("error_code") ?? parameter("error")) === "access_denied") {
+        return { kind: "refused", shownIn: "banner", ...describeCancelledSignIn(provider), detail: null };
+      }
       // Anyone can write an address, so nothing of it is shown: it only selects one of our own sentences.
       const described = describeError(hasError ? { code: parameter("error_code") ?? parameter("error"), message: "" } : error);
       const description = parameter("error_description");

@@ -1,5 +1,4 @@
 import { queryOptions, useQuery } from "@tanstack/react-query";
-import * as m from "../../paraglide/messages";
 import type { Config } from "../config";
 import { useConfig } from "../config-context";
 import { z } from "../zod";
@@ -56,22 +55,4 @@ const defaultMethods: SignInMethods = {
 export function useSignInMethods(): { methods: SignInMethods; isPending: boolean } {
   const { data, isPending } = useQuery(signInMethodsQuery(useConfig()));
   return { methods: data ?? defaultMethods, isPending };
-}
-
-/** Brands, which are the same in every language. */
-const providerNames: Record<string, string> = {
-  github: "GitHub",
-  gitlab: "GitLab",
-  linkedin: "LinkedIn",
-  linkedin_oidc: "LinkedIn",
-  slack_oidc: "Slack",
-  azure: "Microsoft",
-  workos: "WorkOS",
-  twitter: "X",
-  x: "X",
-};
-
-export function providerName(provider: string): string {
-  if (provider === "email") return m.provider_email();
-  return providerNames[provider] ?? provider.charAt(0).toUpperCase() + provider.slice(1);
 }

@@ -43,11 +43,11 @@ pub(crate) async fn callback(State(auth): State<Auth>, request: RequestInfo, raw
     let is_form = raw.method() == Verb::POST;
     let fields = match fields(raw).await {
         Ok(fields) => fields,
-        Err(error) => return callback_redirect::to_site(auth.allow_list().site_url(), &error),
+        Err(error) => return callback_redirect::to_site(auth.error_url(), &error),
     };
     let untrusted = |error: AuthError| {
         error.log();
-        callback_redirect::to_site(auth.allow_list().site_url(), &error)
+        callback_redirect::to_site(auth.error_url(), &error)
     };
     let found = match find(&auth, &fields).await {
         Ok(found) => found,
@@ -85,7 +85,7 @@ pub(crate) async fn callback(State(auth): State<Auth>, request: RequestInfo, raw
     let callback = CallbackRequest { request: &request, browser: &browser, fields: &fields };
     match finish(&auth, &callback, provider, &flow, &target).await {
         Ok(response) => response,
-        Err(CallbackError::InvalidState(error)) => callback_redirect::to_site(auth.allow_list().site_url(), &error),
+        Err(CallbackError::InvalidState(error)) => callback_redirect::to_site(auth.error_url(), &error),
         Err(CallbackError::SignIn(error)) => {
             error.log();
             callback_redirect::failed(auth.allow_list().site_url(), &target, &RedirectedError::from_auth_error(&error))

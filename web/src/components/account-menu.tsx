@@ -1,0 +1,78 @@
+import { type KeyboardEvent, useId, useRef, useState } from "react";
+import { useAuth } from "../lib/auth/auth-context";
+import { AppLink, go } from "../lib/navigation";
+import * as m from "../paraglide/messages";
+import { Button } from "./ui/button";
+
+const itemClass = "flex min-h-10 w-full items-center rounded px-3 hover:bg-sunken focus-visible:bg-sunken";
+
+/**
+ * The button in the header that shows the links of the signed-in user. A disclosure, not `ui/menu.tsx`: that one is 27 KiB
+ * (compressed), which every page would load.
+ */
+export function AccountMenu() {
+  const { user, signOut } = useAuth();
+  const id = useId();
+  const [isOpen, setIsOpen] = useState(false);
+  const [isPending, setIsPending] = useState(false);
+  const button = useRef<HTMLButtonElement>(null);
+  const contact = [user?.email, user?.phone && `+${user.phone}`].find((text) => text !== undefined && text !== "");
+  const close = () => setIsOpen(false);
+
+  function leave() {
+    close();
+    setIsPending(true);
+    signOut()
+      // The account page has a button of its own, which shows why it failed.
+      .catch(() => go("/app"))
+      .finally(() => setIsPending(false));
+  }
+
+  function onKeyDown(event: KeyboardEvent) {
+    if (event.key !== "Escape" || !isOpen) return;
+    close();
+    button.current?.focus();
+  }
+
+  return (
+    <div
+      className="relative"
+      onKeyDown={onKeyDown}
+      onBlur={(event) => {
+        if (!event.currentTarget.contains(event.relatedTarget)) close();
+      }}
+    >
+      <Button
+        ref={button}
+        tone="secondary"
+        size="sm"
+        className="min-w-22"
+        isPending={isPending}
+        aria-expanded={isOpen}
+        aria-controls={id}
+        onClick={() => setIsOpen(!isOpen)}
+      >
+        {m.header_account()}
+      </Button>
+      <nav
+        id={id}
+        aria-label={m.header_account()}
+        hidden={!isOpen}
+        // A click on the text must not take the focus from the menu, which would close it.
+        tabIndex={-1}
+        className="absolute top-full right-0 z-10 mt-2 w-60 rounded border border-line bg-surface p-1 text-sm text-ink shadow-card outline-none"
+      >
+        {contact !== undefined && <p className="truncate px-3 py-2 text-soft">{contact}</p>}
+        <AppLink href="/app" className={itemClass} onClick={close}>
+          {m.open_your_account()}
+        </AppLink>
+        <AppLink href="/update-password" className={itemClass} onClick={close}>
+          {m.header_change_password()}
+        </AppLink>
+        <button type="button" className={itemClass} onClick={leave}>
+          {m.header_sign_out()}
+        </button>
+      </nav>
+    </div>
+  );
+}
