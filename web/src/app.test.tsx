@@ -183,7 +183,7 @@ describe("creating an account", () => {
     await user.type(screen.getByLabelText("Password"), "short");
     await user.click(screen.getByRole("button", { name: "Create account" }));
     expect(await screen.findByText("This isn’t a valid email address.", {}, patient)).toBeVisible();
-    expect(screen.getByLabelText("Password")).toHaveAccessibleDescription(/Use at least 8 characters/);
+    expect(screen.getByLabelText("Password")).toHaveAccessibleDescription(/Use at least 6 characters/);
     await user.type(screen.getByLabelText("Email"), "@portico.test");
     await user.type(screen.getByLabelText("Password"), " but longer");
     await user.click(screen.getByRole("button", { name: "Create account" }));

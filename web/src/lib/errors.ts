@@ -110,7 +110,7 @@ export function describeError(error: unknown): DescribedError {
   // The browser says no more, so that a site does not learn why.
   if (name === "NotAllowedError" || name === "AbortError") return { message: m.error_passkey_cancelled() };
   if (name === "AuthSessionMissingError") return { message: m.error_session_missing() };
-  if (status >= 500) return { message: describeServerFailure() };
+  if (status >= 500 && (name === "AuthApiError" || name === "ApiError")) return { message: describeServerFailure() };
   const isFromServer = name.startsWith("Auth") || name === "ApiError";
   return { message: isFromServer && message !== "" && message !== "{}" ? message : m.error_unknown() };
 }

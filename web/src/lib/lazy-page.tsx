@@ -1,4 +1,4 @@
-import { type ComponentType, use } from "react";
+import { type ComponentType, lazy, useState } from "react";
 
 type PageModule = { default: ComponentType };
 
@@ -27,8 +27,10 @@ export function lazyPage(load: () => Promise<PageModule>): LazyPage {
     return loading;
   }
 
+  const Deferred = lazy(preload);
   function Page() {
-    const { default: Content } = loaded ?? use(preload());
+    // A lazy component waits for a moment even if its code is there. The choice is kept, so that the page is.
+    const [Content] = useState<ComponentType>(() => loaded?.default ?? Deferred);
     return <Content />;
   }
 
