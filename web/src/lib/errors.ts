@@ -111,8 +111,9 @@ export function describeError(error: unknown): DescribedError {
   if (name === "NotAllowedError" || name === "AbortError") return { message: m.error_passkey_cancelled() };
   if (name === "AuthSessionMissingError") return { message: m.error_session_missing() };
   if (status >= 500 && (name === "AuthApiError" || name === "ApiError")) return { message: describeServerFailure() };
-  const isFromServer = name.startsWith("Auth") || name === "ApiError";
-  return { message: isFromServer && message !== "" && message !== "{}" ? message : m.error_unknown() };
+  // A form may report a sentence of its own, which is no `Error`.
+  const isForUser = name.startsWith("Auth") || name === "ApiError" || !(error instanceof Error);
+  return { message: isForUser && message !== "" && message !== "{}" ? message : m.error_unknown() };
 }
 
 /** Describes a sign-in that the user cancelled on the page of a provider. */
