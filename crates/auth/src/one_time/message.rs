@@ -399,7 +399,7 @@ pub(crate) async fn send_claim_confirmation(
     mail
 }
 
-/// Tells the owner of an account that somebody signed up with its address. The caller learns
+/// Notifies the owner of an account of a sign-up with its address. The caller learns
 /// nothing: the request takes as long, and is allowed as often, as for an address that must be
 /// confirmed.
 ///

@@ -19,7 +19,7 @@ pub enum MailKind {
     EmailChange,
     /// Carries a code that proves the person's presence.
     Reauthentication,
-    /// Tells the owner of an account that somebody signed up with its address.
+    /// Notifies the owner of an account of a sign-up with its address.
     AccountExists,
     /// Tells that the password was changed.
     PasswordChanged,
