@@ -14,7 +14,7 @@ const overviewSkeleton = `<div aria-busy="true" class="space-y-8 py-8 lg:py-12">
 const visitorPages = new Set(["/sign-in", "/sign-up", "/forgot-password", "/mailbox"]);
 
 function skeletonOf(path: string): string {
-  if (path === "/app") return overviewSkeleton;
+  if (path === "/app" || path.startsWith("/app/")) return overviewSkeleton;
   return path === "/" || path === "/404" || path === "/mailbox" ? "" : formSkeleton;
 }
 

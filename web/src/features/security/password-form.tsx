@@ -30,12 +30,14 @@ export function PasswordForm({
   const { withSecondFactor, dialog } = useStepUp();
   const email = user.email ?? "";
   // The server sends its code to the email address, and to the phone of a user without one.
-  const codeLength = useConfig().accounts.codeLength[email === "" ? "phone" : "email"];
+  const { accounts } = useConfig();
+  const codeLength = accounts.codeLength[email === "" ? "phone" : "email"];
+  const rules = accounts.password;
   const schema = useMemo(() => {
     const isTyped = (text: string) => !asksForCurrent || text !== "";
     const currentPassword = z.string().check(z.refine(isTyped, { error: () => m.password_current_required() }));
-    return z.object({ currentPassword, password: newPasswordField, code: z.string() });
-  }, [asksForCurrent]);
+    return z.object({ currentPassword, password: newPasswordField(rules), code: z.string() });
+  }, [asksForCurrent, rules]);
   const form = useZodForm(schema, { currentPassword: "", password: "", code: "" });
   const { setFocus } = form;
   const password = useWatch({ control: form.control, name: "password" });
