@@ -27,10 +27,15 @@ const ROUND: Duration = Duration::from_millis(400);
 /// Tokens that are verified one after the other, each for the first time by a new ring.
 const TOKENS: usize = 1000;
 
+/// Signs a text, and returns the length of the signature.
+type Sign = Box<dyn Fn(&[u8]) -> usize>;
+/// Returns whether a signature belongs to a text.
+type Verify = Box<dyn Fn(&[u8], &[u8]) -> bool>;
+
 /// The operations of the library with the key of a JWK.
 struct Raw {
-    sign: Box<dyn Fn(&[u8]) -> usize>,
-    verify: Box<dyn Fn(&[u8], &[u8]) -> bool>,
+    sign: Sign,
+    verify: Verify,
 }
 
 /// Compares every algorithm of keys that Portico makes.

@@ -16,10 +16,12 @@ use subtle::ConstantTimeEq as _;
 use crate::Auth;
 use crate::error::{AuthError, ContractError};
 use crate::factors::FactorOwner;
+use crate::hooks;
 use crate::http::extract::{Json, RequestInfo};
 use crate::messages::mailer;
 use crate::model::ids::UserId;
 use crate::model::{Timestamp, User};
+use crate::one_time::message;
 use crate::operation::Operation;
 use crate::protection::attempts;
 use crate::protection::audit::{self, Action, FailedLogin, Traits};
@@ -118,7 +120,7 @@ pub(crate) async fn verify(
         return Err(ContractError::RecoveryCodesNeedFactor.into());
     }
     let attempt = async {
-        let used = use_up(&auth, &owner, &request, &body.code).await;
+        let used = hooks::complete(&auth, &request, || use_up(&auth, &owner, &request, &body.code)).await;
         if let Err(error @ AuthError::Contract(ContractError::RecoveryCodeWrong)) = &used {
             let login = FailedLogin { user: Some(&owner.user), provider: "recovery_code", error };
             audit::record_failed_login(&auth, &login, &request).await;
@@ -163,7 +165,7 @@ async fn use_up(
 /// Notifies the account's owner of a used code, if such mails are enabled.
 async fn notify(op: Operation<'_>, user: &User, remaining: usize) -> Result<(), AuthError> {
     let variables = Variables { recovery_codes_left: Some(remaining.to_string()), ..mailer::variables(op.auth, user) };
-    mailer::notify(op.auth, op.tx, MailKind::RecoveryCodeUsed, &user.email, &variables).await
+    message::notify(op, user, MailKind::RecoveryCodeUsed, &variables).await
 }
 
 #[cfg(test)]

@@ -284,7 +284,9 @@ mod tests {
 
     #[tokio::test]
     async fn each_answer_has_its_outcome() {
-        let cases: [(StatusCode, Option<&str>, Result<Option<&str>, HttpHookError>); 9] = [
+        /// The status and media type of a response, and what becomes of it.
+        type Case = (StatusCode, Option<&'static str>, Result<Option<&'static str>, HttpHookError>);
+        let cases: [Case; 9] = [
             (StatusCode::NO_CONTENT, None, Ok(None)),
             (StatusCode::ACCEPTED, Some("application/json"), Ok(Some("{}"))),
             (StatusCode::OK, Some("text/plain"), Err(HttpHookError::ContentType("text/plain".into()))),

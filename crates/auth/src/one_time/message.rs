@@ -38,7 +38,7 @@ pub(crate) enum Delivery {
     /// Nothing is left to do: a mail is in the outbox.
     Complete,
     /// A text message that the gateway does not have yet.
-    Text(ReservedText),
+    Text(Box<ReservedText>),
 }
 
 impl Delivery {
@@ -46,7 +46,7 @@ impl Delivery {
     pub(crate) fn of_new_account(self) -> Self {
         match self {
             Self::Complete => Self::Complete,
-            Self::Text(text) => Self::Text(text.of_new_account()),
+            Self::Text(text) => Self::Text(Box::new(text.of_new_account())),
         }
     }
 
@@ -167,7 +167,9 @@ pub(crate) async fn send_confirmation(
 ) -> Result<Delivery, AuthError> {
     if contact == ContactKind::Phone {
         let phone = PhoneNumber::parse(&user.phone)?;
-        return reserve(op, user, TokenKind::Confirmation, &phone, options.channel).await.map(Delivery::Text);
+        return reserve(op, user, TokenKind::Confirmation, &phone, options.channel)
+            .await
+            .map(|text| Delivery::Text(Box::new(text)));
     }
     let (kind, challenge) = (TokenKind::Confirmation, options.challenge);
     let email = EmailAddress::from_stored(&user.email);
@@ -265,7 +267,7 @@ pub(crate) async fn send_reauthentication(
     if contact == ContactKind::Phone {
         let phone = PhoneNumber::parse(&user.phone)?;
         op.record(user, action, Traits::new()).await?;
-        return reserve(op, user, kind, &phone, "sms").await.map(Delivery::Text);
+        return reserve(op, user, kind, &phone, "sms").await.map(|text| Delivery::Text(Box::new(text)));
     }
     let email = EmailAddress::from_stored(&user.email);
     let token = prepare_mail(op, user, kind, &email, false)?;
@@ -298,9 +300,9 @@ pub(crate) async fn send_change(
         Contact::Email(email) => {
             send_email_change(op, user, email, options.challenge).await.map(|()| Delivery::Complete)
         }
-        Contact::Phone(phone) => {
-            reserve(op, user, TokenKind::PhoneChange, phone, options.channel).await.map(Delivery::Text)
-        }
+        Contact::Phone(phone) => reserve(op, user, TokenKind::PhoneChange, phone, options.channel)
+            .await
+            .map(|text| Delivery::Text(Box::new(text))),
     }
 }
 

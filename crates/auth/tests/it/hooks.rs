@@ -75,7 +75,9 @@ async fn a_failed_hook_leaves_nothing_of_a_sign_in() {
     let (t, hook) = with_hook(HookPoint::CustomAccessToken).await;
     t.account(ADA, PASSWORD).await;
     let entries = "select count(*) from auth.audit_log_entries where payload->>'action' = 'login'";
-    let cases: [(fn() -> axum::response::Response, u16, &str, &str); 8] = [
+    /// A response of a hook, and the status, code and text of the error that it becomes.
+    type Case = (fn() -> axum::response::Response, u16, &'static str, &'static str);
+    let cases: [Case; 8] = [
         (|| refused(403, "Tenant is suspended"), 403, "unknown", "Tenant is suspended"),
         (|| answered(&json!({"error": {"message": "Out of order"}})), 500, "unexpected_failure", "Out of order"),
         (|| answered(&json!({})), 500, "unexpected_failure", "output claims field is missing"),

@@ -208,6 +208,8 @@ fn allow_adapter(app: WebApp, config: &Value) -> anyhow::Result<WebApp> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use portico_project::portico_toml::BrandSettings;
 
     use super::*;
