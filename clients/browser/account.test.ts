@@ -86,7 +86,7 @@ describe("S4: signing in", () => {
   test("with email and password is reported once, as email", async () => {
     const { page, events } = await open("/");
     const email = await signUp(page);
-    await page.getByText(email).first().waitFor();
+    await page.getByRole("main").getByText(email).first().waitFor();
     await expect.poll(() => events.filter(({ name }) => name === "sign_in")).toEqual([expect.objectContaining({ properties: { method: "email" } })]);
     await page.reload();
     await heading(page, /^Hello/);

@@ -192,7 +192,7 @@ describe("by phone", () => {
     await heading(page, /Check your phone/);
     await page.getByLabel(/code/i).fill(right);
     await heading(page, /^Hello/);
-    await page.getByText(`+${phone}`).first().waitFor();
+    await page.getByRole("main").getByText(`+${phone}`).first().waitFor();
     await expect.poll(() => events.filter(({ name }) => name === "sign_in").map(({ properties }) => properties)).toEqual([{ method: "phone" }]);
     await page.getByRole("button", { name: "Sign out", exact: true }).click();
     await page.waitForURL(`${portico.url}/`);

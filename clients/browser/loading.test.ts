@@ -132,7 +132,7 @@ describe("addresses", () => {
 
   test("that browsers and password managers know exist", async () => {
     const change = await get("/.well-known/change-password");
-    expect([change.status, change.headers.get("location")]).toEqual([302, "/update-password"]);
+    expect([change.status, change.headers.get("location")]).toEqual([302, "/app/security"]);
     const icon = await get("/favicon.ico");
     expect([icon.status, icon.headers.get("content-type")]).toEqual([200, "image/x-icon"]);
     const manifest = (await (await get("/site.webmanifest")).json()) as Record<string, unknown>;

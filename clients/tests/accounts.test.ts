@@ -219,6 +219,10 @@ describe("with confirmation", () => {
     expect(error).toBeNull();
     expect(data.session).toBeNull();
     expect(data.user?.identities).toEqual([]);
-    expect(await emailsTo(confirming.status.MAILPIT_URL, email)).toHaveLength(1);
+    // The owner of the address is told, without a code or a link that a stranger could have asked for.
+    const notice = await emailTo(confirming.status.MAILPIT_URL, email, 1);
+    expect(notice.Subject).toBe("You already have an account");
+    expect(notice.Text).not.toMatch(/\d{6}|token/);
+    expect(await emailsTo(confirming.status.MAILPIT_URL, email)).toHaveLength(2);
   });
 });

@@ -66,7 +66,7 @@ export function AccountMenu() {
         <AppLink href="/app" className={itemClass} onClick={close}>
           {m.open_your_account()}
         </AppLink>
-        <AppLink href="/update-password" className={itemClass} onClick={close}>
+        <AppLink href="/app/security" className={itemClass} onClick={close}>
           {m.header_change_password()}
         </AppLink>
         <button type="button" className={itemClass} onClick={leave}>

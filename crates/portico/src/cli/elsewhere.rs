@@ -21,7 +21,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("test", "run the files with psql: psql \"$DB_URL\" -f supabase/tests/x.sql (`portico status -o env` has DB_URL)"),
     (
         "gen",
-        "`portico keys create` makes a signing key; the rest is not here yet. `portico status -o env` has DB_URL for a generator of types that takes a database URL",
+        "not here yet; `portico status -o env` has DB_URL for a generator of types that takes a database URL, and `portico keys create` makes a signing key",
     ),
     ("inspect", "connect with psql: the extension pg_stat_statements is there (`portico status -o env` has DB_URL)"),
     ("db start", "`portico dev` starts the database with the server"),

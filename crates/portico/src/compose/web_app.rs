@@ -182,7 +182,7 @@ pub(super) fn compose(config: Value, development: bool) -> anyhow::Result<Option
         .with_config(&config)
         .with_slots(&slots(&config))
         .with_document("site.webmanifest", manifest(&config["brand"]))
-        .with_redirect("/.well-known/change-password", "/update-password")
+        .with_redirect("/.well-known/change-password", "/app/security")
         .development(development);
     if let Some(mark) = config["brand"]["mark"].as_str() {
         app = app.with_redirect("/favicon.ico", mark);

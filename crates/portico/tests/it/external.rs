@@ -106,7 +106,9 @@ async fn unprivileged_login(server: &OrdinaryServer, name: &str) -> String {
 /// Returns the SQL for an administrator from the output.
 fn requests(printed: &str) -> String {
     let is_ours = |line: &&str| !line.starts_with("-- The database login");
-    let lines = printed.lines().skip_while(is_ours).take_while(|line| !line.contains('●'));
+    // A line of the log, or the panel, ends them
+    let is_sql = |line: &&str| !line.contains('●') && !line.starts_with('{');
+    let lines = printed.lines().skip_while(is_ours).take_while(is_sql);
     lines.map(|line| format!("{line}\n")).collect()
 }
 
