@@ -77,6 +77,9 @@ describe("a cold load", () => {
   test.each(["/sign-in", "/app"])("of %s requests every script of the page at once", async (path) => {
     const { page } = await open();
     if (path === "/app") await signUp(page);
+    // Scripts of the sign-up would come from the cache, in no time.
+    const devtools = await page.context().newCDPSession(page);
+    await devtools.send("Network.setCacheDisabled", { cacheDisabled: true });
     await page.goto(`${portico.url}${path}`);
     await heading(page, /Welcome back|^Hello/);
     const late = await page.evaluate(() => {
