@@ -81,16 +81,7 @@ pub(crate) async fn is_claimed_by_identity(tx: &Tx, user: &User) -> Result<bool,
 /// put them there.
 pub(crate) async fn clear_access(op: Operation<'_>, user: &User, keep_password: bool) -> Result<(), AuthError> {
     let (tx, now) = (op.tx, op.now());
-    let (sessions, factors, codes, passkeys) = tokio::join!(biased;
-        sessions::delete_all(tx, user.id),
-        mfa_factors::delete_all(tx, user.id),
-        recovery_codes::delete(tx, user.id),
-        webauthn_credentials::delete_all(tx, user.id),
-    );
-    sessions?;
-    factors?;
-    codes?;
-    passkeys?;
+    remove_sessions_and_factors(tx, user.id).await?;
     if !user.phone.is_empty() {
         identities::delete_phone(tx, user.id).await?;
         users::clear_phone(tx, user.id, now).await?;
@@ -98,5 +89,21 @@ pub(crate) async fn clear_access(op: Operation<'_>, user: &User, keep_password: 
     if !keep_password {
         users::set_password(tx, user.id, "", now).await?;
     }
+    Ok(())
+}
+
+/// Removes everything but passwords and identities that could open the account, or close it to its
+/// owner.
+pub(crate) async fn remove_sessions_and_factors(tx: &Tx, user: UserId) -> Result<(), AuthError> {
+    let (sessions, factors, codes, passkeys) = tokio::join!(biased;
+        sessions::delete_all(tx, user),
+        mfa_factors::delete_all(tx, user),
+        recovery_codes::delete(tx, user),
+        webauthn_credentials::delete_all(tx, user),
+    );
+    sessions?;
+    factors?;
+    codes?;
+    passkeys?;
     Ok(())
 }

@@ -171,9 +171,14 @@ async fn the_owner_of_the_address_takes_over_an_unconfirmed_account() {
     let body = json!({"email": "ada@example.com", "password": PASSWORD, "data": {"evil": true}});
     server.post("/auth/v1/signup").json(&body).send().await.expect(200);
     let link = link_in(server.mail_to("ada@example.com").await.html());
+    let factor =
+        "insert into auth.mfa_factors (id, user_id, friendly_name, factor_type, status, created_at, updated_at, secret)
+                  select gen_random_uuid(), id, '', 'totp', 'verified', now(), now(), 'secret' from auth.users";
+    server.execute(factor).await;
 
     let user = sign_in(&server, ADA).await;
 
+    assert_eq!(user.get("factors"), None, "a second factor of the stranger would keep the owner out");
     assert_eq!(user["identities"].as_array().unwrap().len(), 1);
     assert_eq!(user["identities"][0]["provider"], "google");
     assert_eq!(user["user_metadata"].get("evil"), None);

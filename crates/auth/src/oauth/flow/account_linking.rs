@@ -22,7 +22,7 @@ use crate::operation::Operation;
 use crate::protection::audit::{self, Action, Traits};
 use crate::sql::users::LinkingDomain;
 use crate::sql::users::NewUser;
-use crate::sql::{Tx, identities, sessions, users, webauthn_credentials};
+use crate::sql::{Tx, identities, users};
 
 /// The linking domain of providers that are not configured otherwise.
 const DEFAULT_DOMAIN: &str = "default";
@@ -296,8 +296,7 @@ async fn confirm_and_admit(
                 // The person who signed up has not proved the address
                 identities::keep_only(op.tx, user.id, identity.id).await?;
                 users::start_over(op.tx, user.id, &external.profile.identity_data(), now).await?;
-                sessions::delete_all(op.tx, user.id).await?;
-                webauthn_credentials::delete_all(op.tx, user.id).await?;
+                unconfirmed_email::remove_sessions_and_factors(op.tx, user.id).await?;
             }
             if !proves {
                 unconfirmed_email::withdraw(op.tx, &user, now).await?;
