@@ -24,11 +24,17 @@ async function start(container: HTMLElement, pageCode: Promise<unknown>): Promis
     icon?.setAttribute("href", config.brand.mark);
   }
   startAnalytics(config.analytics);
-  const auth = openAuth(config, pageCode);
   // Until then the static page shows the frame and a skeleton.
   await pageCode;
+  // The client signs in with the code of the address as soon as it is open, and reports that once: the application
+  // subscribes first.
+  let onMounted = (): void => undefined;
+  const mounted = new Promise<void>((resolve) => {
+    onMounted = resolve;
+  });
+  const auth = openAuth(config, mounted);
   document.documentElement.style.setProperty("--skeleton-delay", skeletonDelay());
-  createRoot(container).render(<App config={config} auth={auth} />);
+  createRoot(container).render(<App config={config} auth={auth} onMounted={onMounted} />);
 }
 
 /** As `public/theme.js`, which runs before the first paint, but only in pages that hold their configuration. */
