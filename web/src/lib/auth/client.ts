@@ -31,9 +31,11 @@ export interface AuthConnection {
  * Opens the authentication client just as `createClient` of supabase-js does: same class, same headers, same
  * options. The other clients of that library come with `lib/backend.ts`, when a page first needs them.
  *
- * Where no session is possible, the client's code is requested after `pageCode`, which then has the network to itself.
+ * The client opens once the application is `mounted` and has subscribed to it, or at the first call of a page: it signs
+ * in with the code of the address at once, and reports that once. Where no session is possible, its code is requested
+ * then, too, so that the page's code has the network to itself.
  */
-export function openAuth(config: Config, pageCode: Promise<unknown> = Promise.resolve()): AuthConnection {
+export function openAuth(config: Config, mounted: Promise<unknown> = Promise.resolve()): AuthConnection {
   deleteEarlierSessions(sessionKey);
   const storage = openStorage();
   const sessionAtStart = storedSessionId(storage);
@@ -60,8 +62,9 @@ export function openAuth(config: Config, pageCode: Promise<unknown> = Promise.re
   };
   const { client, opened, start } = deferClient(open);
   const mayBeSignedIn = sessionAtStart !== null || redirect.isRedirect;
-  if (mayBeSignedIn) void start();
-  else void pageCode.then(start, start);
+  // Its code is loaded early, but it begins to work as soon as it is open.
+  if (mayBeSignedIn) void import("@supabase/auth-js").catch(() => undefined);
+  void mounted.then(start, start);
   const redirectOutcome = opened
     .then((loaded) => loaded.initialize())
     .then(({ error }) => redirect.settle(error, storedSessionId(storage) !== null));
