@@ -41,8 +41,13 @@ export function openAuth(config: Config, mounted: Promise<unknown> = Promise.res
   const sessionAtStart = storedSessionId(storage);
   const redirect = readRedirect();
   let hasRequestedSession = false;
-  const open = async () => {
+  const loadCode = async () => {
+    // Named, so that the build leaves out the library's other exports.
     const { AuthClient } = await import("@supabase/auth-js");
+    return AuthClient;
+  };
+  const open = async () => {
+    const AuthClient = await loadCode();
     return new AuthClient(options);
   };
   const options = {
@@ -63,7 +68,7 @@ export function openAuth(config: Config, mounted: Promise<unknown> = Promise.res
   const { client, opened, start } = deferClient(open);
   const mayBeSignedIn = sessionAtStart !== null || redirect.isRedirect;
   // Its code is loaded early, but it begins to work as soon as it is open.
-  if (mayBeSignedIn) void import("@supabase/auth-js").catch(() => undefined);
+  if (mayBeSignedIn) void loadCode().catch(() => undefined);
   void mounted.then(start, start);
   const redirectOutcome = opened
     .then((loaded) => loaded.initialize())
