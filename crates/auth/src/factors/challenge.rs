@@ -1,14 +1,12 @@
 //! `POST /factors/{id}/challenge`: begins a proof of a second factor.
 
-use std::net::{IpAddr, Ipv4Addr};
-
 use axum::extract::{FromRequest as _, Request, State};
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
-use time::OffsetDateTime;
 
 use crate::Auth;
 use crate::error::{AuthError, ContractError};
+use crate::factors::open_challenge::{client_address, end_of};
 use crate::factors::{FactorType, OwnFactor, check_may_add, phone, webauthn};
 use crate::http::extract::{Json, RequestInfo};
 use crate::model::ids::FactorChallengeId;
@@ -76,19 +74,4 @@ pub(crate) async fn challenge(
     response.insert("expires_at".into(), end_of(&auth, &challenge).unix_timestamp().into());
     response.extend(webauthn.map(|webauthn| ("webauthn".to_owned(), webauthn)));
     Ok(axum::Json(response.into()))
-}
-
-/// Returns the time at which a challenge expires.
-pub(super) fn end_of(auth: &Auth, challenge: &FactorChallenge) -> OffsetDateTime {
-    challenge.created_at + auth.settings().factors.challenge_expiry
-}
-
-/// Returns the address that the proof of a challenge must come from. The names of this machine have
-/// several addresses, which are one.
-pub(super) fn client_address(request: &RequestInfo) -> IpAddr {
-    match request.ip.map(|ip| ip.to_canonical()) {
-        Some(ip) if ip.is_loopback() => Ipv4Addr::LOCALHOST.into(),
-        Some(ip) => ip,
-        None => Ipv4Addr::UNSPECIFIED.into(),
-    }
 }

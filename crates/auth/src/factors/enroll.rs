@@ -1,11 +1,11 @@
 //! `POST /factors`: begins the enrolment of a second factor.
 
 use axum::extract::State;
-use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::Auth;
 use crate::error::{AuthError, ContractError, SqlResultExt as _};
+use crate::factors::draft::{EnrollBody, FactorDraft};
 use crate::factors::{FactorOwner, FactorType, check_may_add, phone, totp};
 use crate::http::extract::{Json, RequestInfo};
 use crate::model::User;
@@ -17,27 +17,6 @@ use crate::sql::{Tx, mfa_factors, sessions, users};
 
 /// Longest name of a factor in characters.
 pub(crate) const MAX_NAME: usize = 255;
-
-/// The body of the request.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct EnrollBody {
-    factor_type: String,
-    friendly_name: String,
-    pub(super) issuer: String,
-    pub(super) phone: String,
-}
-
-/// The parts of a new factor that depend on its type.
-#[derive(Default)]
-pub(super) struct FactorDraft {
-    /// The stored form of the secret of an authenticator app.
-    pub(super) secret: Option<String>,
-    /// The number of a phone.
-    pub(super) phone: Option<String>,
-    /// The fields that it adds to the response.
-    pub(super) response: Map<String, Value>,
-}
 
 /// `POST /factors`
 pub(crate) async fn enroll(

@@ -14,7 +14,9 @@
 //!   Otherwise a stranger with a password could finish an enrolment that began before.
 
 pub(crate) mod challenge;
+mod draft;
 pub(crate) mod enroll;
+mod open_challenge;
 mod phone;
 pub(crate) mod recovery_codes;
 mod security_key;

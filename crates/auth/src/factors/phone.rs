@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 use crate::Auth;
 use crate::error::{AuthError, ContractError};
 use crate::factors::OwnFactor;
-use crate::factors::enroll::{EnrollBody, FactorDraft};
+use crate::factors::draft::{EnrollBody, FactorDraft};
 use crate::hooks::{self, HookCall};
 use crate::http::extract::RequestInfo;
 use crate::messages::text::{TextMessage, within};

@@ -13,7 +13,7 @@ use url::Url;
 
 use crate::Auth;
 use crate::error::{AuthError, ContractError};
-use crate::factors::enroll::{EnrollBody, FactorDraft};
+use crate::factors::draft::{EnrollBody, FactorDraft};
 use crate::model::ids::FactorId;
 use crate::model::{Factor, User};
 use crate::operation::Operation;

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::Auth;
 use crate::error::{AuthError, ContractError};
-use crate::factors::challenge::{client_address, end_of};
+use crate::factors::open_challenge::{check_unused, find_challenge};
 use crate::factors::webauthn::{self, KeyProof, KeyProofBody};
 use crate::factors::{FactorType, OwnFactor, check_may_add, notify, phone, totp};
 use crate::hooks::{self, Decision, FactorAttempt};
@@ -34,7 +34,7 @@ pub(crate) struct FactorVerifyBody {
 
 /// A proof that was compared and is not used up yet.
 #[derive(Clone)]
-pub(super) enum FactorProof {
+enum FactorProof {
     /// The time step of a code of an authenticator app.
     Totp(totp::MatchedCode),
     /// The code of a text message.
@@ -57,7 +57,7 @@ pub(crate) async fn verify(
     }
     own.kind.check_verify(&auth)?;
     if own.kind == FactorType::Webauthn {
-        return webauthn::verify(&auth, &own, &request, FactorChallengeId(body.challenge_id), body.webauthn).await;
+        return verify_key(&auth, &own, &request, FactorChallengeId(body.challenge_id), body.webauthn).await;
     }
     if !own.factor.is_verified() {
         check_may_add(&own.owner.user, own.owner.session.is_aal2())?;
@@ -67,33 +67,35 @@ pub(crate) async fn verify(
     attempts::factor_code(&auth, own.owner.user.id, &request, attempt).await
 }
 
-/// Returns a challenge that can be proved now. Deletes an expired one.
-pub(super) async fn find_challenge(
+/// Verifies the response of an authenticator, and raises the session.
+///
+/// # Errors
+/// 400 for a malformed body, 422 for a challenge or a response that is not right.
+async fn verify_key(
     auth: &Auth,
     own: &OwnFactor,
     request: &RequestInfo,
     id: FactorChallengeId,
-) -> Result<FactorChallenge, AuthError> {
-    let client = auth.database().auth().await?;
-    let challenge = mfa_challenges::find(&client, id, own.factor.id).await?;
-    drop(client);
-    let challenge = challenge.ok_or(ContractError::FactorChallengeUnknown)?;
-    check_unused(&challenge, request)?;
-    if auth.now() >= end_of(auth, &challenge) {
-        let tx = Tx::begin(auth.database()).await?;
-        mfa_challenges::delete(&tx, id).await?;
-        tx.commit().await?;
-        return Err(ContractError::FactorChallengeExpired { id: id.to_string() }.into());
+    body: Option<KeyProofBody>,
+) -> Result<TokenResponse, AuthError> {
+    let response = body.ok_or(ContractError::KeyProofMissing)?.parse()?;
+    if !own.factor.is_verified() {
+        check_may_add(&own.owner.user, own.owner.session.is_aal2())?;
     }
-    Ok(challenge)
-}
-
-/// Checks that a challenge was not used, and that the client is the one that requested it.
-fn check_unused(challenge: &FactorChallenge, request: &RequestInfo) -> Result<(), AuthError> {
-    if challenge.verified_at.is_some() || challenge.ip.to_canonical() != client_address(request) {
-        return Err(ContractError::FactorChallengeOfAnotherAddress.into());
+    let challenge = find_challenge(auth, own, request, id).await?;
+    match webauthn::compare(auth, own, &challenge, &response).await? {
+        Ok(proof) => {
+            let run = || complete(auth, own, request, challenge.id, FactorProof::Key(proof.clone()));
+            hooks::complete(auth, request, run).await
+        }
+        Err(reason) => {
+            tracing::info!(error = %reason, "the response of a security key was rejected");
+            let error = AuthError::from(ContractError::KeyResponseRejected);
+            let login = FailedLogin { user: Some(&own.owner.user), provider: own.kind.as_str(), error: &error };
+            audit::record_failed_login(auth, &login, request).await;
+            Err(error)
+        }
     }
-    Ok(())
 }
 
 /// Compares a code and uses it up.
@@ -158,7 +160,7 @@ async fn ask_hook(auth: &Auth, own: &OwnFactor, request: &RequestInfo, valid: bo
 ///
 /// # Errors
 /// Those of the checks before, if something changed meanwhile.
-pub(super) async fn complete(
+async fn complete(
     auth: &Auth,
     own: &OwnFactor,
     request: &RequestInfo,

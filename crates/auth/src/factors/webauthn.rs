@@ -6,17 +6,12 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::security_key::SecurityKey;
-use super::verify::{FactorProof, complete, find_challenge};
-use super::{OwnFactor, check_may_add};
+use super::OwnFactor;
 use crate::Auth;
 use crate::error::{AuthError, ContractError};
-use crate::hooks;
-use crate::http::extract::RequestInfo;
 use crate::model::User;
-use crate::model::ids::{FactorChallengeId, UserId};
+use crate::model::ids::UserId;
 use crate::operation::Operation;
-use crate::protection::audit::{self, FailedLogin};
-use crate::session::TokenResponse;
 use crate::sql::mfa_challenges::FactorChallenge;
 use crate::sql::{Run, mfa_factors};
 use crate::webauthn::{
@@ -90,13 +85,17 @@ pub(super) struct KeyProofBody {
 }
 
 /// The response of an authenticator.
-enum KeyResponse {
+pub(super) enum KeyResponse {
     Create(Box<RegistrationResponse>),
     Request(Box<AssertionResponse>),
 }
 
 impl KeyProofBody {
-    fn parse(self) -> Result<KeyResponse, AuthError> {
+    /// Reads the response.
+    ///
+    /// # Errors
+    /// 400 for a malformed body.
+    pub(super) fn parse(self) -> Result<KeyResponse, AuthError> {
         if !matches!(&*self.kind, "create" | "request") {
             return Err(ContractError::KeyResponseTypeUnknown.into());
         }
@@ -121,39 +120,8 @@ pub(super) enum KeyProof {
     Known(Vec<u8>),
 }
 
-/// Verifies the response of an authenticator, and raises the session.
-///
-/// # Errors
-/// 400 for a malformed body, 422 for a challenge or a response that is not right.
-pub(super) async fn verify(
-    auth: &Auth,
-    own: &OwnFactor,
-    request: &RequestInfo,
-    id: FactorChallengeId,
-    body: Option<KeyProofBody>,
-) -> Result<TokenResponse, AuthError> {
-    let response = body.ok_or(ContractError::KeyProofMissing)?.parse()?;
-    if !own.factor.is_verified() {
-        check_may_add(&own.owner.user, own.owner.session.is_aal2())?;
-    }
-    let challenge = find_challenge(auth, own, request, id).await?;
-    match compare(auth, own, &challenge, &response).await? {
-        Ok(proof) => {
-            let run = || complete(auth, own, request, challenge.id, FactorProof::Key(proof.clone()));
-            hooks::complete(auth, request, run).await
-        }
-        Err(reason) => {
-            tracing::info!(error = %reason, "the response of a security key was rejected");
-            let error = AuthError::from(ContractError::KeyResponseRejected);
-            let login = FailedLogin { user: Some(&own.owner.user), provider: own.kind.as_str(), error: &error };
-            audit::record_failed_login(auth, &login, request).await;
-            Err(error)
-        }
-    }
-}
-
 /// Verifies the response to a challenge.
-async fn compare(
+pub(super) async fn compare(
     auth: &Auth,
     own: &OwnFactor,
     challenge: &FactorChallenge,
