@@ -8,6 +8,7 @@
 //! key signs.
 
 mod follow;
+pub(crate) mod state;
 
 use std::sync::Arc;
 
@@ -25,6 +26,7 @@ use crate::settings::{EncryptionSettings, SettingsError};
 use crate::sql::signing_keys::{self as sql, KeyRow};
 
 pub use follow::{KeyFollower, follow};
+pub use state::KeyState;
 
 /// The algorithms of keys that can be made.
 pub const ALGORITHMS: [Algorithm; 4] = [Algorithm::Es256, Algorithm::Rs256, Algorithm::EdDsa, Algorithm::Hs256];
@@ -39,35 +41,6 @@ const API_KEY_LIFETIME: Duration = Duration::days(3650);
 const API_KEY_ISSUER: &str = "supabase";
 /// Keys that are not revoked, at most: each is tried for a token without a `kid`.
 const MAX_KEYS: usize = 32;
-
-/// The state of a signing key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum KeyState {
-    /// It verifies and is published, and has never signed.
-    Standby,
-    /// It signs.
-    InUse,
-    /// It has signed, and verifies.
-    PreviouslyUsed,
-    /// Its tokens are invalid.
-    Revoked,
-    /// A configured key that verifies.
-    VerifyOnly,
-}
-
-impl KeyState {
-    /// Parses the value of the column.
-    pub(crate) fn parse(text: &str) -> Self {
-        match text {
-            "standby" => Self::Standby,
-            "in_use" => Self::InUse,
-            "previously_used" => Self::PreviouslyUsed,
-            // A value that is not known must not make a token valid
-            _ => Self::Revoked,
-        }
-    }
-}
 
 /// A key as an operator sees it.
 #[derive(Debug, Clone, Serialize)]

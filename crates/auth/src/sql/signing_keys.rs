@@ -6,7 +6,7 @@
 use time::OffsetDateTime;
 use tokio_postgres::{Error, GenericClient, Row};
 
-use crate::signing_keys::KeyState;
+use crate::signing_keys::state::KeyState;
 
 /// The channel on which changes are announced.
 pub const CHANNEL: &str = "portico_signing_keys";
