@@ -74,7 +74,7 @@ fn call(op: Operation<'_>, user: &User, kind: MailKind, data: EmailData) -> Hook
     let question = json!([user.id.to_string(), user.email, user.email_change, email_data]);
     let members =
         JsonObject::from_iter([("user".to_owned(), json!(user)), ("email_data".to_owned(), Value::clone(&email_data))]);
-    HookCall::new(op.request, HookPoint::SendEmail, members).asking(question)
+    HookCall::new(op.request.ip, HookPoint::SendEmail, members).asking(question)
 }
 
 /// Sends a mail with a code or a link.

@@ -9,7 +9,7 @@ use portico_base::random;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::HookCall;
+use super::call::HookCall;
 use crate::model::JsonObject;
 use crate::model::ids::UserId;
 use crate::settings::HookPoint;

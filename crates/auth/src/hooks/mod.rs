@@ -14,12 +14,13 @@
 //!
 //! Every function that runs a transaction with such an operation calls it through [`complete`].
 
+mod call;
 mod claims;
 mod emails;
 mod endpoint;
 mod function;
 mod http;
-mod ledger;
+pub(crate) mod ledger;
 mod output;
 mod points;
 
@@ -28,7 +29,6 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use time::format_description::well_known::Rfc3339;
 
 use crate::Auth;
 use crate::error::{AuthError, ContractError};
@@ -40,8 +40,8 @@ use crate::sql::{Tx, users};
 use endpoint::{HookEndpoint, parse_secrets};
 use http::{HookTimes, HttpHooks};
 
+pub(crate) use call::HookCall;
 pub(crate) use emails::{EmailData, send_email, send_notification};
-pub(crate) use ledger::HookLedger;
 pub(crate) use points::{
     Decision, FactorAttempt, before_user_created, custom_access_token, mfa_verification_attempt,
     password_verification_attempt, text_message_call,
@@ -63,57 +63,6 @@ pub(crate) struct Hooks {
 struct Hook {
     endpoint: HookEndpoint,
     secrets: Vec<portico_base::Secret>,
-}
-
-/// One call of a hook.
-#[derive(Clone)]
-pub(crate) struct HookCall {
-    point: HookPoint,
-    /// The members of the input, without `metadata`.
-    members: JsonObject,
-    /// The part of the input that must be the same when the transaction runs again.
-    question: Value,
-    ip: Option<std::net::IpAddr>,
-    /// A failure is logged and does not fail the operation.
-    is_optional: bool,
-}
-
-/// The input may contain codes.
-impl std::fmt::Debug for HookCall {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("HookCall").field("point", &self.point).finish_non_exhaustive()
-    }
-}
-
-impl HookCall {
-    /// Makes a call whose whole input must be the same when the transaction runs again.
-    fn new(request: &RequestInfo, point: HookPoint, members: JsonObject) -> Self {
-        let question = Value::Object(members.clone());
-        Self { point, members, question, ip: request.ip, is_optional: false }
-    }
-
-    fn asking(self, question: Value) -> Self {
-        Self { question, ..self }
-    }
-
-    fn optional(self) -> Self {
-        Self { is_optional: true, ..self }
-    }
-
-    /// Returns the input of the hook.
-    fn input(&self, auth: &Auth) -> String {
-        let mut metadata = JsonObject::from_iter([
-            ("uuid".to_owned(), portico_base::random::uuid().to_string().into()),
-            ("time".to_owned(), auth.now().format(&Rfc3339).unwrap_or_default().into()),
-            ("name".to_owned(), self.point.name().into()),
-        ]);
-        if let Some(ip) = self.ip {
-            metadata.insert("ip_address".into(), ip.to_string().into());
-        }
-        let mut input = JsonObject::from_iter([("metadata".to_owned(), metadata.into())]);
-        input.extend(self.members.clone());
-        Value::Object(input).to_string()
-    }
 }
 
 impl Hooks {
@@ -162,14 +111,14 @@ impl Hooks {
         let began = Instant::now();
         let output = match &hook.endpoint {
             HookEndpoint::Http(url) => {
-                let input = call.input(auth);
+                let input = call.input(auth.now());
                 let sent = self.http()?.call(url, &hook.secrets, auth.now(), input.as_bytes()).await;
                 sent.map_err(|error| AuthError::from(ContractError::from(error)))
                     .and_then(|body| output::read(body.as_deref()))
             }
             HookEndpoint::Function { schema, name } => {
                 let tx = Tx::begin(auth.database()).await?;
-                let output = function::call(&tx, &hook.endpoint, schema, name, &call.input(auth)).await;
+                let output = function::call(&tx, &hook.endpoint, schema, name, &call.input(auth.now())).await;
                 match &output {
                     Ok(_) => tx.commit().await?,
                     Err(_) => tx.rollback().await,
@@ -193,7 +142,7 @@ impl Hooks {
         let Some(hook) = self.points.get(&call.point) else { return Ok(JsonObject::new()) };
         match &hook.endpoint {
             HookEndpoint::Function { schema, name } if call.point.belongs_to_transaction() => {
-                let input = call.input(op.auth);
+                let input = call.input(op.auth.now());
                 let output = match call.is_optional {
                     false => Box::pin(function::call(op.tx, &hook.endpoint, schema, name, &input)).await,
                     true => Box::pin(function::try_call(op.tx, &hook.endpoint, schema, name, &input)).await,
@@ -283,7 +232,7 @@ async fn after_user_created(auth: &Auth, request: &RequestInfo) -> Result<(), Au
     let provider = user.app_metadata.get("provider").and_then(Value::as_str).unwrap_or_default();
     let is_sign_up = matches!(provider, "email" | "phone");
     let members = JsonObject::from_iter([("user".to_owned(), json!(user))]);
-    let called = auth.hooks().call(auth, &HookCall::new(request, HookPoint::AfterUserCreated, members)).await;
+    let called = auth.hooks().call(auth, &HookCall::new(request.ip, HookPoint::AfterUserCreated, members)).await;
     match called {
         Err(_) if is_sign_up => Err(ContractError::HookFailedAfterSignUp.into()),
         called => called.map(drop),

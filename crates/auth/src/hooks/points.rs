@@ -39,7 +39,7 @@ pub(crate) async fn custom_access_token(
         ("claims", own.into()),
         ("authentication_method", authentication_method.into()),
     ]);
-    let call = HookCall::new(op.request, HookPoint::CustomAccessToken, input).asking(question.into());
+    let call = HookCall::new(op.request.ip, HookPoint::CustomAccessToken, input).asking(question.into());
     let output = op.auth.hooks().call_within(op, call).await?;
     replaced_claims(output).inspect_err(|_| op.request.hooks.note_failure(HookPoint::CustomAccessToken))
 }
@@ -75,7 +75,7 @@ pub(crate) async fn before_user_created(op: Operation<'_>, new: &NewUser<'_>) ->
         is_anonymous: new.is_anonymous,
         ..User::without_facts(new.aud, op.now())
     };
-    let call = HookCall::new(op.request, HookPoint::BeforeUserCreated, members([("user", json!(user))]));
+    let call = HookCall::new(op.request.ip, HookPoint::BeforeUserCreated, members([("user", json!(user))]));
     op.auth.hooks().call_within(op, call).await.map(drop)
 }
 
@@ -119,7 +119,7 @@ pub(crate) async fn password_verification_attempt(
         return Ok(Decision::Continue);
     }
     let input = members([("user_id", user.to_string().into()), ("valid", valid.into())]);
-    Ok(Decision::of(&auth.hooks().call(auth, &HookCall::new(request, point, input)).await?))
+    Ok(Decision::of(&auth.hooks().call(auth, &HookCall::new(request.ip, point, input)).await?))
 }
 
 /// An attempt at a second factor.
@@ -151,7 +151,7 @@ pub(crate) async fn mfa_verification_attempt(
         ("factor_type", attempt.factor_type.into()),
         ("valid", attempt.valid.into()),
     ]);
-    Ok(Decision::of(&auth.hooks().call(auth, &HookCall::new(request, point, input)).await?))
+    Ok(Decision::of(&auth.hooks().call(auth, &HookCall::new(request.ip, point, input)).await?))
 }
 
 /// Returns the call that sends a code to a number, if a hook does that. `sms_type` is `mfa` for second
@@ -171,5 +171,5 @@ pub(crate) fn text_message_call(
         sms.insert("sms_type".into(), sms_type.into());
     }
     let input = members([("user", json!(user)), ("sms", sms.into())]);
-    Some(HookCall::new(request, HookPoint::SendSms, input))
+    Some(HookCall::new(request.ip, HookPoint::SendSms, input))
 }
