@@ -5,8 +5,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::security_key::SecurityKey;
 use super::OwnFactor;
+use super::security_key::SecurityKey;
 use crate::Auth;
 use crate::error::{AuthError, ContractError};
 use crate::model::User;
