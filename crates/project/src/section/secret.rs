@@ -5,7 +5,8 @@ use std::collections::btree_map::Entry;
 
 use portico_base::Secret;
 
-use super::{Section, Source, reference};
+use super::Section;
+use super::found::{Source, reference};
 use crate::document::Value;
 use crate::error::SourcePosition;
 

@@ -1,0 +1,279 @@
+//! Reads typed values from the configuration tree.
+//!
+//! A [`Section`] is one table. Reading a key applies the rules of the format: the environment
+//! overrides the file, `env(NAME)` is replaced, text is converted to the requested type, and a
+//! wrong type becomes a [`Problem`] with file, line and key. Keys that were never read are unknown
+//! keys when the section is dropped.
+
+mod found;
+mod reading;
+mod secret;
+mod typed;
+
+use indexmap::IndexMap;
+
+use crate::document::{Node, Origin, Value};
+use crate::error::{SourcePosition, WarningKind};
+use crate::nearest::nearest;
+use found::{Found, Source, reference};
+
+pub(crate) use reading::{Reading, UnknownKeys};
+
+/// A table of the configuration. If it is absent, all of its keys are.
+pub(crate) struct Section<'r, 'e, 'n> {
+    reading: &'r Reading<'e>,
+    path: String,
+    table: Option<&'n IndexMap<String, Node>>,
+    origin: Option<&'n Origin>,
+    asked: Vec<&'static str>,
+    /// Keys that are written, but as an `env(NAME)` without a value.
+    unresolved: Vec<String>,
+    /// True if the names in the table are the user's own, so that none is unknown.
+    takes_any: bool,
+    quiet: bool,
+}
+
+impl<'e> Reading<'e> {
+    /// Returns the root table of a tree.
+    pub fn root<'r, 'n>(&'r self, node: &'n Node) -> Section<'r, 'e, 'n> {
+        Section {
+            reading: self,
+            path: String::new(),
+            table: node.as_table(),
+            origin: Some(&node.origin),
+            asked: Vec::new(),
+            unresolved: Vec::new(),
+            takes_any: false,
+            quiet: false,
+        }
+    }
+}
+
+impl<'r, 'e, 'n> Section<'r, 'e, 'n> {
+    /// Returns the full name of a key of this section. An empty name is the section itself.
+    pub fn key(&self, name: &str) -> String {
+        match (self.path.is_empty(), name.is_empty()) {
+            (true, _) => name.to_owned(),
+            (false, true) => self.path.clone(),
+            (false, false) => format!("{}.{name}", self.path),
+        }
+    }
+
+    /// Returns the pass of this section.
+    pub fn reading(&self) -> &'r Reading<'e> {
+        self.reading
+    }
+
+    /// Returns true if the table is written.
+    pub fn is_present(&self) -> bool {
+        self.table.is_some()
+    }
+
+    /// Suppresses warnings about unset variables in this section: a feature that is off needs no
+    /// secrets.
+    pub fn quiet_unless(&mut self, is_used: bool) {
+        self.quiet |= !is_used;
+    }
+
+    /// Returns true if the section, or one around it, is off.
+    pub fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
+    /// Returns the position of a key, else of its table.
+    pub fn place(&self, name: &str) -> Option<SourcePosition> {
+        match self.node(name) {
+            Some(node) => Some(node.origin.place()),
+            None => self.table.and(self.origin).filter(|_| !self.path.is_empty()).map(Origin::place),
+        }
+    }
+
+    fn node(&self, name: &str) -> Option<&'n Node> {
+        self.table?.get(name)
+    }
+
+    /// Adds a problem with a key of this section.
+    pub fn fail(&self, name: &str, message: impl Into<String>) {
+        self.reading.fail(self.place(name), self.key(name), message);
+    }
+
+    /// Returns a nested table.
+    pub fn section(&mut self, name: &'static str) -> Section<'r, 'e, 'n> {
+        self.asked.push(name);
+        self.below(name)
+    }
+
+    fn below(&self, name: &str) -> Section<'r, 'e, 'n> {
+        let key = self.key(name);
+        let node = self.node(name);
+        let table = node.and_then(Node::as_table);
+        if let Some(node) = node
+            && table.is_none()
+        {
+            self.reading.fail(
+                Some(node.origin.place()),
+                key.clone(),
+                format!("{key}: expected a table, found {}", node.value.kind()),
+            );
+        }
+        Section {
+            reading: self.reading,
+            path: key,
+            table,
+            origin: node.map(|node| &node.origin),
+            asked: Vec::new(),
+            unresolved: Vec::new(),
+            takes_any: false,
+            quiet: self.quiet,
+        }
+    }
+
+    /// Returns the names in this table, which are the user's own.
+    pub fn names(&mut self) -> Vec<&'n str> {
+        self.takes_any = true;
+        self.table.map(|table| table.keys().map(String::as_str).collect()).unwrap_or_default()
+    }
+
+    /// Returns true if one of the user's own names is a table.
+    pub fn holds_table(&self, name: &str) -> bool {
+        self.node(name).is_some_and(|node| node.as_table().is_some())
+    }
+
+    /// Returns nested tables whose names are the user's own.
+    pub fn sections(&mut self) -> Vec<(&'n str, Section<'r, 'e, 'n>)> {
+        self.names().into_iter().map(|name| (name, self.below(name))).collect()
+    }
+
+    /// Returns the tables of an array of tables.
+    pub fn list_of_sections(&mut self, name: &'static str) -> Vec<Section<'r, 'e, 'n>> {
+        self.asked.push(name);
+        let Some(node) = self.node(name) else { return Vec::new() };
+        let Value::Array(items) = &node.value else {
+            self.fail(name, format!("{}: expected a list of tables, found {}", self.key(name), node.value.kind()));
+            return Vec::new();
+        };
+        let mut sections = Vec::new();
+        for (index, item) in items.iter().enumerate() {
+            let path = format!("{}[{index}]", self.key(name));
+            if item.as_table().is_none() {
+                self.reading.fail(
+                    Some(item.origin.place()),
+                    path.clone(),
+                    format!("{path}: expected a table, found {}", item.value.kind()),
+                );
+            }
+            sections.push(Section {
+                reading: self.reading,
+                path,
+                table: item.as_table(),
+                origin: Some(&item.origin),
+                asked: Vec::new(),
+                unresolved: Vec::new(),
+                takes_any: false,
+                quiet: self.quiet,
+            });
+        }
+        sections
+    }
+
+    /// Returns the name of the variable that overrides a key.
+    fn variable(&self, name: &str) -> String {
+        let path = self.key(name).to_uppercase().replace(['.', '-'], "_");
+        format!("{}_{path}", self.reading.variable_prefix)
+    }
+
+    /// Finds a value: the environment before the file, `env(NAME)` replaced.
+    fn find(&mut self, name: &str) -> Option<Found<'n>> {
+        let node = self.node(name);
+        if !node.is_some_and(|node| node.origin.beats_environment) {
+            let variable = self.variable(name);
+            if let Some(text) = self.reading.environment.get(&variable) {
+                return self.resolve(name, text.to_owned(), None, Some(variable));
+            }
+        }
+        let node = node?;
+        let place = Some(node.origin.place());
+        match &node.value {
+            Value::Text(text) if reference(text).is_some() => self.resolve(name, text.clone(), place, None),
+            value => Some(Found { value: Source::Written(value), place, variable: None }),
+        }
+    }
+
+    /// Replaces a text that is an `env(NAME)` as a whole.
+    fn resolve(
+        &mut self,
+        name: &str,
+        text: String,
+        place: Option<SourcePosition>,
+        variable: Option<String>,
+    ) -> Option<Found<'n>> {
+        let Some(wanted) = reference(&text) else {
+            return Some(Found { value: Source::Text(text), place, variable });
+        };
+        match self.reading.environment.get(wanted) {
+            Some(value) => {
+                Some(Found { value: Source::Text(value.to_owned()), place, variable: Some(wanted.to_owned()) })
+            }
+            None => {
+                let wanted = wanted.to_owned();
+                self.report_unset(name, &wanted, place);
+                None
+            }
+        }
+    }
+
+    fn report_unset(&mut self, name: &str, variable: &str, place: Option<SourcePosition>) {
+        self.unresolved.push(name.to_owned());
+        if !self.quiet {
+            let key = self.key(name);
+            let message = format!("environment variable is unset: {variable} ({key} counts as not set)");
+            self.reading.warn(WarningKind::UnsetVariable, place, key, message);
+        }
+    }
+
+    fn mismatch(&self, name: &str, found: &Found<'_>, expected: &str) {
+        let key = self.key(name);
+        let message = format!("{key}: expected {expected}, found {}", found.shown());
+        self.reading.fail(found.place.clone(), key, message);
+    }
+
+    /// Accepts a key that has no effect.
+    pub fn ignore(&mut self, name: &'static str) {
+        self.asked.push(name);
+    }
+
+    /// Adds a problem if a required key is missing, unless the section is off. A key that is
+    /// written but whose variable is unset has had its warning already.
+    pub fn require(&self, name: &str, is_given: bool) {
+        if !is_given && !self.quiet && !self.unresolved.iter().any(|unresolved| unresolved == name) {
+            self.fail(name, format!("Missing required field in config: {}", self.key(name)));
+        }
+    }
+}
+
+impl Drop for Section<'_, '_, '_> {
+    fn drop(&mut self) {
+        let Some(table) = self.table else { return };
+        if self.takes_any {
+            return;
+        }
+        for (name, node) in table {
+            if self.asked.contains(&name.as_str()) {
+                continue;
+            }
+            let key = self.key(name);
+            let meant = match nearest(name, self.asked.iter().copied()) {
+                Some(known) => format!("; did you mean {}?", self.key(known)),
+                None => String::new(),
+            };
+            let place = Some(node.origin.place());
+            match self.reading.unknown {
+                UnknownKeys::Warn => {
+                    let message = format!("unknown key {key} has no effect{meant}");
+                    self.reading.warn(WarningKind::UnknownKey, place, key, message);
+                }
+                UnknownKeys::Fail => self.reading.fail(place, key.clone(), format!("unknown key {key}{meant}")),
+            }
+        }
+    }
+}
