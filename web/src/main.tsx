@@ -1,9 +1,9 @@
 import { createRoot } from "react-dom/client";
 import { startAnalytics } from "./analytics";
 import { App } from "./app";
+import { preloadPage } from "./lazy-pages";
 import { openAuth } from "./lib/auth/client";
 import { type BrandAccent, type Config, embeddedConfig, loadConfig } from "./lib/config";
-import { preloadPage } from "./page-code";
 import * as m from "./paraglide/messages";
 import "./styles/app.css";
 

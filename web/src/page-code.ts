@@ -24,13 +24,3 @@ export const pages: ({ path: string } & LazyPage)[] = Object.entries(pageCode).m
   path,
   ...lazyPage(load),
 }));
-
-/** The part of the application that all of these share. */
-export const sharedPages = lazyPage(() => import("./pages"));
-
-/** Requests the code of the page at an address, which may have none. A failure is reported when the page is shown. */
-export function preloadPage(pathname: string): Promise<unknown> {
-  if (pathname === "/") return Promise.resolve();
-  const page = pages.find(({ path }) => path === pathname);
-  return Promise.allSettled([sharedPages.preload(), page?.preload()]);
-}

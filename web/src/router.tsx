@@ -5,8 +5,8 @@ import { track } from "./analytics";
 import { ErrorBoundary } from "./components/error-boundary";
 import { PageFrame } from "./components/page-frame";
 import { Skeleton } from "./components/ui/skeleton";
+import { sharedPages } from "./lazy-pages";
 import { type ShownAddress, ShownAddressContext, useShownAddress } from "./lib/shown-address";
-import { sharedPages } from "./page-code";
 import LandingPage from "./routes/landing";
 
 const { Page: Pages } = sharedPages;
