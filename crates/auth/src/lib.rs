@@ -39,7 +39,7 @@ mod webauthn;
 use std::sync::Arc;
 
 use portico_base::Clock;
-use portico_database::Database;
+use portico_database::{Database, RolePool, RoleProfile};
 use portico_mail::Transport;
 use portico_tokens::CurrentKeys;
 use time::OffsetDateTime;
@@ -61,6 +61,9 @@ use protection::mail_domain::MailDomains;
 use protection::redirect_allow_list::RedirectAllowList;
 use webauthn::RelyingParty;
 
+/// The role of the statements of this service, and the schema of its tables.
+pub const ROLE_PROFILE: RoleProfile = RoleProfile::acting_as("supabase_auth_admin", "auth");
+
 /// The account service. Clones share their state.
 #[derive(Clone)]
 pub struct Auth {
@@ -69,7 +72,7 @@ pub struct Auth {
 
 struct Inner {
     settings: AuthSettings,
-    database: Database,
+    database: RolePool,
     keys: CurrentKeys,
     clock: Clock,
     allow_list: RedirectAllowList,
@@ -118,6 +121,7 @@ impl Auth {
         settings.validate()?;
         let allow_list = RedirectAllowList::new(&settings.site_url, &settings.redirect_allow_list)?
             .excluding_api(&settings.external_url);
+        let database = database.pool(ROLE_PROFILE);
         let mailer = Mailer::new(&settings, mail, database.clone())?;
         let passwords = Passwords::new(&settings.password);
         let columns = ColumnKeys::new(&settings.encryption)?;
@@ -160,8 +164,8 @@ impl Auth {
         &self.inner.settings
     }
 
-    /// Returns the database that keeps the accounts.
-    pub fn database(&self) -> &Database {
+    /// Returns the connections to the database that keeps the accounts.
+    pub fn database(&self) -> &RolePool {
         &self.inner.database
     }
 

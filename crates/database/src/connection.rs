@@ -13,8 +13,8 @@ use tokio_postgres::{Client, Config, Connection, NoTls};
 
 use crate::endpoint::Endpoint;
 use crate::error::{DatabaseError, is_unavailable};
-use crate::pooler::SessionEmulation;
 use crate::pooler::cleaning::END_IF_VALUES_ARE_KEPT;
+use crate::pooler::emulation::SessionEmulation;
 use crate::tls::Tls;
 
 /// A server that restarts refuses connections for a moment: wait this long between two attempts.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio_postgres::error::SqlState;
 
-use crate::endpoint::EndpointError;
+use crate::endpoint::error::EndpointError;
 use crate::sqlstate;
 use crate::tls::TlsError;
 

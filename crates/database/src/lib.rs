@@ -3,8 +3,7 @@
 //! - [`cluster`] runs the real PostgreSQL server as a supervised child process;
 //! - [`Endpoint`] says where a server is and as whom to connect, for the embedded and an external
 //!   one alike;
-//! - [`Database`] gives pooled connections in the roles the services act as, and brings the schema
-//!   up to date;
+//! - [`Database`] gives pooled connections by [`RoleProfile`], and brings the schema up to date;
 //! - [`wire`] is the lean client of the data API, for many small batches;
 //! - [`scratch`] makes databases that live as long as a test.
 //!
@@ -15,6 +14,7 @@ mod acting;
 mod bootstrap;
 pub mod cluster;
 mod connection;
+mod database;
 mod endpoint;
 mod error;
 mod listen;
@@ -23,14 +23,16 @@ mod pool;
 mod pooler;
 pub mod scratch;
 pub mod sqlstate;
+mod statement_words;
 mod tls;
 pub mod wire;
 
 pub use bootstrap::{BootstrapSettings, EMULATED_EXTENSIONS, Limitation, MigrationSession, install_extensions};
 pub use connection::connect;
+pub use database::Database;
 pub use endpoint::{Endpoint, EndpointError, Host, Password, TlsMode, TlsSettings};
 pub use error::DatabaseError;
 pub use listen::Listener;
 pub use lock::HeldLock;
-pub use pool::{Client, Database, PoolSettings};
+pub use pool::{Client, PoolSettings, RolePool, RoleProfile};
 pub use tls::TlsError;

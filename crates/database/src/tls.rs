@@ -18,7 +18,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
 
-use crate::endpoint::{Host, TlsMode, TlsSettings};
+use crate::endpoint::settings::{Host, TlsMode, TlsSettings};
 
 /// A certificate file that cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -94,7 +94,7 @@ impl TestServer {
             key_policy: KeyPolicy::Development,
             mail: None,
             texts: None,
-            pool: PoolSettings { auth_connections: 8, service_connections: 2, ..PoolSettings::default() },
+            pool: PoolSettings { role_connections: 8, login_connections: 2, ..PoolSettings::default() },
             origin: origin.clone(),
             emulate_google: true,
             rest: None,

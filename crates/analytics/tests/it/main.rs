@@ -44,7 +44,7 @@ impl Collector {
         let name = scratch::fresh_name();
         let endpoint = scratch::clone_database(&admin, "template0", &name).await.unwrap();
         let settings =
-            PoolSettings { service_connections: 1, wait: Duration::from_millis(100), ..PoolSettings::default() };
+            PoolSettings { login_connections: 1, wait: Duration::from_millis(100), ..PoolSettings::default() };
         let database = Database::open(&endpoint, settings).unwrap();
         database.bootstrap(&BootstrapSettings::default()).await.unwrap();
 

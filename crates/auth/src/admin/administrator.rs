@@ -62,7 +62,7 @@ async fn check_session(auth: &Auth, claims: &Claims, now: OffsetDateTime) -> Res
     if id.0.is_nil() {
         return Ok(());
     }
-    let client = auth.database().auth().await?;
+    let client = auth.database().client().await?;
     let session = sessions::by_id(&client, id).await?.ok_or(ContractError::SessionOfTokenGone)?;
     let user = users::complete(&client, session.user_id).await?.ok_or(ContractError::SessionOfTokenGone)?;
     drop(client);

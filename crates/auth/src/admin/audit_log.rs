@@ -20,7 +20,7 @@ pub(crate) async fn list(
     query: Query,
 ) -> Result<(PageHeaders, Json<Vec<Value>>), AuthError> {
     let filter = query.get("query").map(parse_filter).transpose()?;
-    let client = auth.database().auth().await?;
+    let client = auth.database().client().await?;
     let (total, entries) = audit_log_entries::list(&client, filter, page.limit(), page.offset()).await?;
     drop(client);
     let shown = entries

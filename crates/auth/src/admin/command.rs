@@ -135,7 +135,7 @@ impl Auth {
                     limit: limit.into(),
                     offset: offset.into(),
                 };
-                let client = self.database().auth().await?;
+                let client = self.database().client().await?;
                 let (total, found) = users::list(&client, &list).await?;
                 let users = found.iter().map(shown).collect::<Result<Vec<_>, _>>()?;
                 Ok(json!({"users": users, "total": total}))
@@ -189,7 +189,7 @@ impl Auth {
     pub async fn add_development_account(&self, account: AccountToAdd) -> Result<bool, AuthError> {
         let request = RequestInfo::of_service(self);
         let email = EmailAddress::parse(account.email.as_deref().unwrap_or_default())?;
-        let client = self.database().auth().await?;
+        let client = self.database().client().await?;
         let existing = users::by_email(&client, &email, &request.aud).await?;
         drop(client);
         if existing.is_some() {
@@ -255,7 +255,7 @@ async fn add(auth: &Auth, request: &RequestInfo, actor: &User, account: AccountT
 
 /// Finds an account by its id, email address or phone number.
 async fn find(auth: &Auth, request: &RequestInfo, account: &str) -> Result<User, AuthError> {
-    let client = auth.database().auth().await?;
+    let client = auth.database().client().await?;
     let id = match UserId::parse(account) {
         Some(id) => Some(id),
         None if account.contains('@') => {

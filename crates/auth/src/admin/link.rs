@@ -137,7 +137,7 @@ pub(crate) async fn generate(
 /// sign-up.
 async fn check(auth: &Auth, request: &RequestInfo, body: LinkRequest) -> Result<CheckedLink, AuthError> {
     let email = EmailAddress::parse(&body.email)?;
-    let client = auth.database().auth().await?;
+    let client = auth.database().client().await?;
     let existing = users::by_email(&client, &email, &request.aud).await?;
     drop(client);
     let unknown_type = || ContractError::LinkTypeUnknown { name: body.r#type.chars().take(64).collect() };

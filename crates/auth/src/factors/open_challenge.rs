@@ -19,7 +19,7 @@ pub(super) async fn find_challenge(
     request: &RequestInfo,
     id: FactorChallengeId,
 ) -> Result<FactorChallenge, AuthError> {
-    let client = auth.database().auth().await?;
+    let client = auth.database().client().await?;
     let challenge = mfa_challenges::find(&client, id, own.factor.id).await?;
     drop(client);
     let challenge = challenge.ok_or(ContractError::FactorChallengeUnknown)?;

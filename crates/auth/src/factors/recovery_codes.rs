@@ -86,7 +86,7 @@ pub(crate) async fn create(
 
 /// `GET /factors/recovery-codes`: the number of unused codes.
 pub(crate) async fn count(State(auth): State<Auth>, owner: FactorOwner) -> Result<axum::Json<Value>, AuthError> {
-    let client = auth.database().auth().await?;
+    let client = auth.database().client().await?;
     let codes = recovery_codes::of_user(&client, owner.user.id).await?;
     drop(client);
     // Codes of factors that were deleted without this service do not work

@@ -140,7 +140,7 @@ pub(super) struct MatchedCode {
 /// # Errors
 /// Those of the database, and 500 for a secret that cannot be read.
 pub(super) async fn compare(auth: &Auth, factor: &Factor, code: &str) -> Result<Option<MatchedCode>, AuthError> {
-    let client = auth.database().auth().await?;
+    let client = auth.database().client().await?;
     let stored = mfa_factors::secret(&client, factor.id).await?.unwrap_or_default();
     let last = totp_steps::last(&client, factor.id).await?;
     drop(client);

@@ -33,7 +33,7 @@ pub(super) struct KeyChallenge {
 pub(super) async fn begin(auth: &Auth, own: &OwnFactor) -> Result<KeyChallenge, AuthError> {
     let relying_party = auth.relying_party()?;
     let user = &own.owner.user;
-    let client = auth.database().auth().await?;
+    let client = auth.database().client().await?;
     let keys = keys_of(&client, user.id).await?;
     drop(client);
     let challenge = new_challenge();
@@ -138,7 +138,7 @@ pub(super) async fn compare(
             relying_party.verify_registration(&bytes, response).map(KeyProof::New)
         }
         (KeyResponse::Request(response), true, "request") => {
-            let client = auth.database().auth().await?;
+            let client = auth.database().client().await?;
             let keys = keys_of(&client, own.owner.user.id).await?;
             drop(client);
             if !is_handle_of(response, own.owner.user.id) {

@@ -224,7 +224,7 @@ async fn after_user_created(auth: &Auth, request: &RequestInfo) -> Result<(), Au
         return Ok(());
     }
     let user = {
-        let client = auth.database().auth().await?;
+        let client = auth.database().client().await?;
         users::complete(&client, created).await?
     };
     let Some(user) = user else { return Ok(()) };

@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use portico_database::Database;
+use portico_database::RolePool;
 use portico_mail::{Address, Email, HeaderLine, MailKind, SendError, Sender, Templates, Transport, Variables};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -38,7 +38,7 @@ pub(crate) struct Mailer {
     bodies: FetchedBodies,
     sender: Sender,
     transport: Arc<dyn Transport>,
-    database: Database,
+    database: RolePool,
     wake: Arc<Notify>,
 }
 
@@ -46,7 +46,7 @@ impl Mailer {
     pub(crate) fn new(
         settings: &AuthSettings,
         transport: Arc<dyn Transport>,
-        database: Database,
+        database: RolePool,
     ) -> Result<Arc<Self>, SettingsError> {
         let mut templates = settings.email.brand_accent.map_or_else(Templates::default, Templates::with_accent);
         let mut fetched = Vec::new();
@@ -87,7 +87,7 @@ impl Mailer {
 
     /// Sends the mails that are due. Returns the time until the next one.
     async fn deliver(&self) -> Result<Duration, AuthError> {
-        let client = self.database.auth().await?;
+        let client = self.database.client().await?;
         loop {
             let due = outbox::claim(&client).await?;
             if due.is_empty() {

@@ -61,7 +61,7 @@ async fn is_known(auth: &Auth, request: &RequestInfo, body: &Otp) -> Result<bool
         true => Contact::parse(ContactKind::Email, &body.email),
         false => Contact::parse(ContactKind::Phone, &body.phone),
     };
-    let client = auth.database().auth().await?;
+    let client = auth.database().client().await?;
     let Ok(contact) = contact else { return Ok(false) };
     Ok(users::by_contact(&client, &contact, &request.aud).await?.is_some())
 }

@@ -24,7 +24,7 @@ pub(crate) async fn list(
     Path(user_id): Path<String>,
 ) -> Result<JsonResponse<Vec<Passkey>>, AuthError> {
     let user_id = UserId::parse(&user_id).ok_or(ContractError::UserIdNotUuid)?;
-    let client = auth.database().auth().await?;
+    let client = auth.database().client().await?;
     users::by_id(&client, user_id).await?.ok_or(ContractError::UserUnknown)?;
     Ok(JsonResponse(webauthn_credentials::of_user(&client, user_id).await?))
 }

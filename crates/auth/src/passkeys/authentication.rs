@@ -41,7 +41,7 @@ pub(crate) async fn options(
     auth.limits().check(Limiter::PasskeySignIn, &request)?;
     captcha::check(auth.captcha(), &body.gotrue_meta_security, &request).await?;
     let relying_party = auth.relying_party()?;
-    let client = auth.database().auth().await?;
+    let client = auth.database().client().await?;
     let lifetime = auth.settings().passkeys.challenge_expiry;
     let issued = IssuedChallenge::issue(&client, PasskeyCeremony::Authentication, request.now, lifetime).await?;
     Ok(JsonResponse(issued.answer(json!({

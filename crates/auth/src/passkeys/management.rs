@@ -26,7 +26,7 @@ pub(crate) async fn list(
     _: PasskeysEnabled,
     signed_in: SignedIn,
 ) -> Result<JsonResponse<Vec<Passkey>>, AuthError> {
-    let client = auth.database().auth().await?;
+    let client = auth.database().client().await?;
     Ok(JsonResponse(webauthn_credentials::of_user(&client, signed_in.user.id).await?))
 }
 

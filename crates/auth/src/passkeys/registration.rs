@@ -27,7 +27,7 @@ pub(crate) async fn options(
     check_may_register(&signed_in)?;
     let relying_party = auth.relying_party()?;
     let user = &signed_in.user;
-    let client = auth.database().auth().await?;
+    let client = auth.database().client().await?;
     let registered = webauthn_credentials::of_user(&client, user.id).await?;
     check_limit(&auth, &registered)?;
     let lifetime = auth.settings().passkeys.challenge_expiry;

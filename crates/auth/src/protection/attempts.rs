@@ -194,7 +194,7 @@ async fn counted<T>(
 ) -> Result<T, AuthError> {
     // A connection of its own, returned before `attempt` checks one out
     let charged = {
-        let client = auth.database().auth().await?;
+        let client = auth.database().client().await?;
         attempts::charge(&client, &charges, network, auth.now()).await?
     };
     match charged {
@@ -225,7 +225,7 @@ fn is_inconclusive(error: &AuthError) -> bool {
 
 async fn refund(auth: &Auth, charges: &[Charge]) {
     let refunded = async {
-        let client = auth.database().auth().await?;
+        let client = auth.database().client().await?;
         attempts::give_back(&client, charges).await.map_err(AuthError::from)
     };
     if let Err(error) = refunded.await {

@@ -199,7 +199,7 @@ pub(crate) async fn record_failed_login(auth: &Auth, login: &FailedLogin<'_>, re
     }
     let ip = request.ip.map(|ip| ip.to_string()).unwrap_or_default();
     let written = async {
-        let client = auth.database().auth().await?;
+        let client = auth.database().client().await?;
         let payload = payload(actor, action, traits);
         audit_log_entries::insert(&client, &payload, &ip, auth.now()).await.map_err(AuthError::from)
     };

@@ -176,7 +176,7 @@ async fn find(
     by_email: bool,
     body: &PasswordBody,
 ) -> Result<Option<User>, AuthError> {
-    let client = auth.database().auth().await?;
+    let client = auth.database().client().await?;
     let user = if by_email {
         let email = EmailAddress::from_stored(&body.email.trim().to_lowercase());
         users::by_email(&client, &email, &request.aud).await?

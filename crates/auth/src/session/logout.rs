@@ -85,7 +85,7 @@ pub(crate) async fn list(
     request: RequestInfo,
     signed_in: SignedIn,
 ) -> Result<Json<Value>, AuthError> {
-    let client = auth.database().auth().await?;
+    let client = auth.database().client().await?;
     let found = sessions::of_user(&client, signed_in.user.id).await?;
     drop(client);
     let current = signed_in.session.as_ref().map(|session| session.id);

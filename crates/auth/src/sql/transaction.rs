@@ -7,7 +7,7 @@ use std::task::Poll;
 
 use futures_util::poll;
 use portico_base::inherit_request;
-use portico_database::{Client, Database};
+use portico_database::{Client, RolePool};
 use postgres_types::{ToSql, Type};
 use tokio::sync::Notify;
 use tokio_postgres::{Error, Row, Statement};
@@ -42,9 +42,9 @@ impl Tx {
     ///
     /// # Errors
     /// [`AuthError::Unavailable`] when the database is down or every connection stays busy.
-    pub async fn begin(database: &Database) -> Result<Self, AuthError> {
+    pub async fn begin(database: &RolePool) -> Result<Self, AuthError> {
         Ok(Self {
-            client: Some(database.auth().await?),
+            client: Some(database.client().await?),
             begun: AtomicBool::new(false),
             turn: Default::default(),
             after_commit: OnceLock::new(),

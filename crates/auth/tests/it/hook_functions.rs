@@ -79,8 +79,16 @@ async fn a_function_that_raises_or_is_slow_fails_the_operation_only() {
     // Connections have their usual time limit again
     create(&t, "jsonb", "begin return event; end").await;
     sign_in(&t, PASSWORD).await.expect(200);
-    let limit: String =
-        t.database().auth().await.unwrap().query_one("show statement_timeout", &[]).await.unwrap().get(0);
+    let limit: String = t
+        .database()
+        .pool(portico_auth::ROLE_PROFILE)
+        .client()
+        .await
+        .unwrap()
+        .query_one("show statement_timeout", &[])
+        .await
+        .unwrap()
+        .get(0);
     assert_eq!(limit, "30s");
 }
 

@@ -163,7 +163,7 @@ async fn no_connection_waits_for_a_hook() {
     let hook = HookServer::start().await;
     let t = TestServer::with(|settings| {
         hook.serve(&mut settings.auth, HookPoint::CustomAccessToken);
-        settings.pool.auth_connections = 2;
+        settings.pool.role_connections = 2;
     })
     .await;
     hook.answer(with_tenant);

@@ -266,7 +266,7 @@ impl Slow {
             with_phones(&mut settings.auth);
             settings.auth.sms.max_frequency = frequency;
             settings.auth.http_timeout = std::time::Duration::from_secs(60);
-            settings.pool.auth_connections = 1;
+            settings.pool.role_connections = 1;
             settings.texts = Some(texts);
         })
         .await;

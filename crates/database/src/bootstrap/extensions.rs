@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use tokio_postgres::Client;
 
 use super::{quote_literal, step};
-use crate::acting::Names;
+use crate::acting::names::Names;
 use crate::error::DatabaseError;
 
 /// One extension that we ship.

@@ -5,7 +5,8 @@ use tokio_postgres::error::SqlState;
 
 use super::limitation::Limitation;
 use super::{quote_identifier, quote_literal, step};
-use crate::acting::{API, AUTH, Logins, Names};
+use crate::acting::logins::Logins;
+use crate::acting::names::{API, AUTH, Names};
 use crate::connection;
 use crate::endpoint::{Endpoint, Host};
 use crate::error::DatabaseError;
@@ -35,7 +36,7 @@ pub(super) async fn probe(endpoint: &Endpoint) -> Result<Vec<Refusal>, DatabaseE
             Err(error) => refusals.push(Refusal { part, error }),
         }
     }
-    endpoint.acting().set_admitted(admitted);
+    endpoint.detected().set_admitted(admitted);
     Ok(refusals)
 }
 
@@ -61,7 +62,7 @@ pub(super) async fn create(
     names: &Names,
     is_pooled: bool,
 ) -> Result<(), DatabaseError> {
-    let Some(logins) = endpoint.acting().logins() else { return Ok(()) };
+    let Some(logins) = endpoint.detected().logins() else { return Ok(()) };
     for (part, _) in Logins::PARTS {
         let Some((login, password)) = logins.of(part) else { continue };
         if names.of(part) == endpoint.user() {
@@ -96,7 +97,7 @@ pub(super) async fn create(
 
 /// Returns what an operator should know when the server refuses logins.
 pub(super) fn limitation(endpoint: &Endpoint, refusals: &[Refusal]) -> Option<Limitation> {
-    let (first, logins) = (refusals.first()?, endpoint.acting().logins()?);
+    let (first, logins) = (refusals.first()?, endpoint.detected().logins()?);
     let joined = |texts: Vec<String>, between: &str| texts.join(between);
     let roles = refusals.iter().filter_map(|refusal| logins.of(refusal.part)).map(|(login, _)| login).collect();
     let (database, roles) = (quote_identifier(endpoint.database()), joined(roles, ","));

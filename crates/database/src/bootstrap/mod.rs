@@ -30,16 +30,17 @@ use tracing::{debug, warn};
 pub use extensions::{EMULATED as EMULATED_EXTENSIONS, install as install_extensions};
 pub use limitation::Limitation;
 pub use session::MigrationSession;
-pub(crate) use session::words;
 pub use settings::BootstrapSettings;
 
 use crate::Database;
-use crate::acting::{self, Logins, Names, OWNER};
+use crate::acting;
+use crate::acting::logins::Logins;
+use crate::acting::names::{Names, OWNER};
 use crate::connection;
 use crate::endpoint::Endpoint;
 use crate::error::DatabaseError;
 use crate::lock::HeldLock;
-use crate::pooler;
+use crate::pooler::detection;
 
 /// A step: its name in errors, and its text.
 type Step = (&'static str, &'static str);
@@ -109,10 +110,10 @@ impl Database {
     pub async fn bootstrap(&self, settings: &BootstrapSettings) -> Result<(), DatabaseError> {
         let endpoint = self.endpoint().direct();
         if !endpoint.trusts_any_role() {
-            pooler::detect(self.endpoint()).await?;
+            detection::detect(self.endpoint()).await?;
         }
         if self.endpoint().has_direct() {
-            pooler::check_direct(self.endpoint()).await?;
+            detection::check_direct(self.endpoint()).await?;
         }
         let is_pooled = self.endpoint().is_pooled();
         let mut client = self.guarded_administrator().await?;
@@ -122,7 +123,7 @@ impl Database {
         let mut names = choose_names(&client, endpoint).await?;
         let mut attempt = 1;
         loop {
-            let roles = names.identity() + endpoint.acting().logins().map_or("", Logins::identity);
+            let roles = names.identity() + endpoint.detected().logins().map_or("", Logins::identity);
             let work =
                 Work { endpoint, is_pooled, names: &names, settings, fingerprint: fingerprint(settings, &roles) };
             match work.run(&client).await {
@@ -166,7 +167,7 @@ impl Database {
         if !endpoint.has_direct() {
             return Ok(None);
         }
-        endpoint.acting().set_names(names.clone());
+        endpoint.detected().set_names(names.clone());
         Ok(logins::limitation(endpoint, &logins::probe(endpoint).await?))
     }
 
@@ -206,7 +207,7 @@ impl Database {
     /// PostgreSQL's error.
     pub async fn maintain_message_partitions(&self) -> Result<(), DatabaseError> {
         let endpoint = self.endpoint().direct();
-        let names = acting::names(endpoint).await?;
+        let names = acting::names_of(endpoint).await?;
         let client = connection::connect_guarded(&endpoint.for_part(OWNER)).await?;
         client.batch_execute(&names.in_sql(MESSAGE_PARTITIONS)).await?;
         Ok(())
@@ -216,7 +217,7 @@ impl Database {
 async fn choose_names(client: &Client, endpoint: &Endpoint) -> Result<Arc<Names>, DatabaseError> {
     match endpoint.trusts_any_role() {
         true => Ok(Arc::default()),
-        false => Ok(endpoint.acting().set_names(Names::choose(client).await?)),
+        false => Ok(endpoint.detected().set_names(Names::choose(client).await?)),
     }
 }
 

@@ -7,12 +7,14 @@ use tokio_postgres::{Client, Error};
 
 use super::extensions::{EMULATED, PERMITTED_EXTENSIONS};
 use super::{logins, role_names};
-use crate::acting::{self, API, OWNER};
+use crate::acting;
+use crate::acting::names::{API, OWNER};
 use crate::connection;
 use crate::endpoint::Endpoint;
 use crate::error::DatabaseError;
 use crate::lock::HeldLock;
 use crate::pooler::cleaning::END_IF_VALUES_ARE_KEPT;
+use crate::statement_words::{next_word, words};
 use crate::tls::Tls;
 
 /// `postgres`' own setting, with the literal backslash of the hosted service, given at login so
@@ -57,9 +59,9 @@ pub struct MigrationSession {
 
 impl MigrationSession {
     pub(super) async fn open(endpoint: &Endpoint) -> Result<Self, DatabaseError> {
-        let names = acting::names(endpoint).await?;
+        let names = acting::names_of(endpoint).await?;
         let owner = names.of(OWNER).to_owned();
-        if !endpoint.acting().is_admitted(OWNER) {
+        if !endpoint.detected().is_admitted(OWNER) {
             // Where nothing was set up in this process, it is not known which logins there are
             logins::probe(endpoint).await?;
         }
@@ -343,42 +345,6 @@ fn without_version(sql: &str) -> Cow<'_, str> {
         }
         None => sql.into(),
     }
-}
-
-/// The words of the first statement in lower case, comments and the quotes of identifiers left out.
-/// `rest` is moved on to the semicolon that ends it, or to the end.
-pub(crate) fn words<'a>(rest: &'a mut &str) -> impl Iterator<Item = String> + 'a {
-    std::iter::from_fn(move || next_word(rest).map(|(word, _)| word))
-}
-
-/// Takes one word as [`words`] gives it, together with its length in the text.
-fn next_word(rest: &mut &str) -> Option<(String, usize)> {
-    loop {
-        *rest = rest.trim_start();
-        if let Some(comment) = rest.strip_prefix("--") {
-            *rest = comment.split_once('\n').map_or("", |(_, after)| after);
-        } else if let Some(comment) = rest.strip_prefix("/*") {
-            *rest = comment.split_once("*/").map_or("", |(_, after)| after);
-        } else {
-            break;
-        }
-    }
-    if rest.is_empty() || rest.starts_with(';') {
-        return None;
-    }
-    let before = rest.len();
-    for quote in ['"', '\''] {
-        if let Some(quoted) = rest.strip_prefix(quote) {
-            let (word, after) = quoted.split_once(quote).unwrap_or((quoted, ""));
-            *rest = after;
-            return Some((word.to_owned(), before - rest.len()));
-        }
-    }
-    let end = rest.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(rest.len());
-    let end = if end == 0 { rest.chars().next().map_or(1, char::len_utf8) } else { end };
-    let (word, after) = rest.split_at(end);
-    *rest = after;
-    Some((word.to_ascii_lowercase(), end))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use tokio_postgres::Client;
 
 use super::{digest, step};
-use crate::acting::Names;
+use crate::acting::names::Names;
 use crate::error::DatabaseError;
 
 /// A migration is never edited after release: its checksum is recorded with its name.

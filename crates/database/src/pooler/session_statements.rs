@@ -1,6 +1,6 @@
 //! The effect of a statement on the emulated session.
 
-use crate::bootstrap::words;
+use crate::statement_words::words;
 
 /// The meaning of a statement that is sent outside of a transaction.
 #[derive(Debug, PartialEq, Eq)]

@@ -11,6 +11,8 @@ use portico_database::{
 use tokio::sync::OnceCell;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
+use crate::AUTH;
+
 /// A server with a template database that the bootstrap has filled once.
 struct Server {
     cluster: Cluster,
@@ -449,7 +451,7 @@ async fn a_login_without_superuser_rights_gets_what_it_may_have() {
             .await
             .unwrap_err();
         assert_eq!(denied.code().unwrap().code(), "42501");
-        let auth = database.auth().await.unwrap();
+        let auth = database.pool(AUTH).client().await.unwrap();
         auth.batch_execute("insert into auth.users (id) values (gen_random_uuid())").await.unwrap();
         drop(auth);
         database

@@ -3,6 +3,8 @@
 
 use super::bootstrap::{column, majors, ready, ready_apart, refusal, value};
 
+use crate::AUTH;
+
 /// One request of the API as a transaction, left open for the caller's statements.
 fn request(role: &str, claims: &str) -> String {
     format!(
@@ -254,7 +256,7 @@ impl LastRows for Vec<String> {
 async fn the_auth_service_sees_triggers_and_hooks() {
     for major in majors() {
         let database = application(major).await;
-        let auth = database.auth().await.unwrap();
+        let auth = database.pool(AUTH).client().await.unwrap();
         auth.batch_execute(
             "insert into auth.users (id, email, raw_user_meta_data) values (gen_random_uuid(), 'new@example.com', '{\"full_name\":\"New\"}');
              update auth.users set email = 'newer@example.com' where email = 'new@example.com'",

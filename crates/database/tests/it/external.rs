@@ -6,6 +6,8 @@ use tokio::sync::OnceCell;
 
 use super::bootstrap::{column, majors, old_binaries, open, refusal, value};
 
+use crate::AUTH;
+
 const SECRET: &[u8] = b"a secret of the tests";
 
 async fn ordinary(major: u32) -> &'static OrdinaryServer {
@@ -66,7 +68,7 @@ pub(crate) async fn works(database: &Database, what: &str) {
     session.reset().await.unwrap();
     session.batch("drop schema private; drop trigger on_sign_up on auth.users").await.unwrap();
     drop(session);
-    let auth = database.auth().await.unwrap();
+    let auth = database.pool(AUTH).client().await.unwrap();
     auth.batch_execute("insert into auth.users (id) values ('11111111-1111-4111-8111-111111111111')").await.unwrap();
     let api = database.acting_as("authenticator").await.unwrap();
     let claims = "select set_config('role', 'authenticated', true), set_config('request.jwt.claims', '{\"sub\":\"11111111-1111-4111-8111-111111111111\"}', true)";
@@ -247,7 +249,7 @@ async fn works_not_in_other(second: &Database, admin: &tokio_postgres::Client, w
     let owner = "select pg_get_userbyid(relowner) from pg_class where oid = 'public.notes'::regclass";
     let name = value(admin, owner).await;
     assert!(name.starts_with("portico_owner"), "{what}: {name}");
-    drop(second.auth().await.unwrap());
+    drop(second.pool(AUTH).client().await.unwrap());
 }
 
 #[tokio::test]

@@ -9,6 +9,8 @@ use tokio_postgres::Client;
 
 use super::bootstrap::{column, majors, ready_apart, refusal, value};
 
+use crate::AUTH;
+
 /// Runs with the rights of the session that was tricked into calling it. Every attack calls it by
 /// another way. The sequence remembers a superuser also when the transaction fails behind it.
 pub(crate) const PAYLOAD: &str = "
@@ -517,7 +519,7 @@ async fn a_migration_cannot_go_back_to_a_superuser() {
             value(&acting, "reset session authorization; reset role; select current_user").await,
             "authenticator"
         );
-        let auth = database.auth().await.unwrap();
+        let auth = database.pool(AUTH).client().await.unwrap();
         auth.batch_execute("select public.payload()").await.unwrap();
         holds(&admin, &format!("on {major}")).await;
     }

@@ -10,6 +10,8 @@ use super::external::{set_up, start};
 use super::fence::{PAYLOAD, STRIKES};
 use super::fence_bootstrap::{PARTITIONS, TABLES};
 
+use crate::AUTH;
+
 /// Fails when an attack went through.
 async fn holds(admin: &Client, attack: &str) {
     let superusers = "select rolname from pg_catalog.pg_roles where rolsuper and rolcanlogin order by 1";
@@ -60,7 +62,7 @@ async fn attacked(database: &Database, admin: &Client, major: u32) {
     session.batch("grant usage on schema public to supabase_auth_admin").await.unwrap();
     attacks(&database.acting_as("authenticator").await.unwrap(), admin, &format!("in a session of the API on {major}"))
         .await;
-    attacks(&database.auth().await.unwrap(), admin, &format!("in the auth service on {major}")).await;
+    attacks(&database.pool(AUTH).client().await.unwrap(), admin, &format!("in the auth service on {major}")).await;
     attacks(session.client(), admin, &format!("in a migration on {major}")).await;
     // The data API's own client
     let pool = Pool::open(database.endpoint(), "authenticator", WirePoolSettings::default()).unwrap();
@@ -128,7 +130,7 @@ async fn a_server_that_refuses_our_logins_is_named_with_the_remedy() {
     let rule = missing[0].remedy.lines().find_map(|line| line.strip_prefix("--   ")).unwrap().to_owned();
     // It works, without the fence
     assert_eq!(value(database.migrations().await.unwrap().client(), "select current_user").await, "portico_owner");
-    drop(database.auth().await.unwrap());
+    drop(database.pool(AUTH).client().await.unwrap());
     let acting = database.acting_as("authenticator").await.unwrap();
     assert_eq!(value(&acting, "reset role; select current_user").await, "postgres");
 

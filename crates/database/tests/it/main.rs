@@ -25,3 +25,6 @@ mod wire_login;
 mod wire_pool;
 mod wire_runtimes;
 mod wire_session;
+
+/// The role profile of a service, as one declares it.
+const AUTH: portico_database::RoleProfile = portico_database::RoleProfile::acting_as("supabase_auth_admin", "auth");

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use portico_database::{Database, DatabaseError, Endpoint, PoolSettings, connect};
 
+use crate::AUTH;
 use crate::cluster::{reachable, system_binaries, within};
 
 /// The roles and schemas that the pools act as and on, without the whole bootstrap.
@@ -24,17 +25,17 @@ async fn each_pool_acts_as_its_role_by_socket_and_by_url() {
     let url = format!("postgresql://operator:secret@127.0.0.1:{}/postgres", cluster.tcp_port().unwrap());
     let external = Endpoint::parse(&url).unwrap();
     let stranger = external.with_user("stranger", external.password().cloned());
-    let error = Database::open(&stranger, PoolSettings::default()).unwrap().auth().await.unwrap_err();
+    let error = Database::open(&stranger, PoolSettings::default()).unwrap().pool(AUTH).client().await.unwrap_err();
     assert!(error.to_string().contains("grant supabase_auth_admin to \"stranger\""), "{error}");
     assert!(!error.is_unavailable());
-    let settings = PoolSettings { auth_connections: 2, wait: Duration::from_millis(200), ..PoolSettings::default() };
+    let settings = PoolSettings { role_connections: 2, wait: Duration::from_millis(200), ..PoolSettings::default() };
     let who = "select session_user::text, current_user::text, current_setting('search_path'), current_setting('lock_timeout')";
 
     for (endpoint, login, owner) in
         [(cluster.endpoint(), "supabase_auth_admin", "supabase_admin"), (external, "operator", "operator")]
     {
         let database = Database::open(&endpoint, settings.clone()).unwrap();
-        let client = database.auth().await.unwrap();
+        let client = database.pool(AUTH).client().await.unwrap();
         let statement = client.prepare_cached(who).await.unwrap();
         let row = client.query_one(&statement, &[]).await.unwrap();
         let values: Vec<String> = (0..4).map(|column| row.get(column)).collect();
@@ -42,27 +43,27 @@ async fn each_pool_acts_as_its_role_by_socket_and_by_url() {
         let row = database.service().await.unwrap().query_one(who, &[]).await.unwrap();
         assert_eq!(row.get::<_, &str>(1), owner);
 
-        let second = database.auth().await.unwrap();
-        let error = database.auth().await.unwrap_err();
+        let second = database.pool(AUTH).client().await.unwrap();
+        let error = database.pool(AUTH).client().await.unwrap_err();
         assert!(matches!(error, DatabaseError::Busy(_)) && error.is_unavailable(), "{error}");
         drop(second);
         drop(client);
 
         // A connection that the server ended is not handed out a second time.
-        let client = database.auth().await.unwrap();
+        let client = database.pool(AUTH).client().await.unwrap();
         let process: i32 = client.query_one("select pg_backend_pid()", &[]).await.unwrap().get(0);
         admin.execute("select pg_terminate_backend($1)", &[&process]).await.unwrap();
         within(Duration::from_secs(60), async || client.is_closed().then_some(())).await;
         drop(client);
         for _ in 0..3 {
-            let clients = [database.auth().await.unwrap(), database.auth().await.unwrap()];
+            let clients = [database.pool(AUTH).client().await.unwrap(), database.pool(AUTH).client().await.unwrap()];
             for client in &clients {
                 client.query_one("select 1", &[]).await.unwrap();
             }
         }
 
         database.close().await;
-        let error = database.auth().await.unwrap_err();
+        let error = database.pool(AUTH).client().await.unwrap_err();
         assert!(matches!(error, DatabaseError::Closed) && error.is_unavailable(), "{error}");
     }
 }

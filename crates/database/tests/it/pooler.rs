@@ -12,6 +12,8 @@ use super::external::{set_up, start, works};
 use super::wire::{one, value as value_of};
 use super::wire_session::{LEFTOVERS, next, run, transaction};
 
+use crate::AUTH;
+
 /// The rights of a login that is not a superuser.
 const PLAIN: &str = "createrole createdb";
 const ONE_LOGIN: PoolerMode = PoolerMode::TransactionOfOneLogin("tenant");
@@ -52,7 +54,7 @@ async fn a_project_is_set_up_and_served_through_a_pooler() {
         assert_eq!(limited, mode == ONE_LOGIN, "{what}");
         // Another start finds everything as it is
         let again = set_up(&pooled, &what).await;
-        again.auth().await.unwrap().query("select id from users", &[]).await.unwrap();
+        again.pool(AUTH).client().await.unwrap().query("select id from users", &[]).await.unwrap();
     }
 }
 
@@ -80,12 +82,12 @@ async fn migrations_and_notifications_pass_the_pooler_by() {
     assert_eq!(session.client().query_one(process, &[]).await.unwrap().get::<_, i32>(0), first);
     // Notifications arrive, also those that were sent through the pooler
     let mut listener = Listener::open(database.endpoint(), "pgrst").await.unwrap();
-    database.auth().await.unwrap().batch_execute("notify pgrst, 'reload schema'").await.unwrap();
+    database.pool(AUTH).client().await.unwrap().batch_execute("notify pgrst, 'reload schema'").await.unwrap();
     let heard = tokio::time::timeout(Duration::from_secs(60), listener.next()).await.unwrap();
     assert_eq!(heard.as_deref(), Some("reload schema"));
     // A second start knows the logins and the names as well
     let again = set_up(&pooled.with_direct(through(address)), what).await;
-    again.auth().await.unwrap().query("select id from users", &[]).await.unwrap();
+    again.pool(AUTH).client().await.unwrap().query("select id from users", &[]).await.unwrap();
     assert_eq!(again.role_for("postgres"), "portico_owner");
 }
 
@@ -164,7 +166,7 @@ async fn run_attacks(Sequence { mode, pooler, database, attacks }: Sequence) {
     ] {
         let _ = connect(&plain).await.unwrap().batch_execute(sql).await;
         assert_eq!(next(&other).await.0, clean, "{sql} {mode:?}");
-        database.auth().await.unwrap().query_one("select 1", &[]).await.unwrap();
+        database.pool(AUTH).client().await.unwrap().query_one("select 1", &[]).await.unwrap();
     }
 }
 
@@ -181,7 +183,7 @@ async fn nothing_that_a_transaction_leaves_in_a_shared_server_session_reaches_th
             if sequences.is_empty() {
                 database.migrations().await.unwrap().batch(OBJECTS).await.unwrap();
             }
-            drop(database.auth().await.unwrap());
+            drop(database.pool(AUTH).client().await.unwrap());
             sequences.push(Sequence { mode, pooler, database, attacks: attacks.to_vec() });
         }
     }

@@ -147,7 +147,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
 
 /// Returns the pool sizes that follow from `[database] pool_size`.
 fn pool_settings(settings: &Settings) -> PoolSettings {
-    PoolSettings { auth_connections: settings.database.pool_size as usize, ..PoolSettings::default() }
+    PoolSettings { role_connections: settings.database.pool_size as usize, ..PoolSettings::default() }
 }
 
 /// Starts the threads that serve connections. They have to live for as long as anything uses the

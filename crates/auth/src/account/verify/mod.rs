@@ -133,7 +133,7 @@ async fn record_failure(auth: &Auth, contact: &Contact, error: &AuthError, reque
         return;
     }
     let user = async {
-        let client = auth.database().auth().await?;
+        let client = auth.database().client().await?;
         Ok::<_, AuthError>(users::by_contact(&client, contact, &request.aud).await?)
     };
     // When the look-up fails, the entry does not name the account

@@ -46,7 +46,7 @@ pub(crate) async fn list(
     if provider_type.is_some_and(|name| !matches!(name, "oauth2" | "oidc")) {
         return Err(ContractError::ProviderTypeFilterUnknown.into());
     }
-    let client = auth.database().auth().await?;
+    let client = auth.database().client().await?;
     let providers = custom_providers::list(&client, provider_type).await?;
     drop(client);
     Ok(Json(json!({"providers": providers})))
@@ -146,7 +146,7 @@ async fn find(auth: &Auth, identifier: &str) -> Result<CustomProvider, AuthError
     if identifier.contains('\0') {
         return Err(ContractError::CustomProviderGone.into());
     }
-    let client = auth.database().auth().await?;
+    let client = auth.database().client().await?;
     custom_providers::by_name(&client, identifier).await?.ok_or_else(|| ContractError::CustomProviderGone.into())
 }
 

@@ -68,7 +68,7 @@ async fn check(auth: &Auth, request: &RequestInfo, body: Attributes) -> Result<N
     }
     let phone = body.phone()?;
     if let Some(phone) = &phone {
-        let client = auth.database().auth().await?;
+        let client = auth.database().client().await?;
         if users::by_phone(&client, phone, aud).await?.is_some() {
             return Err(ContractError::PhoneTakenByAnother.into());
         }

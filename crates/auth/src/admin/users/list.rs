@@ -27,7 +27,7 @@ pub(crate) async fn list(
         limit: page.limit(),
         offset: page.offset(),
     };
-    let client = auth.database().auth().await?;
+    let client = auth.database().client().await?;
     let (total, found) = users::list(&client, &list).await?;
     drop(client);
     let users = found.iter().map(listed).collect::<Result<Vec<_>, _>>()?;

@@ -30,7 +30,7 @@ impl FromRequestParts<Auth> for NamedUser {
             .map_err(|_| ContractError::UserIdNotUuid)?;
         let named = names.iter().find(|(name, _)| name == "user_id");
         let id = named.and_then(|(_, id)| UserId::parse(id)).ok_or(ContractError::UserIdNotUuid)?;
-        let client = auth.database().auth().await?;
+        let client = auth.database().client().await?;
         users::complete(&client, id).await?.map(Self).ok_or_else(|| ContractError::UserUnknown.into())
     }
 }

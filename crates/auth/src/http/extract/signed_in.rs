@@ -65,7 +65,7 @@ impl SignedIn {
         let user_id = UserId::parse(subject).ok_or(ContractError::SubjectNotUuid)?;
         let session_claim = claims.session_id().filter(|id| !id.is_empty());
         let session_id = session_claim.map(SessionId::parse);
-        let client = auth.database().auth().await?;
+        let client = auth.database().client().await?;
         let lookup = session_id.flatten().filter(|id| !id.0.is_nil());
         let found = users::signed_in(&client, user_id, lookup).await?;
         drop(client);

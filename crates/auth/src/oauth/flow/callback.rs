@@ -114,7 +114,7 @@ struct CallbackRequest<'a> {
 async fn find(auth: &Auth, fields: &Query) -> Result<Option<FlowState>, AuthError> {
     let state = fields.get("state").ok_or(ContractError::StateMissing)?;
     let id = FlowStateId::parse(state).ok_or(ContractError::StateInvalid)?;
-    let client = auth.database().auth().await?;
+    let client = auth.database().client().await?;
     Ok(flow_state::by_id(&client, id).await?)
 }
 
@@ -236,7 +236,7 @@ async fn finish(
 /// Takes the secrets of the flow towards the provider. They can be taken once only.
 async fn client_state(auth: &Auth, request: &RequestInfo, flow: &FlowState) -> Result<Option<ClientState>, AuthError> {
     let Some(id) = flow.oauth_client_state_id else { return Ok(None) };
-    let client = auth.database().auth().await?;
+    let client = auth.database().client().await?;
     let taken = flow_state::take_client_state(&client, id).await?.ok_or(ContractError::ClientStateUnknown)?;
     drop(client);
     if taken.provider_type != flow.provider_type {

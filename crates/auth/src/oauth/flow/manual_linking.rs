@@ -109,7 +109,7 @@ pub(crate) async fn look_up_pending_domain(auth: &Auth, code: &str) -> Result<()
     if !auth.settings().email.extended_validation {
         return Ok(());
     }
-    let client = auth.database().auth().await?;
+    let client = auth.database().client().await?;
     let stored = flow_state::kept_for_link(&client, code).await?;
     drop(client);
     if let Some(profile) = stored.and_then(|stored| serde_json::from_str::<Profile>(&stored).ok()) {

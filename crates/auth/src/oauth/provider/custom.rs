@@ -48,7 +48,7 @@ pub(crate) async fn row(auth: &Auth, name: &str) -> Result<Option<CustomProvider
     if name.len() > 64 || name.contains('\0') {
         return Ok(None);
     }
-    let client = auth.database().auth().await?;
+    let client = auth.database().client().await?;
     Ok(custom_providers::by_name(&client, name).await?)
 }
 

@@ -1,0 +1,84 @@
+//! Opens the connections of a pool.
+
+use deadpool_postgres::Connect;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::task::JoinHandle;
+use tokio_postgres::error::SqlState;
+
+use crate::connection::{self, SessionStart, dial_patiently, is_passing};
+use crate::endpoint::Endpoint;
+use crate::tls::Tls;
+
+/// While the project's database is made anew, it is missing for a moment: services wait for it.
+fn is_passing_for_services(error: &tokio_postgres::Error) -> bool {
+    is_passing(error) || error.code() == Some(&SqlState::INVALID_CATALOG_NAME)
+}
+
+/// Opens the connections of one pool.
+pub(super) struct Connector {
+    pub(super) endpoint: Endpoint,
+    pub(super) tls: Tls,
+    /// The role to act as; `None`: the endpoint's login role.
+    pub(super) role: Option<&'static str>,
+    pub(super) set_up: String,
+    pub(super) preamble: String,
+}
+
+type Opened = (tokio_postgres::Client, JoinHandle<()>);
+
+impl Connector {
+    /// Returns the login and the statements that follow it. Found out anew for each connection: the
+    /// bootstrap may have created a login role for this part meanwhile.
+    fn login(&self) -> (tokio_postgres::Config, String) {
+        let Some(part) = self.role else {
+            let mut config = self.endpoint.to_config();
+            config.options(connection::guarded_options(&self.endpoint));
+            return (config, self.set_up.clone());
+        };
+        let (endpoint, role) = (self.endpoint.for_part(part), self.endpoint.role_for(part));
+        let set_up = match endpoint.role() == role {
+            true => self.set_up.clone(),
+            false => format!("{} set role {role};", self.set_up),
+        };
+        (endpoint.to_config(), set_up)
+    }
+
+    /// As [`login`](Self::login), behind a pooler: the statements begin each transaction.
+    fn pooled_login(&self) -> (Endpoint, String) {
+        let Some(part) = self.role else {
+            let guard = connection::guarded_preamble(&self.endpoint);
+            return (self.endpoint.clone(), format!("{guard}; {}", self.preamble));
+        };
+        let (endpoint, role) = (self.endpoint.for_part(part), self.endpoint.role_for(part));
+        let preamble = match endpoint.user() == role {
+            true => self.preamble.clone(),
+            false => format!("{} set local role {role}", self.preamble),
+        };
+        (endpoint, preamble)
+    }
+}
+
+impl Connect for Connector {
+    fn connect(&self, _: &tokio_postgres::Config) -> BoxFuture<'_, Result<Opened, tokio_postgres::Error>> {
+        async move {
+            let patience = self.endpoint.connect_timeout();
+            if self.endpoint.is_pooled() {
+                let (endpoint, preamble) = self.pooled_login();
+                let config = endpoint.to_config();
+                let start = SessionStart { endpoint: &endpoint, config: &config, tls: &self.tls, preamble: &preamble };
+                let opened = dial_patiently(&start, patience, is_passing_for_services).await?;
+                // A login that may not act as the role is noticed here, and not by the first
+                // statement of a service
+                opened.0.batch_execute("").await?;
+                return Ok(opened);
+            }
+            let (config, set_up) = self.login();
+            let start = SessionStart { endpoint: &self.endpoint, config: &config, tls: &self.tls, preamble: "" };
+            let (client, driver) = dial_patiently(&start, patience, is_passing_for_services).await?;
+            client.batch_execute(&set_up).await?;
+            Ok((client, driver))
+        }
+        .boxed()
+    }
+}
