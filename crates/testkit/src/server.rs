@@ -8,7 +8,8 @@ use portico::compose::keys::Keys;
 use portico::{Server, ServerDescription};
 use portico_auth::{AuthSettings, TextMessage, TextTransport};
 use portico_base::{AllowedOrigins, Clock};
-use portico_database::{Database, Endpoint, PoolSettings, scratch};
+use portico_database::scratch::{self, PoolerMode, TestPooler};
+use portico_database::{Database, Endpoint, PoolSettings};
 use portico_emulators::Development;
 use portico_gateway::{KeyPolicy, ServeLimits, Workers};
 use portico_mail::{Email, Transport};
@@ -66,6 +67,8 @@ pub struct TestSettings {
     /// The data API. Off by default, since most tests do not need it and its start reads the whole
     /// schema.
     pub rest: Option<RestSettings>,
+    /// Reaches the database through a connection pooler. The test's own connection passes it by.
+    pub pooler: Option<PoolerMode>,
 }
 
 impl TestServer {
@@ -98,9 +101,13 @@ impl TestServer {
             origin: origin.clone(),
             emulate_google: true,
             rest: None,
+            pooler: None,
         };
         change(&mut settings);
-        let scratch = cluster::scratch_database().await;
+        let scratch = match settings.pooler {
+            None => cluster::scratch_database().await,
+            Some(mode) => cluster::pooled_database(mode).await,
+        };
         let keys = portico::compose::keys::development().expect("the development keys are usable");
         let outgoing = Outgoing::new();
         let texts = OutgoingTexts::new();
@@ -127,7 +134,7 @@ impl TestServer {
             clock,
         };
         let running = Running::start(&listener, description.clone(), scratch.endpoint(), settings.pool.clone());
-        let admin = scratch::connect(scratch.endpoint()).await.expect("the scratch database answers");
+        let admin = scratch::connect(scratch.direct()).await.expect("the scratch database answers");
         Self {
             base: origin,
             http: http_client(),
@@ -355,6 +362,11 @@ impl TestServer {
     /// Returns the endpoint of the scratch database.
     pub fn endpoint(&self) -> &Endpoint {
         self.scratch.endpoint()
+    }
+
+    /// Returns the connection pooler before the database, if the test has asked for one.
+    pub fn pooler(&self) -> Option<&TestPooler> {
+        self.scratch.pooler()
     }
 
     /// Returns a connection of the superuser to the scratch database.

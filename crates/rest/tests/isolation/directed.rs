@@ -3,4 +3,4 @@
 
 mod broken;
 pub mod changing;
-mod shared;
+pub mod shared;

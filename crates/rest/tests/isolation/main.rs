@@ -17,6 +17,7 @@
 mod caller;
 mod directed;
 mod oracle;
+mod pooled;
 mod remote;
 mod scenario;
 mod scenarios;

@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use portico_database::scratch::PoolerMode;
 use portico_rest::RestSettings;
 use portico_rest::config::Config;
 use portico_testkit::{TestResponse, TestServer};
@@ -23,6 +25,9 @@ const INLINE: &str = "(('w(' || coalesce(nullif(current_setting('role', true), '
   || '|' || coalesce(nullif(current_setting('request.path', true), ''), '-')
   || '|' || coalesce(nullif(current_setting('request.headers', true), '')::jsonb ->> 'x-mark', '-')
   || '|' || coalesce(nullif(current_setting('request.cookies', true), '')::jsonb ->> 'mark', '-') || ')'))";
+
+/// The timeout of events that must happen.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The running server. Dropping it stops the server and removes the database.
 pub struct IsolationServer {
@@ -65,8 +70,21 @@ impl IsolationServer {
     pub async fn with(connections: usize, scenarios: Vec<Scenario>, change: impl FnOnce(&mut Config)) -> Self {
         let mut config = Config { schemas: vec!["public".into()], ..Config::default() };
         change(&mut config);
+        Self::on(connections, scenarios, config, None).await
+    }
+
+    /// Starts a server that reaches the database through a connection pooler.
+    pub async fn behind_pooler(connections: usize, scenarios: Vec<Scenario>, mode: PoolerMode) -> Self {
+        // No change of the schema is announced there
+        let schema_poll = Some(Duration::from_millis(100));
+        let config = Config { schemas: vec!["public".into()], schema_poll, ..Config::default() };
+        Self::on(connections, scenarios, config, Some(mode)).await
+    }
+
+    async fn on(connections: usize, scenarios: Vec<Scenario>, config: Config, pooler: Option<PoolerMode>) -> Self {
         let server = TestServer::with(|settings| {
             settings.rest = Some(RestSettings { config, connections, ..RestSettings::default() });
+            settings.pooler = pooler;
         })
         .await;
         server.execute(&sql(include_str!("base.sql"))).await;
@@ -85,6 +103,8 @@ impl IsolationServer {
                  grant all on all tables in schema public, decoy, private to anon, authenticated, service_role;
                  grant all on all sequences in schema public to anon, authenticated, service_role;
                  grant execute on all functions in schema public, private, decoy to anon, authenticated, service_role;
+                 create view public.last_of_schema as select 1 as one;
+                 grant select on public.last_of_schema to anon;
                  reset role; notify pgrst, 'reload config'; notify pgrst",
             )
             .await;
@@ -96,6 +116,9 @@ impl IsolationServer {
             writes: Mutex::default(),
         };
         stage.catch_up().await;
+        // Behind a pooler the server finds the schema by itself
+        let loaded = async { while stage.get("/rest/v1/last_of_schema").send().await.status != 200 {} };
+        tokio::time::timeout(PATIENCE, loaded).await.expect("the server reads the schema");
         stage
     }
 
@@ -106,6 +129,10 @@ impl IsolationServer {
 
     /// Closes all connections of the data API, so that the next request runs on a fresh one.
     pub async fn renew_connections(&self) {
+        if let Some(pooler) = self.pooler() {
+            // One whose sessions were killed would lend them nevertheless
+            return pooler.close_idle_sessions();
+        }
         // A wait inside of the function would take a tenth of a second
         let backends = "from pg_stat_activity where datname = current_database() and usename = 'authenticator'";
         while self.count(&format!("select count(pg_terminate_backend(pid)) {backends}")).await > 0 {}

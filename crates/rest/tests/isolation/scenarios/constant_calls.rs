@@ -9,7 +9,7 @@ use crate::server::IsolationServer;
 
 const ROUNDS: usize = 2;
 
-fn scenarios() -> Vec<Scenario> {
+pub fn scenarios() -> Vec<Scenario> {
     let own = |resource| Probe::post(resource, r#"{"mark":"{mark}"}"#).expect(201, r#"[{"mark":"{mark}"}]"#);
     vec![
         Scenario::new(

@@ -3,7 +3,7 @@
 mod answers;
 mod auth_functions;
 mod columns;
-mod constant_calls;
+pub mod constant_calls;
 mod constraints;
 mod foreign;
 mod functions;
