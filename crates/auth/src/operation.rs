@@ -5,9 +5,11 @@ use tokio_postgres::Error;
 
 use crate::Auth;
 use crate::http::extract::RequestInfo;
-use crate::model::User;
+use crate::model::ids::{IdentityId, UserId};
+use crate::model::{Identity, JsonObject, User};
 use crate::protection::audit::{Action, AuditEvent, Traits};
-use crate::sql::Tx;
+use crate::sql::identities::NewIdentity;
+use crate::sql::{Tx, identities};
 
 /// The service, the request and the transaction that belong to one operation on accounts.
 ///
@@ -27,6 +29,42 @@ impl<'a> Operation<'a> {
     /// Returns the time of the request, which everything that the operation writes carries.
     pub(crate) fn now(self) -> OffsetDateTime {
         self.request.now
+    }
+
+    /// Adds the identity of `subject` at a provider to a user. Its id is the same in each run of the
+    /// transaction: hooks see it before it is stored.
+    ///
+    /// # Errors
+    /// The error of PostgreSQL.
+    pub(crate) async fn insert_identity(
+        self,
+        user: UserId,
+        provider: &str,
+        subject: &str,
+        data: &JsonObject,
+    ) -> Result<Identity, Error> {
+        let id = self.identity_id(provider, subject);
+        identities::insert(self.tx, &NewIdentity { id, user, provider, provider_id: subject, data }, self.now()).await
+    }
+
+    /// Adds or updates the identity that stands for the own address (`email`) or number (`phone`) of
+    /// a user.
+    ///
+    /// # Errors
+    /// The error of PostgreSQL.
+    pub(crate) async fn upsert_contact_identity(
+        self,
+        user: UserId,
+        provider: &str,
+        data: &JsonObject,
+    ) -> Result<(), Error> {
+        let provider_id = &user.to_string();
+        let id = self.identity_id(provider, provider_id);
+        identities::upsert_contact(self.tx, &NewIdentity { id, user, provider, provider_id, data }, self.now()).await
+    }
+
+    fn identity_id(self, provider: &str, subject: &str) -> IdentityId {
+        IdentityId(self.request.hooks.uuid(&format!("identity at {provider} of {subject}")))
     }
 
     /// Writes an entry of the audit log, without the address of the client.

@@ -121,7 +121,7 @@ pub(crate) async fn apply_change(op: Operation<'_>, user: &User, new: &Contact) 
     }
     let (applied, identity) = tokio::join!(biased;
         store_changed(op, user, new),
-        identities::upsert_contact(op.tx, user.id, kind.provider(), &data, op.now()),
+        op.upsert_contact_identity(user.id, kind.provider(), &data),
     );
     applied?;
     identity?;

@@ -16,7 +16,7 @@ use crate::one_time::token::{self, TokenKind};
 use crate::operation::Operation;
 use crate::protection::attempts;
 use crate::protection::audit::{Action, Traits};
-use crate::sql::{identities, one_time_tokens, sessions, users};
+use crate::sql::{one_time_tokens, sessions, users};
 
 const FAILED: ContractError = ContractError::UpdatingUserFailed;
 
@@ -169,6 +169,6 @@ pub(crate) async fn create_email_identity(op: Operation<'_>, user: &User) -> Res
     }
     let mut data = metadata::of_contact(JsonObject::new(), user.id, Some(&user.email));
     data.insert("email_verified".into(), true.into());
-    identities::upsert_contact(op.tx, user.id, "email", &data, op.now()).await?;
+    op.upsert_contact_identity(user.id, "email", &data).await?;
     users::refresh_providers(op.tx, user.id, op.now()).await.context(FAILED)
 }

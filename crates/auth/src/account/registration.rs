@@ -21,7 +21,7 @@ use crate::operation::Operation;
 use crate::protection::audit::{Action, Traits, provider_trait};
 use crate::session::{self, AuthenticationMethod};
 use crate::sql::users::NewUser;
-use crate::sql::{Tx, identities, users};
+use crate::sql::{Tx, users};
 
 /// The number of attempts at a registration when other requests make the same account at the same
 /// time: the next attempt finds that account.
@@ -214,7 +214,7 @@ async fn insert(op: Operation<'_>, applicant: &Applicant<'_>) -> Result<Option<U
     let (inserted, role, identity, metadata, user) = tokio::join!(biased;
         users::insert(tx, &new, now),
         users::set_role(tx, id, &auth.settings().jwt.default_role, now),
-        identities::insert(tx, id, provider, &provider_id, &claims, now),
+        op.insert_identity(id, provider, &provider_id, &claims),
         users::set_user_metadata(tx, id, &metadata, now),
         users::complete(tx, id),
     );
@@ -293,7 +293,7 @@ async fn continue_unconfirmed(
     if is_email {
         let (replaced, identity, providers) = tokio::join!(biased;
             replace,
-            identities::upsert_contact(op.tx, existing.id, "email", &data, op.now()),
+            op.upsert_contact_identity(existing.id, "email", &data),
             users::refresh_providers(op.tx, existing.id, op.now()),
         );
         replaced.context(ContractError::UpdatingUserFailed)?;

@@ -19,7 +19,7 @@ use crate::one_time::message;
 use crate::operation::Operation;
 use crate::protection::audit::Action;
 use crate::sql::users::NewUser;
-use crate::sql::{Tx, identities, users};
+use crate::sql::{Tx, users};
 
 /// The body of `POST /invite`.
 #[derive(Debug, Default, Deserialize)]
@@ -120,6 +120,6 @@ pub(crate) async fn insert(
         .context(FAILED)?;
     users::set_role(tx, id, &op.auth.settings().jwt.default_role, now).await.context(FAILED)?;
     let claims = metadata::of_contact(JsonObject::new(), id, Some(email.as_str()));
-    identities::insert(tx, id, "email", &id.to_string(), &claims, now).await.context(FAILED)?;
+    op.insert_identity(id, "email", &id.to_string(), &claims).await.context(FAILED)?;
     Ok(id)
 }

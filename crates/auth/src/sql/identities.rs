@@ -12,7 +12,8 @@ statements! {
     const OF_USER = concat!(
         "select ",
         identity_columns!(),
-        " from auth.identities where identities.user_id = $1 order by identities.created_at, identities.id"
+        " from auth.identities where identities.user_id = $1 order by identities.created_at, identities.provider, \
+         identities.id"
     );
     const INSERT = concat!(
         "insert into auth.identities
@@ -59,17 +60,25 @@ pub async fn of_user(run: &impl Run, user: UserId) -> Result<Vec<Identity>, Erro
     Ok(run.rows(OF_USER, &[&user]).await?.iter().map(Identity::from_row).collect())
 }
 
-/// Adds an identity. `identity_data.email` is stored in lower case.
-pub async fn insert(
-    tx: &Tx,
-    user: UserId,
-    provider: &str,
-    provider_id: &str,
-    data: &JsonObject,
-    now: OffsetDateTime,
-) -> Result<Identity, Error> {
-    let data = Value::Object(with_lower_email(data));
-    let rows = tx.query(INSERT, &[&IdentityId::random(), &provider_id, &user, &data, &provider, &now]).await?;
+/// An identity that is to be inserted.
+#[derive(Debug, Clone, Copy)]
+pub struct NewIdentity<'a> {
+    /// Primary key.
+    pub id: IdentityId,
+    /// The user.
+    pub user: UserId,
+    /// `email`, `phone`, `google`, ...
+    pub provider: &'a str,
+    /// The provider's subject; for email and phone the user's id.
+    pub provider_id: &'a str,
+    /// Claims. `email` is stored in lower case.
+    pub data: &'a JsonObject,
+}
+
+/// Adds an identity.
+pub async fn insert(tx: &Tx, new: &NewIdentity<'_>, now: OffsetDateTime) -> Result<Identity, Error> {
+    let data = Value::Object(with_lower_email(new.data));
+    let rows = tx.query(INSERT, &[&new.id, &new.provider_id, &new.user, &data, &new.provider, &now]).await?;
     Ok(Identity::from_row(&rows[0]))
 }
 
@@ -93,17 +102,10 @@ pub async fn delete_phone(tx: &Tx, user: UserId) -> Result<(), Error> {
     tx.execute(DELETE_PHONE, &[&user]).await.map(drop)
 }
 
-/// Inserts or updates the `email` or `phone` identity of a user.
-pub async fn upsert_contact(
-    tx: &Tx,
-    user: UserId,
-    provider: &str,
-    data: &JsonObject,
-    now: OffsetDateTime,
-) -> Result<(), Error> {
-    let data = Value::Object(with_lower_email(data));
-    let provider_id = user.to_string();
-    tx.execute(UPSERT_CONTACT, &[&IdentityId::random(), &provider_id, &user, &data, &provider, &now]).await.map(drop)
+/// Inserts the `email` or `phone` identity of a user, or updates the one that exists, whose id stays.
+pub async fn upsert_contact(tx: &Tx, new: &NewIdentity<'_>, now: OffsetDateTime) -> Result<(), Error> {
+    let data = Value::Object(with_lower_email(new.data));
+    tx.execute(UPSERT_CONTACT, &[&new.id, &new.provider_id, &new.user, &data, &new.provider, &now]).await.map(drop)
 }
 
 fn with_lower_email(data: &JsonObject) -> JsonObject {

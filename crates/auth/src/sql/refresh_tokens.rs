@@ -44,7 +44,7 @@ macro_rules! read_identities {
             " from auth.identities
              where identities.user_id = (select sessions.user_id from auth.sessions where sessions.id = ",
             $($session)+,
-            ") order by identities.created_at, identities.id"
+            ") order by identities.created_at, identities.provider, identities.id"
         )
     };
 }

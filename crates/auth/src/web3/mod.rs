@@ -147,7 +147,7 @@ async fn complete(
     let external = ExternalIdentity { provider: PROVIDER, profile: &profile, email_optional: true, invite: None };
     let user = match account_linking::sign_in(op, &external).await? {
         SignInOutcome::SignedIn(user) => user,
-        SignInOutcome::AwaitsConfirmation(error) => return Err(error),
+        SignInOutcome::AwaitsConfirmation { error, .. } => return Err(error),
     };
     let mut traits = provider_trait(PROVIDER);
     traits.insert("chain".into(), chain.id().into());

@@ -207,6 +207,30 @@ async fn an_unverified_address_must_be_confirmed_first() {
 }
 
 #[tokio::test]
+async fn the_app_gets_the_address_that_a_confirmation_was_sent_to() {
+    let app = "https://app.example.com/cb";
+    let own_scheme = "com.example.app://cb";
+    let server = TestServer::with_auth(|auth| auth.redirect_allow_list = vec![app.into(), own_scheme.into()]).await;
+    let at = async |target: &str, person: GooglePerson<'_>| {
+        let url = authorize(&server, &format!("&redirect_to={target}")).await;
+        let answer = server.google().answer(&url, person).await.expect(302);
+        assert_eq!(answer.location_query("error_code").as_deref(), Some("provider_email_needs_verification"));
+        answer
+    };
+    let answer = at(app, UNVERIFIED_ADA).await;
+    assert!(answer.location().as_str().starts_with(app), "{answer:?}");
+    assert_eq!(answer.location_fragment("email").as_deref(), Some("ada@example.com"));
+    assert_eq!(answer.location_query("email"), None, "a query is logged by servers");
+    // Another application of the device may have claimed the scheme
+    let answer = at(own_scheme, UNVERIFIED_ADA).await;
+    assert!(!answer.location().as_str().contains("ada"), "{answer:?}");
+    // No confirmation was sent: the address has an owner
+    server.account("bea@example.com", PASSWORD).await;
+    let answer = at(app, GooglePerson::Unverified { name: "Bea", email: "bea@example.com" }).await;
+    assert_eq!(answer.location_fragment("email"), None, "{answer:?}");
+}
+
+#[tokio::test]
 async fn an_unverified_address_never_links() {
     let server = TestServer::start().await;
     let id = server.account("ada@example.com", PASSWORD).await;

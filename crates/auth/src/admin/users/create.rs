@@ -17,7 +17,7 @@ use crate::operation::Operation;
 use crate::password::{self, MAX_BYTES};
 use crate::protection::audit::Action;
 use crate::sql::users::NewUser;
-use crate::sql::{Tx, identities, users};
+use crate::sql::{Tx, users};
 
 const FAILED: ContractError = ContractError::CreatingUserFailed;
 
@@ -157,7 +157,7 @@ pub(crate) async fn insert(op: Operation<'_>, actor: &User, account: &NewAccount
         .context(FAILED)?;
     for (provider, contact) in &contacts {
         let claims = contact_claims(id, provider, contact);
-        identities::insert(tx, id, provider, &id.to_string(), &claims, now).await.context(FAILED)?;
+        op.insert_identity(id, provider, &id.to_string(), &claims).await.context(FAILED)?;
     }
     let named = User { id, email: email.to_owned(), phone: phone.to_owned(), ..User::without_facts(&account.aud, now) };
     let mut traits = crate::admin::account_traits(&named);

@@ -18,7 +18,7 @@ use crate::model::{JsonObject, User};
 use crate::one_time::token::TokenKind;
 use crate::operation::Operation;
 use crate::protection::audit::Action;
-use crate::sql::{Tx, identities, one_time_tokens, sessions, users};
+use crate::sql::{Tx, one_time_tokens, sessions, users};
 
 /// The changes of an account, with checked values.
 #[derive(Default)]
@@ -169,6 +169,6 @@ async fn set_contact(op: Operation<'_>, user: &User, new: &Contact, is_verified:
         (kind.provider().to_owned(), new.as_str().into()),
         (format!("{}_verified", kind.provider()), is_verified.into()),
     ]);
-    identities::upsert_contact(op.tx, user.id, kind.provider(), &claims, op.now()).await?;
+    op.upsert_contact_identity(user.id, kind.provider(), &claims).await?;
     Ok(users::refresh_providers(op.tx, user.id, op.now()).await?)
 }

@@ -45,9 +45,14 @@ pub(crate) struct ExternalIdentity<'a> {
 pub(crate) enum SignInOutcome {
     /// A session may be issued. The user has identities and factors.
     SignedIn(Box<User>),
-    /// The sign-in is rejected, but the transaction is to be committed: the account awaits a
-    /// confirmation.
-    AwaitsConfirmation(AuthError),
+    /// The sign-in is rejected, but the transaction is to be committed: the account awaits the
+    /// confirmation of an address.
+    AwaitsConfirmation {
+        /// The rejection, as the caller sees it.
+        error: AuthError,
+        /// The address that the confirmation was sent to.
+        email: String,
+    },
 }
 
 /// The number of attempts of a sign-in when another request creates the same account at the same
@@ -98,8 +103,8 @@ pub(crate) async fn sign_in(op: Operation<'_>, external: &ExternalIdentity<'_>) 
         None => match find_owner(op, external).await? {
             Some(owner) => {
                 let user = lock_user(op.tx, owner).await?;
-                let identity =
-                    identities::insert(op.tx, owner, external.provider, &external.profile.subject, &data, now).await?;
+                let subject = &external.profile.subject;
+                let identity = op.insert_identity(owner, external.provider, subject, &data).await?;
                 merge_metadata(op, &user, &data).await?;
                 record_link(op, &user, &identity).await?;
                 (user, identity)
@@ -241,8 +246,8 @@ async fn create(
     const SAVING: ContractError = ContractError::SavingUserFailed;
     users::insert(op.tx, &new, now).await.context(SAVING)?;
     users::set_role(op.tx, id, &op.auth.settings().jwt.default_role, now).await.context(SAVING)?;
-    let identity =
-        identities::insert(op.tx, id, external.provider, &external.profile.subject, data, now).await.context(SAVING)?;
+    let inserted = op.insert_identity(id, external.provider, &external.profile.subject, data).await;
+    let identity = inserted.context(SAVING)?;
     Ok((lock_user(op.tx, id).await?, identity))
 }
 
@@ -280,7 +285,7 @@ async fn confirm_and_admit(
     let provider = audit::provider_trait(external.provider);
     let candidate = external.profile.primary_email();
     let without_email = external.email_optional && candidate.is_none();
-    let mut rejection = None;
+    let mut awaited = None;
     if user.is_email_confirmed() || without_email {
         op.record(&user, Action::Login, provider).await?;
     } else {
@@ -317,23 +322,27 @@ async fn confirm_and_admit(
             // Another account has the address; the identity is valid all the same
             op.record(&user, Action::Login, provider).await?;
         } else {
-            rejection = handle_unverified_email(op, external, &user).await?;
+            awaited = handle_unverified_email(op, external, &user).await?;
         }
     }
     users::refresh_providers(op.tx, user.id, now).await?;
-    match rejection {
-        Some(error) => Ok(SignInOutcome::AwaitsConfirmation(error)),
+    match awaited {
+        Some(email) => {
+            let error =
+                ContractError::ProviderEmailAwaitsConfirmation { provider: external.provider.to_owned() }.into();
+            Ok(SignInOutcome::AwaitsConfirmation { error, email })
+        }
         None => Ok(SignInOutcome::SignedIn(Box::new(lock_user(op.tx, user.id).await?))),
     }
 }
 
 /// Stores an address that the provider has not verified as a pending change. `Ok(Some)`: the
-/// sign-in is rejected, and the account awaits the confirmation.
+/// sign-in is rejected, and the account awaits the confirmation of this address.
 async fn handle_unverified_email(
     op: Operation<'_>,
     external: &ExternalIdentity<'_>,
     user: &User,
-) -> Result<Option<AuthError>, AuthError> {
+) -> Result<Option<String>, AuthError> {
     let settings = &op.auth.settings().email;
     let address = match external.profile.primary_email() {
         // Without confirmations, another account has this address
@@ -367,7 +376,7 @@ async fn handle_unverified_email(
     if settings.allow_unverified_sign_ins {
         return Ok(None);
     }
-    Ok(Some(ContractError::ProviderEmailAwaitsConfirmation { provider: external.provider.to_owned() }.into()))
+    Ok(Some(address))
 }
 
 async fn accept_invitation(
@@ -394,7 +403,7 @@ async fn accept_invitation(
         Some(_) => {
             return Err(ContractError::IdentityLinkedElsewhere.into());
         }
-        None => identities::insert(op.tx, invited.id, external.provider, &external.profile.subject, &data, now).await?,
+        None => op.insert_identity(invited.id, external.provider, &external.profile.subject, &data).await?,
     };
     identities::keep_only(op.tx, invited.id, identity.id).await?;
     users::start_over(op.tx, invited.id, &data, now).await?;

@@ -90,6 +90,10 @@ pub(crate) async fn callback(State(auth): State<Auth>, request: RequestInfo, raw
             error.log();
             callback_redirect::failed(auth.allow_list().site_url(), &target, &RedirectedError::from_auth_error(&error))
         }
+        Err(CallbackError::Unconfirmed { error, email }) => {
+            let failure = RedirectedError::from_auth_error(&error).with_email(email);
+            callback_redirect::failed(auth.allow_list().site_url(), &target, &failure)
+        }
     }
 }
 
@@ -165,6 +169,8 @@ enum CallbackError {
     InvalidState(AuthError),
     /// The app.
     SignIn(AuthError),
+    /// The app, which also gets the address that a confirmation was sent to.
+    Unconfirmed { error: AuthError, email: String },
 }
 
 impl From<AuthError> for CallbackError {
@@ -228,7 +234,7 @@ async fn finish(
     match completed? {
         CallbackOutcome::Code(code) => Ok(callback_redirect::with_code(auth.allow_list().site_url(), target, &code)),
         CallbackOutcome::Session(session) => Ok(callback_redirect::with_session(target, &session)),
-        CallbackOutcome::Refused(error) => Err(CallbackError::SignIn(error)),
+        CallbackOutcome::Unconfirmed { error, email } => Err(CallbackError::Unconfirmed { error, email }),
         CallbackOutcome::InvalidState(error) => Err(CallbackError::InvalidState(error)),
     }
 }
@@ -306,7 +312,7 @@ fn exchange_failed(code: &str, error: CodeExchangeError) -> AuthError {
 enum CallbackOutcome {
     Code(String),
     Session(Box<TokenResponse>),
-    Refused(AuthError),
+    Unconfirmed { error: AuthError, email: String },
     InvalidState(AuthError),
 }
 
@@ -365,11 +371,11 @@ async fn complete(
     };
     let user: Box<User> = match user {
         SignInOutcome::SignedIn(user) => user,
-        SignInOutcome::AwaitsConfirmation(error) => {
+        SignInOutcome::AwaitsConfirmation { error, email } => {
             // The state has been used: the person continues by mail
             flow_state::delete(&tx, flow.id).await?;
             tx.commit().await?;
-            return Ok(CallbackOutcome::Refused(error));
+            return Ok(CallbackOutcome::Unconfirmed { error, email });
         }
     };
     let completed = match flow.auth_code.clone() {

@@ -17,6 +17,8 @@ pub(crate) struct RedirectedError {
     error: String,
     error_code: Option<String>,
     error_description: String,
+    /// The address that a confirmation was sent to.
+    email: Option<String>,
 }
 
 impl RedirectedError {
@@ -36,14 +38,25 @@ impl RedirectedError {
             error: kind.to_owned(),
             error_code: Some(error.code().as_str().to_owned()),
             error_description: error.to_string(),
+            email: None,
         }
+    }
+
+    /// Returns the same with the address of the person, whom a confirmation was sent to.
+    pub(crate) fn with_email(self, email: String) -> Self {
+        Self { email: Some(email), ..self }
     }
 
     /// The fields of a provider's error, bounded and without control characters.
     pub(crate) fn from_provider(error: &str, description: Option<&str>) -> Self {
         let clean =
             |text: &str| -> String { text.chars().filter(|c| !c.is_control()).take(MAX_PROVIDER_TEXT).collect() };
-        Self { error: clean(error), error_code: None, error_description: clean(description.unwrap_or_default()) }
+        Self {
+            error: clean(error),
+            error_code: None,
+            error_description: clean(description.unwrap_or_default()),
+            email: None,
+        }
     }
 
     fn fields(&self) -> Vec<(&str, &str)> {
@@ -96,11 +109,17 @@ pub(crate) fn to_site(site_url: &str, error: &AuthError) -> Response {
 }
 
 /// Redirects to the app, with the error in query and fragment.
+///
+/// An address is in the fragment only, which no server logs, and only for a page of the web: other
+/// applications of a device can claim the scheme of an app.
 pub(crate) fn failed(site_url: &str, target: &str, failure: &RedirectedError) -> Response {
     let mut fields = failure.fields();
     let Some(mut url) = with_query(target, &fields) else {
         return to_site(site_url, &AuthError::internal(anyhow::anyhow!("the target is not a URL")));
     };
+    if matches!(url.scheme(), "http" | "https") {
+        fields.extend(failure.email.as_deref().map(|email| ("email", email)));
+    }
     fields.push(("sb", ""));
     url.set_fragment(Some(&encode(fields)));
     redirect(StatusCode::FOUND, url.as_str())

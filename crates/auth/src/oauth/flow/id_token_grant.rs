@@ -124,7 +124,7 @@ async fn complete(
             tx.commit().await?;
             Ok(response)
         }
-        SignInOutcome::AwaitsConfirmation(error) => {
+        SignInOutcome::AwaitsConfirmation { error, .. } => {
             tx.commit().await?;
             Err(error)
         }

@@ -155,9 +155,9 @@ pub(crate) async fn link(
     let now = op.now();
     check_link(op, &user, provider, profile).await?;
     let data = profile.identity_data();
-    let identity = identities::insert(op.tx, user.id, provider, &profile.subject, &data, now).await?;
+    let identity = op.insert_identity(user.id, provider, &profile.subject, &data).await?;
     record_link(op, &user, &identity).await?;
-    let mut rejection = None;
+    let mut awaited = None;
     if user.email.is_empty() {
         match profile.primary_email() {
             Some(email) => {
@@ -168,16 +168,16 @@ pub(crate) async fn link(
                     users::confirm_email(op.tx, user.id, now).await?;
                 } else {
                     unconfirmed_email::await_proof(op, &user, &email.address).await?;
-                    rejection =
-                        Some(ContractError::LinkedEmailAwaitsConfirmation { provider: provider.to_owned() }.into());
+                    awaited = Some(email.address);
                 }
             }
             None => users::lose_anonymity(op.tx, user.id, now).await?,
         }
     }
     users::refresh_providers(op.tx, user.id, now).await?;
-    if let Some(error) = rejection {
-        return Ok(SignInOutcome::AwaitsConfirmation(error));
+    if let Some(email) = awaited {
+        let error = ContractError::LinkedEmailAwaitsConfirmation { provider: provider.to_owned() }.into();
+        return Ok(SignInOutcome::AwaitsConfirmation { error, email });
     }
     let linked = users::lock_complete(op.tx, user.id).await?.unwrap_or(user);
     Ok(SignInOutcome::SignedIn(Box::new(linked)))
