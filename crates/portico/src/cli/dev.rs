@@ -24,7 +24,7 @@ use super::{Global, folder, pool_settings, status};
 use crate::compose::auth::development_accounts;
 use crate::compose::development::{self, DevelopmentInputs};
 use crate::compose::setup::DatabaseSetup;
-use crate::compose::{Server, database, emulators, keys, unsupported, webauthn};
+use crate::compose::{Server, database, emulators, keys, unsupported, web_app, webauthn};
 use crate::control::{self, Control, Reply, Request};
 use crate::open_files;
 
@@ -269,9 +269,10 @@ fn status_values(
 fn print_panel(status: &StatusValues, has_mailbox: bool, store: &ProjectPostgres, exposure: &Exposure, took: Duration) {
     let text = |value: &Option<String>| value.clone().unwrap_or_default();
     let origin = text(&status.api_url);
-    let mut rows: Vec<Row> = vec![("Web app", origin.clone())];
+    let pages = web_app::address_in_browser(&origin);
+    let mut rows: Vec<Row> = vec![("Web app", pages.clone())];
     if has_mailbox {
-        rows.push(("Mailbox", format!("{origin}/mailbox")));
+        rows.push(("Mailbox", format!("{pages}/mailbox")));
     }
     rows.push(("Database", text(&status.db_url)));
     rows.push(("PostgreSQL", store.description()));

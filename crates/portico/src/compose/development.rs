@@ -41,12 +41,13 @@ pub fn describe(inputs: DevelopmentInputs<'_>) -> anyhow::Result<(ServerDescript
     let DevelopmentInputs { project, settings, keys, clock, port, data, mailbox_url } = inputs;
     let config = project.config();
     let origin = config.api.external_url.clone();
+    let page_origin = web_app::address_in_browser(&origin);
     let witness = Development::confirm();
     let mut auth_settings = auth::settings(config);
     auth::add(&mut auth_settings, &settings.auth);
     auth::enable_notifications(&mut auth_settings, config, &settings.auth);
     if web_app::is_included() {
-        auth::link_to_web_app(&mut auth_settings, &origin);
+        auth::link_to_web_app(&mut auth_settings, &page_origin);
     }
     webauthn::complete_relying_party(&mut auth_settings, config, &settings.web.brand.name, true);
     auth::add_brand(&mut auth_settings, &settings.web.brand);
@@ -56,7 +57,7 @@ pub fn describe(inputs: DevelopmentInputs<'_>) -> anyhow::Result<(ServerDescript
     if !config.auth.has_site_url {
         // The default site is the port of another framework's development server, where usually
         // nothing listens
-        auth_settings.error_url = Some(format!("{origin}/sign-in"));
+        auth_settings.error_url = Some(format!("{page_origin}/sign-in"));
     }
     // The same machine has two names, and both are in use
     auth_settings.redirect_allow_list.push(format!("http://localhost:{port}/**"));

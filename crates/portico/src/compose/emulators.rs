@@ -10,6 +10,7 @@ use portico_emulators::{Development, IdentityProvider, IdentityProviderSettings,
 use portico_gateway::{Access, Cors};
 
 use super::service::Service;
+use super::web_app;
 
 /// The path of the emulated Google on the server's own origin.
 const PREFIX: &str = "/portico/google";
@@ -69,7 +70,7 @@ impl EmulatedGoogle {
 /// app. Besides pages of this machine, those of the server's own origin and of the project's site
 /// may read it.
 pub fn mailbox_router(mailbox: &Mailbox, origin: &str, site_url: &str) -> axum::Router {
-    let page = format!("{origin}/mailbox");
+    let page = format!("{}/mailbox", web_app::address_in_browser(origin));
     mailbox
         .router(&[origin, site_url])
         .route("/", axum::routing::get(move || async move { axum::response::Redirect::temporary(&page) }))

@@ -6,6 +6,7 @@ use portico_base::colour::Colour;
 use portico_gateway::WebApp;
 use portico_project::portico_toml::{AnalyticsAdapter, WebSettings};
 use serde_json::{Value, json};
+use url::Url;
 
 /// The built web app, by path. Empty if it was not built before the program.
 static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/web_files.rs"));
@@ -19,6 +20,17 @@ fn files() -> Option<&'static [(&'static str, &'static [u8])]> {
 #[must_use]
 pub fn is_included() -> bool {
     files().is_some()
+}
+
+/// Returns the address at which browsers open the pages of a development server: that of its API,
+/// but at the name of this machine instead of its IP address. Browsers bind passkeys to a name.
+#[must_use]
+pub fn address_in_browser(api: &str) -> String {
+    let Ok(mut url) = Url::parse(api) else { return api.to_owned() };
+    if url.host_str() != Some("127.0.0.1") || url.set_host(Some("localhost")).is_err() {
+        return api.to_owned();
+    }
+    url.as_str().trim_end_matches('/').to_owned()
 }
 
 /// The facts about the server that the web app depends on.
@@ -268,6 +280,18 @@ mod tests {
     }
 
     #[test]
+    fn pages_of_a_development_server_open_at_a_name() {
+        for (api, page) in [
+            ("http://127.0.0.1:54321", "http://localhost:54321"),
+            ("http://localhost:54321", "http://localhost:54321"),
+            ("https://portico.example", "https://portico.example"),
+            ("http://192.0.2.1:80", "http://192.0.2.1:80"),
+        ] {
+            assert_eq!(address_in_browser(api), page);
+        }
+    }
+
+    #[test]
     fn an_accent_colour_has_readable_text_on_it_and_in_it() {
         let wine = accent(Colour::parse("#500724").unwrap());
         assert_eq!(
@@ -278,6 +302,43 @@ mod tests {
         let lemon = accent(Colour::parse("#fde047").unwrap());
         assert_eq!((&lemon["onFill"], &lemon["dark"]), (&json!("#000000"), &json!("#fde047")));
         assert_ne!(lemon["light"], lemon["fill"]);
+    }
+
+    /// Returns the red, green and blue of `oklch(…)` as in a stylesheet, such as `0.979 0.0045 95`.
+    fn of_oklch(text: &str) -> String {
+        let parts: Vec<f64> = text.split(' ').map(|part| part.parse().unwrap()).collect();
+        let [lightness, chroma, hue] = parts[..] else { panic!("{text} is no colour") };
+        let (a, b) = (chroma * hue.to_radians().cos(), chroma * hue.to_radians().sin());
+        let long = (lightness + 0.396_337_777_4 * a + 0.215_803_757_3 * b).powi(3);
+        let medium = (lightness - 0.105_561_345_8 * a - 0.063_854_172_8 * b).powi(3);
+        let short = (lightness - 0.089_484_177_5 * a - 1.291_485_548 * b).powi(3);
+        let channel = |light: f64| {
+            let encoded = if light <= 0.003_130_8 { 12.92 * light } else { 1.055 * light.powf(1.0 / 2.4) - 0.055 };
+            format!("{:02x}", (encoded.clamp(0.0, 1.0) * 255.0).round() as u8)
+        };
+        let red = 4.076_741_662_1 * long - 3.307_711_591_3 * medium + 0.230_969_929_2 * short;
+        let green = -1.268_438_004_6 * long + 2.609_757_401_1 * medium - 0.341_319_396_5 * short;
+        let blue = -0.004_196_086_3 * long - 0.703_418_614_7 * medium + 1.707_614_701 * short;
+        format!("#{}{}{}", channel(red), channel(green), channel(blue))
+    }
+
+    #[test]
+    fn the_backgrounds_are_those_of_the_pages_and_mails() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap();
+        let tokens = read("web/src/styles/tokens.css");
+        for (index, name) in ["paper", "surface", "sunken"].into_iter().enumerate() {
+            let line = tokens.lines().find(|line| line.trim().starts_with(&format!("--{name}:"))).unwrap();
+            let colours: Vec<String> =
+                line.split("oklch(").skip(1).map(|rest| of_oklch(rest.split(')').next().unwrap())).collect();
+            assert_eq!(colours, [LIGHT[index], DARK[index]], "{name}");
+        }
+        assert!(tokens.contains(&format!("var(--accent-fill) {:.0}%, var(--surface))", WASH * 100.0)));
+        let (page, mail) = (read("web/index.html"), read("crates/mail/src/kind/layout.html"));
+        for colour in [LIGHT[0], DARK[0]] {
+            assert!(page.contains(colour) && mail.contains(colour), "{colour}");
+        }
+        assert!(mail.contains(LIGHT[1]) && mail.contains(DARK[1]));
     }
 
     #[test]
