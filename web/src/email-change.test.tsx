@@ -1,3 +1,4 @@
+import type { User } from "@supabase/supabase-js";
 import { screen, waitFor, within } from "@testing-library/react";
 import { describe, expect, test } from "vitest";
 import { ada, config, fakeServer, session, storeSession } from "./testing/fake-server";
@@ -93,6 +94,57 @@ describe("an email change", () => {
     expect(server.seen.find(({ method }) => method === "PUT")?.body.email).toBe(newAddress);
     await browser.click(within(await card()).getByRole("button", { name: "Change email" }));
     expect(await screen.findByLabelText("New email address", {}, patient)).toHaveValue(newAddress);
+  });
+});
+
+describe("the codes of a change", () => {
+  const second = { ...session({ id: "of-the-code" }), user: { ...ada, email: newAddress } };
+
+  test("are typed one after the other, and leave the session of this browser as it is", async () => {
+    let user: User = { ...ada, new_email: newAddress, email_change_sent_at: "2026-11-01T10:00:00Z" };
+    const server = fakeServer({
+      "GET /auth/v1/user": () => ({ body: user }),
+      "POST /auth/v1/token": () => ({ body: session({ user }) }),
+      "POST /auth/v1/verify": ({ body }) => {
+        if (body.token === "111111" && body.email === newAddress) return { body: { code: "200", msg: "Confirmation link accepted" } };
+        if (body.token !== "222222" || body.email !== "ada@portico.test") {
+          return { status: 403, body: { code: "otp_expired", message: "Token has expired or is invalid" } };
+        }
+        user = { ...ada, email: newAddress };
+        return { body: second };
+      },
+    });
+    storeSession(session({ user }));
+    const { user: browser } = renderApp("/app", withEmailChange("both"));
+    await browser.click(await screen.findByRole("button", { name: "Enter the codes instead" }, patient));
+    const first = screen.getByLabelText(`Code sent to ${newAddress}`);
+    expect(first).toHaveFocus();
+    await browser.type(first, "999999");
+    await waitFor(() => expect(first).toHaveAccessibleDescription(/wrong or has expired/), patient);
+    await browser.clear(first);
+    await browser.type(first, "111111");
+    expect(await screen.findByText(`${newAddress} is confirmed.`, {}, patient)).toBeVisible();
+    // The other code follows by itself.
+    const other = screen.getByLabelText("Code sent to ada@portico.test");
+    expect(other).toHaveFocus();
+    await browser.type(other, "222222");
+    expect(await screen.findByText(/Your email address was changed/, {}, patient)).toBeVisible();
+
+    const logout = server.seen.find(({ path }) => path.startsWith("/auth/v1/logout"));
+    expect([logout?.path, logout?.headers.get("Authorization")]).toEqual(["/auth/v1/logout?scope=local", `Bearer ${second.access_token}`]);
+    expect(JSON.parse(window.localStorage.getItem("portico.session") ?? "{}")).toMatchObject({ refresh_token: "refresh-session-1", user: { email: newAddress } });
+    const types = server.seen.filter(({ path }) => path.startsWith("/auth/v1/verify")).map(({ body }) => body.type);
+    expect(types).toEqual(["email_change", "email_change", "email_change"]);
+  });
+
+  test("are one where only the new address confirms", async () => {
+    const user = { ...ada, new_email: newAddress, email_change_sent_at: "2026-11-01T10:00:00Z" };
+    fakeServer({ "GET /auth/v1/user": { body: user } });
+    storeSession(session({ user }));
+    const { user: browser } = renderApp("/app", withEmailChange("new"));
+    await browser.click(await screen.findByRole("button", { name: "Enter a code instead" }, patient));
+    expect(screen.getByLabelText(`Code sent to ${newAddress}`)).toHaveFocus();
+    expect(screen.queryByRole("button", { name: /^Use the code/ })).toBeNull();
   });
 });
 

@@ -9,11 +9,13 @@ export function CodeField<Values extends FieldValues>({
   form,
   name,
   length,
+  label = m.code_label({ digits: length }),
   onComplete,
 }: {
   form: ZodForm<Values>;
   name: Path<Values>;
   length: CodeLength;
+  label?: string | undefined;
   /** The last digit was typed, or the whole code was pasted. */
   onComplete: () => void;
 }) {
@@ -24,7 +26,7 @@ export function CodeField<Values extends FieldValues>({
   return (
     <Field
       ref={ref}
-      label={m.code_label({ digits: length })}
+      label={label}
       name="code"
       inputMode="numeric"
       autoComplete="one-time-code"

@@ -10,12 +10,15 @@ import { useZodForm } from "./use-zod-form";
 /** A form for one code of digits, submitted with the last digit. A wrong code stays, selected, to be typed over. */
 export function CodeForm({
   length,
-  submit: label,
+  label,
+  submit: submitLabel,
   pending,
   onSubmit,
   actions,
 }: {
   length: CodeLength;
+  /** The label of the input, which else names the length of the code. */
+  label?: string;
   submit: string;
   pending: string;
   /** Verifies the code. What it throws is shown at the input, or above it. */
@@ -50,10 +53,10 @@ export function CodeForm({
   return (
     <form noValidate onSubmit={submit}>
       <FormAlert problem={form.problem} />
-      <CodeField form={form} name="code" length={length} onComplete={submit} />
+      <CodeField form={form} name="code" length={length} label={label} onComplete={submit} />
       <div className="mt-5 flex flex-wrap gap-3">
         <Button type="submit" className="grow" isPending={isSubmitting}>
-          {isSubmitting ? pending : label}
+          {isSubmitting ? pending : submitLabel}
         </Button>
         {actions}
       </div>

@@ -10,6 +10,7 @@ import { useAuth } from "../../lib/auth/auth-context";
 import { useConfig } from "../../lib/config-context";
 import { describeError } from "../../lib/errors";
 import * as m from "../../paraglide/messages";
+import { EmailChangeCodes } from "./email-change-codes";
 import { EmailChangeForm, requestEmailChange } from "./email-change-form";
 import { freshUserQuery } from "./fresh-user";
 
@@ -77,6 +78,7 @@ function PendingChange({ user, current, pending }: { user: User; current: string
   // The same request sends its emails again, also without a current address that could be resent to.
   const resend = useMutation({ mutationFn: () => requestEmailChange(client, pending) });
   const isOneEmail = current === null || accounts.emailChange === "new";
+  const [hasCodeForms, setHasCodeForms] = useState(false);
 
   return (
     <>
@@ -97,7 +99,16 @@ function PendingChange({ user, current, pending }: { user: User; current: string
           isPending={resend.isPending}
           onResend={() => resend.mutate()}
         />
+        {!hasCodeForms && (
+          <Button tone="quiet" size="sm" className="-ml-3" onClick={() => setHasCodeForms(true)}>
+            {isOneEmail || accounts.emailChange === "either" ? m.email_change_enter_code() : m.email_change_enter_codes()}
+          </Button>
+        )}
       </div>
+      {hasCodeForms && (
+        // New emails bring new codes, also for an address that was confirmed.
+        <EmailChangeCodes key={user.email_change_sent_at} addresses={isOneEmail ? [pending] : [pending, current]} />
+      )}
       <MailboxHint className="mt-2" />
     </>
   );

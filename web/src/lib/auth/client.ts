@@ -41,18 +41,13 @@ export function openAuth(config: Config, mounted: Promise<unknown> = Promise.res
   const sessionAtStart = storedSessionId(storage);
   const redirect = readRedirect();
   let hasRequestedSession = false;
-  const loadCode = async () => {
-    // Named, so that the build leaves out the library's other exports.
-    const { AuthClient } = await import("@supabase/auth-js");
-    return AuthClient;
-  };
   const open = async () => {
-    const AuthClient = await loadCode();
+    const AuthClient = await loadClientCode();
     return new AuthClient(options);
   };
   const options = {
     url: `${config.url}/auth/v1`,
-    headers: { apikey: config.anonKey, Authorization: `Bearer ${config.anonKey}`, "X-Client-Info": "portico-web" },
+    headers: clientHeaders(config),
     storageKey: sessionKey,
     storage,
     flowType: "pkce" as const,
@@ -68,7 +63,7 @@ export function openAuth(config: Config, mounted: Promise<unknown> = Promise.res
   const { client, opened, start } = deferClient(open);
   const mayBeSignedIn = sessionAtStart !== null || redirect.isRedirect;
   // Its code is loaded early, but it begins to work as soon as it is open.
-  if (mayBeSignedIn) void loadCode().catch(() => undefined);
+  if (mayBeSignedIn) void loadClientCode().catch(() => undefined);
   void mounted.then(start, start);
   const redirectOutcome = opened
     .then((loaded) => loaded.initialize())
@@ -80,6 +75,17 @@ export function openAuth(config: Config, mounted: Promise<unknown> = Promise.res
   };
   const { isRedirect } = redirect;
   return { client, opened, storage, sessionAtStart, isRedirect, mayBeSignedIn, takeOwnSignIn, redirectOutcome };
+}
+
+/** Loads the official client's code: the one import of it, so that the build leaves out the library's other exports. */
+export async function loadClientCode() {
+  const { AuthClient } = await import("@supabase/auth-js");
+  return AuthClient;
+}
+
+/** Returns the headers of requests without a session. */
+export function clientHeaders({ anonKey }: Config): Record<string, string> {
+  return { apikey: anonKey, Authorization: `Bearer ${anonKey}`, "X-Client-Info": "portico-web" };
 }
 
 function requestsSession(input: RequestInfo | URL): boolean {
