@@ -40,7 +40,10 @@ describe("a failure is described by its code", () => {
     fakeServer({ "POST /auth/v1/otp": { status: 500, body: {}, headers: { "X-Request-Id": "0198-ab" } } });
     await observedFetch("http://portico.test/auth/v1/otp", { method: "POST" });
     const failure = new AuthApiError("column users.x does not exist", 500, "unexpected_failure");
-    expect(describeError(failure).message).toBe("Something went wrong on our side. Try again later. Request ID: 0198-ab");
+    // The client reports most of these statuses as failures of the network.
+    for (const error of [failure, new AuthRetryableFetchError("{}", 500), new AuthRetryableFetchError("", 503)]) {
+      expect(describeError(error).message).toBe("Something went wrong on our side. Try again later. Request ID: 0198-ab");
+    }
   });
 
   test("in the program shows no internals", () => {

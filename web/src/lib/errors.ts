@@ -104,13 +104,14 @@ export function describeError(error: unknown): DescribedError {
   if (code?.startsWith("over_") || code === "too_many_requests") return { message: describeRateLimit(code) };
   const known = code !== null && Object.hasOwn(sentences, code) ? sentences[code] : undefined;
   if (known) return { ...known, message: known.message() };
+  // The client reports these statuses as errors of the network, although the server did respond.
+  if (status >= 500 && ["AuthApiError", "AuthRetryableFetchError", "ApiError"].includes(name)) return { message: describeServerFailure() };
   if (name === "AuthRetryableFetchError" || (name === "TypeError" && /fetch|network/i.test(message))) {
     return { message: m.error_unreachable() };
   }
   // The browser says no more, so that a site does not learn why.
   if (name === "NotAllowedError" || name === "AbortError") return { message: m.error_passkey_cancelled() };
   if (name === "AuthSessionMissingError") return { message: m.error_session_missing() };
-  if (status >= 500 && (name === "AuthApiError" || name === "ApiError")) return { message: describeServerFailure() };
   // A form may report a sentence of its own, which is no `Error`.
   const isForUser = name.startsWith("Auth") || name === "ApiError" || !(error instanceof Error);
   return { message: isForUser && message !== "" && message !== "{}" ? message : m.error_unknown() };

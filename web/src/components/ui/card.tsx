@@ -23,7 +23,7 @@ export function Card({
           <h2 id={id} className="text-lg">
             {title}
           </h2>
-          {description !== undefined && <div className="mt-1 text-sm text-soft">{description}</div>}
+          {description !== undefined && <div className="mt-1 text-sm text-soft [overflow-wrap:anywhere]">{description}</div>}
         </div>
         {aside}
       </div>

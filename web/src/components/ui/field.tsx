@@ -22,7 +22,7 @@ export function Field({ label, hint, error, aside, end, className, id: givenId, 
   return (
     <div>
       <div className="mb-1.5 flex items-baseline justify-between gap-4">
-        <label htmlFor={id} className="text-sm font-medium">
+        <label htmlFor={id} className="text-sm font-medium [overflow-wrap:anywhere]">
           {label}
         </label>
         {aside}

@@ -19,7 +19,7 @@ export function Greeting({ session }: { session: Session }) {
   const name = displayName(user);
   const contact = contactOf(user);
   return (
-    <div className="flex min-w-0 items-center gap-5">
+    <div className="flex min-w-0 flex-1 basis-72 items-start gap-5 sm:items-center">
       <Avatar user={user} />
       <div className="min-w-0">
         <h1 className="truncate text-[clamp(1.6rem,1.2rem+2vw,2.25rem)]">

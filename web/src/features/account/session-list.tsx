@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { Laptop, Smartphone } from "lucide-react";
-import { useState } from "react";
+import { useEffect, useRef, useState } from "react";
 import { RelativeTime } from "../../components/relative-time";
 import { RichText } from "../../components/rich-text";
 import { Alert } from "../../components/ui/alert";
@@ -26,8 +26,14 @@ export function SessionList({ api, userId }: { api: Api; userId: string }) {
   const [isConfirming, setIsConfirming] = useState(false);
   const [status, setStatus] = useState("");
   const [showsAll, setShowsAll] = useState(false);
+  const list = useRef<HTMLUListElement>(null);
   const shown = showsAll ? sessions : sessions?.slice(0, shortListLength);
   const others = sessions?.filter((session) => !session.current).length ?? 0;
+
+  useEffect(() => {
+    // The button that was pressed is gone: the focus moves to the first session that it showed.
+    if (showsAll) list.current?.children.item(shortListLength)?.querySelector("button")?.focus();
+  }, [showsAll]);
 
   return (
     <Card
@@ -60,7 +66,7 @@ export function SessionList({ api, userId }: { api: Api; userId: string }) {
         </Alert>
       )}
       {shown && (
-        <ul className="divide-y divide-line">
+        <ul ref={list} className="divide-y divide-line">
           {shown.map((session) => (
             <SessionRow key={session.id} session={session} api={api} onEnded={setStatus} />
           ))}

@@ -26,7 +26,7 @@ export function ProviderButtons({ next }: { next: AppAddress | null }) {
   return (
     <div className="space-y-3">
       {methods.google && <GoogleButton next={next} />}
-      <div className={isGrid ? "grid gap-3 sm:grid-cols-2" : "space-y-3"}>
+      <div className={isGrid ? "grid gap-3 sm:grid-cols-2 sm:*:last:odd:col-span-2" : "space-y-3"}>
       {methods.otherProviders.map((provider) => (
         <Button
           key={provider}
