@@ -1,21 +1,23 @@
 import { readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
-import type { Plugin, Rollup } from "vite";
-
-const box = (size: string) => `<div aria-hidden="true" class="skeleton ${size}"></div>`;
-
-/** `FormSkeleton` of `components/guards.tsx`. */
-const formSkeleton = `<div aria-busy="true" class="grid flex-1 gap-x-16 lg:grid-cols-[1fr_minmax(0,27rem)]"><div class="mx-auto w-full max-w-sm space-y-4 py-10 lg:py-16">${box("h-10 w-3/5")}${box("h-11 w-full").repeat(3)}</div><div class="hidden min-h-[34rem] rounded border border-line bg-sunken lg:block"></div></div>`;
-
-/** `OverviewSkeleton` of `features/account/overview.tsx`. */
-const overviewSkeleton = `<div aria-busy="true" class="space-y-8 py-8 lg:py-12"><div class="flex items-center gap-5">${box("size-16 shrink-0 rounded-full")}<div class="flex-1 space-y-3">${box("h-8 w-64 max-w-full")}${box("h-4 w-80 max-w-full")}</div></div><div class="grid gap-6 lg:grid-cols-[minmax(0,3fr)_minmax(0,2fr)]">${box("h-64 w-full").repeat(2)}</div></div>`;
+import { createElement, type FunctionComponent } from "react";
+import { renderToStaticMarkup } from "react-dom/server";
+import { type Plugin, type Rollup, runnerImport } from "vite";
 
 /** Pages that a visitor reads and fills in before the authentication client is needed. */
 const visitorPages = new Set(["/sign-in", "/sign-up", "/forgot-password", "/mailbox"]);
 
-function skeletonOf(path: string): string {
-  if (path === "/app" || path.startsWith("/app/")) return overviewSkeleton;
-  return path === "/" || path === "/404" || path === "/mailbox" ? "" : formSkeleton;
+/** Pages whose place stays empty until their content is there. */
+const withoutSkeleton = new Set(["/", "/404", "/mailbox"]);
+
+type Skeletons = typeof import("../src/components/page-skeletons.tsx");
+
+/** Returns the function that renders the placeholder of a page, as the page itself does while it loads. */
+async function loadSkeletons(root: string): Promise<(path: string) => string> {
+  const { module } = await runnerImport<Skeletons>(resolve(root, "src/components/page-skeletons.tsx"));
+  const { FormSkeleton, OverviewSkeleton, SecuritySkeleton } = module;
+  const own: Record<string, FunctionComponent> = { "/app": OverviewSkeleton, "/app/security": SecuritySkeleton };
+  return (path) => (withoutSkeleton.has(path) ? "" : renderToStaticMarkup(createElement(own[path] ?? FormSkeleton)));
 }
 
 /**
@@ -32,10 +34,11 @@ export function pageFiles(): Plugin {
     },
     generateBundle: {
       order: "post",
-      handler(_options, bundle) {
+      async handler(_options, bundle) {
         const index = bundle["index.html"];
         if (index?.type !== "asset") return;
         const html = String(index.source);
+        const skeletonOf = await loadSkeletons(root);
         const graph = chunkGraph(bundle, root);
         const pages = [...pageSources(root), ["/404", "src/routes/not-found.tsx"] as const];
         for (const [path, source] of pages) {

@@ -244,6 +244,7 @@ describe("codes of the configured length", () => {
   ])("save a password whose change has to be confirmed, user %#", async (person, label, nonce) => {
     storeSession(session({ user: person }));
     const server = fakeServer({
+      "GET /auth/v1/user/password": { body: { is_set: false } },
       "GET /auth/v1/reauthenticate": { body: {} },
       "PUT /auth/v1/user": ({ body }) =>
         body.nonce === nonce ? { body: person } : { status: 400, body: { code: "reauthentication_needed", message: "no" } },
@@ -254,6 +255,44 @@ describe("codes of the configured length", () => {
     await user.type(await screen.findByLabelText(label, {}, patient), nonce);
     expect(await screen.findByRole("heading", { name: "Password changed" }, patient)).toBeVisible();
     expect(server.seen.filter(({ method }) => method === "PUT")).toHaveLength(2);
+  });
+});
+
+describe("a new password without a recovery", () => {
+  test("requires the current one, and keeps the input when that is wrong", async () => {
+    storeSession(session());
+    const server = fakeServer({
+      "GET /auth/v1/user/password": { body: { is_set: true } },
+      "PUT /auth/v1/user": ({ body }) =>
+        body.current_password === "right" ? { body: ada } : { status: 400, body: { code: "current_password_invalid", message: "no" } },
+    });
+    const { user } = renderApp("/update-password");
+    await user.type(await screen.findByLabelText("New password", {}, patient), "a new long password");
+    await user.click(screen.getByRole("button", { name: "Save password" }));
+    const current = screen.getByLabelText("Current password");
+    await waitFor(() => expect(current).toHaveAccessibleDescription("Enter your current password."), patient);
+    await user.type(current, "wrong");
+    await user.click(screen.getByRole("button", { name: "Save password" }));
+    await waitFor(() => expect(current).toHaveAccessibleDescription("Your current password is wrong."), patient);
+    await user.clear(current);
+    await user.type(current, "right");
+    await user.click(screen.getByRole("button", { name: "Save password" }));
+    expect(await screen.findByRole("heading", { name: "Password changed" }, patient)).toBeVisible();
+    expect(server.seen.filter(({ method }) => method === "PUT")).toHaveLength(2);
+  });
+
+  test("can be tried again when the server cannot say whether there is a password", async () => {
+    storeSession(session());
+    let isBroken = true;
+    fakeServer({
+      "GET /auth/v1/user/password": () => (isBroken ? { status: 400, body: { message: "broken" } } : { body: { is_set: true } }),
+    });
+    const { user } = renderApp("/update-password");
+    const retry = await screen.findByRole("button", { name: "Try again" }, patient);
+    expect(screen.queryByLabelText("New password")).toBeNull();
+    isBroken = false;
+    await user.click(retry);
+    expect(await screen.findByLabelText("Current password", {}, patient)).toBeVisible();
   });
 });
 

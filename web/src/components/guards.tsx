@@ -1,13 +1,15 @@
-import { type ReactNode, useEffect, useRef } from "react";
+import { type ReactNode, useEffect, useRef, useState } from "react";
 import { useAuth } from "../lib/auth/auth-context";
 import { needsSecondFactor } from "../lib/auth/factors";
+import { readUnverifiedEmail } from "../lib/auth/unverified-email";
 import { currentAddress, useRedirect } from "../lib/navigation";
 import { safeNext, takeRememberedNext } from "../lib/next";
 import { type AppAddress, visitorAddress } from "../lib/paths";
+import { rememberPendingCode } from "../lib/pending-code";
 import { usePageTitle } from "../lib/use-page-title";
 import * as m from "../paraglide/messages";
+import { FormSkeleton } from "./page-skeletons";
 import { Button, ButtonLink } from "./ui/button";
-import { Skeleton } from "./ui/skeleton";
 
 /**
  * Shows its page to signed-in users. Visitors sign in first and return to it; users with a second factor confirm their
@@ -26,14 +28,20 @@ export function SignedInOnly({
   const redirect = useRedirect();
   const isVisitor = !loading && user === null && !hasEnded && !isUnreachable;
 
+  // Read before the client is open, which removes it from the address.
+  const [unverified] = useState(readUnverifiedEmail);
   const wasSignedIn = useRef(false);
   useEffect(() => {
     if (!isVisitor) return;
     // After a sign-out on this page, to the landing page; after an arrival without a session, to the sign-in page.
     if (wasSignedIn.current) redirect("/");
+    else if (unverified) {
+      rememberPendingCode(unverified);
+      redirect("/verify");
+    }
     // A sign-in with a provider that failed or was cancelled keeps the address that it was for.
     else redirect(isRedirect ? visitorAddress("/sign-in", { next: takeRememberedNext() }) : signInAddress());
-  }, [isVisitor, isRedirect, redirect]);
+  }, [isVisitor, isRedirect, unverified, redirect]);
 
   const isSignedIn = user !== null;
   const isHalfSignedIn = needsSecondFactor(session);
@@ -91,21 +99,6 @@ function UnreachableNotice() {
         {m.unreachable_retry()}
       </Button>
     </section>
-  );
-}
-
-/** A placeholder for a form and the picture beside it. The static page shows the same one (`build/page-files.ts`). */
-export function FormSkeleton() {
-  return (
-    <div aria-busy="true" className="grid flex-1 gap-x-16 lg:grid-cols-[1fr_minmax(0,27rem)]">
-      <div className="mx-auto w-full max-w-sm space-y-4 py-10 lg:py-16">
-        <Skeleton className="h-10 w-3/5" />
-        <Skeleton className="h-11 w-full" />
-        <Skeleton className="h-11 w-full" />
-        <Skeleton className="h-11 w-full" />
-      </div>
-      <div className="hidden min-h-[34rem] rounded border border-line bg-sunken lg:block" />
-    </div>
   );
 }
 

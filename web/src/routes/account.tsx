@@ -1,5 +1,6 @@
 import { SignedInOnly } from "../components/guards";
-import { Overview, OverviewSkeleton } from "../features/account/overview";
+import { OverviewSkeleton } from "../components/page-skeletons";
+import { Overview } from "../features/account/overview";
 import { PasskeyOffer } from "../features/security/passkey-offer";
 import { useAuth } from "../lib/auth/auth-context";
 

@@ -9,7 +9,7 @@ export default function ForgotPasswordPage() {
   return (
     <FormPage title={m.forgot_password_title()} lead={m.forgot_password_lead()}>
       <ForgotPasswordForm />
-      <p className="mt-8 text-sm text-soft">
+      <p className="mt-8 text-center text-sm text-soft">
         {m.forgot_password_remembered()} <TextLink href="/sign-in">{m.sign_in()}</TextLink>
       </p>
     </FormPage>

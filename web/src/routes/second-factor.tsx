@@ -1,5 +1,6 @@
 import { useEffect } from "react";
-import { FormSkeleton, SignedInOnly } from "../components/guards";
+import { SignedInOnly } from "../components/guards";
+import { FormSkeleton } from "../components/page-skeletons";
 import { ConfirmSignIn } from "../features/mfa/confirm-sign-in";
 import { useAuth } from "../lib/auth/auth-context";
 import { needsSecondFactor } from "../lib/auth/factors";

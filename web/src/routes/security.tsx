@@ -1,5 +1,6 @@
 import { SignedInOnly } from "../components/guards";
-import { Security, SecuritySkeleton } from "../features/security/security";
+import { SecuritySkeleton } from "../components/page-skeletons";
+import { Security } from "../features/security/security";
 import { useAuth } from "../lib/auth/auth-context";
 
 export default function SecurityPage() {

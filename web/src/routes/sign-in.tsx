@@ -26,7 +26,7 @@ export default function SignInPage() {
           phoneForm={<PhoneForm kind="phone" next={next} signUpHref={allowsSignUp ? signUpByPhone : null} />}
         />
         {allowsSignUp && (
-          <p className="mt-8 text-sm text-soft">
+          <p className="mt-8 text-center text-sm text-soft">
             {m.new_here()}{" "}
             <TextLink href={visitorAddress("/sign-up", { next, with: contact })}>{m.create_an_account()}</TextLink>
           </p>

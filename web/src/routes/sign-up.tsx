@@ -28,7 +28,7 @@ export default function SignUpPage() {
         ) : (
           <Alert tone="info">{m.sign_up_closed()}</Alert>
         )}
-        <p className="mt-8 text-sm text-soft">
+        <p className="mt-8 text-center text-sm text-soft">
           {m.sign_up_have_account()}{" "}
           <TextLink href={visitorAddress("/sign-in", { next, with: contact })}>{m.sign_in()}</TextLink>
         </p>

@@ -1,4 +1,4 @@
-import { FormSkeleton } from "../components/guards";
+import { FormSkeleton } from "../components/page-skeletons";
 import { ConfirmSignIn } from "../features/mfa/confirm-sign-in";
 import { NewPassword, RecoveryLinkExpired } from "../features/sign-in/new-password";
 import { useAuth } from "../lib/auth/auth-context";
@@ -7,10 +7,10 @@ import { usePageTitle } from "../lib/use-page-title";
 import * as m from "../paraglide/messages";
 
 export default function UpdatePasswordPage() {
-  const { user, session, loading } = useAuth();
+  const { session, loading } = useAuth();
   usePageTitle(m.new_password_page());
   if (loading) return <FormSkeleton />;
   // The server changes no password before the second step.
   if (session && needsSecondFactor(session)) return <ConfirmSignIn user={session.user} />;
-  return user ? <NewPassword user={user} /> : <RecoveryLinkExpired />;
+  return session ? <NewPassword session={session} /> : <RecoveryLinkExpired />;
 }

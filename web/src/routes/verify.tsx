@@ -1,10 +1,10 @@
 import { useEffect, useState } from "react";
-import { FormSkeleton } from "../components/guards";
-import { forgetPendingCode, readPendingCode } from "../features/sign-in/pending-code";
+import { FormSkeleton } from "../components/page-skeletons";
 import { RequestCodeForm } from "../features/sign-in/request-code-form";
 import { VerifyCodeForm, verifyTitle } from "../features/sign-in/verify-code-form";
 import { useAuth } from "../lib/auth/auth-context";
 import { useRedirect } from "../lib/navigation";
+import { forgetPendingCode, readPendingCode } from "../lib/pending-code";
 import { usePageTitle } from "../lib/use-page-title";
 import * as m from "../paraglide/messages";
 

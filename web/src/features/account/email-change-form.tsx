@@ -1,8 +1,8 @@
 import type { User } from "@supabase/supabase-js";
 import { useEffect, useMemo } from "react";
 import { Form, FormEmailField } from "../../components/form/form";
+import { FormActions } from "../../components/form/form-actions";
 import { useZodForm } from "../../components/form/use-zod-form";
-import { Button } from "../../components/ui/button";
 import { useAuth } from "../../lib/auth/auth-context";
 import type { AuthClient } from "../../lib/auth/deferred-client";
 import { useConfig } from "../../lib/config-context";
@@ -56,14 +56,7 @@ export function EmailChangeForm({
         autoComplete="email"
         hint={rule(current, accounts.emailChange)}
       />
-      <div className="flex flex-wrap gap-3">
-        <Button type="submit" size="sm" isPending={isSubmitting}>
-          {isSubmitting ? m.email_change_pending() : m.email_change_submit()}
-        </Button>
-        <Button tone="quiet" size="sm" onClick={onClosed}>
-          {m.cancel()}
-        </Button>
-      </div>
+      <FormActions submit={m.email_change_submit()} pending={m.email_change_pending()} isSubmitting={isSubmitting} onCancel={onClosed} />
     </Form>
   );
 }

@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { FormPage } from "../../components/form-page";
-import { FormSkeleton } from "../../components/guards";
+import { FormSkeleton } from "../../components/page-skeletons";
 import { ButtonLink } from "../../components/ui/button";
 import { type AuthState, useAuth } from "../../lib/auth/auth-context";
 import * as m from "../../paraglide/messages";

@@ -4,7 +4,6 @@ import { type ReactNode, useMemo } from "react";
 import { Alert } from "../../components/ui/alert";
 import { ButtonLink } from "../../components/ui/button";
 import { Card } from "../../components/ui/card";
-import { Skeleton } from "../../components/ui/skeleton";
 import { openApi } from "../../lib/api";
 import { useAuth } from "../../lib/auth/auth-context";
 import { verifiedFactors } from "../../lib/auth/factors";
@@ -36,12 +35,14 @@ export function Overview({ session, offer }: { session: Session; offer?: ReactNo
         <Alert tone="caution">{m.account_email_unconfirmed()}</Alert>
       )}
       {offer}
-      <div className="grid items-start gap-6 lg:grid-cols-[minmax(0,3fr)_minmax(0,2fr)]">
-        <SessionList api={api} userId={user.id} />
+      <div className="grid grid-cols-1 items-start gap-6 lg:grid-cols-[minmax(0,3fr)_minmax(0,2fr)]">
+        <div className="space-y-6">
+          <SessionList api={api} userId={user.id} />
+          <IdentityList user={user} />
+        </div>
         <div className="space-y-6">
           <SecurityLink user={user} />
           <EmailAddress user={user} />
-          <IdentityList user={user} />
           <AccountDetails user={user} />
         </div>
       </div>
@@ -89,24 +90,5 @@ function Detail({ name, children }: { name: string; children: ReactNode }) {
       <dt className="text-soft max-sm:-mb-2">{name}</dt>
       <dd className="[overflow-wrap:anywhere]">{children}</dd>
     </>
-  );
-}
-
-/** A placeholder for the account page. The static page shows the same one (`build/page-files.ts`). */
-export function OverviewSkeleton() {
-  return (
-    <div aria-busy="true" className="space-y-8 py-8 lg:py-12">
-      <div className="flex items-center gap-5">
-        <Skeleton className="size-16 shrink-0 rounded-full" />
-        <div className="flex-1 space-y-3">
-          <Skeleton className="h-8 w-64 max-w-full" />
-          <Skeleton className="h-4 w-80 max-w-full" />
-        </div>
-      </div>
-      <div className="grid gap-6 lg:grid-cols-[minmax(0,3fr)_minmax(0,2fr)]">
-        <Skeleton className="h-64 w-full" />
-        <Skeleton className="h-64 w-full" />
-      </div>
-    </div>
   );
 }

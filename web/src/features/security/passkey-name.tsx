@@ -1,8 +1,8 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useEffect } from "react";
 import { Form, FormField } from "../../components/form/form";
+import { FormActions } from "../../components/form/form-actions";
 import { useZodForm } from "../../components/form/use-zod-form";
-import { Button } from "../../components/ui/button";
 import { useAuth } from "../../lib/auth/auth-context";
 import { z } from "../../lib/zod";
 import * as m from "../../paraglide/messages";
@@ -41,14 +41,7 @@ export function PasskeyName({ passkey, onClosed }: { passkey: Passkey; onClosed:
   return (
     <Form form={form} onSubmit={save} className="space-y-4">
       <FormField form={form} name="name" label={m.passkeys_name_label()} autoComplete="off" />
-      <div className="flex flex-wrap gap-3">
-        <Button type="submit" size="sm" isPending={isSubmitting}>
-          {m.passkeys_save()}
-        </Button>
-        <Button tone="quiet" size="sm" onClick={onClosed}>
-          {m.cancel()}
-        </Button>
-      </div>
+      <FormActions submit={m.passkeys_save()} isSubmitting={isSubmitting} onCancel={onClosed} />
     </Form>
   );
 }

@@ -1,31 +1,19 @@
 import type { Session } from "@supabase/supabase-js";
-import { useQuery } from "@tanstack/react-query";
 import { KeyRound } from "lucide-react";
 import { useRef, useState } from "react";
+import { FormActions } from "../../components/form/form-actions";
+import { PasswordChangeForm } from "../../components/form/password-change-form";
 import { Button } from "../../components/ui/button";
-import { readAccessToken } from "../../lib/access-token";
-import { useApi } from "../../lib/auth/use-api";
-import { z } from "../../lib/zod";
+import { beganWithMessage, usePasswordState } from "../../lib/auth/password-state";
 import * as m from "../../paraglide/messages";
-import { PasswordForm } from "./password-form";
 import { LoadFailure, Panel, Row, RowSkeleton, Section } from "./section";
-
-const passwordSchema = z.object({ is_set: z.boolean() });
-
-/** The methods of a session that began with a message: its user may have forgotten the password. */
-const messageMethods = new Set(["otp", "magiclink", "recovery"]);
 
 /** The account's password: its change, or the first one. */
 export function PasswordSection({ session }: { session: Session }) {
-  const api = useApi();
-  const { data, error, refetch } = useQuery({
-    queryKey: ["password", session.user.id],
-    queryFn: ({ signal }) => api.get("/auth/v1/user/password", passwordSchema, signal),
-  });
+  const { data, error, refetch } = usePasswordState(session);
   const [isOpen, setIsOpen] = useState(false);
   const [status, setStatus] = useState("");
   const openButton = useRef<HTMLButtonElement>(null);
-  const beganWithMessage = readAccessToken(session.access_token).methods.some(({ method }) => messageMethods.has(method));
 
   function close() {
     setIsOpen(false);
@@ -59,16 +47,23 @@ export function PasswordSection({ session }: { session: Session }) {
           </p>
           {isOpen && (
             <Panel>
-              <PasswordForm
+              <PasswordChangeForm
                 user={session.user}
-                asksForCurrent={data.is_set && !beganWithMessage}
-                onClosed={close}
+                asksForCurrent={data.is_set && !beganWithMessage(session)}
+                focusesFirst
                 onSaved={() => {
                   setStatus(data.is_set ? m.password_changed() : m.password_was_set());
                   close();
                   void refetch();
                 }}
-              />
+              >
+                {(isSubmitting) => (
+                  <>
+                    <p className="text-sm text-soft">{m.password_ends_sessions()}</p>
+                    <FormActions submit={m.password_save()} pending={m.password_saving()} isSubmitting={isSubmitting} onCancel={close} />
+                  </>
+                )}
+              </PasswordChangeForm>
             </Panel>
           )}
         </Row>

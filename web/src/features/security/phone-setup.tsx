@@ -1,9 +1,9 @@
 import { useEffect, useState } from "react";
 import { Form, FormField } from "../../components/form/form";
+import { FormActions } from "../../components/form/form-actions";
 import { useZodForm } from "../../components/form/use-zod-form";
 import { PhoneStep } from "../../components/second-factor/phone-step";
 import { useStepUp } from "../../components/second-factor/step-up";
-import { Button } from "../../components/ui/button";
 import { useAuth } from "../../lib/auth/auth-context";
 import { phoneField } from "../../lib/form-fields";
 import { z } from "../../lib/zod";
@@ -50,14 +50,7 @@ export function PhoneSetup({ factors, onAdded, onClosed }: FactorSetup) {
           inputMode="tel"
           placeholder={m.phone_example()}
         />
-        <div className="flex flex-wrap gap-3">
-          <Button type="submit" size="sm" isPending={isSubmitting}>
-            {isSubmitting ? m.phone_factor_pending() : m.phone_factor_submit()}
-          </Button>
-          <Button tone="quiet" size="sm" onClick={onClosed}>
-            {m.cancel()}
-          </Button>
-        </div>
+        <FormActions submit={m.phone_factor_submit()} pending={m.phone_factor_pending()} isSubmitting={isSubmitting} onCancel={onClosed} />
       </Form>
       {dialog}
     </>

@@ -1,8 +1,8 @@
 import { useEffect } from "react";
 import { Form, FormField } from "../../components/form/form";
+import { FormActions } from "../../components/form/form-actions";
 import { useZodForm } from "../../components/form/use-zod-form";
 import { useStepUp } from "../../components/second-factor/step-up";
-import { Button } from "../../components/ui/button";
 import { useAuth } from "../../lib/auth/auth-context";
 import { z } from "../../lib/zod";
 import * as m from "../../paraglide/messages";
@@ -35,14 +35,7 @@ export function SecurityKeySetup({ factors, onAdded, onClosed }: FactorSetup) {
     <>
       <Form form={form} onSubmit={add} className="space-y-4">
         <FormField form={form} name="name" label={m.security_key_name_label()} autoComplete="off" />
-        <div className="flex flex-wrap gap-3">
-          <Button type="submit" size="sm" isPending={isSubmitting}>
-            {isSubmitting ? m.security_key_pending() : m.security_key_submit()}
-          </Button>
-          <Button tone="quiet" size="sm" onClick={onClosed}>
-            {m.cancel()}
-          </Button>
-        </div>
+        <FormActions submit={m.security_key_submit()} pending={m.security_key_pending()} isSubmitting={isSubmitting} onCancel={onClosed} />
       </Form>
       {dialog}
     </>

@@ -1,6 +1,5 @@
 import type { Session } from "@supabase/supabase-js";
 import { ChevronLeft } from "lucide-react";
-import { Skeleton } from "../../components/ui/skeleton";
 import { verifiedFactors } from "../../lib/auth/factors";
 import { useSignInMethods } from "../../lib/auth/sign-in-methods";
 import { useConfig } from "../../lib/config-context";
@@ -31,20 +30,6 @@ export function Security({ session }: { session: Session }) {
         {methods.passkeys && <PasskeySection />}
         {hasFactors && <TwoStepSection user={user} />}
       </div>
-    </div>
-  );
-}
-
-export function SecuritySkeleton() {
-  return (
-    <div aria-busy="true" className="space-y-8 py-8 lg:py-12">
-      <div className="space-y-3">
-        <Skeleton className="h-9 w-48" />
-        <Skeleton className="h-4 w-80 max-w-full" />
-      </div>
-      <Skeleton className="h-28 w-full" />
-      <Skeleton className="h-28 w-full" />
-      <Skeleton className="h-64 w-full" />
     </div>
   );
 }

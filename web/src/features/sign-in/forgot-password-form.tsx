@@ -6,7 +6,7 @@ import { emailField } from "../../lib/form-fields";
 import { go } from "../../lib/navigation";
 import { z } from "../../lib/zod";
 import * as m from "../../paraglide/messages";
-import { pendingEmail } from "./pending-code";
+import { pendingEmail } from "../../lib/pending-code";
 import { sendCode } from "./send-code";
 
 const schema = z.object({ email: emailField });

@@ -10,7 +10,7 @@ import { AppLink, go } from "../../lib/navigation";
 import type { AppAddress, PageAddress } from "../../lib/paths";
 import { z } from "../../lib/zod";
 import * as m from "../../paraglide/messages";
-import { pendingPhone } from "./pending-code";
+import { pendingPhone } from "../../lib/pending-code";
 import { sendCode } from "./send-code";
 
 const schema = z.object({ phone: phoneField });

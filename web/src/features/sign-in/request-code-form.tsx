@@ -7,7 +7,7 @@ import { useConfig } from "../../lib/config-context";
 import { emailField } from "../../lib/form-fields";
 import { z } from "../../lib/zod";
 import * as m from "../../paraglide/messages";
-import { type PendingCode, rememberPendingCode } from "./pending-code";
+import { type PendingCode, rememberPendingCode } from "../../lib/pending-code";
 import { sendCode } from "./send-code";
 
 const schema = z.object({ email: emailField });

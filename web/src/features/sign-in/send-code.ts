@@ -1,5 +1,5 @@
 import type { AuthClient } from "../../lib/auth/deferred-client";
-import { type CodeRequest, type PendingCode, rememberPendingCode } from "./pending-code";
+import { type CodeRequest, type PendingCode, rememberPendingCode } from "../../lib/pending-code";
 
 /** Sends a code, by email with a link, and stores that it is pending. */
 export async function sendCode(client: AuthClient, { address, kind, next }: CodeRequest): Promise<PendingCode> {
@@ -13,6 +13,7 @@ export async function sendCode(client: AuthClient, { address, kind, next }: Code
       case "signup":
         return client.resend({ type: "signup", email: address, options: { emailRedirectTo } });
       case "email":
+      case "provider":
         return client.signInWithOtp({ email: address, options: { shouldCreateUser: false, emailRedirectTo } });
       case "recovery":
         return client.resetPasswordForEmail(address, { redirectTo: `${window.location.origin}/update-password` });

@@ -11,7 +11,7 @@ import { go } from "../../lib/navigation";
 import type { AppAddress } from "../../lib/paths";
 import { z } from "../../lib/zod";
 import * as m from "../../paraglide/messages";
-import { pendingEmail, rememberPendingCode } from "./pending-code";
+import { pendingEmail, rememberPendingCode } from "../../lib/pending-code";
 import { StrengthHint } from "../../components/form/strength-hint";
 
 /** Creates an account with an email address and a password. */

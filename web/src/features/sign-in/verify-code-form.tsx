@@ -1,3 +1,4 @@
+import type { Provider } from "@supabase/supabase-js";
 import { type SubmitEvent, useEffect, useMemo, useState } from "react";
 import { FormAlert } from "../../components/form/form-alert";
 import { useZodForm } from "../../components/form/use-zod-form";
@@ -8,13 +9,14 @@ import { RichText } from "../../components/rich-text";
 import { TextLink } from "../../components/text-link";
 import { Button, ButtonLink } from "../../components/ui/button";
 import { useAuth } from "../../lib/auth/auth-context";
+import { providerName } from "../../lib/auth/provider-name";
 import { useConfig } from "../../lib/config-context";
 import { describeError } from "../../lib/errors";
 import { type PageAddress, visitorAddress } from "../../lib/paths";
 import { z } from "../../lib/zod";
 import * as m from "../../paraglide/messages";
 import { CodeField } from "../../components/form/code-field";
-import { isPhoneCode, type PendingCode } from "./pending-code";
+import { isPhoneCode, type PendingCode } from "../../lib/pending-code";
 import { sendCode } from "./send-code";
 
 export function verifyTitle(pending: PendingCode): string {
@@ -27,6 +29,7 @@ function requestAddress({ kind, next }: PendingCode): PageAddress {
     case "signup":
       return visitorAddress("/sign-up", { next });
     case "email":
+    case "provider":
       return visitorAddress("/sign-in", { next });
     case "recovery":
       return visitorAddress("/forgot-password", { next });
@@ -56,7 +59,9 @@ export function VerifyCodeForm({ pending, onResent }: { pending: PendingCode; on
   async function verify({ code: token }: { code: string }) {
     const { address, kind } = pending;
     const { error } = await client.verifyOtp(
-      kind === "phone" || kind === "phone-signup" ? { phone: address, token, type: "sms" } : { email: address, token, type: kind },
+      isPhone
+        ? { phone: address, token, type: "sms" }
+        : { email: address, token, type: kind === "signup" || kind === "recovery" ? kind : "email" },
     );
     if (!error) {
       if (isPhone) rememberMethod("phone");
@@ -88,7 +93,7 @@ export function VerifyCodeForm({ pending, onResent }: { pending: PendingCode; on
       <div className="mt-4 flex flex-wrap items-center justify-between gap-x-4">
         <ResendCode pending={pending} onResent={onResent} onFailed={form.report} onStart={form.clearProblem} />
         <ButtonLink tone="quiet" size="sm" href={requestAddress(pending)}>
-          {isPhone ? m.verify_change_phone() : m.verify_change_email()}
+          {isPhone ? m.verify_change_phone() : pending.provider ? m.verify_other_method() : m.verify_change_email()}
         </ButtonLink>
       </div>
       {pending.kind === "signup" && (
@@ -104,7 +109,11 @@ export function VerifyCodeForm({ pending, onResent }: { pending: PendingCode; on
 
 function VerifyLead({ pending, code }: { pending: PendingCode; code: string }) {
   const elements = { contact: (text: React.ReactNode) => <strong className="font-medium text-ink">{text}</strong> };
-  const { address } = pending;
+  const { address, provider } = pending;
+  if (provider !== undefined) {
+    const inputs = { code, address, provider: providerName(provider) };
+    return <RichText message={m.verify_provider_lead} inputs={inputs} elements={elements} />;
+  }
   return isPhoneCode(pending) ? (
     <RichText message={m.verify_phone_lead} inputs={{ code, phone: address }} elements={elements} />
   ) : (
@@ -136,7 +145,7 @@ function ResendCode({
   onResent: (pending: PendingCode) => void;
   onFailed: (error: unknown) => void;
 }) {
-  const { client } = useAuth();
+  const { client, signInWithProvider } = useAuth();
   const [isPending, setIsPending] = useState(false);
   const [wasSent, setWasSent] = useState(false);
   const status = isPhoneCode(pending) ? m.verify_phone_resent() : m.verify_email_resent();
@@ -145,6 +154,12 @@ function ResendCode({
     setIsPending(true);
     onStart();
     try {
+      // The server sends the code of a provider's address during a sign-in with that provider.
+      if (pending.provider !== undefined) {
+        // The tab stored it when it called the same function.
+        await signInWithProvider(pending.provider as Provider, pending.next);
+        return;
+      }
       onResent(await sendCode(client, pending));
       setWasSent(true);
     } catch (error) {

@@ -27,10 +27,16 @@ export function readRedirect() {
   const isRedirect = hasCode || hasError || fragment.has("sb") || query.has("sb") || fragment.has("access_token");
   // The server has one message, for the first of two links of an email change.
   const hasMessage = isRedirect && parameter("message") !== null;
+  const isUnverifiedEmail =
+    fragment.get("error_code") === "provider_email_needs_verification" &&
+    fragment.has("email") &&
+    tabStorage.getItem(pendingProviderKey) !== null;
   const { pathname } = window.location;
   const isEmailChange = pathname === "/confirm-email-change";
 
   async function outcome(error: unknown, hasSession: boolean): Promise<RedirectOutcome | null> {
+    // The page of the code takes the address and shows itself (`unverified-email.ts`).
+    if (isUnverifiedEmail) return null;
     if (error) {
       const { describeError, describeCancelledSignIn } = await loadErrorTexts();
       const provider = tabStorage.getItem(pendingProviderKey);

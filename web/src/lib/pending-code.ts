@@ -1,12 +1,15 @@
-import { nextSchema } from "../../lib/next-schema";
-import type { AppAddress } from "../../lib/paths";
-import { tabStorage } from "../../lib/storage";
-import { z } from "../../lib/zod";
+import { nextSchema } from "./next-schema";
+import type { AppAddress } from "./paths";
+import { tabStorage } from "./storage";
+import { z } from "./zod";
 
 const pendingCodeSchema = z.object({
   /** The email address or phone number that the code was sent to. */
   address: z.string(),
-  kind: z.enum(["signup", "email", "recovery", "phone", "phone-signup"]),
+  /** What the code is for; `provider`: an address that an identity provider has not verified. */
+  kind: z.enum(["signup", "email", "recovery", "provider", "phone", "phone-signup"]),
+  /** The identity provider of a code for its address. */
+  provider: z.optional(z.string()),
   sentAt: z.number(),
   next: nextSchema,
 });
@@ -18,6 +21,7 @@ export type PendingCode = z.infer<typeof pendingCodeSchema>;
 export interface CodeRequest {
   address: string;
   kind: PendingCode["kind"];
+  provider?: string | undefined;
   next: AppAddress | null;
 }
 

@@ -1,33 +1,36 @@
 import type { User } from "@supabase/supabase-js";
-import { useEffect, useMemo, useState } from "react";
+import { type ReactNode, useEffect, useMemo } from "react";
 import { useWatch } from "react-hook-form";
-import { CodeField } from "../../components/form/code-field";
-import { Form, FormPasswordField } from "../../components/form/form";
-import { StrengthHint } from "../../components/form/strength-hint";
-import { useZodForm } from "../../components/form/use-zod-form";
-import { useStepUp } from "../../components/second-factor/step-up";
-import { Button } from "../../components/ui/button";
-import { useAuth } from "../../lib/auth/auth-context";
 import { useConfig } from "../../lib/config-context";
 import { newPasswordField } from "../../lib/form-fields";
 import { AppLink } from "../../lib/navigation";
 import { z } from "../../lib/zod";
 import * as m from "../../paraglide/messages";
+import { useStepUp } from "../second-factor/step-up";
+import { CodeField } from "./code-field";
+import { Form, FormPasswordField } from "./form";
+import { StrengthHint } from "./strength-hint";
+import { type PasswordChange, usePasswordChange } from "./use-password-change";
+import { useZodForm } from "./use-zod-form";
 
-/** Sets or changes the password, with a code where the server requires one. */
-export function PasswordForm({
+/** Sets or changes the password of the signed-in user, with a code where the server requires one. */
+export function PasswordChangeForm({
   user,
   asksForCurrent,
+  focusesFirst = false,
   onSaved,
-  onClosed,
+  children,
 }: {
   user: User;
   asksForCurrent: boolean;
+  /** Moves the focus to the first field when the form appears. */
+  focusesFirst?: boolean;
   onSaved: () => void;
-  onClosed: () => void;
+  /** Renders what follows the fields, with the buttons. */
+  children: (isSubmitting: boolean) => ReactNode;
 }) {
-  const { client } = useAuth();
   const { withSecondFactor, dialog } = useStepUp();
+  const { needsCode, changePassword } = usePasswordChange();
   const email = user.email ?? "";
   // The server sends its code to the email address, and to the phone of a user without one.
   const { accounts } = useConfig();
@@ -41,27 +44,13 @@ export function PasswordForm({
   const form = useZodForm(schema, { currentPassword: "", password: "", code: "" });
   const { setFocus } = form;
   const password = useWatch({ control: form.control, name: "password" });
-  const [needsCode, setNeedsCode] = useState(false);
-  const { isSubmitting } = form.formState;
 
-  useEffect(() => setFocus(asksForCurrent ? "currentPassword" : "password"), [setFocus, asksForCurrent]);
+  useEffect(() => {
+    if (focusesFirst) setFocus(asksForCurrent ? "currentPassword" : "password");
+  }, [setFocus, asksForCurrent, focusesFirst]);
 
-  async function save({ currentPassword, password, code }: z.infer<typeof schema>) {
-    try {
-      await withSecondFactor(async () => {
-        const current = asksForCurrent ? { current_password: currentPassword } : {};
-        const { error } = await client.updateUser({ password, ...current, ...(needsCode ? { nonce: code } : {}) });
-        if (error) throw error;
-      });
-    } catch (error) {
-      const { code: reason } = z.catch(z.object({ code: z.optional(z.string()) }), {}).parse(error);
-      if (reason !== "reauthentication_needed" || needsCode) throw error;
-      // The server requires a proof that this is still the same user: it sends a code.
-      const request = await client.reauthenticate();
-      if (request.error) throw request.error;
-      setNeedsCode(true);
-      throw error;
-    }
+  async function save(change: PasswordChange) {
+    await withSecondFactor(() => changePassword(change));
     onSaved();
   }
 
@@ -88,18 +77,11 @@ export function PasswordForm({
           name="password"
           label={m.password_new_label()}
           autoComplete="new-password"
+          minLength={rules.minLength}
           hint={<StrengthHint password={password} known={[email]} />}
         />
         {needsCode && <CodeField form={form} name="code" length={codeLength} onComplete={() => void form.submit(save)()} />}
-        <p className="text-sm text-soft">{m.password_ends_sessions()}</p>
-        <div className="flex flex-wrap gap-3">
-          <Button type="submit" size="sm" isPending={isSubmitting}>
-            {isSubmitting ? m.password_saving() : m.password_save()}
-          </Button>
-          <Button tone="quiet" size="sm" onClick={onClosed}>
-            {m.cancel()}
-          </Button>
-        </div>
+        {children(form.formState.isSubmitting)}
       </Form>
       {dialog}
     </>
