@@ -3,6 +3,7 @@ import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 
 import { codeIn, linkIn, emailTo } from "../harness/emails.ts";
+import { oneTimePassword } from "../harness/one-time-password.ts";
 import { Portico } from "../harness/portico.ts";
 import { textTo } from "../harness/text-messages.ts";
 import { launch, openWatchedPage, type WatchedPage } from "./harness.ts";
@@ -124,6 +125,85 @@ describe("an email change", () => {
     await heading(page, /One more step/);
     await page.goto(link);
     await heading(page, /The change was not confirmed/);
+  });
+});
+
+describe("a code in an email", () => {
+  let portico: Portico;
+  beforeAll(async () => {
+    const config = `[auth.email]
+enable_confirmations = true
+max_frequency = "0s"
+[auth.mfa.totp]
+enroll_enabled = true
+verify_enabled = true
+`;
+    portico = await Portico.start({ config });
+  });
+  afterAll(() => portico.dispose());
+  const mailbox = (): string => portico.status.MAILPIT_URL;
+  const session = (page: Page): Promise<Record<string, unknown>> =>
+    page.evaluate(() => {
+      const stored = JSON.parse(localStorage.getItem("portico.session")!) as { access_token: string };
+      return JSON.parse(atob(stored.access_token.split(".")[1]!.replaceAll("-", "+").replaceAll("_", "/"))) as Record<string, unknown>;
+    });
+
+  test("of each address changes the email address, and keeps the session with its second factor", async () => {
+    const { page, errors } = await open(portico, "/");
+    const email = await signUp(portico, page, true);
+    await page.goto(`${portico.url}/app/security`);
+    await page.getByRole("button", { name: "Set up: Authenticator app" }).click();
+    const secret = (await page.locator("code").innerText()).replaceAll(" ", "");
+    await page.getByLabel("Six-digit code").fill(oneTimePassword(secret));
+    await page.getByRole("button", { name: "I have saved them" }).click();
+    const before = await session(page);
+    expect(before["aal"]).toBe("aal2");
+
+    await page.goto(`${portico.url}/app`);
+    const newAddress = newEmail();
+    await requestEmailChange(page, newAddress);
+    await page.getByRole("button", { name: "Enter the codes instead" }).click();
+    await page.getByRole("button", { name: `Use the code sent to ${email}` }).click();
+    const current = page.getByLabel(`Code sent to ${email}`);
+    await current.fill("000000");
+    await page.getByText("This code or link is wrong or has expired.").waitFor();
+    await current.fill(codeIn(await emailTo(mailbox(), email, 1)));
+    await page.getByText(`${email} is confirmed.`).waitFor();
+    await page.getByLabel(`Code sent to ${newAddress}`).fill(codeIn(await emailTo(mailbox(), newAddress)));
+    await page.getByText("Your email address was changed.").waitFor();
+    await card(page).getByText(newAddress).waitFor();
+
+    const after = await session(page);
+    expect([after["aal"], after["session_id"], after["email"]]).toEqual(["aal2", before["session_id"], newAddress]);
+    await page.getByRole("region", { name: "Active sessions" }).getByText("1 session", { exact: true }).waitFor();
+    // The browser logs the status of the wrong code.
+    expect(errors.filter((line) => !line.includes("403"))).toEqual([]);
+  });
+
+  test("proves an address that Google has not verified, and leads to the page that was requested", async () => {
+    const { page } = await open(portico, "/app?tab=sessions");
+    const email = newEmail();
+    await page.getByRole("button", { name: "Continue with Google" }).click();
+    await page.getByText("Add an account").click();
+    await page.getByLabel("Name").fill("Grace");
+    await page.getByLabel("Email").fill(email);
+    await page.getByLabel(/has not verified/).check();
+    await page.getByRole("button", { name: "Add and continue" }).click();
+    await heading(page, /Check your inbox/);
+    expect(page.url()).toBe(`${portico.url}/verify`);
+    await page.getByText(`Google hasn’t verified that ${email} is yours.`).waitFor();
+    expect(await page.getByRole("alert").count()).toBe(0);
+    await page.getByLabel("Six-digit code").fill(codeIn(await emailTo(mailbox(), email)));
+    await page.waitForURL(`${portico.url}/app?tab=sessions`);
+    await heading(page, /^Hello/);
+    await card(page).getByText(email).waitFor();
+  });
+
+  test("is not asked for because an address says so", async () => {
+    const fields = "error=access_denied&error_code=provider_email_needs_verification";
+    const { page } = await open(portico, `/app?${fields}#${fields}&email=mallory%40portico.test&sb=`);
+    await page.getByRole("alert").getByText("Confirm your email address first: we sent you an email.").waitFor();
+    expect(page.url()).toBe(`${portico.url}/sign-in`);
   });
 });
 
