@@ -32,14 +32,17 @@ export function MessageFrame({ html, title }: { html: string; title: string }) {
   }, [html]);
 
   return (
-    <iframe
-      ref={frame}
-      title={title}
-      sandbox="allow-same-origin allow-popups allow-popups-to-escape-sandbox"
-      referrerPolicy="no-referrer"
-      height={height}
-      className="block w-full rounded border border-line bg-[white] [color-scheme:light]"
-    />
+    // The frame is light for emails that have no dark look; its border is that of the page.
+    <div className="overflow-hidden rounded border border-line">
+      <iframe
+        ref={frame}
+        title={title}
+        sandbox="allow-same-origin allow-popups allow-popups-to-escape-sandbox"
+        referrerPolicy="no-referrer"
+        height={height}
+        className="block w-full bg-[white] [color-scheme:light]"
+      />
+    </div>
   );
 }
 
