@@ -304,6 +304,18 @@ test("only the sign-in methods that the server offers are shown", async () => {
   expect(screen.queryByRole("link", { name: "Create an account" })).toBeNull();
 });
 
+test("the sign-in methods of the configuration are shown until the server's own are there", async () => {
+  let respond: (response: { body: unknown }) => void = () => undefined;
+  const pending = new Promise<{ body: unknown }>((resolve) => (respond = resolve));
+  fakeServer({ "GET /auth/v1/settings": () => pending });
+  renderApp("/sign-in", { ...config, settings: { external: { google: false, email: true, github: true } } });
+  expect(await screen.findByRole("button", { name: "Continue with GitHub" }, patient)).toBeVisible();
+  expect(screen.queryByRole("button", { name: "Continue with Google" })).toBeNull();
+  respond({ body: { external: { google: true, email: true } } });
+  expect(await screen.findByRole("button", { name: "Continue with Google" }, patient)).toBeVisible();
+  expect(screen.queryByRole("button", { name: "Continue with GitHub" })).toBeNull();
+});
+
 test("a provider's error is shown in our own words and removed from the address", async () => {
   fakeServer();
   renderApp("/app?error=access_denied&error_description=Your+account+is+locked.+Call+555-0100");

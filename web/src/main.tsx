@@ -1,3 +1,4 @@
+import { startTransition } from "react";
 import { createRoot } from "react-dom/client";
 import { startAnalytics } from "./analytics";
 import { App } from "./app";
@@ -34,7 +35,9 @@ async function start(container: HTMLElement, pageCode: Promise<unknown>): Promis
   });
   const auth = openAuth(config, mounted);
   document.documentElement.style.setProperty("--skeleton-delay", skeletonDelay());
-  createRoot(container).render(<App config={config} auth={auth} onMounted={onMounted} />);
+  const root = createRoot(container);
+  // A transition is rendered in short steps, between which the browser answers input.
+  startTransition(() => root.render(<App config={config} auth={auth} onMounted={onMounted} />));
 }
 
 /** As `public/theme.js`, which runs before the first paint, but only in pages that hold their configuration. */

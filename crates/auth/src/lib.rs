@@ -46,6 +46,7 @@ use time::OffsetDateTime;
 
 pub use admin::command::{AccountCommand, AccountToAdd};
 pub use error::{AuthError, ErrorCode};
+pub use http::info::public_settings;
 pub use oauth::provider::catalogue::names as provider_names;
 pub use settings::{AuthSettings, SettingsError};
 

@@ -23,6 +23,8 @@ export interface Config {
   };
   /** The address of the captured messages, in development. */
   mailbox: string | null;
+  /** The settings of the account service when the server started, in the form of its own endpoint. */
+  settings: unknown;
 }
 
 /** The colours that follow from the brand's accent: of fills and the text on them, and of text on light and on dark. */
@@ -94,6 +96,7 @@ export function readConfig(value: unknown): Config {
       password: passwordRulesOf(accounts.password),
     },
     mailbox: textOf(config.mailbox),
+    settings: config.settings,
   };
 }
 

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use serde_json::{Map, Value, json};
 
-use crate::Auth;
+use crate::{Auth, AuthSettings};
 
 /// The providers in `/settings`, in the order that clients expect.
 const LISTED: &[&str] = &[
@@ -42,7 +42,12 @@ pub async fn health() -> axum::Json<Value> {
 
 /// `GET /settings`
 pub async fn settings(State(auth): State<Auth>) -> axum::Json<Value> {
-    let settings = auth.settings();
+    axum::Json(public_settings(auth.settings()))
+}
+
+/// Returns what everyone may know of the settings, as `GET /settings` does.
+#[must_use]
+pub fn public_settings(settings: &AuthSettings) -> Value {
     let is_enabled = |name: &str| settings.external.get(name).is_some_and(|provider| provider.enabled);
     let mut external = Map::new();
     external.insert("anonymous_users".into(), settings.anonymous_users.into());
@@ -52,7 +57,7 @@ pub async fn settings(State(auth): State<Auth>) -> axum::Json<Value> {
     external.insert("email".into(), settings.email.enabled.into());
     external.insert("phone".into(), settings.sms.enabled.into());
     external.insert("zoom".into(), is_enabled("zoom").into());
-    axum::Json(json!({
+    json!({
         "external": external,
         "disable_signup": settings.disable_signup,
         "mailer_autoconfirm": settings.email.autoconfirm,
@@ -61,5 +66,5 @@ pub async fn settings(State(auth): State<Auth>) -> axum::Json<Value> {
         "saml_enabled": false,
         "saml_private_key_next_configured": false,
         "passkeys_enabled": settings.passkeys.enabled,
-    }))
+    })
 }

@@ -91,13 +91,17 @@ pub fn describe(inputs: DevelopmentInputs<'_>) -> anyhow::Result<(ServerDescript
         pages: pages.clone(),
     });
     let mark = brand::Mark::read(settings.web.brand.mark.as_deref())?;
+    let mut shown_settings = auth_settings.clone();
+    if is_google_emulated {
+        shown_settings.external.entry("google".to_owned()).or_default().enabled = true;
+    }
     let page = web_app::config(web_app::PageFacts {
         publishable_key: keys.api.publishable(),
         mailbox: mailbox_url,
         development: true,
         web: &settings.web,
         mark: mark.as_ref().map(brand::Mark::path).as_deref(),
-        auth: &auth_settings,
+        auth: &shown_settings,
     });
     let description = ServerDescription {
         auth: auth_settings,

@@ -99,6 +99,8 @@ pub fn config(facts: PageFacts<'_>) -> Value {
             "factors": factors,
             "password": password,
         },
+        // A page shows the sign-in methods at once, and asks for the current ones
+        "settings": portico_auth::public_settings(auth),
     })
 }
 
@@ -275,6 +277,7 @@ mod tests {
                 "password": { "minLength": 12, "requires": ["lower", "upper", "digits", "letters", "symbols"] },
             })
         );
+        assert_eq!(config_for(&auth)["settings"], portico_auth::public_settings(&auth));
         auth.email.secure_change = false;
         assert_eq!(config_for(&auth)["accounts"]["emailChange"], "new");
     }

@@ -1,5 +1,5 @@
 import type { AuthChangeEvent, Provider, Session } from "@supabase/supabase-js";
-import { type ReactNode, useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { type ReactNode, startTransition, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { reset, track } from "../../analytics";
 import { rememberNext } from "../next";
 import { pendingProviderKey, tabStorage } from "../storage";
@@ -32,9 +32,13 @@ export function AuthProvider({ auth, children }: { auth: AuthConnection; childre
     let hadSession = auth.sessionAtStart !== null;
 
     function onEvent(event: AuthChangeEvent, session: Session | null) {
+      // The first content of a page is large. A transition is rendered in short steps, between which the browser answers
+      // input.
+      const change: typeof setState = (next) =>
+        event === "INITIAL_SESSION" ? startTransition(() => setState(next)) : setState(next);
       if (session) {
         hadSession = true;
-        setState((before) => ({
+        change((before) => ({
           ...initialState,
           loading: false,
           session,
@@ -55,7 +59,7 @@ export function AuthProvider({ auth, children }: { auth: AuthConnection; childre
       const isStored = !isSignedOut && storage.getItem(sessionKey) !== null;
       const hasEnded = hadSession && !isSigningOut.current && !isStored;
       hadSession = isStored;
-      setState((before) => ({
+      change((before) => ({
         ...initialState,
         loading: false,
         // The client may report "no session" twice, for instance when another tab signs out while this one requests

@@ -1,4 +1,5 @@
 import { queryOptions, useQuery } from "@tanstack/react-query";
+import { useMemo } from "react";
 import type { Config } from "../config";
 import { useConfig } from "../config-context";
 import { z } from "../zod";
@@ -29,17 +30,20 @@ const signInMethodsQuery = (config: Config) =>
     queryFn: async ({ signal }): Promise<SignInMethods> => {
       const response = await fetch(`${config.url}/auth/v1/settings`, { headers: { apikey: config.anonKey }, signal });
       if (!response.ok) throw new Error(`The settings could not be loaded (${response.status})`);
-      const { external, disable_signup, passkeys_enabled } = settingsSchema.parse(await response.json());
-      return {
-        google: external.google ?? false,
-        email: external.email ?? true,
-        phone: external.phone ?? false,
-        passkeys: passkeys_enabled,
-        otherProviders: Object.keys(external).filter((name) => external[name] && !ownMethods.has(name)),
-        allowsSignUp: !disable_signup,
-      };
+      return methodsOf(settingsSchema.parse(await response.json()));
     },
   });
+
+function methodsOf({ external, disable_signup, passkeys_enabled }: z.infer<typeof settingsSchema>): SignInMethods {
+  return {
+    google: external.google ?? false,
+    email: external.email ?? true,
+    phone: external.phone ?? false,
+    passkeys: passkeys_enabled,
+    otherProviders: Object.keys(external).filter((name) => external[name] && !ownMethods.has(name)),
+    allowsSignUp: !disable_signup,
+  };
+}
 
 /** Offered without the server's settings: each method still reports its own failure. Text messages are the exception. */
 const defaultMethods: SignInMethods = {
@@ -51,8 +55,16 @@ const defaultMethods: SignInMethods = {
   allowsSignUp: true,
 };
 
-/** Returns the sign-in methods that the server offers, and the default ones without its response. */
+/**
+ * Returns the sign-in methods that the server offers; those of the page's configuration until the response is there, and
+ * the default ones without either.
+ */
 export function useSignInMethods(): { methods: SignInMethods; isPending: boolean } {
-  const { data, isPending } = useQuery(signInMethodsQuery(useConfig()));
-  return { methods: data ?? defaultMethods, isPending };
+  const config = useConfig();
+  const { data, isPending } = useQuery(signInMethodsQuery(config));
+  const configured = useMemo(() => {
+    const settings = settingsSchema.safeParse(config.settings);
+    return settings.success ? methodsOf(settings.data) : null;
+  }, [config.settings]);
+  return { methods: data ?? configured ?? defaultMethods, isPending: isPending && configured === null };
 }
