@@ -157,3 +157,17 @@ test("without a connection, a link to a page that is not loaded stays in the fra
   await page.getByRole("button", { name: "Try again" }).click();
   await heading(page, /Forgot your password/);
 });
+
+test("a script that fails keeps the frame, and can be tried again", async () => {
+  const { page } = await open();
+  await page.goto(`${portico.url}/sign-in`);
+  await heading(page, /Welcome back/);
+  const script = "**/assets/forgot-password-*.js";
+  await page.route(script, (route) => route.abort());
+  await page.getByRole("link", { name: "Forgot password?" }).click();
+  await heading(page, /This page couldn’t be loaded/);
+  expect(await page.locator("header").innerText()).toContain("Harbour & Sons");
+  await page.unroute(script);
+  await page.getByRole("button", { name: "Try again" }).click();
+  await heading(page, /Forgot your password/);
+});

@@ -216,7 +216,7 @@ test("a password is changed with the current one", async () => {
   await page.getByText("Your password is changed. Your other devices were signed out.").waitFor();
   const notice = await emailTo(portico.status.MAILPIT_URL, email);
   expect(notice.Subject).toBe("Your password was changed");
-  expect(notice.HTML).toContain(`href="${portico.url}/forgot-password"`);
+  expect(notice.HTML).toContain(`href="${portico.url.replace("127.0.0.1", "localhost")}/forgot-password"`);
 });
 
 describe("the pages", () => {
