@@ -174,6 +174,11 @@ fn check(plan: &StatementPlan, result: &StatementResult) -> Result<(), RestError
     max_affected::check(plan, result)
 }
 
+/// Returns the number of rows up to the last one of the page, and zero for an empty page.
+fn page_end(plan: &StatementPlan, result: &StatementResult) -> u64 {
+    if result.rows == 0 { 0 } else { plan.first_row.saturating_add(result.rows) }
+}
+
 /// Returns the total that the response shows, depending on the `count` preference.
 fn total(
     context: &RequestContext<'_>,
@@ -187,7 +192,8 @@ fn total(
             let counted = result.total.unwrap_or_default();
             match context.snapshot.config.plan.max_rows {
                 Some(most) if counted <= most => Some(counted),
-                _ => Some(counted.max(estimate.unwrap_or_default())),
+                // Not all rows were counted, and the page shows how many there are at least
+                _ => Some(counted.max(estimate.unwrap_or_default()).max(page_end(plan, result))),
             }
         }
         (_, CountMode::Planned) => None,

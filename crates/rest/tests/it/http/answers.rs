@@ -38,51 +38,6 @@ async fn a_location_that_is_too_long_is_left_out() {
     assert_eq!(answer.header("content-location"), None);
 }
 
-#[tokio::test]
-async fn counts_are_exact_planned_or_estimated() {
-    let server = CinemaServer::with(|config| config.plan.max_rows = Some(5)).await;
-    server.execute("analyze items").await;
-    let range = |mode: &'static str| {
-        let request = server.read("items?select=id").header("prefer", &format!("count={mode}"));
-        async move { request.send().await.header("content-range").unwrap().to_owned() }
-    };
-    assert_eq!(range("exact").await, "0-4/15");
-    assert_eq!(range("planned").await, "0-4/15");
-    assert_eq!(range("estimated").await, "0-4/15");
-    // The client's limit does not limit the count
-    for (resource, estimated) in [
-        ("items?select=id&limit=2", "0-1/15"),
-        ("items?select=id&limit=2&offset=3", "3-4/15"),
-        ("items?select=id&limit=50", "0-4/15"),
-        ("items?select=id&id=lt.6&limit=2", "0-1/5"),
-        ("items?select=id&limit=0", "*/15"),
-        ("rpc/numbers_as_set?up_to=12", "0-4/12"),
-        ("rpc/numbers_as_set?up_to=12&limit=3", "0-2/12"),
-    ] {
-        for method in ["GET", "HEAD"] {
-            let request = server.request(method.parse().unwrap(), &format!("/rest/v1/{resource}"));
-            let answer = request.header("prefer", "count=estimated").send().await.expect(206);
-            assert_eq!(answer.header("content-range"), Some(estimated), "{method} {resource}");
-        }
-    }
-    // The planner expects one row of this function: the count is higher
-    server
-        .execute(
-            "create function five_items() returns setof items language plpgsql rows 1 stable
-               as $$ begin return query select * from items where id < 12; end $$;
-             create view few_by_plan as select * from five_items();
-             grant select on few_by_plan to anon; notify pgrst",
-        )
-        .await;
-    let more =
-        server.read("few_by_plan?select=id&limit=2").header("prefer", "count=estimated").send().await.expect(206);
-    assert_eq!(more.header("content-range"), Some("0-1/6"));
-    let few = server.read("items?select=id&id=lt.4").header("prefer", "count=estimated").send().await.expect(200);
-    assert_eq!(few.header("content-range"), Some("0-2/3"));
-    let function = server.read("rpc/numbers_as_set?up_to=3").header("prefer", "count=exact").send().await.expect(200);
-    assert_eq!(function.header("content-range"), Some("0-2/3"));
-}
-
 /// PostGIS is not installed here: a function of its name and kind makes a feature of any row.
 #[tokio::test]
 async fn geojson_is_produced_if_postgis_is_installed() {

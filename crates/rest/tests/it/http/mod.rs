@@ -3,6 +3,7 @@
 mod answers;
 mod callers;
 mod configuration;
+mod counts;
 mod embeds;
 mod functions;
 mod graphql;
