@@ -175,6 +175,8 @@ pub struct PostgresErrorResponse {
     pub details: Option<String>,
     /// HINT.
     pub hint: Option<String>,
+    /// CONTEXT, the call stack with one entry a line. It is not part of the response.
+    pub context: Option<String>,
     /// The status of the response.
     pub status: StatusCode,
     /// The reason phrase of HTTP/1.1, if it is not the standard one.

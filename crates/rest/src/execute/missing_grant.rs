@@ -2,9 +2,9 @@
 //!
 //! PostgreSQL names the relation without its schema, and it need not be the relation of the
 //! request: a view reads others with its owner's privileges, and functions, triggers and policies
-//! read any. So the catalog is searched for the relation of that name that lacks a grant, and for
-//! the role that lacks it. The search runs after the error, as the server's own login, and reads
-//! privileges only.
+//! read any, those with `security definer` with their owner's privileges. So the catalog is searched
+//! for the relation of that name that lacks a grant, and for the role that lacks it. The search runs
+//! after the error, as the server's own login, and reads privileges only.
 
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use portico_database::sqlstate::INSUFFICIENT_PRIVILEGE;
 use portico_database::wire::{Batch, Row, Statement};
 
 use super::RequestContext;
+use super::call_stack::called_functions;
 use crate::array::text_array;
 use crate::error::PostgresErrorResponse;
 use crate::query::SelectItem;
@@ -38,22 +39,27 @@ pub(crate) async fn with_hint(
     if error.code != INSUFFICIENT_PRIVILEGE.code() || error.hint.is_some() {
         return error;
     }
-    let hint = hint(context, &error.message).await;
+    let hint = hint(context, &error.message, error.context.as_deref().unwrap_or_default()).await;
     Box::new(PostgresErrorResponse { hint, ..*error })
 }
 
-async fn hint(context: &RequestContext<'_>, message: &str) -> Option<String> {
+async fn hint(context: &RequestContext<'_>, message: &str, call_stack: &str) -> Option<String> {
     let denied = message.strip_prefix("permission denied for ")?;
     let name = KINDS.iter().find_map(|kind| denied.strip_prefix(kind))?;
     let request = context.request;
     let needed = needed_privileges(request);
     let (role, relations) = (request.head.role.name.as_bytes(), text_array(relation_names(request)));
+    let functions = called_functions(call_stack);
+    let schemas = text_array(functions.iter().map(|function| function.schema.as_str()));
+    let names = text_array(functions.iter().map(|function| function.name.as_str()));
     let params = [
         Some(role),
         Some(name.as_bytes()),
         Some(request.head.schema.as_bytes()),
         Some(relations.as_bytes()),
         Some(needed.as_bytes()),
+        Some(schemas.as_bytes()),
+        Some(names.as_bytes()),
     ];
     let batch = Batch::new().statement(Statement::named(MISSING_GRANT, &params));
     let Ok(Ok(mut connection)) = tokio::time::timeout(LONGEST_WAIT, context.checkout()).await else { return None };

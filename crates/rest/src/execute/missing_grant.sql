@@ -1,9 +1,26 @@
 -- Finds the relation named $2 on which a privilege is missing. $1 is the role of the request, $3
 -- its schema, $4 the names of its relations; the first of them is read or written with the
--- privileges $5. Returns the relation's schema, the role that lacks the privilege, whether the
+-- privileges $5. $6 and $7 are the schemas (empty: any) and names of the functions on the call stack,
+-- the innermost first. Returns the relation's schema, the role that lacks the privilege, whether the
 -- relation is the first one or lies below it, and the missing privileges. Two rows mean that
 -- several relations are possible.
-with recursive reached as (
+with recursive definer as (
+  -- The innermost function that runs with its owner's privileges. `owner` is null if functions of
+  -- the same name do not
+  select case when pg_catalog.bool_and(p.prosecdef) and pg_catalog.min(p.proowner) = pg_catalog.max(p.proowner)
+              then pg_catalog.min(p.proowner) end as owner
+    from rows from (pg_catalog.unnest($6::text[]), pg_catalog.unnest($7::text[])) with ordinality as stack (schema, name, place)
+    join pg_catalog.pg_proc as p on p.proname = stack.name
+    join pg_catalog.pg_namespace as n on n.oid = p.pronamespace and (stack.schema = '' or n.nspname = stack.schema)
+   group by stack.place
+  having pg_catalog.bool_or(p.prosecdef)
+   order by stack.place
+   limit 1
+), caller as (
+  select r.oid from pg_catalog.pg_roles as r where r.rolname = $1 and not exists (select from definer)
+  union all
+  select owner from definer where owner is not null
+), reached as (
   select c.oid, c.relname, c.relkind, c.relowner, c.reloptions, c.relnamespace, r.oid as acting, c.relname = ($4::text[])[1] as is_target
     from pg_catalog.pg_class as c
     join pg_catalog.pg_namespace as n on n.oid = c.relnamespace
@@ -30,13 +47,15 @@ with recursive reached as (
   select reached.oid, relnamespace, acting, is_target, 0 as distance
     from reached
    where relname = $2
+     -- The function has failed, and not the request's own statement
+     and not exists (select from definer)
   union all
   -- Functions, triggers and policies read other relations, in schemas that the role may use:
   -- otherwise the error would name the schema
   select c.oid, c.relnamespace, r.oid, false, 1
     from pg_catalog.pg_class as c
     join pg_catalog.pg_namespace as n on n.oid = c.relnamespace
-    join pg_catalog.pg_roles as r on r.rolname = $1
+   cross join caller as r
    where c.relname = $2 and c.relkind in ('r', 'p', 'v', 'm', 'f')
      and pg_catalog.has_schema_privilege(r.oid, n.oid, 'USAGE')
 ), lacking as (

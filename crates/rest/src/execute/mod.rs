@@ -1,5 +1,6 @@
 //! Runs the statements of a request in one transaction, in the role of the request.
 
+mod call_stack;
 pub(crate) mod max_affected;
 pub(crate) mod missing_grant;
 pub(crate) mod postgres_error;

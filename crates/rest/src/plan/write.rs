@@ -219,6 +219,7 @@ impl WritePlan {
             message: format!("{verb} requires a WHERE clause"),
             details: None,
             hint: None,
+            context: None,
             status: StatusCode::BAD_REQUEST,
             reason: None,
             headers: Vec::new(),

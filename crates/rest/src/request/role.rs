@@ -125,6 +125,7 @@ fn role_error(code: &str, message: String, status: StatusCode) -> RestError {
         message,
         details: None,
         hint: None,
+        context: None,
         status,
         reason: None,
         headers: Vec::new(),

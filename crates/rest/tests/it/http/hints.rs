@@ -93,7 +93,27 @@ async fn the_hint_of_a_missing_grant_names_the_relation_that_lacks_it() {
              revoke all on owned from anon;
              grant all on by_caller, by_caller_again, by_owner, of_both, odd, shown, guarded_rows to anon, authenticated;
              grant execute on function read_log, write_log, read_twice to anon, authenticated;
-             alter view by_owner owner to service_role; notify pgrst"#,
+             alter view by_owner owner to service_role;
+             create table vault_room.kept (id int); grant usage on schema vault_room to service_role;
+             create function kept_in_sql() returns bigint security definer language sql as 'select count(*) from vault_room.kept';
+             create function kept_in_plpgsql() returns bigint security definer language plpgsql set search_path = ''
+               as $$ begin return (select count(*) from vault_room.kept); end $$;
+             create function kept_by_caller() returns bigint language plpgsql as $$ begin return (select count(*) from vault_room.kept); end $$;
+             create function kept_below() returns bigint security definer language plpgsql as $$ begin return kept_by_caller(); end $$;
+             create function kept_twice() returns bigint security definer language sql as 'select count(*) from vault_room.kept';
+             create function kept_twice(int) returns bigint language sql as 'select count(*) from vault_room.kept';
+             create function ones() returns int security definer language sql as 'select 1';
+             create function kept_above() returns bigint language plpgsql as $$ begin perform ones(); return kept_by_caller(); end $$;
+             create function keep_row() returns trigger security definer language plpgsql
+               as $$ begin perform from vault_room.kept; return new; end $$;
+             create table triggering (id int); create trigger keep before insert on triggering for each row execute function keep_row();
+             create table policed (id int); alter table policed enable row level security;
+             create policy keep on policed using (kept_in_plpgsql() > 0); insert into policed values (1);
+             alter function kept_in_sql owner to service_role; alter function kept_in_plpgsql owner to service_role;
+             alter function kept_below owner to service_role; alter function kept_twice() owner to service_role;
+             alter function ones owner to service_role; alter function keep_row owner to service_role;
+             grant all on triggering, policed to anon;
+             grant execute on all functions in schema public to anon, service_role; notify pgrst"#,
         )
         .await;
     server.read("not_there").send().await.expect(404);
@@ -125,6 +145,21 @@ async fn the_hint_of_a_missing_grant_names_the_relation_that_lacks_it() {
     assert_eq!(hint("GET", "guarded_rows").await, grants("GRANT SELECT ON vault_room.stock TO anon;"));
     server.execute("grant select, update, delete on vault_room.ledger_log to anon").await;
     assert_eq!(hint("POST", "rpc/write_log").await, grants("GRANT INSERT ON vault_room.ledger_log TO anon;"));
+    // A function reads with the privileges of its owner, also where another one calls it
+    let owner = "GRANT SELECT ON vault_room.kept TO service_role;";
+    for called in ["kept_in_sql", "kept_in_plpgsql", "kept_below", "kept_by_trigger", "kept_by_policy"] {
+        let (method, resource) = match called {
+            "kept_by_trigger" => ("POST", "triggering".to_owned()),
+            "kept_by_policy" => ("GET", "policed".to_owned()),
+            function => ("GET", format!("rpc/{function}")),
+        };
+        assert_eq!(hint(method, &resource).await, grants(owner), "{called}");
+    }
+    assert_eq!(hint("GET", "rpc/kept_above").await, grants("GRANT SELECT ON vault_room.kept TO anon;"));
+    // Two functions of the name differ in their rights
+    assert_eq!(hint("GET", "rpc/kept_twice").await, None);
+    server.execute("grant select on vault_room.kept to service_role").await;
+    server.read("rpc/kept_in_plpgsql").send().await.expect(200);
     // Two relations of the name lack it: no hint is better than a wrong one
     assert_eq!(hint("GET", "rpc/read_twice").await, None);
     server.execute("grant select on vault_room.ledger to anon").await;
