@@ -213,10 +213,24 @@ async fn extensions_of_the_system_are_created_where_the_project_has_put_nothing(
         ("create extension pgrouting", "extension \"pgrouting\" requires the extension \"postgis\""),
         ("create extension file_reader", "permission denied to create extension \"file_reader\""),
         ("create extension plv8", "extension \"plv8\" is not available"),
+        // There is no script that could find the function
+        ("create extension plv8 with schema taken", "extension \"plv8\" is not available"),
     ] {
         let error = session.batch(statement).await.expect_err(statement);
         let message = error.as_db_error().unwrap().message();
         assert!(message.starts_with(expected), "{message}");
+    }
+    // The advice names a schema that is free
+    for (schema, advice) in [
+        ("taken", "create extension http with schema extensions"),
+        ("extensions", "create schema http; create extension http with schema http"),
+    ] {
+        session.batch("begin").await.unwrap();
+        session.batch("create function extensions.of_project() returns int language sql return 1").await.unwrap();
+        let error = session.batch(&format!("create extension http with schema {schema}")).await.unwrap_err();
+        let hint = error.as_db_error().unwrap().hint().unwrap().to_owned();
+        assert!(hint.ends_with(&format!("Choose another schema: {advice};")), "{hint}");
+        session.batch("rollback").await.unwrap();
     }
     for statement in [
         "create extension if not exists http with schema extensions version '1.6'",

@@ -35,6 +35,10 @@ begin
     missing name;
     stranger record;
   begin
+    -- Then there is no script, and `create extension` says what is missing
+    if not exists (select from pg_available_extensions where name = extension) then
+      return;
+    end if;
     -- Names are looked up in the newest state of the catalog, and an older one would be checked
     if current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then
       raise exception 'extension "%" cannot be created in a transaction of isolation level %', extension, current_setting('transaction_isolation')
@@ -70,7 +74,9 @@ begin
      limit 1;
     if found then
       raise exception 'extension "%" cannot be created beside %, which belongs to the project', extension, stranger.name
-        using errcode = '42501', hint = format('Its script runs as a superuser, so schema %I must contain nothing of the project. Choose another schema: create extension %I with schema extensions;', stranger.schema, extension);
+        using errcode = '42501', hint = format('Its script runs as a superuser, so schema %I must contain nothing of the project. Choose another schema: %s;', stranger.schema,
+          case when 'extensions' = any (schemas) then format('create schema %1$I; create extension %1$I with schema %1$I', extension)
+               else format('create extension %I with schema extensions', extension) end);
     end if;
   end $$;
 
