@@ -241,9 +241,16 @@ impl SessionEmulation {
             }
             Some(SessionStatement::Settings(_) | SessionStatement::Other) => {
                 put_query(&mut out, &format!("begin read write; {}", self.preamble()));
+                // Sent alone: a pooler that closes the connection together with the server session
+                // may discard the error of that session if there is more to read
+                if !self.exchange(&out, &[ExchangePart::Preamble], VecDeque::new()).await? {
+                    put(&mut self.collected, b'Z', b"I");
+                    return Ok(());
+                }
+                out.clear();
                 self.write(request, &mut out, &mut hidden);
                 put_query(&mut out, &format!("commit; {}", reset()));
-                parts.extend([ExchangePart::Preamble, ExchangePart::Request, ExchangePart::Commit]);
+                parts.extend([ExchangePart::Request, ExchangePart::Commit]);
             }
             None => match text.as_deref().filter(|text| request.is_simple() && ends_transaction(text)) {
                 Some(end) => {
@@ -373,16 +380,15 @@ impl SessionEmulation {
                     b'C' => {
                         completed += 1;
                         match part {
-                            ExchangePart::Begin => true,
-                            ExchangePart::Request => !preamble_failed,
+                            ExchangePart::Begin | ExchangePart::Request => true,
                             ExchangePart::End => completed == 1,
                             ExchangePart::Preamble | ExchangePart::Commit => false,
                         }
                     }
-                    b'1' => *part == ExchangePart::Request && hidden.pop_front() == Some(false) && !preamble_failed,
+                    b'1' => *part == ExchangePart::Request && hidden.pop_front() == Some(false),
                     // The server would wait for data
                     b'G' | b'W' => return Err(EmulationEnd::ByPooler),
-                    _ => *part == ExchangePart::Request && !preamble_failed,
+                    _ => *part == ExchangePart::Request,
                 };
                 if is_shown {
                     put(&mut self.collected, tag, &body);
