@@ -12,7 +12,7 @@ use crate::endpoint::Endpoint;
 use crate::error::DatabaseError;
 use crate::pool::{Client, PoolSettings, PoolStart, RolePool, RoleProfile};
 use crate::tls::Tls;
-use crate::wire::PoolStatus;
+use crate::wire::{FunctionTraits, PoolStatus};
 
 /// The database: pooled connections in the roles that services act as. Clones share the pools.
 #[derive(Debug, Clone)]
@@ -116,6 +116,19 @@ impl Database {
             }
             outcome => outcome,
         }
+    }
+
+    /// Records in the database, where no event trigger does, whether its expressions keep values.
+    /// Behind a connection pooler, the sessions that share a login read it.
+    ///
+    /// # Errors
+    /// When the database cannot be reached, or PostgreSQL's error.
+    pub async fn record_function_traits(&self, traits: FunctionTraits) -> Result<(), DatabaseError> {
+        if traits.unwatched.is_some() && self.is_pooled() {
+            let client = self.guarded_administrator().await?;
+            client.batch_execute("select portico_session.note_version()").await?;
+        }
+        Ok(())
     }
 
     /// Opens a connection of its own that acts as `role`, for statements and functions of the

@@ -22,9 +22,11 @@
 //! database has such expressions, a session runs one transaction with the project's code: every
 //! such transaction begins with [`MARK_AS_USED`], and [`END_UNLESS_CLEAN`] in front of it ends a
 //! session that bears the mark. The server itself decides, from the list that event triggers
-//! maintain in the transactions that change expressions, or from the version of the expressions. An expression that is created while a
-//! transaction runs, and even one whose transaction then fails at its commit, is therefore in time
-//! for the next transaction of that session, whatever this program knows.
+//! maintain in the transactions that change expressions, or from the version of the expressions. An
+//! expression that is created while a transaction runs, and even one whose transaction then fails
+//! at its commit, is therefore in time for the next transaction of that session, whatever this
+//! program knows. When the last such expression is gone, a used session that began before ends as
+//! well, however long the pooler keeps it.
 
 /// Commands that take back what a transaction can leave in its session, as far as that is possible.
 pub(crate) const RESET: [&str; 9] = [
@@ -76,23 +78,48 @@ macro_rules! has_kept_values {
     };
 }
 
+/// The time when the session began. A setting could be changed by SQL, this cannot.
+macro_rules! session_start {
+    () => {
+        "(select own.backend_start from pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid()) as own)"
+    };
+}
+
+/// Holds for a session that may keep values if it was used: while the list has expressions that
+/// keep some, and afterwards for the sessions that began before.
+macro_rules! may_keep_values {
+    () => {
+        concat!(
+            "(",
+            has_kept_values!(),
+            " or exists (select from portico_session.noted where noted.bit operator(pg_catalog.=) 8 and coalesce(noted.gone_at operator(pg_catalog.>=) ",
+            session_start!(),
+            ", true)))"
+        )
+    };
+}
+
 /// Ends the server session if it has a temporary schema or statements that SQL has prepared, or
 /// listens. A temporary table may have been taken for another one by functions that were compiled while it
 /// existed.
 pub(crate) const END_UNLESS_BARE: &str = end_if!(is_not_bare!());
 
 /// As [`END_UNLESS_BARE`], and also if the session was used and may keep values.
-pub(crate) const END_UNLESS_CLEAN: &str = end_if!(is_not_bare!(), " or ", is_used!(), " and ", has_kept_values!());
+pub(crate) const END_UNLESS_CLEAN: &str = end_if!(is_not_bare!(), " or ", is_used!(), " and ", may_keep_values!());
 
 /// As [`END_UNLESS_CLEAN`], where no event trigger maintains the list: also if the session was used
-/// and `$1` is not the version of the expressions, among which none keeps values.
+/// and `$1` is not the version of the expressions, among which none keeps values, or if it began
+/// before that was found, at the time `$2` (microseconds since 1970).
 pub(crate) const END_UNLESS_CLEAN_AT_VERSION: &str = end_if!(
     is_not_bare!(),
     " or ",
     is_used!(),
     " and (",
-    has_kept_values!(),
-    " or (select version from portico_session.expressions) operator(pg_catalog.<>) $1::pg_catalog.int8)"
+    may_keep_values!(),
+    " or (select version from portico_session.expressions) operator(pg_catalog.<>) $1::pg_catalog.int8 \
+      or coalesce(pg_catalog.date_part('epoch', ",
+    session_start!(),
+    ") operator(pg_catalog.*) 1e6::pg_catalog.float8 operator(pg_catalog.<=) $2::pg_catalog.float8, true))"
 );
 
 /// As [`END_UNLESS_BARE`], and also if the session was used: where this program has found
@@ -109,8 +136,10 @@ pub(crate) const END: &str = end_if!("true");
 pub(crate) const MARK_AS_USED: &str = "set local portico_session.used = 'true'";
 
 /// As [`END_UNLESS_CLEAN`], as to the values that the session keeps, for sessions that may begin
-/// before the list exists. A superuser reads the list only if it is a table of superusers: another
-/// role could have put a view in its place, which runs functions.
+/// before the list exists. Where no event trigger maintains the list, the version of the expressions
+/// has to be the one among which none keeps values, found before the session began. A superuser
+/// reads the list only if it is a table of superusers: another role could have put a view in its
+/// place, which runs functions.
 pub(crate) const END_IF_VALUES_ARE_KEPT: &str = concat!(
     "do $$ begin if ",
     is_used!(),
@@ -121,8 +150,19 @@ pub(crate) const END_IF_VALUES_ARE_KEPT: &str = concat!(
              join pg_catalog.pg_roles as owner on owner.oid operator(pg_catalog.=) list.relowner
                   or owner.oid operator(pg_catalog.=) space.nspowner
              join pg_catalog.pg_roles as login on login.rolname operator(pg_catalog.=) session_user
-            where space.nspname operator(pg_catalog.=) 'portico_session' and list.relname operator(pg_catalog.=) 'noted'
-              and list.relkind operator(pg_catalog.=) 'r') then if ",
-    has_kept_values!(),
-    " then perform pg_catalog.pg_terminate_backend(pg_catalog.pg_backend_pid()); end if; end if; end $$"
+            where space.nspname operator(pg_catalog.=) 'portico_session'
+              and list.relname operator(pg_catalog.=) any ('{noted,valueless,expressions}'::pg_catalog.name[])
+              and list.relkind operator(pg_catalog.=) any ('{r,v}'::pg_catalog.\"char\"[])) then if ",
+    may_keep_values!(),
+    " then perform pg_catalog.pg_terminate_backend(pg_catalog.pg_backend_pid());
+      elsif (select pg_catalog.count(*) operator(pg_catalog.<>) 2 from pg_catalog.pg_event_trigger
+              where evtname operator(pg_catalog.=) any ('{portico_functions_changed,portico_functions_dropped}'::pg_catalog.name[])
+                and evtenabled operator(pg_catalog.=) 'A') then
+        if pg_catalog.to_regclass('portico_session.valueless') is null then
+          perform pg_catalog.pg_terminate_backend(pg_catalog.pg_backend_pid());
+        elsif not exists (select from portico_session.valueless
+                           where version operator(pg_catalog.=) (select version from portico_session.expressions)
+                             and since operator(pg_catalog.<) ",
+    session_start!(),
+    ") then perform pg_catalog.pg_terminate_backend(pg_catalog.pg_backend_pid()); end if; end if; end if; end $$"
 );

@@ -50,5 +50,5 @@ pub use protocol::batch::{Access, Batch, Param, Statement};
 pub use protocol::error::{PostgresError, WireError};
 pub use protocol::joined_rows::{JoinedRows, RowSeparators};
 pub use protocol::result_sets::{ResultSets, Row};
-pub use session::function_traits::FunctionTraits;
+pub use session::function_traits::{ExpressionVersion, FunctionTraits};
 pub(crate) use session::raw::RawConnection;

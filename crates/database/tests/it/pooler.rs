@@ -237,6 +237,67 @@ enum Migration {
     During,
 }
 
+/// A server behind a pooler that knows one login and lends one server session at a time.
+struct SharedSession {
+    server: OrdinaryServer,
+    database: Database,
+    /// A connection past the pooler.
+    direct: tokio_postgres::Client,
+    /// The caller whose transaction fails at its commit.
+    failing: Pool,
+    other: Pool,
+}
+
+impl SharedSession {
+    /// Starts one in a database without expressions that keep values, for a login with these rights.
+    async fn start(rights: &str, what: &str) -> Self {
+        let (server, address) = trusting_server(18, rights).await;
+        let pooler = TestPooler::start(address, ONE_LOGIN).await.unwrap();
+        let database = set_up(&through(pooler.address()), what).await;
+        let direct = connect(&through(address)).await.unwrap();
+        direct.batch_execute(OBJECTS).await.unwrap();
+        let settings = || WirePoolSettings { max_connections: 1, ..WirePoolSettings::default() };
+        let open = || Pool::open(database.endpoint(), "authenticator", settings()).unwrap();
+        let shared = Self { server, failing: open(), other: open(), database, direct };
+        let before = shared.learn_traits().await;
+        assert!(!before.keeps && before.unwatched.is_some() == (rights == PLAIN), "{what}: {before:?}");
+        pooler.keep_sessions(1).await;
+        shared
+    }
+
+    /// Has both callers learn the properties of the functions, as after a reload of the schema.
+    async fn learn_traits(&self) -> FunctionTraits {
+        let found = FunctionTraits::load(&self.direct).await.unwrap();
+        self.database.record_function_traits(found).await.unwrap();
+        for pool in [&self.failing, &self.other] {
+            pool.set_function_traits(found);
+        }
+        found
+    }
+
+    /// Runs the statements in a transaction of the failing caller, which fails at its commit.
+    async fn fail(&self, statements: &str, what: &str) {
+        let statements = format!("{statements}|insert into public.ids values (1)|commit");
+        let error = run(&mut self.failing.checkout().await.unwrap(), &statements, Some(Access::ReadWrite)).await;
+        assert_eq!(error.unwrap_err().sqlstate(), Some("23505"), "{what}");
+    }
+
+    /// Runs a transaction of the other caller that uses the domain.
+    async fn read_as_other(&self, what: &str) {
+        let mut lease = self.other.checkout().await.unwrap();
+        let answers = run(&mut lease, &format!("begin|{}|commit", uses_domain("other")), Some(Access::ReadWrite)).await;
+        let answers = answers.unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert_eq!(answers.row(2).unwrap().text(0), Some("other"), "{what}");
+    }
+
+    /// Runs a transaction that uses the domain in an emulated session.
+    async fn read_as_service(&self, what: &str) {
+        let service = self.database.acting_as("authenticator").await.unwrap();
+        let as_caller = "begin; select set_config('app.a', 'service', true); select 'service'::public.own; rollback";
+        service.batch_execute(as_caller).await.unwrap_or_else(|error| panic!("{what}: {error:?}"));
+    }
+}
+
 #[tokio::test]
 async fn a_value_that_a_failed_transaction_keeps_reaches_no_other_caller() {
     for (rights, migration, is_known_afterwards) in [
@@ -248,21 +309,8 @@ async fn a_value_that_a_failed_transaction_keeps_reaches_no_other_caller() {
         (PLAIN, Migration::During, true),
     ] {
         let what = format!("{rights} {migration:?} {is_known_afterwards}");
-        let (_server, address) = trusting_server(18, rights).await;
-        let pooler = TestPooler::start(address, ONE_LOGIN).await.unwrap();
-        let database = set_up(&through(pooler.address()), &what).await;
-        let direct = connect(&through(address)).await.unwrap();
-        direct.batch_execute(OBJECTS).await.unwrap();
-        let settings = || WirePoolSettings { max_connections: 1, ..WirePoolSettings::default() };
-        let open = || Pool::open(database.endpoint(), "authenticator", settings()).unwrap();
-        let (failing, other) = (open(), open());
-        let before = FunctionTraits::load(&direct).await.unwrap();
-        assert!(!before.keeps && before.unwatched.is_some() == (rights == PLAIN), "{what}: {before:?}");
-        for pool in [&failing, &other] {
-            pool.set_function_traits(before);
-        }
-        pooler.keep_sessions(1).await;
-        let mut lease = failing.checkout().await.unwrap();
+        let shared = SharedSession::start(rights, &what).await;
+        let mut lease = shared.failing.checkout().await.unwrap();
         run(&mut lease, "begin|select 1|commit", Some(Access::ReadWrite)).await.unwrap();
         let (first, second) = match migration {
             Migration::Before => ("", format!("begin|{}", uses_domain("failing"))),
@@ -271,28 +319,46 @@ async fn a_value_that_a_failed_transaction_keeps_reaches_no_other_caller() {
         if !first.is_empty() {
             run(&mut lease, first, None).await.unwrap();
         }
-        direct.batch_execute(KEEPS_VALUES).await.unwrap();
+        shared.direct.batch_execute(KEEPS_VALUES).await.unwrap();
         let second = format!("{second}|insert into public.ids values (1)|commit");
         let error = run(&mut lease, &second, Some(Access::ReadWrite)).await.unwrap_err();
         assert_eq!(error.sqlstate(), Some("23505"), "{what}: {error}");
         drop(lease);
-        if rights == "superuser" {
-            let service = database.acting_as("authenticator").await.unwrap();
-            let as_caller =
-                "begin; select set_config('app.a', 'service', true); select 'service'::public.own; rollback";
-            service.batch_execute(as_caller).await.unwrap_or_else(|error| panic!("{what}: {error:?}"));
-            let again = format!("begin|{}|insert into public.ids values (1)|commit", uses_domain("failing"));
-            let error = run(&mut failing.checkout().await.unwrap(), &again, Some(Access::ReadWrite)).await;
-            assert_eq!(error.unwrap_err().sqlstate(), Some("23505"), "{what}");
-        }
+        shared.read_as_service(&what).await;
+        shared.fail(&format!("begin|{}", uses_domain("failing")), &what).await;
         if is_known_afterwards {
-            let found = FunctionTraits::load(&direct).await.unwrap();
+            let found = FunctionTraits::load(&shared.direct).await.unwrap();
             assert!(found.keeps, "{what}");
-            other.set_function_traits(found);
+            shared.other.set_function_traits(found);
         }
-        let mut lease = other.checkout().await.unwrap();
-        let answers = run(&mut lease, &format!("begin|{}|commit", uses_domain("other")), Some(Access::ReadWrite)).await;
-        let answers = answers.unwrap_or_else(|error| panic!("{what}: {error}"));
-        assert_eq!(answers.row(2).unwrap().text(0), Some("other"), "{what}");
+        shared.read_as_other(&what).await;
+    }
+}
+
+#[tokio::test]
+async fn a_kept_value_reaches_no_other_caller_when_its_expression_is_long_gone() {
+    for rights in ["superuser", PLAIN] {
+        let shared = SharedSession::start(rights, rights).await;
+        // Without such expressions transactions share the session
+        const PROCESS: &str = "select pg_backend_pid()";
+        let process = value_of(&mut shared.other.checkout().await.unwrap(), PROCESS).await;
+        let service = shared.database.acting_as("authenticator").await.unwrap();
+        let of_service: i32 = service.query_one(PROCESS, &[]).await.unwrap().get(0);
+        assert_eq!(of_service.to_string(), process, "{rights}");
+        assert_eq!(value_of(&mut shared.failing.checkout().await.unwrap(), PROCESS).await, process, "{rights}");
+        for is_emulated in [false, true] {
+            let what = format!("{rights} {is_emulated}");
+            shared.direct.batch_execute(KEEPS_VALUES).await.unwrap();
+            shared.fail(&format!("begin|{}", uses_domain("failing")), &what).await;
+            shared.direct.batch_execute("alter function public.caller() volatile").await.unwrap();
+            let admin = shared.server.superuser("pooled");
+            super::bootstrap_session_traits::later(&connect(&admin).await.unwrap()).await;
+            assert!(!shared.learn_traits().await.keeps, "{what}");
+            match is_emulated {
+                true => shared.read_as_service(&what).await,
+                false => shared.read_as_other(&what).await,
+            }
+            shared.direct.batch_execute("drop domain public.own; drop function public.caller()").await.unwrap();
+        }
     }
 }

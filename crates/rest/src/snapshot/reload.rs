@@ -239,6 +239,10 @@ impl Reloader {
             }
         };
         let traits = FunctionTraits::load(&client).await?;
+        if let Err(error) = self.database.record_function_traits(traits).await {
+            // Sessions that share a login with others behind a pooler then end with each transaction
+            tracing::warn!(error = %error, "the version of the database's expressions was not recorded");
+        }
         let is_new_schema = before.cache.as_ref().is_none_or(|before| !Arc::ptr_eq(before, &cache));
         self.pool.set_prepared(config.prepared_statements);
         self.shared.replace(Snapshot { config: Arc::new(config), roles: Arc::new(roles), cache: Some(cache) });

@@ -10,13 +10,18 @@ grant usage on schema portico_session to public;
 drop table if exists portico_session.folding, portico_session.preparing;
 -- One row for each function and property. `bit`: 1 it may be computed while a plan is made, 2 it may prepare
 -- statements, 4 what it returns is kept for a session. A property that is no longer there stays in the list, since a
--- transaction that used the function may still ask for it; `gone_at` is the time of the change.
+-- transaction that used the function may still ask for it; `gone_at` is the time of the change. The row with bit 8 is
+-- the time when the last row with bit 4 left the list: a session of a connection pooler that is older may still keep a
+-- value.
 create table if not exists portico_session.noted (function oid, bit int, gone_at timestamptz, primary key (function, bit));
+-- For databases without event triggers: a version of the expressions (below) among which none keeps values, and the time
+-- when that was found. A session of a connection pooler that is younger keeps none while the version is the same.
+create table if not exists portico_session.valueless (version int8 not null, since timestamptz not null);
 -- Functions of this program that were looked at: what they return depends on their arguments alone, or they run
 -- no statement that prepares another. By the hash of their source, so that a replaced one counts.
 create table if not exists portico_session.reviewed (function text, source text, primary key (function, source));
 revoke all on all tables in schema portico_session from public;
-grant select on portico_session.noted to public;
+grant select on portico_session.noted, portico_session.valueless to public;
 
 -- C and internal functions (12 and 13) are a superuser's, and say the truth about themselves. Aggregates and
 -- window functions are never computed while a plan is made. Only dynamic SQL, a function that runs a text, or a
@@ -207,7 +212,7 @@ begin
        and not exists (select from portico_session.traits as t
                         where t.function = n.function and case when n.bit = 1 then t.folds else t.prepares end);
   end if;
-  if not exists (select from portico_session.noted) then
+  if not exists (select from portico_session.noted where bit <> 8) then
     return;
   end if;
   looks_at_all := looks_at_all or exists (select from portico_session.noted where bit = 1 and function = any (changed));
@@ -218,9 +223,26 @@ begin
     update portico_session.noted set gone_at = clock_timestamp() where bit = 4 and gone_at is null and function <> all (kept);
   end if;
   -- No transaction that used the function is under way, nor the statements right behind it
-  delete from portico_session.noted
-   where gone_at < clock_timestamp() - interval '1 minute'
-     and not exists (select from pg_stat_activity where xact_start < gone_at + interval '1 minute' and pid <> pg_backend_pid());
+  with left_list as (
+    delete from portico_session.noted
+     where bit <> 8 and gone_at < clock_timestamp() - interval '1 minute'
+       and not exists (select from pg_stat_activity where xact_start < gone_at + interval '1 minute' and pid <> pg_backend_pid())
+    returning bit)
+  insert into portico_session.noted select 0, 8, clock_timestamp() from left_list where bit = 4 limit 1
+  on conflict (function, bit) do update set gone_at = excluded.gone_at;
+end $$;
+
+-- Brings `portico_session.valueless` in agreement with the expressions.
+create or replace function portico_session.note_version() returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  -- Before the search, so that a change meanwhile counts as another version
+  found constant int8 := (select version from portico_session.expressions);
+begin
+  delete from portico_session.valueless where version <> found or exists (select from portico_session.find_kept(null));
+  insert into portico_session.valueless
+  select found, clock_timestamp()
+   where not exists (select from portico_session.valueless) and not exists (select from portico_session.find_kept(null));
 end $$;
 
 create or replace function portico_session.watch_functions() returns event_trigger
@@ -232,7 +254,7 @@ begin
     perform portico_session.note(array(select distinct objid from pg_event_trigger_ddl_commands()));
   end if;
 end $$;
-revoke all on function portico_session.note(oid[], boolean), portico_session.find_text_runners(oid[]), portico_session.watch_functions() from public;
+revoke all on function portico_session.note(oid[], boolean), portico_session.note_version(), portico_session.find_text_runners(oid[]), portico_session.watch_functions() from public;
 
 delete from portico_session.reviewed;
 insert into portico_session.reviewed values
@@ -271,6 +293,7 @@ insert into portico_session.reviewed
 select distinct 'portico_session.' || proname, md5(prosrc) from pg_proc where pronamespace = 'portico_session'::regnamespace;
 
 select portico_session.note(null);
+select portico_session.note_version();
 
 do $$
 begin

@@ -14,7 +14,16 @@ pub struct FunctionTraits {
     pub keeps: bool,
     /// The version of the expressions that `keeps` was found at, where no event trigger reports
     /// another one: each transaction compares it.
-    pub unwatched: Option<i64>,
+    pub unwatched: Option<ExpressionVersion>,
+}
+
+/// The version of the expressions in a database, at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExpressionVersion {
+    /// The version, which no other state of the expressions has.
+    pub version: i64,
+    /// The time at which it was read, in microseconds since 1970 of the database server's clock.
+    pub read_at: i64,
 }
 
 impl FunctionTraits {
@@ -43,9 +52,13 @@ impl FunctionTraits {
               from (select bit from portico_session.noted
                     union all
                     select case when folds then 1 else 0 end | case when prepares then 2 else 0 end from portico_session.traits) as all_traits (bits)";
+        const VERSION: &str = "
+            select version, (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) operator(pg_catalog.*) 1e6::pg_catalog.float8)::pg_catalog.int8
+              from portico_session.expressions";
         const KEPT: &str = "select distinct holder from portico_session.find_kept(null) order by 1";
         // Before the search, so that a change meanwhile counts as another version
-        let version: i64 = client.query_one("select version from portico_session.expressions", &[]).await?.get(0);
+        let version = client.query_one(VERSION, &[]).await?;
+        let version = ExpressionVersion { version: version.get(0), read_at: version.get(1) };
         let kept: Vec<String> = client.query(KEPT, &[]).await?.iter().map(|row| row.get(0)).collect();
         if !kept.is_empty() {
             tracing::warn!(
@@ -68,7 +81,7 @@ impl FunctionTraits {
     /// Returns whether a version of the expressions, as PostgreSQL writes it, is another one than
     /// that of `keeps`.
     pub(crate) fn is_outdated(self, version: Option<&str>) -> bool {
-        self.unwatched.is_some_and(|known| version.is_none_or(|version| version != known.to_string()))
+        self.unwatched.is_some_and(|known| version.is_none_or(|version| version != known.version.to_string()))
     }
 
     pub(crate) fn from_bits(bits: u8) -> Self {

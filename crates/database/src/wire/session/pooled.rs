@@ -21,7 +21,7 @@ use crate::wire::protocol::result_sets::ResultSets;
 const SET: &str = "select pg_catalog.set_config($1, $2, true)";
 
 /// Returns the statement that ends an unclean session at the beginning of a transaction. `version`
-/// is that of the expressions, if the statement has to compare it.
+/// is that of the expressions and the time at which it was read, if the statement compares them.
 fn check<'a>(mode: SessionMode, version: &'a [Param<'a>]) -> Statement<'a> {
     match mode.traits {
         _ if !mode.runs_project_code => Statement::unnamed(END_UNLESS_BARE, &[]),
@@ -38,8 +38,9 @@ impl WireConnection {
         let origin = Arc::clone(&self.session().origin);
         let settings: Vec<[Param<'_>; 2]> =
             origin.settings.iter().map(|(name, value)| [Some(name.as_bytes()), Some(value.as_bytes())]).collect();
-        let version = mode.traits.unwatched.map(|version| version.to_string());
-        let version = [version.as_ref().map(String::as_bytes)];
+        let version = mode.traits.unwatched.map(|known| [known.version.to_string(), known.read_at.to_string()]);
+        let version = version.as_ref().map(|texts| texts.each_ref().map(|text| Some(text.as_bytes())));
+        let version = version.as_ref().map_or(&[][..], |params| &params[..]);
         let plain = |text| Statement::unnamed(text, &[]);
         let mut whole = Batch::new();
         let (first, rest) = match batch.statements.split_first() {
@@ -50,7 +51,7 @@ impl WireConnection {
         let start = whole.len();
         if begins {
             whole.statements.extend(RESET.into_iter().map(plain));
-            whole.statements.push(check(mode, &version));
+            whole.statements.push(check(mode, version));
             whole.statements.extend(mode.runs_project_code.then(|| plain(MARK_AS_USED)));
             whole.statements.extend((!origin.assume_role.is_empty()).then(|| plain(&origin.assume_role)));
             whole.statements.extend(settings.iter().map(|setting| Statement::unnamed(SET, setting)));
