@@ -15,6 +15,7 @@ mod fence;
 mod fence_bootstrap;
 mod fence_external;
 mod fence_run;
+mod fence_vault;
 mod pool;
 mod pooler;
 mod scratch;
