@@ -44,23 +44,29 @@ impl OrdinaryServer {
     /// # Errors
     /// When a program cannot be run, or the server does not answer.
     pub async fn start(binaries: &Path) -> Result<Self, DatabaseError> {
-        let failed = |error: io::Error| DatabaseError::Refused(format!("an ordinary server for tests: {error}"));
-        let (folder, lock) = initialise(binaries).map_err(failed)?;
         let mut outcome = Err(DatabaseError::Closed);
         for _ in 0..ATTEMPTS {
-            let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).map_err(failed)?.port();
-            let mut command = command_in(&folder, Path::new("/bin/sh"));
-            command.args(["-c", SUPERVISE, "sh"]).arg(binaries).arg(&folder).arg(port.to_string());
-            let mut running = command.stdin(Stdio::piped()).process_group(0).spawn().map_err(failed)?;
-            let input = running.stdin.take().ok_or_else(|| failed(io::ErrorKind::BrokenPipe.into()))?;
-            let lock = lock.try_clone().map_err(failed)?;
-            let server = Self { folder: folder.clone(), port, _running: (running, input), _lock: lock };
+            // Each attempt has a folder of its own: the one that has failed removes its folder when
+            // its processes have ended, which may be later
+            let server = Self::launch(binaries)
+                .map_err(|error| DatabaseError::Refused(format!("an ordinary server for tests: {error}")))?;
             match connection::connect(&server.superuser("postgres")).await {
                 Ok(_) => return Ok(server),
                 Err(error) => outcome = Err(error),
             }
         }
         outcome
+    }
+
+    /// Makes a cluster and starts its processes, on a port that was free.
+    fn launch(binaries: &Path) -> io::Result<Self> {
+        let (folder, lock) = initialise(binaries)?;
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr())?.port();
+        let mut command = command_in(&folder, Path::new("/bin/sh"));
+        command.args(["-c", SUPERVISE, "sh"]).arg(binaries).arg(&folder).arg(port.to_string());
+        let mut running = command.stdin(Stdio::piped()).process_group(0).spawn()?;
+        let input = running.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        Ok(Self { folder, port, _running: (running, input), _lock: lock })
     }
 
     /// Returns a connection of the superuser, to the database `postgres`.
