@@ -14,6 +14,8 @@ fn an_unavailable_supabase_command_names_its_replacement() {
             &["gen", "types", "typescript", "--local"],
             "error: `portico gen` does not exist: not here yet; `portico status -o env`",
         ),
+        (&["sso", "list"], "error: `portico sso` does not exist: SAML is not supported"),
+        (&["network-bans", "get"], "error: `portico network-bans` does not exist: the firewall of the machine"),
         (&["test", "db"], "error: `portico test` does not exist: run the files with psql"),
     ] {
         let finished = folder.run(arguments);
