@@ -38,6 +38,8 @@ pub struct StatusValues {
     pub service_role_key: Option<String>,
     /// S3 access key id, secret and region.
     pub s3: Option<S3Values>,
+    /// The tables that the data API exposes without row-level security. Only JSON has them.
+    pub unprotected: Vec<String>,
 }
 
 /// Credentials of the S3 endpoint.
@@ -179,8 +181,12 @@ impl StatusValues {
         match format {
             StatusFormat::Pretty => return self.tables(),
             StatusFormat::Json => {
-                let text = serde_json::to_string_pretty(&variables);
-                out = text.unwrap_or_default();
+                let mut values: BTreeMap<String, serde_json::Value> =
+                    variables.into_iter().map(|(name, value)| (name, value.into())).collect();
+                if !self.unprotected.is_empty() {
+                    values.insert("TABLES_WITHOUT_RLS".to_owned(), self.unprotected.clone().into());
+                }
+                out = serde_json::to_string_pretty(&values).unwrap_or_default();
                 out.push('\n');
             }
             StatusFormat::Env => lines(&mut out, &variables, "=", env_value),
@@ -318,6 +324,25 @@ mod tests {
         assert_eq!(only.render(StatusFormat::Json, &[]), "{\n  \"ANON_KEY\": \"k\"\n}\n");
         assert_eq!(only.render(StatusFormat::Toml, &[]), "ANON_KEY = \"k\"\n");
         assert_eq!(only.render(StatusFormat::Yaml, &[]), "ANON_KEY: \"k\"\n");
+    }
+
+    #[test]
+    fn json_has_the_tables_without_row_level_security() {
+        let shown = StatusValues {
+            anon_key: Some("k".to_owned()),
+            unprotected: vec!["public.notes".to_owned(), "public.\"Odd name\"".to_owned()],
+            ..StatusValues::default()
+        };
+        insta::assert_snapshot!(shown.render(StatusFormat::Json, &[]), @r#"
+        {
+          "ANON_KEY": "k",
+          "TABLES_WITHOUT_RLS": [
+            "public.notes",
+            "public.\"Odd name\""
+          ]
+        }
+        "#);
+        assert_eq!(shown.render(StatusFormat::Env, &[]), "ANON_KEY=\"k\"\n");
     }
 
     #[test]

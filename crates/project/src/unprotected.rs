@@ -33,6 +33,14 @@ pub async fn unprotected(client: &Client, schemas: &[String]) -> Result<Option<U
     Ok((!tables.is_empty()).then_some(Unprotected(tables)))
 }
 
+impl Unprotected {
+    /// Returns the names of all tables, with their schema and quoted where SQL requires it.
+    #[must_use]
+    pub fn tables(&self) -> &[String] {
+        &self.0
+    }
+}
+
 impl fmt::Display for Unprotected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (listed, rest) = self.0.split_at(self.0.len().min(LISTED));

@@ -122,10 +122,14 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
                 () = signals.recv() => break,
                 Some(call) = incoming.recv() => match call.request {
                     Request::Status { format, names } => {
-                        for line in setup.warnings().await {
+                        let unprotected = setup.unprotected().await;
+                        if let Some(tables) = &unprotected {
+                            let line = Progress::Warning { message: tables.to_string() }.to_string();
                             let _ = call.replies.send(Reply::Progress { line }).await;
                         }
-                        let reply = match status::render(&values(), &format, &names) {
+                        let tables = unprotected.map(|found| found.tables().to_vec()).unwrap_or_default();
+                        let shown = StatusValues { unprotected: tables, ..values() };
+                        let reply = match status::render(&shown, &format, &names) {
                             Ok(text) => Reply::Done { value: text.into() },
                             Err(message) => Reply::Failed { message },
                         };

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use portico_database::{BootstrapSettings, Database, DatabaseError, Password};
-use portico_project::{Exposure, MigrationError, PlanOptions, PrepareOptions, Progress, Project};
+use portico_project::{Exposure, MigrationError, PlanOptions, PrepareOptions, Progress, Project, Unprotected};
 use portico_tokens::development;
 use tokio::sync::mpsc;
 
@@ -72,19 +72,16 @@ impl DatabaseSetup {
         Ok(())
     }
 
-    /// Returns the warnings about the database in its present state, one line each.
-    pub async fn warnings(&self) -> Vec<String> {
-        let mut lines = Vec::new();
-        let mut note = |step: Progress| lines.push(step.to_string());
-        let outcome: Result<(), MigrationError> = async {
+    /// Returns the tables that the data API exposes without row-level security; `None` also if the
+    /// database cannot be inspected.
+    pub async fn unprotected(&self) -> Option<Unprotected> {
+        let outcome = async {
             let session = self.database.migrations().await?;
-            portico_project::warn_of_unprotected(&session, &self.project, &mut note).await
-        }
-        .await;
-        if let Err(error) = outcome {
-            tracing::debug!(error = %error, "could not inspect the database");
-        }
-        lines
+            let found = portico_project::unprotected(session.client(), &self.project.config().api.schemas).await?;
+            Ok::<_, DatabaseError>(found)
+        };
+        let outcome = outcome.await;
+        outcome.inspect_err(|error| tracing::debug!(error = %error, "could not inspect the database")).ok().flatten()
     }
 
     /// Drops the database and sets it up again while the server runs, and completes it with

@@ -30,6 +30,9 @@ fn a_folder_with_vectors_and_old_migrations_starts() {
     // The table is named at the start, in the status and after `migration up`
     let warning = "WARN: row-level security is off for public.items: ";
     assert!(folder.run(&["status"]).stderr.contains(warning));
+    let status = folder.run(&["status", "--json"]).stdout;
+    let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+    assert_eq!(status["TABLES_WITHOUT_RLS"], serde_json::json!(["public.items"]), "{status}");
     folder.put("supabase/migrations/20240102000000_more.sql", "create table public.more (id int);");
     let up = folder.run(&["migration", "up"]);
     assert_eq!((up.code, up.stdout.as_str()), (Some(0), "Local database is up to date.\n"));
