@@ -132,7 +132,7 @@ impl Auth {
         let mail_domains = MailDomains::new(settings.email.name_servers.clone(), &settings.email.blocked_mail_servers);
         let provider_connections = oauth::ProviderConnections::new(&settings);
         let relying_party = settings.relying_party.as_ref().map(RelyingParty::new);
-        let hooks = Hooks::new(&settings.hooks)?;
+        let hooks = Hooks::new(&settings.hooks, settings.private_hook_addresses)?;
         let inner = Inner {
             settings,
             database,

@@ -18,7 +18,7 @@ use portico_base::colour::Colour;
 use url::Url;
 
 pub use auth::{
-    AccountSettings, BreachCheck, CustomProviderExtras, EmailExtras, EncryptionExtras, PasswordExtras,
+    AccountSettings, BreachCheck, CustomProviderExtras, EmailExtras, EncryptionExtras, HookExtras, PasswordExtras,
     RefreshTokenExtras, SessionExtras,
 };
 pub use messages::{LinkPaths, RateLimitExtras, SendRate, SmsExtras};

@@ -3,7 +3,7 @@
 use portico_mail::{MailKind, Variables};
 use serde_json::{Value, json};
 
-use super::HookCall;
+use super::{HookCall, points};
 use crate::error::AuthError;
 use crate::model::{JsonObject, User};
 use crate::operation::Operation;
@@ -56,7 +56,8 @@ fn action_type(kind: MailKind) -> &'static str {
     }
 }
 
-fn call(op: Operation<'_>, user: &User, kind: MailKind, data: EmailData) -> HookCall {
+async fn call(op: Operation<'_>, user: &User, kind: MailKind, data: EmailData) -> Result<HookCall, AuthError> {
+    let user = points::complete_user(op, user, HookPoint::SendEmail).await?;
     let email_data = json!({
         "token": data.token,
         "token_hash": data.token_hash,
@@ -72,9 +73,11 @@ fn call(op: Operation<'_>, user: &User, kind: MailKind, data: EmailData) -> Hook
     });
     // Triggers of the application may give other members of the user another value in each run
     let question = json!([user.id.to_string(), user.email, user.email_change, email_data]);
-    let members =
-        JsonObject::from_iter([("user".to_owned(), json!(user)), ("email_data".to_owned(), Value::clone(&email_data))]);
-    HookCall::new(op.request.ip, HookPoint::SendEmail, members).asking(question)
+    let members = JsonObject::from_iter([
+        ("user".to_owned(), json!(&*user)),
+        ("email_data".to_owned(), Value::clone(&email_data)),
+    ]);
+    Ok(HookCall::new(op.request.ip, HookPoint::SendEmail, members).asking(question))
 }
 
 /// Sends a mail with a code or a link.
@@ -87,7 +90,7 @@ pub(crate) async fn send_email(
     kind: MailKind,
     data: EmailData,
 ) -> Result<(), AuthError> {
-    op.auth.hooks().call_within(op, call(op, user, kind, data)).await.map(drop)
+    op.auth.hooks().call_within(op, call(op, user, kind, data).await?).await.map(drop)
 }
 
 /// Sends a notification. A failure of the hook is logged and fails nothing.
@@ -100,5 +103,5 @@ pub(crate) async fn send_notification(
     kind: MailKind,
     data: EmailData,
 ) -> Result<(), AuthError> {
-    op.auth.hooks().call_within(op, call(op, user, kind, data).optional()).await.map(drop)
+    op.auth.hooks().call_within(op, call(op, user, kind, data).await?.optional()).await.map(drop)
 }

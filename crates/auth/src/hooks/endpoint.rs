@@ -1,11 +1,14 @@
 //! The addresses and secrets of hooks, as an operator writes them.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use portico_base::Secret;
 use url::{Host, Url};
+
+use crate::http_client::public_address::is_public;
 
 /// The implementation of a hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,6 +36,9 @@ pub enum HookEndpointError {
     /// Another scheme.
     #[error("only postgres hooks and HTTPS functions are supported at the moment")]
     Scheme,
+    /// An address of a private network.
+    #[error("its address is inside a private network, which only private_addresses of [auth.hook] permits")]
+    PrivateAddress,
     /// Not `pg-functions://postgres/<schema>/<function>`.
     #[error("it must be pg-functions://postgres/<schema>/<function>, of letters, digits and underscores")]
     Function,
@@ -74,6 +80,18 @@ impl HookEndpoint {
             }
             _ => Err(HookEndpointError::Scheme),
         }
+    }
+
+    /// Returns whether the host is an address that is neither public nor of this machine. The
+    /// address of a name is only known when it is resolved.
+    pub(super) fn is_at_private_address(&self) -> bool {
+        let Self::Http(url) = self else { return false };
+        let address = match url.host() {
+            Some(Host::Ipv4(address)) => IpAddr::from(address),
+            Some(Host::Ipv6(address)) => IpAddr::from(address),
+            _ => return false,
+        };
+        !address.is_loopback() && !is_public(address)
     }
 }
 
@@ -140,6 +158,30 @@ mod tests {
             ("pg-functions://postgres/1public/f", HookEndpointError::Function),
         ] {
             assert_eq!(HookEndpoint::parse(text), Err(error), "{text}");
+        }
+    }
+
+    #[test]
+    fn addresses_of_private_networks_are_recognized() {
+        let is_private = |text: &str| HookEndpoint::parse(text).unwrap().is_at_private_address();
+        for text in [
+            "https://10.1.2.3/",
+            "https://169.254.169.254/latest/meta-data",
+            "https://[fd00::1]/",
+            "https://[::ffff:192.168.0.1]/",
+            "https://0xa9fea9fe/",
+        ] {
+            assert!(is_private(text), "{text}");
+        }
+        for text in [
+            "https://8.8.8.8/",
+            "http://127.0.0.1/",
+            "https://127.1.2.3/",
+            "http://[::1]/",
+            "https://hooks.example/",
+            "pg-functions://postgres/public/f",
+        ] {
+            assert!(!is_private(text), "{text}");
         }
     }
 

@@ -1,19 +1,22 @@
 //! Hooks over HTTP: a POST with the headers of Standard Webhooks, within limits of time and size.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use portico_base::{Secret, random};
+use reqwest::dns::Resolve;
 use reqwest::header::{ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
-use reqwest::{Client, Response, StatusCode, redirect};
+use reqwest::{Client, ClientBuilder, Response, StatusCode, redirect};
 use time::OffsetDateTime;
 use url::Url;
 
 use super::output::MAX_BYTES;
 use crate::error::ContractError;
+use crate::http_client::public_address::{PrivateAddressError, PublicAddressResolver};
 
 const ATTEMPTS: usize = 3;
 
@@ -83,6 +86,26 @@ impl Default for HookTimes {
     }
 }
 
+/// This machine, at any port.
+const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+fn client(times: HookTimes) -> ClientBuilder {
+    // An error only says that a provider is installed already
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    Client::builder()
+        .redirect(redirect::Policy::none())
+        // Containers have this name for the machine on which they run: here it is this one
+        .resolve("host.docker.internal", LOOPBACK)
+        .connect_timeout(times.budget)
+        .pool_idle_timeout(Duration::from_secs(30))
+}
+
+/// Resolves names with `resolver`, except that `localhost` is this machine.
+fn guarded(client: ClientBuilder, resolver: impl Resolve + 'static) -> ClientBuilder {
+    let localhost = [LOOPBACK, SocketAddr::from((Ipv6Addr::LOCALHOST, 0))];
+    client.no_proxy().resolve_to_addrs("localhost", &localhost).dns_resolver(Arc::new(resolver))
+}
+
 /// Calls hooks. It follows no redirects: an answer cannot choose another receiver.
 #[derive(Debug, Clone)]
 pub(super) struct HttpHooks {
@@ -91,21 +114,18 @@ pub(super) struct HttpHooks {
 }
 
 impl HttpHooks {
-    /// Makes the client.
+    /// Makes the client. Unless `allow_private_addresses`, a name may lead into no private network,
+    /// except that `localhost` is this machine, and no proxy is used, which would resolve the names
+    /// itself.
     ///
     /// # Errors
     /// When the system's root certificates cannot be loaded.
-    pub fn new(times: HookTimes) -> Result<Self, reqwest::Error> {
-        // An error only says that a provider is installed already
-        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-        let client = Client::builder()
-            .redirect(redirect::Policy::none())
-            // Containers have this name for the machine on which they run: here it is this one
-            .resolve("host.docker.internal", SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
-            .connect_timeout(times.budget)
-            .pool_idle_timeout(Duration::from_secs(30))
-            .build()?;
-        Ok(Self { client, times })
+    pub fn new(times: HookTimes, allow_private_addresses: bool) -> Result<Self, reqwest::Error> {
+        let client = match allow_private_addresses {
+            true => client(times),
+            false => guarded(client(times), PublicAddressResolver { allow_loopback: false }),
+        };
+        Ok(Self { client: client.build()?, times })
     }
 
     /// Sends `input` to a hook and returns its answer's body; `None` for an answer without content.
@@ -149,6 +169,14 @@ impl HttpHooks {
             .body(input.to_vec());
         let response = match request.send().await {
             Ok(response) => response,
+            Err(error) if leads_into_private_network(&error) => {
+                tracing::error!(
+                    host = url.host_str(),
+                    "a hook was not called: its name leads into a private network, which only \
+                     `private_addresses` of [auth.hook] in portico.toml permits"
+                );
+                return Attempt::Failed(HttpHookError::Unreachable);
+            }
             Err(error) => {
                 tracing::warn!(error = %error.without_url(), "a hook did not answer");
                 return Attempt::Retry { after_pause: true, last: HttpHookError::Unreachable };
@@ -168,6 +196,17 @@ impl HttpHooks {
             status => Attempt::Failed(HttpHookError::Status(status)),
         }
     }
+}
+
+fn leads_into_private_network(error: &reqwest::Error) -> bool {
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        if error.is::<PrivateAddressError>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
 }
 
 /// Reads the body of an answer that should be JSON.
@@ -257,7 +296,7 @@ mod tests {
     }
 
     async fn call(url: &Url) -> Result<Option<Vec<u8>>, HttpHookError> {
-        HttpHooks::new(HookTimes::default()).unwrap().call(url, &[], NOW, b"{}").await
+        HttpHooks::new(HookTimes::default(), false).unwrap().call(url, &[], NOW, b"{}").await
     }
 
     const JSON: [(&str, &str); 1] = [("content-type", "application/json; charset=utf-8")];
@@ -277,8 +316,8 @@ mod tests {
             (JSON, format!("{{\"is_signed\":{is_signed}}}"))
         })
         .await;
-        let answer =
-            HttpHooks::new(HookTimes::default()).unwrap().call(&url, &secrets, NOW, b"{\"a\":1}").await.unwrap();
+        let hooks = HttpHooks::new(HookTimes::default(), false).unwrap();
+        let answer = hooks.call(&url, &secrets, NOW, b"{\"a\":1}").await.unwrap();
         assert_eq!(answer.unwrap(), b"{\"is_signed\":true}");
     }
 
@@ -337,12 +376,40 @@ mod tests {
         assert_eq!(call(&url).await.map(|body| body.map_or(0, |body| body.len())), Ok(MAX_BYTES));
     }
 
+    /// A resolver by which every name leads into a private network.
+    struct PrivateNetwork;
+
+    impl Resolve for PrivateNetwork {
+        fn resolve(&self, _: reqwest::dns::Name) -> reqwest::dns::Resolving {
+            Box::pin(async { Err(PrivateAddressError.into()) })
+        }
+    }
+
+    #[tokio::test]
+    async fn a_name_that_leads_into_a_private_network_is_not_called() {
+        let (url, calls) = serve(|_, _, _| (JSON, "{}")).await;
+        // Minutes, so that a further attempt does not end in time
+        let times = HookTimes { budget: Duration::from_secs(120), pause: Duration::from_secs(240) };
+        let hooks = HttpHooks { client: guarded(client(times), PrivateNetwork).build().unwrap(), times };
+        let call = async |host: &str| {
+            let mut url = url.clone();
+            url.set_host(Some(host)).unwrap();
+            hooks.call(&url, &[], NOW, b"{}").await
+        };
+        assert_eq!(call("hooks.example").await, Err(HttpHookError::Unreachable));
+        assert_eq!(calls.load(Ordering::SeqCst), 0);
+        // Names of this machine, which the operator wrote
+        for host in ["localhost", "host.docker.internal", "127.0.0.1"] {
+            assert!(call(host).await.is_ok(), "{host}");
+        }
+    }
+
     #[tokio::test]
     async fn a_hook_that_is_not_there_or_silent_ends_in_time() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url: Url = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
         let call = async |budget, pause| {
-            let hooks = HttpHooks::new(HookTimes { budget, pause }).unwrap();
+            let hooks = HttpHooks::new(HookTimes { budget, pause }, false).unwrap();
             hooks.call(&url, &[], NOW, b"{}").await
         };
         // Connections are accepted, and nothing is answered

@@ -24,7 +24,7 @@ pub(crate) mod ledger;
 mod output;
 mod points;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -37,13 +37,13 @@ use crate::model::JsonObject;
 use crate::operation::Operation;
 use crate::settings::{HookPoint, HookSettings, SettingsError};
 use crate::sql::{Tx, users};
-use endpoint::{HookEndpoint, parse_secrets};
+use endpoint::{HookEndpoint, HookEndpointError, parse_secrets};
 use http::{HookTimes, HttpHooks};
 
 pub(crate) use call::HookCall;
 pub(crate) use emails::{EmailData, send_email, send_notification};
 pub(crate) use points::{
-    Decision, FactorAttempt, before_user_created, custom_access_token, mfa_verification_attempt,
+    Decision, FactorAttempt, before_user_created, complete_user, custom_access_token, mfa_verification_attempt,
     password_verification_attempt, text_message_call,
 };
 
@@ -54,6 +54,7 @@ const MAX_RUNS: usize = 10;
 /// The configured hooks.
 pub(crate) struct Hooks {
     points: HashMap<HookPoint, Hook>,
+    allow_private_addresses: bool,
     /// Built at the first call, since loading root certificates would delay the start.
     http: OnceLock<HttpHooks>,
     /// The duration of the last call that sent a mail.
@@ -66,22 +67,29 @@ struct Hook {
 }
 
 impl Hooks {
-    /// Reads the settings.
+    /// Reads the settings. Unless `allow_private_addresses`, no hook over HTTP may be inside a
+    /// private network, other than on this machine.
     ///
     /// # Errors
     /// [`SettingsError`] names the hook whose address or secrets cannot work.
-    pub(crate) fn new(settings: &std::collections::BTreeMap<HookPoint, HookSettings>) -> Result<Self, SettingsError> {
+    pub(crate) fn new(
+        settings: &BTreeMap<HookPoint, HookSettings>,
+        allow_private_addresses: bool,
+    ) -> Result<Self, SettingsError> {
         let mut points = HashMap::new();
         for (point, configured) in settings {
-            let failed = |error: endpoint::HookEndpointError| SettingsError::Value {
+            let failed = |error: HookEndpointError| SettingsError::Value {
                 name: "hook",
                 reason: format!("{}: {error}", point.key()),
             };
             let endpoint = HookEndpoint::parse(&configured.uri).map_err(failed)?;
+            if !allow_private_addresses && endpoint.is_at_private_address() {
+                return Err(failed(HookEndpointError::PrivateAddress));
+            }
             let secrets = parse_secrets(configured.secrets.expose()).map_err(failed)?;
             points.insert(*point, Hook { endpoint, secrets });
         }
-        Ok(Self { points, http: OnceLock::new(), mail_duration: Mutex::default() })
+        Ok(Self { points, allow_private_addresses, http: OnceLock::new(), mail_duration: Mutex::default() })
     }
 
     /// Returns whether there is a hook for a point.
@@ -98,7 +106,7 @@ impl Hooks {
         if let Some(http) = self.http.get() {
             return Ok(http);
         }
-        let http = HttpHooks::new(HookTimes::default()).map_err(AuthError::internal)?;
+        let http = HttpHooks::new(HookTimes::default(), self.allow_private_addresses).map_err(AuthError::internal)?;
         Ok(self.http.get_or_init(|| http))
     }
 
@@ -204,7 +212,9 @@ where
                 return Err(error);
             }
             Ok(done) => {
-                Box::pin(after_user_created(auth, request)).await?;
+                Box::pin(after_user_created(auth, request))
+                    .await
+                    .inspect_err(|_| request.hooks.note_failure(HookPoint::AfterUserCreated))?;
                 if request.hooks.has_decoy() {
                     // As slow as for an address that gets a mail
                     tokio::time::sleep(auth.hooks().mail_duration()).await;
@@ -236,5 +246,23 @@ async fn after_user_created(auth: &Auth, request: &RequestInfo) -> Result<(), Au
     match called {
         Err(_) if is_sign_up => Err(ContractError::HookFailedAfterSignUp.into()),
         called => called.map(drop),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hook_at_an_address_of_a_private_network_needs_the_setting() {
+        let hooks = |uri: &str, allow_private_addresses| {
+            let settings = HookSettings { uri: uri.to_owned(), secrets: "".into() };
+            let hooks = Hooks::new(&BTreeMap::from([(HookPoint::SendEmail, settings)]), allow_private_addresses);
+            hooks.map(drop).map_err(|error| error.to_string())
+        };
+        let error = hooks("https://169.254.169.254/", false).unwrap_err();
+        assert!(error.starts_with("hook: send_email: ") && error.contains("private_addresses"), "{error}");
+        assert_eq!(hooks("https://169.254.169.254/", true), Ok(()));
+        assert_eq!(hooks("http://127.0.0.1:8000/", false), Ok(()));
     }
 }

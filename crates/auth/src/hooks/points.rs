@@ -1,5 +1,7 @@
 //! The points at which hooks are called, with their inputs and outputs. The mails are in `emails`.
 
+use std::borrow::Cow;
+
 use serde_json::{Value, json};
 
 use super::{HookCall, claims};
@@ -11,6 +13,7 @@ use crate::model::{JsonObject, User};
 use crate::operation::Operation;
 use crate::settings::HookPoint;
 use crate::sql::users::NewUser;
+use crate::sql::{identities, mfa_factors};
 
 /// The claims that change with each run of a transaction, or that nothing may trust.
 const CHANGING_CLAIMS: [&str; 3] = ["iat", "exp", "user_metadata"];
@@ -152,6 +155,24 @@ pub(crate) async fn mfa_verification_attempt(
         ("valid", attempt.valid.into()),
     ]);
     Ok(Decision::of(&auth.hooks().call(auth, &HookCall::new(request.ip, point, input)).await?))
+}
+
+/// Returns a user as hooks see it: with identities and factors, which not every operation has
+/// loaded. As it is, if there is no hook for the point.
+///
+/// # Errors
+/// Those of the database.
+pub(crate) async fn complete_user<'a>(
+    op: Operation<'_>,
+    user: &'a User,
+    point: HookPoint,
+) -> Result<Cow<'a, User>, AuthError> {
+    if !user.identities.is_empty() || !op.auth.hooks().has(point) {
+        return Ok(Cow::Borrowed(user));
+    }
+    let identities = identities::of_user(op.tx, user.id).await?;
+    let factors = mfa_factors::of_user(op.tx, user.id).await?;
+    Ok(Cow::Owned(User { identities, factors, ..user.clone() }))
 }
 
 /// Returns the call that sends a code to a number, if a hook does that. `sms_type` is `mfa` for second

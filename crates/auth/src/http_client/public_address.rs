@@ -4,7 +4,7 @@
 //! All of them are rejected, also the few that the registries call globally reachable (relays and
 //! anycast services of the network itself): no identity provider is there.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Networks of version 4, by their first address and the length of the prefix.
 const SPECIAL_V4: [(Ipv4Addr, u32); 18] = [
@@ -64,10 +64,46 @@ fn is_in_v6(ip: Ipv6Addr, (network, prefix): (Ipv6Addr, u32)) -> bool {
     (ip.to_bits() ^ network.to_bits()) >> (Ipv6Addr::BITS - prefix) == 0
 }
 
+/// Resolves names to public addresses only, so that a name cannot lead into a private network. The
+/// client connects to the addresses that were checked, so that a second answer cannot differ.
+pub(crate) struct PublicAddressResolver {
+    /// Names may also lead to this machine.
+    pub(crate) allow_loopback: bool,
+}
+
+/// The name was not resolved: it leads into a private network.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+#[error("the name leads into a private network")]
+pub(crate) struct PrivateAddressError;
+
+impl reqwest::dns::Resolve for PublicAddressResolver {
+    fn resolve(&self, name: reqwest::dns::Name) -> reqwest::dns::Resolving {
+        let allow_loopback = self.allow_loopback;
+        Box::pin(async move {
+            let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
+            // One private address among public ones is an attack, not a mistake
+            if found.iter().any(|address| !(is_public(address.ip()) || allow_loopback && address.ip().is_loopback())) {
+                return Err(PrivateAddressError.into());
+            }
+            Ok(Box::new(found.into_iter()) as reqwest::dns::Addrs)
+        })
+    }
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_name_in_a_private_network_is_not_resolved() {
+        use reqwest::dns::Resolve as _;
+        // A name that the machine resolves without a name server
+        let resolve =
+            async |allow_loopback| PublicAddressResolver { allow_loopback }.resolve("localhost".parse().unwrap()).await;
+        assert!(resolve(false).await.is_err());
+        assert!(resolve(true).await.is_ok());
+    }
 
     #[test]
     fn special_networks_are_not_public_from_their_first_to_their_last_address() {

@@ -89,7 +89,10 @@ pub(crate) async fn reserve(
     one_time_tokens::put(tx, user.id, kind.as_str(), &token.hash, phone.as_str(), op.now()).await?;
     let hook = match is_test {
         true => None,
-        false => hooks::text_message_call(auth, op.request, user, (phone.as_str(), &token.code), None),
+        false => {
+            let user = hooks::complete_user(op, user, HookPoint::SendSms).await?;
+            hooks::text_message_call(auth, op.request, &user, (phone.as_str(), &token.code), None)
+        }
     };
     let message = (!is_test).then(|| {
         let body = Template::parse(&settings.template)

@@ -20,6 +20,7 @@ use portico_base::hash;
 
 use crate::Auth;
 use crate::error::{AuthError, ErrorCode};
+use crate::hooks::HookLedger;
 use crate::http::extract::RequestInfo;
 use crate::model::User;
 use crate::model::ids::UserId;
@@ -100,7 +101,7 @@ pub(crate) async fn code<T>(
     request: &RequestInfo,
     attempt: impl Future<Output = Result<T, AuthError>>,
 ) -> Result<T, AuthError> {
-    counted(auth, charges(&CODES, account, request), network(account, request).as_ref(), Box::pin(attempt)).await
+    counted(auth, Guess::new(&CODES, account, request), Box::pin(attempt)).await
 }
 
 /// As [`code`], for the password of an address in lower case, or of a number in digits: an account
@@ -117,8 +118,7 @@ pub(crate) async fn password<T>(
     if !auth.settings().rate_limits.passwords {
         return Box::pin(attempt).await;
     }
-    let network = network(account, request);
-    counted(auth, charges(&PASSWORDS, account, request), network.as_ref(), Box::pin(attempt)).await
+    counted(auth, Guess::new(&PASSWORDS, account, request), Box::pin(attempt)).await
 }
 
 /// As [`code`], for the code of a second factor, or a recovery code. All of them count together.
@@ -131,9 +131,7 @@ pub(crate) async fn factor_code<T>(
     request: &RequestInfo,
     attempt: impl Future<Output = Result<T, AuthError>>,
 ) -> Result<T, AuthError> {
-    let account = factors_of(user);
-    let charges = charges(&FACTOR_CODES, &account, request);
-    counted(auth, charges, network(&account, request).as_ref(), Box::pin(attempt)).await
+    counted(auth, Guess::new(&FACTOR_CODES, &factors_of(user), request), Box::pin(attempt)).await
 }
 
 /// Stores the network in which a second factor was proved as known, so that guesses from elsewhere
@@ -162,7 +160,8 @@ pub(crate) async fn current_password<T>(
         return Box::pin(attempt).await;
     }
     let [limit] = CURRENT_PASSWORDS;
-    counted(auth, vec![charge(limit, session)], None, Box::pin(attempt)).await
+    let guess = Guess { charges: vec![charge(limit, session)], network: None, hooks: None };
+    counted(auth, guess, Box::pin(attempt)).await
 }
 
 /// Stores the network of a person who was signed in as known, so that guesses from elsewhere do not
@@ -186,21 +185,43 @@ pub(crate) async fn remember_network(
     attempts::remember_networks(tx, &networks, auth.now()).await
 }
 
+/// A guess that is to be counted.
+struct Guess<'a> {
+    charges: Vec<Charge>,
+    /// The network that it comes from.
+    network: Option<Network>,
+    /// The hooks of its request, if the attempt calls any.
+    hooks: Option<&'a HookLedger>,
+}
+
+impl<'a> Guess<'a> {
+    fn new(limits: &[GuessLimit], account: &str, request: &'a RequestInfo) -> Self {
+        Self {
+            charges: charges(limits, account, request),
+            network: network(account, request),
+            hooks: Some(&request.hooks),
+        }
+    }
+}
+
 async fn counted<T>(
     auth: &Auth,
-    charges: Vec<Charge>,
-    network: Option<&Network>,
+    guess: Guess<'_>,
     attempt: Pin<Box<impl Future<Output = Result<T, AuthError>>>>,
 ) -> Result<T, AuthError> {
     // A connection of its own, returned before `attempt` checks one out
     let charged = {
         let client = auth.database().client().await?;
-        attempts::charge(&client, &charges, network, auth.now()).await?
+        attempts::charge(&client, &guess.charges, guess.network.as_ref(), auth.now()).await?
     };
     match charged {
         Charged::Allowed(charged) => {
             let result = attempt.await;
-            if result.as_ref().map_or_else(is_inconclusive, |_| true) {
+            // The hooks of an operation are called when the secret was right, or where none was
+            // compared. (Those that judge guesses are not among them: they reject right ones like
+            // wrong ones, so both count, or the limit would show which one was right)
+            let is_rejected_by_hook = || guess.hooks.is_some_and(|hooks| hooks.failed_point().is_some());
+            if result.as_ref().map_or_else(is_inconclusive, |_| true) || is_rejected_by_hook() {
                 refund(auth, &charged).await;
             }
             result
@@ -220,7 +241,16 @@ async fn counted<T>(
 fn is_inconclusive(error: &AuthError) -> bool {
     !error.status().is_client_error()
         || error.status() == http::StatusCode::TOO_MANY_REQUESTS
-        || matches!(error.code(), ErrorCode::EmailNotConfirmed | ErrorCode::PhoneNotConfirmed)
+        || matches!(
+            error.code(),
+            ErrorCode::EmailNotConfirmed
+                | ErrorCode::PhoneNotConfirmed
+                // A hook that judges guesses is out of order, for right ones as for wrong ones
+                | ErrorCode::HookTimeout
+                | ErrorCode::HookTimeoutAfterRetry
+                | ErrorCode::HookPayloadOverSizeLimit
+                | ErrorCode::HookPayloadInvalidContentType
+        )
 }
 
 async fn refund(auth: &Auth, charges: &[Charge]) {

@@ -84,6 +84,9 @@ pub struct AuthSettings {
     pub web3: Web3Settings,
     /// Functions of the application that take part in sign-ups, sign-ins and messages.
     pub hooks: BTreeMap<HookPoint, HookSettings>,
+    /// Permit hooks over HTTP inside private networks. `false`: only on the public internet and on
+    /// this machine.
+    pub private_hook_addresses: bool,
     /// Refresh tokens.
     pub refresh: RefreshSettings,
     /// The lifetime of sessions.
@@ -142,6 +145,7 @@ impl Default for AuthSettings {
             allow_insecure_loopback_providers: false,
             web3: Web3Settings::default(),
             hooks: BTreeMap::new(),
+            private_hook_addresses: false,
             refresh: RefreshSettings::default(),
             sessions: SessionSettings::default(),
             captcha: None,

@@ -21,6 +21,7 @@ mod factors_phone;
 mod factors_verify;
 mod factors_webauthn;
 mod failed_logins;
+mod hook_flows;
 mod hook_functions;
 mod hook_messages;
 mod hook_server;

@@ -44,6 +44,8 @@ pub fn describe(inputs: DevelopmentInputs<'_>) -> anyhow::Result<(ServerDescript
     let page_origin = web_app::address_in_browser(&origin);
     let witness = Development::confirm();
     let mut auth_settings = auth::settings(config);
+    // Containers of the project have names in a private network
+    auth_settings.private_hook_addresses = true;
     auth::add(&mut auth_settings, &settings.auth);
     auth::enable_notifications(&mut auth_settings, config, &settings.auth);
     if web_app::is_included() {

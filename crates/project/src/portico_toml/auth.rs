@@ -65,6 +65,8 @@ pub struct AccountSettings {
     pub encryption: EncryptionExtras,
     /// `[auth.passkey]`
     pub passkey: PasskeyExtras,
+    /// `[auth.hook]`
+    pub hook: HookExtras,
     /// `[auth.users]`: accounts of development servers.
     pub users: Vec<DevelopmentUser>,
 }
@@ -180,6 +182,13 @@ pub struct PasskeyExtras {
     pub require_user_verification: Option<bool>,
 }
 
+/// `[auth.hook]`
+#[derive(Debug, Clone, Default)]
+pub struct HookExtras {
+    /// True if hooks over HTTP may be inside private networks.
+    pub private_addresses: Option<bool>,
+}
+
 impl AccountSettings {
     pub(super) fn read(mut auth: Section<'_, '_, '_>) -> Self {
         Self {
@@ -208,6 +217,7 @@ impl AccountSettings {
             custom_providers: CustomProviderExtras::read(auth.section("custom_providers")),
             encryption: EncryptionExtras::read(auth.section("encryption")),
             passkey: PasskeyExtras::read(auth.section("passkey")),
+            hook: HookExtras { private_addresses: auth.section("hook").flag("private_addresses") },
             users: DevelopmentUser::read_all(auth.section("users")),
         }
     }

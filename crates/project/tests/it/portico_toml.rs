@@ -62,7 +62,7 @@ fn the_further_account_settings_are_parsed() {
          [auth.sms]\notp_length = 8\notp_expiry = \"10m\"\ntest_otp_valid_until = \"2030-01-31T12:00:00+02:00\"\n\
          [auth.rate_limit]\nheader = \"x-real-ip\"\nemails = \"100/30s\"\ntexts = 7\npasskeys = 9\n\
          [auth.passkey]\nmax_per_user = 3\nchallenge_expiry = \"1m\"\nrequire_user_verification = true\n\
-         [auth.custom_providers]\nenabled = false\n\
+         [auth.custom_providers]\nenabled = false\n[auth.hook]\nprivate_addresses = true\n\
          [auth.encryption]\ncurrent = \"k1\"\n[auth.encryption.keys]\nk1 = \"secret of k1\"\n",
     )
     .unwrap()
@@ -97,7 +97,7 @@ fn the_further_account_settings_are_parsed() {
     assert_eq!((auth.rate_limits.passkeys, auth.passkey.max_per_user), (Some(9), Some(3)));
     assert_eq!(auth.passkey.challenge_expiry, Some(Duration::from_secs(60)));
     assert_eq!(auth.passkey.require_user_verification, Some(true));
-    assert_eq!(auth.custom_providers.enabled, Some(false));
+    assert_eq!((auth.custom_providers.enabled, auth.hook.private_addresses), (Some(false), Some(true)));
     assert_eq!(auth.encryption.keys["k1"].expose(), "secret of k1");
     assert!(!format!("{auth:?}").contains("secret of"));
 }

@@ -41,6 +41,7 @@ pub fn add(settings: &mut AuthSettings, own: &AccountSettings) {
     set(&mut settings.sb_forwarded_for, own.sb_forwarded_for);
     settings.allowed_id_token_issuers.clone_from(&own.allowed_id_token_issuers);
     settings.external_redirect_url.clone_from(&own.external_redirect_url);
+    set(&mut settings.private_hook_addresses, own.hook.private_addresses);
     settings.linking_domains.clone_from(&own.linking_domains);
     let (limits, rates) = (&mut settings.rate_limits, &own.rate_limits);
     limits.header.clone_from(&rates.header);
@@ -196,6 +197,7 @@ mod tests {
         own.password.breach_check_url = Some("https://mirror.example/range/".into());
         own.refresh_tokens.algorithm_version = Some(2);
         own.passkey.max_per_user = Some(3);
+        own.hook.private_addresses = Some(true);
         own.passkey.challenge_expiry = Some(Duration::from_secs(60));
         own.passkey.require_user_verification = Some(true);
         own.rate_limits.passkeys = Some(7);
@@ -214,6 +216,7 @@ mod tests {
         assert_eq!(settings.captcha.as_ref().map(|captcha| captcha.timeout), own.captcha_timeout);
         assert_eq!((settings.http_timeout, settings.max_request_duration), (Duration::from_secs(3), Duration::ZERO));
         assert_eq!(settings.email.name_servers.len(), 1);
+        assert!(settings.private_hook_addresses);
         assert!(settings.password_change_needs_current && settings.sb_forwarded_for);
         assert_eq!(settings.rate_limits.header.as_deref(), Some("x-real-ip"));
         assert_eq!(settings.rate_limits.emails, Some(SendLimit::Bucket(5, Duration::from_secs(60))));
