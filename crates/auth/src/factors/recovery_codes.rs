@@ -68,8 +68,14 @@ pub(crate) async fn create(
     let codes: Vec<String> = (0..COUNT).map(|_| new_code()).collect();
     let hashes: Vec<Vec<u8>> =
         codes.iter().filter_map(|code| hash_of(owner.user.id, code)).map(|hash| hash.to_vec()).collect();
+    hooks::complete(&auth, &request, || replace(&auth, &owner, &request, &hashes)).await?;
+    Ok(axum::Json(json!({ "codes": codes })))
+}
+
+/// Stores the hashes of new codes in place of the earlier ones, in one transaction.
+async fn replace(auth: &Auth, owner: &FactorOwner, request: &RequestInfo, hashes: &[Vec<u8>]) -> Result<(), AuthError> {
     let tx = Tx::begin(auth.database()).await?;
-    let op = Operation::new(&auth, &request, &tx);
+    let op = Operation::new(auth, request, &tx);
     let user = users::lock_complete(&tx, owner.user.id).await?.ok_or(ContractError::SubjectGone)?;
     let aal = sessions::lock_aal(&tx, owner.session.id, user.id).await?.ok_or(ContractError::SessionOfTokenGone)?;
     if !user.has_verified_factor() {
@@ -78,10 +84,10 @@ pub(crate) async fn create(
     if aal != "aal2" {
         return Err(ContractError::RecoveryCodesNeedAal2.into());
     }
-    recovery_codes::replace(&tx, user.id, &hashes, op.now()).await?;
+    recovery_codes::replace(&tx, user.id, hashes, op.now()).await?;
     op.record_with_ip(&user, Action::RecoveryCodesCreated, Traits::new()).await?;
-    tx.commit().await?;
-    Ok(axum::Json(json!({ "codes": codes })))
+    message::notify(op, &user, MailKind::RecoveryCodesCreated, &mailer::variables(op.auth, &user)).await?;
+    tx.commit().await
 }
 
 /// `GET /factors/recovery-codes`: the number of unused codes.

@@ -207,6 +207,24 @@ async fn codes_are_stored_as_hashes_and_deleted_with_the_account() {
 }
 
 #[tokio::test]
+async fn new_codes_are_reported_to_the_owner_each_time() {
+    let t = TestServer::with_auth(|settings| settings.email.notifications = vec![MailKind::RecoveryCodesCreated]).await;
+    let (_, strong) = with_totp(&t, ADA).await;
+    let before = t.mails_to(ADA).len();
+    for made in 0..2 {
+        let codes = make(&t, &strong).await;
+        let mail = t.nth_mail_to(ADA, before + made).await;
+        assert!(mail.html().contains("New recovery codes were created"), "{}", mail.html());
+        assert!(codes.iter().all(|code| !mail.html().contains(code)));
+    }
+    // A rejected request is not reported
+    let weak = t.sign_in(ADA, PASSWORD).await;
+    post(&t, &weak, PATH, &json!({})).send().await.expect(403);
+    assert_eq!(t.count("select count(*) from portico.mail_outbox").await, 0);
+    assert_eq!(t.mails_to(ADA).len(), before + 2);
+}
+
+#[tokio::test]
 async fn a_used_code_is_reported_to_the_owner_and_in_the_audit_log() {
     let t = TestServer::with_auth(|settings| settings.email.notifications = vec![MailKind::RecoveryCodeUsed]).await;
     let (_, strong) = with_totp(&t, ADA).await;

@@ -190,6 +190,15 @@ fn words(kind: MailKind) -> Words {
             note: "If this wasn’t you, change your password now, make new recovery codes, and sign out the devices that \
                    you do not know.",
         },
+        MailKind::RecoveryCodesCreated => Words {
+            heading: "New recovery codes were created for your account",
+            text: "Each of the new codes can replace the second step of a sign-in to {{ .Email }} once. Earlier codes no \
+                   longer work.",
+            ask: None,
+            label: Some(CHECK_LABEL),
+            note: "If this wasn’t you, change your password now, create new recovery codes, and sign out the devices \
+                   that you do not know.",
+        },
     }
 }
 

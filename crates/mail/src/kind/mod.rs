@@ -41,11 +41,13 @@ pub enum MailKind {
     PasskeyRemoved,
     /// Tells that a recovery code was used to sign in.
     RecoveryCodeUsed,
+    /// Tells that new recovery codes were made.
+    RecoveryCodesCreated,
 }
 
 impl MailKind {
     /// All kinds.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Confirmation,
         Self::Invite,
         Self::MagicLink,
@@ -63,6 +65,7 @@ impl MailKind {
         Self::PasskeyAdded,
         Self::PasskeyRemoved,
         Self::RecoveryCodeUsed,
+        Self::RecoveryCodesCreated,
     ];
 
     /// The template key, such as `magic_link` or `password_changed_notification`.
@@ -85,6 +88,7 @@ impl MailKind {
             Self::PasskeyAdded => "passkey_added_notification",
             Self::PasskeyRemoved => "passkey_removed_notification",
             Self::RecoveryCodeUsed => "recovery_code_used_notification",
+            Self::RecoveryCodesCreated => "recovery_codes_created_notification",
         }
     }
 
@@ -153,6 +157,7 @@ impl MailKind {
             Self::PasskeyAdded => "A passkey was added to your account",
             Self::PasskeyRemoved => "A passkey was removed from your account",
             Self::RecoveryCodeUsed => "A recovery code was used to sign in to your account",
+            Self::RecoveryCodesCreated => "New recovery codes were created for your account",
         }
     }
 

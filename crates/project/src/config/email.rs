@@ -78,7 +78,7 @@ pub struct EmailNotification {
 pub(crate) const TEMPLATES: [&str; 7] =
     ["invite", "confirmation", "recovery", "magic_link", "email_change", "reauthentication", "account_exists"];
 
-pub(crate) const NOTIFICATIONS: [&str; 10] = [
+pub(crate) const NOTIFICATIONS: [&str; 11] = [
     "password_changed",
     "email_changed",
     "phone_changed",
@@ -89,6 +89,7 @@ pub(crate) const NOTIFICATIONS: [&str; 10] = [
     "passkey_added",
     "passkey_removed",
     "recovery_code_used",
+    "recovery_codes_created",
 ];
 
 impl EmailConfig {

@@ -272,6 +272,7 @@ fn every_section_is_parsed() {
          [auth.email.template.recovery]\ncontent_path = \"https://texts.example.com/recovery.html\"\n\
          [auth.email.notification.password_changed]\nenabled = true\ncontent_path = \"./templates/changed.html\"\n\
          [auth.email.notification.passkey_added]\nenabled = true\n[auth.email.notification.recovery_code_used]\nenabled = false\n\
+         [auth.email.notification.recovery_codes_created]\nenabled = true\n\
          [auth.third_party.auth0]\nenabled = true\ntenant = \"t\"\ntenant_region = \"eu\"\n\
          [auth.hook.custom_access_token]\nenabled = true\nuri = \"pg-functions://postgres/public/hook\"\n\
          [auth.external.linkedin]\nenabled = true\nclient_id = \"a\"\nsecret = \"b\"\n\
@@ -297,6 +298,7 @@ fn every_section_is_parsed() {
     assert!(config.auth.email.notification["password_changed"].enabled);
     assert!(config.auth.email.notification["passkey_added"].enabled);
     assert!(!config.auth.email.notification["recovery_code_used"].enabled);
+    assert!(config.auth.email.notification["recovery_codes_created"].enabled);
     let auth0 = ThirdPartyIssuer { provider: "auth0".into(), url: "https://t.eu.auth0.com".into(), audience: None };
     assert_eq!(config.auth.third_party.issuer, Some(auth0));
     assert_eq!(config.auth.hook["custom_access_token"].uri, "pg-functions://postgres/public/hook");
