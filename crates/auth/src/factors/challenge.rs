@@ -16,6 +16,10 @@ use crate::protection::limits::Limiter;
 use crate::sql::mfa_challenges::FactorChallenge;
 use crate::sql::{Tx, mfa_challenges, mfa_factors};
 
+/// The number of unproved challenges that a factor has at once: enough for several tabs and devices,
+/// and few enough that requests without a limit by address do not fill the table.
+const MAX_OPEN_CHALLENGES: i64 = 10;
+
 /// `POST /factors/{id}/challenge`
 pub(crate) async fn challenge(
     State(auth): State<Auth>,
@@ -58,6 +62,9 @@ pub(crate) async fn challenge(
     if !is_recorded && !mfa_factors::set_challenged(&tx, own.factor.id, challenge.created_at).await? {
         return Err(ContractError::FactorUnknown.into());
     }
+    // Concurrent requests wait for one another in the update of the factor; messages have a pause
+    let since = challenge.created_at - auth.settings().factors.challenge_expiry;
+    mfa_challenges::delete_surplus(&tx, own.factor.id, since, MAX_OPEN_CHALLENGES - 1).await?;
     mfa_challenges::insert(&tx, own.factor.id, &challenge).await?;
     if own.kind != FactorType::Webauthn {
         let traits = Traits::from_iter([

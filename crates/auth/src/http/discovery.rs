@@ -30,6 +30,15 @@ pub(crate) async fn openid_configuration(State(auth): State<Auth>) -> Response {
         false => &settings.jwt.issuer,
     };
     let issuer = configured.trim_end_matches('/');
+    // Those that every client expects, and those of the own keys
+    let ring = auth.keys().ring();
+    let mut algorithms = vec!["RS256", "HS256", "ES256"];
+    for key in ring.keys() {
+        let name = key.algorithm().name();
+        if !algorithms.contains(&name) {
+            algorithms.push(name);
+        }
+    }
     cached(json!({
         "issuer": configured,
         "authorization_endpoint": format!("{issuer}/oauth/authorize"),
@@ -41,7 +50,7 @@ pub(crate) async fn openid_configuration(State(auth): State<Auth>) -> Response {
         "response_modes_supported": ["query"],
         "grant_types_supported": ["authorization_code", "refresh_token"],
         "subject_types_supported": ["public"],
-        "id_token_signing_alg_values_supported": ["RS256", "HS256", "ES256"],
+        "id_token_signing_alg_values_supported": algorithms,
         "token_endpoint_auth_methods_supported": ["client_secret_basic", "client_secret_post", "none"],
         "claims_supported": [
             "sub", "aud", "iss", "exp", "iat", "auth_time", "nonce", "email", "email_verified", "phone_number",

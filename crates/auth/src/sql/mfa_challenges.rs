@@ -26,6 +26,20 @@ statements! {
            for update";
     const SET_VERIFIED = "update auth.mfa_challenges set verified_at = $2 where id = $1";
     const DELETE = "delete from auth.mfa_challenges where id = $1";
+    /// Of those that can still be proved, for which the index by time is enough. One that is being
+    /// proved stays: its transaction may wait for the factor.
+    const DELETE_SURPLUS = "
+        delete from auth.mfa_challenges
+         where id in (select surplus.id
+                        from auth.mfa_challenges as surplus
+                       where surplus.id in (select open.id
+                                              from auth.mfa_challenges as open
+                                             where open.created_at > $2
+                                               and open.factor_id = $1
+                                               and open.verified_at is null
+                                             order by open.created_at desc, open.id
+                                            offset $3)
+                         for update skip locked)";
     const DELETE_OLD = "
         delete from auth.mfa_challenges
          where id in (select old.id
@@ -89,6 +103,12 @@ pub async fn set_verified(tx: &Tx, id: FactorChallengeId, now: OffsetDateTime) -
 /// Deletes a challenge.
 pub async fn delete(tx: &Tx, id: FactorChallengeId) -> Result<(), Error> {
     tx.execute(DELETE, &[&id]).await.map(drop)
+}
+
+/// Deletes the unproved challenges of a factor, other than the newest `keep` ones, that were made
+/// after `since`.
+pub async fn delete_surplus(tx: &Tx, factor: FactorId, since: OffsetDateTime, keep: i64) -> Result<(), Error> {
+    tx.execute(DELETE_SURPLUS, &[&factor, &since, &keep]).await.map(drop)
 }
 
 /// Deletes challenges of second factors from before `before`. Returns their number.

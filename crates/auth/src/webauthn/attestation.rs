@@ -15,12 +15,15 @@ use super::public_key::{Algorithm, read_value};
 
 /// The formats that the standard registers, which a response may name.
 const FORMATS: [&str; 8] =
-    ["none", "packed", "tpm", "android-key", "android-safetynet", "fido-u2f", "apple", "compound"];
+    [NO_ATTESTATION, "packed", "tpm", "android-key", "android-safetynet", "fido-u2f", "apple", "compound"];
+
+/// The format of a registration without attestation.
+const NO_ATTESTATION: &str = "none";
 
 /// A decoded attestation object.
 #[derive(Debug, Clone)]
 pub(super) struct Attestation {
-    pub format: String,
+    format: String,
     pub authenticator_data: Vec<u8>,
     statement: Value,
 }
@@ -45,27 +48,28 @@ impl Attestation {
     }
 
     /// Verifies the statement, for the formats whose signature is over the authenticator data and the
-    /// hash of the client data.
+    /// hash of the client data. Returns the format that counts: a statement of another one proves
+    /// nothing, and is taken for none, as the standard permits for attestation that is not trusted.
     ///
     /// # Errors
     /// [`CeremonyError::Attestation`] for a wrong signature.
-    pub fn verify(
+    pub fn verified_format(
         &self,
         data: &AuthenticatorData,
         credential: &AttestedCredential,
         client_data_hash: &[u8; 32],
-    ) -> Result<(), CeremonyError> {
+    ) -> Result<&str, CeremonyError> {
         let is_verified = match &*self.format {
-            "none" => self.statement.as_map().is_some_and(Vec::is_empty),
+            NO_ATTESTATION => self.statement.as_map().is_some_and(Vec::is_empty),
             "packed" | "android-key" => {
                 let message = [&self.authenticator_data[..], client_data_hash].concat();
                 self.is_signed(&message, credential)
             }
             "fido-u2f" => fido_u2f_message(data, credential, client_data_hash)
                 .is_some_and(|message| self.is_signed(&message, credential)),
-            _ => true,
+            _ => return Ok(NO_ATTESTATION),
         };
-        is_verified.then_some(()).ok_or(CeremonyError::Attestation)
+        is_verified.then_some(&*self.format).ok_or(CeremonyError::Attestation)
     }
 
     /// Returns whether the statement's signature is that of its certificate, or without one that of

@@ -6,7 +6,7 @@
 //!
 //! Attestation is not requested, and no model of authenticator is trusted more than another. The
 //! statement of formats that sign with a certificate or with the new key is verified all the same,
-//! so that a damaged response is rejected; other formats are kept by name.
+//! so that a damaged response is rejected. Other formats count as no attestation.
 
 mod attestation;
 mod authenticator_data;
@@ -174,7 +174,7 @@ pub(crate) struct NewCredential {
     pub id: Vec<u8>,
     /// The public key in COSE form.
     pub public_key: Vec<u8>,
-    /// The format of the attestation statement.
+    /// The format of the attestation statement that was verified, or `none`.
     pub attestation_format: String,
     /// The model of the authenticator; zeros where it is not disclosed.
     pub aaguid: [u8; 16],
@@ -234,11 +234,11 @@ impl RelyingParty {
         if response.id != response.raw_id || credential.id != response.raw_id.0 {
             return Err(CeremonyError::CredentialId);
         }
-        attestation.verify(&data, credential, &sha256(client_data))?;
+        let attestation_format = attestation.verified_format(&data, credential, &sha256(client_data))?.to_owned();
         Ok(NewCredential {
             id: credential.id.clone(),
             public_key: credential.public_key_bytes.clone(),
-            attestation_format: attestation.format,
+            attestation_format,
             aaguid: credential.aaguid,
             sign_count: data.sign_count,
             transports: known_transports(response.response.transports.as_deref().unwrap_or_default()),

@@ -248,6 +248,17 @@ fn self_attestation_is_verified() {
         let authenticator = Authenticator { format, statement: Some(statement), ..Authenticator::new(Key::p256()) };
         assert_eq!(authenticator.register(), Err(CeremonyError::Attestation), "{format}");
     }
+    // Nothing is derived from a statement that is not verified
+    let unverified = [
+        ("tpm", cbor!({ "ver" => "2.0", "sig" => Value::Bytes(vec![0]) }).unwrap()),
+        ("apple", cbor!({ "x5c" => Value::Array(vec![]) }).unwrap()),
+        ("android-safetynet", cbor!({ "ver" => "0", "response" => Value::Bytes(vec![0]) }).unwrap()),
+        ("compound", Value::Array(vec![])),
+    ];
+    for (format, statement) in unverified {
+        let authenticator = Authenticator { format, statement: Some(statement), ..Authenticator::new(Key::p256()) };
+        assert_eq!(authenticator.register().unwrap().attestation_format, "none", "{format}");
+    }
     let unknown = Authenticator { format: "unknown", ..Authenticator::new(Key::p256()) };
     assert_eq!(unknown.register(), Err(CeremonyError::AttestationObject));
 }

@@ -399,3 +399,26 @@ async fn a_failed_proof_changes_nothing() {
     // The code was not used up
     verify(&t, &session, &factor.id, &id, &code).await.expect(200);
 }
+
+#[tokio::test]
+async fn a_factor_has_few_unproved_challenges() {
+    let t = TestServer::start().await;
+    let session = t.signed_in(ADA, PASSWORD).await;
+    let factor = enroll_totp(&t, &session, "phone app").await;
+    let other = enroll_totp(&t, &session, "tablet").await;
+    let kept = challenge_id(&t, &session, &other.id).await;
+    let mut challenges = Vec::new();
+    for _ in 0..13 {
+        t.clock().advance(Duration::milliseconds(10));
+        challenges.push(challenge_id(&t, &session, &factor.id).await);
+    }
+    let open = "select id::text from auth.mfa_challenges where factor_id = $1::text::uuid order by created_at";
+    let rows = t.query_with(open, &[&factor.id]).await;
+    let stored: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+    assert_eq!(stored, challenges[3..], "the newest ten");
+    assert_eq!(t.query_with(open, &[&other.id]).await[0].get::<_, String>(0), kept);
+    let code = code_at(&factor.secret, t.clock().now());
+    let late = verify(&t, &session, &factor.id, &challenges[0], &code).await;
+    assert_eq!(late.refusal(), (422, "mfa_factor_not_found".into()));
+    verify(&t, &session, &factor.id, &challenges[3], &code).await.expect(200);
+}

@@ -11,6 +11,7 @@ mod admin_users;
 mod allowed_issuers;
 mod attempts;
 mod authenticator;
+mod bad_input;
 mod browser;
 mod column_encryption;
 mod contract;

@@ -106,6 +106,22 @@ async fn nodes_that_learn_of_a_rotation_at_different_moments_accept_each_other_s
     }
 }
 
+#[tokio::test]
+async fn the_discovery_document_has_the_algorithms_of_the_keys() {
+    let server = TestServer::start().await;
+    server.account("ada@example.com", PASSWORD).await;
+    let listed = async || {
+        let document = server.get("/auth/v1/.well-known/openid-configuration").send().await.expect(200).json();
+        document["id_token_signing_alg_values_supported"].clone()
+    };
+    assert_eq!(listed().await, serde_json::json!(["RS256", "HS256", "ES256"]));
+    let keys = keys_of(&server);
+    let id = keys.create(Algorithm::EdDsa).await.unwrap();
+    keys.rotate(Some(&id)).await.unwrap();
+    signs_with(&server, "ada@example.com", &id).await;
+    assert_eq!(listed().await, serde_json::json!(["RS256", "HS256", "ES256", "EdDSA"]));
+}
+
 async fn uuid(server: &TestServer) -> String {
     server.query("select id::text from auth.users").await[0].get(0)
 }

@@ -20,7 +20,7 @@ impl Wallet {
         format!("0x{}", hex::encode(&hash[12..]))
     }
 
-    /// Returns a message for `uri` with further lines.
+    /// Returns a message for `uri` with further lines. Its domain is that of an `https` URI.
     fn message(&self, uri: &str, lines: &str) -> String {
         let domain = uri.trim_start_matches("https://").split('/').next().unwrap();
         format!(
@@ -204,4 +204,19 @@ async fn one_wallet_that_signs_in_many_times_at_once_has_one_account() {
         answer.expect(200);
     }
     assert_eq!(t.count("select count(*) from auth.users").await, 1);
+}
+
+#[tokio::test]
+async fn a_message_for_an_address_of_this_machine_names_no_other_site() {
+    let local = "http://localhost:3000/login";
+    let t = server(|settings| settings.redirect_allow_list.push("http://localhost:3000/**".into())).await;
+    let wallet = Wallet::new(15);
+    let now = format!("Issued At: {}", at(&t, Duration::ZERO));
+    let message = wallet.message(local, &now).replace("http: wants", "localhost:3000 wants");
+    sign_in(&t, &wallet, &message).await.expect(200);
+    // The wallet showed the name of the other site, whose page requested the signature
+    let phished = message.replace("localhost:3000 wants", "evil.example wants");
+    let description = "Signed Ethereum message is using a Domain that does not match the one in URI which is not allowed on this server";
+    let answer = sign_in(&t, &wallet, &phished).await;
+    assert_eq!(answer.json(), json!({"error": "invalid_grant", "error_description": description}));
 }
