@@ -37,4 +37,5 @@ pub use prepare::{
 pub use progress::{Progress, ProgressSink};
 pub use project::{LoadOptions, Project};
 pub use sql::{Statement, split as split_statements};
+pub use units::duration as parse_duration;
 pub use unprotected::{Unprotected, unprotected};

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Parses a duration such as `1s`, `1h30m`, `1.5m`, `250ms`. A bare `0` is allowed.
 ///
 /// Negative durations have no meaning for any key and are rejected.
-pub(crate) fn duration(text: &str) -> Option<Duration> {
+pub fn duration(text: &str) -> Option<Duration> {
     let text = text.strip_prefix('+').unwrap_or(text);
     if text == "0" {
         return Some(Duration::ZERO);

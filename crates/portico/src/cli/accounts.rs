@@ -6,14 +6,16 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use clap::Args;
 use portico_auth::{AccountCommand, Auth};
+use portico_base::Clock;
 use portico_database::{Database, Endpoint, PoolSettings};
 use portico_project::portico_toml::Settings;
-use portico_project::{LoadOptions, Project};
+use portico_project::{Exposure, LoadOptions, Project};
 use serde_json::Value;
 
 use super::store::ProjectPostgres;
 use super::{Global, folder};
-use crate::compose::{auth, database};
+use crate::compose::setup::DatabaseSetup;
+use crate::compose::{auth, database, keys};
 use crate::control::{self, CallError, Request};
 
 /// The options that choose a server or a database.
@@ -61,11 +63,11 @@ impl ProjectAccounts {
         }
         let development = folder::data_folder(global)?;
         if let Some(data) = &target.data {
-            return if control::running(data).await.is_some() {
-                Ok(Self::Running(data.clone()))
-            } else {
-                Self::start(&project(if *data == development { "" } else { PRODUCTION })?, data).await
-            };
+            if control::running(data).await.is_some() {
+                return Ok(Self::Running(data.clone()));
+            }
+            let stage = if *data == development { Stage::Development } else { Stage::Production };
+            return Self::start(&project(stage.name())?, data, stage).await;
         }
         let here = project("")?;
         let production = Settings::load(&here)?.database.data;
@@ -78,16 +80,23 @@ impl ProjectAccounts {
             (Some(_), None) => Ok(Self::Running(development)),
             (None, Some(_)) => Ok(Self::Running(production)),
             (None, None) if !has_database(&development) && production.exists() => {
-                Self::start(&project(PRODUCTION)?, &production).await
+                Self::start(&project(Stage::Production.name())?, &production, Stage::Production).await
             }
-            (None, None) => Self::start(&here, &development).await,
+            (None, None) => Self::start(&here, &development, Stage::Development).await,
         }
     }
 
     /// Starts the PostgreSQL of a data folder in which no server runs, or connects to the external
     /// one.
-    async fn start(project: &Project, data: &Path) -> anyhow::Result<Self> {
+    async fn start(project: &Project, data: &Path, stage: Stage) -> anyhow::Result<Self> {
         let store = ProjectPostgres::open_existing(project, data).await?;
+        // Other servers, of another version, may use an external one
+        if store.cluster.is_some()
+            && let Err(error) = bring_up_to_date(project, &store.endpoint, stage).await
+        {
+            store.close().await;
+            return Err(error);
+        }
         let endpoint = store.endpoint.clone();
         Self::on_database(project, &endpoint, Some(store))
     }
@@ -124,8 +133,41 @@ impl ProjectAccounts {
     }
 }
 
-/// The stage whose environment files apply to a production server.
-const PRODUCTION: &str = "production";
+/// The kind of server that a data folder belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Development,
+    Production,
+}
+
+impl Stage {
+    /// Returns the name of the environment files that apply; empty for the default.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Development => "",
+            Self::Production => "production",
+        }
+    }
+}
+
+/// Brings roles and schemas up to those of this version, as the start of the server would: the data
+/// folder may be of an earlier one.
+async fn bring_up_to_date(project: &Project, endpoint: &Endpoint, stage: Stage) -> anyhow::Result<()> {
+    let exposure = Exposure::of(project)?;
+    let database = Database::open(endpoint, PoolSettings::default())?;
+    let setup = match stage {
+        Stage::Development => {
+            let settings = Settings::load(project)?;
+            let methods = settings.auth.jwt_valid_methods.as_deref();
+            let keys = keys::for_development(&project.config().auth, methods, &Clock::system())?;
+            DatabaseSetup::development(project, &database, &keys, &exposure)
+        }
+        Stage::Production => DatabaseSetup::production(project, &database, &exposure),
+    };
+    let outcome = setup.bootstrap().await;
+    database.close().await;
+    Ok(outcome?)
+}
 
 fn has_database(data: &Path) -> bool {
     data.join(folder::CLUSTER).exists()

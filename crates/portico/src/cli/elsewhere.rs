@@ -32,9 +32,10 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("seed", "seeds run at the first start and with `portico db reset`"),
     ("test", "run the files with psql: psql \"$DB_URL\" -f supabase/tests/x.sql (`portico status -o env` has DB_URL)"),
     (
-        "gen",
-        "not here yet; `portico status -o env` has DB_URL for a generator of types that takes a database URL, and `portico keys create` makes a signing key",
+        "gen types",
+        "not here yet; `portico status -o env` has DB_URL for a generator of types that takes a database URL",
     ),
+    ("gen keys", "`portico gen signing-key` makes a key of a file, and `portico keys create` one that servers keep"),
     ("inspect", "connect with psql: the extension pg_stat_statements is there (`portico status -o env` has DB_URL)"),
     ("db start", "`portico dev` starts the database with the server"),
     ("db push", "`portico migration up --db-url URL` applies pending migrations to another database"),
@@ -59,7 +60,8 @@ pub(super) fn advice(error: &clap::Error, arguments: &[String]) -> Option<String
     }
     let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidSubcommand) else { return None };
     let position = arguments.iter().position(|argument| argument == unknown)?;
-    let group = ["db", "migration"].into_iter().find(|group| arguments[..position].iter().any(|word| word == group));
+    let group =
+        ["db", "migration", "gen"].into_iter().find(|group| arguments[..position].iter().any(|word| word == group));
     let command = match group {
         Some(group) => format!("{group} {unknown}"),
         None => unknown.clone(),

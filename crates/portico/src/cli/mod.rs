@@ -7,6 +7,7 @@ mod accounts;
 mod dev;
 mod elsewhere;
 mod folder;
+mod generate;
 mod keys;
 mod migration;
 mod panel;
@@ -74,6 +75,9 @@ enum Command {
     /// The keys that sign access tokens
     #[command(subcommand)]
     Keys(keys::Command),
+    /// Keys and tokens for the project folder
+    #[command(subcommand)]
+    Gen(generate::Command),
 }
 
 #[derive(Debug, Subcommand)]
@@ -142,6 +146,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         Command::User(options) => user::run(&cli.global, options).await,
         Command::Migration(command) => migration::run(&cli.global, command).await,
         Command::Keys(command) => keys::run(&cli.global, command).await,
+        Command::Gen(command) => generate::run(&cli.global, command),
     }
 }
 

@@ -18,6 +18,18 @@ impl Drop for RestoredModes<'_> {
     }
 }
 
+/// Asks a question at the terminal that is answered with yes or no. Anything else is no.
+///
+/// # Errors
+/// When the process has no terminal.
+pub(super) fn confirm(question: &str) -> std::io::Result<bool> {
+    let terminal = OpenOptions::new().read(true).write(true).open("/dev/tty")?;
+    (&terminal).write_all(format!("{question} [y/N] ").as_bytes())?;
+    let mut line = String::new();
+    BufReader::new(&terminal).read_line(&mut line)?;
+    Ok(matches!(line.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+}
+
 /// Asks for a password at the terminal, which does not show it.
 ///
 /// # Errors

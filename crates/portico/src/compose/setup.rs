@@ -57,6 +57,14 @@ impl DatabaseSetup {
         Self { project: project.clone(), database: database.clone(), bootstrap }
     }
 
+    /// Brings roles and schemas up to date, and nothing else.
+    ///
+    /// # Errors
+    /// When the database does not answer, or a statement fails.
+    pub async fn bootstrap(&self) -> Result<(), DatabaseError> {
+        self.database.bootstrap(&self.bootstrap).await
+    }
+
     /// Brings roles and schemas up to date, then applies the pending parts of the project. `seed`
     /// has an effect on the first start only.
     ///

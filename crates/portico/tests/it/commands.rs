@@ -1,5 +1,7 @@
 //! Messages of the command line.
 
+use portico_database::cluster::{Cluster, ClusterSettings};
+
 use super::project_folder::Folder;
 
 #[test]
@@ -12,7 +14,7 @@ fn an_unavailable_supabase_command_names_its_replacement() {
         (&["functions", "serve"], "error: `portico functions` does not exist: edge functions are not served yet"),
         (
             &["gen", "types", "typescript", "--local"],
-            "error: `portico gen` does not exist: not here yet; `portico status -o env`",
+            "error: `portico gen types` does not exist: not here yet; `portico status -o env`",
         ),
         (&["sso", "list"], "error: `portico sso` does not exist: SAML is not supported"),
         (&["network-bans", "get"], "error: `portico network-bans` does not exist: the firewall of the machine"),
@@ -28,6 +30,68 @@ fn an_unavailable_supabase_command_names_its_replacement() {
         finished.stderr.contains("unrecognized subcommand 'statsu'") && finished.stderr.contains("status"),
         "{finished:?}"
     );
+}
+
+#[test]
+fn a_signing_key_is_printed_or_written_to_the_configured_file() {
+    let folder = Folder::new();
+    let printed = folder.run(&["gen", "signing-key", "--algorithm", "es256"]);
+    assert_eq!(printed.code, Some(0), "{printed:?}");
+    let key: serde_json::Value = serde_json::from_str(&printed.stdout).unwrap();
+    assert_eq!((&key["kty"], &key["alg"], &key["use"]), (&"EC".into(), &"ES256".into(), &"sig".into()));
+    assert_eq!((&key["key_ops"], &key["ext"]), (&serde_json::json!(["sign", "verify"]), &true.into()));
+    assert_eq!(key["kid"].as_str().unwrap().len(), 36);
+    assert!(printed.stderr.contains("signing_keys_path"), "{}", printed.stderr);
+
+    folder.configure("[auth]\nsigning_keys_path = \"./signing_keys.json\"\n");
+    let path = folder.path().join("supabase/signing_keys.json");
+    let keys = || -> Vec<serde_json::Value> { serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap() };
+    let written = folder.run(&["gen", "signing-key"]);
+    assert_eq!((written.code, written.stdout.as_str()), (Some(0), ""), "{written:?}");
+    let first = keys();
+    assert_eq!(first.len(), 1);
+    let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(&path).unwrap());
+    assert_eq!(mode & 0o777, 0o600);
+
+    let refused = folder.run(&["gen", "signing-key"]);
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.stderr.contains("--append") && refused.stderr.contains("--yes"), "{}", refused.stderr);
+    assert_eq!(keys(), first);
+    assert_eq!(folder.run(&["gen", "signing-key", "--append", "--algorithm", "RS256"]).code, Some(0));
+    let both = keys();
+    assert_eq!((both.len(), &both[0]), (2, &first[0]));
+    assert_eq!((&both[1]["kty"], &both[1]["key_ops"]), (&"RSA".into(), &serde_json::json!(["verify"])));
+    assert_eq!(folder.run(&["gen", "bearer-jwt", "--role", "anon"]).code, Some(0), "the file can be used");
+    assert_eq!(folder.run(&["gen", "signing-key", "--yes"]).code, Some(0));
+    assert_eq!(keys().len(), 1);
+}
+
+#[test]
+fn a_token_of_a_role_is_printed_alone() {
+    let folder = Folder::new();
+    let sub = "6a6f6f88-1d3b-4b1c-9f3a-6b1f4c2f0001";
+    let arguments = ["--sub", sub, "--valid-for", "24h", "--payload", r#"{"tenant":"acme"}"#];
+    let printed = folder.run(&[&["gen", "bearer-jwt", "--role", "authenticated"][..], &arguments].concat());
+    assert_eq!((printed.code, printed.stderr.as_str()), (Some(0), ""), "{printed:?}");
+    let token = printed.stdout.strip_suffix('\n').unwrap();
+    let now = portico_base::Clock::system().now();
+    let ring = portico::compose::keys::development().unwrap().ring;
+    let claims = ring.verify(token, now).unwrap();
+    assert_eq!((claims.role(), claims.values()["sub"].as_str()), (Some("authenticated"), Some(sub)));
+    assert_eq!(claims.values()["tenant"], "acme");
+    assert!(ring.verify(token, now + time::Duration::hours(23)).is_ok());
+    assert!(ring.verify(token, now + time::Duration::hours(25)).is_err());
+    for wrong in [
+        &["--role", "anon", "--sub", "ada"][..],
+        &["--role", "anon", "--valid-for", "0"],
+        &["--role", "anon", "--exp", "tomorrow"],
+        &["--role", "anon", "--exp", "2030-01-01T00:00:00Z", "--valid-for", "1h"],
+        &["--role", "anon", "--payload", "[]"],
+        &[],
+    ] {
+        let refused = folder.run(&[&["gen", "bearer-jwt"][..], wrong].concat());
+        assert_eq!((refused.code, refused.stdout.as_str()), (Some(2), ""), "{wrong:?}");
+    }
 }
 
 #[test]
@@ -104,4 +168,30 @@ fn warnings_are_the_same_through_a_pipe_and_name_unknown_keys() {
         "{printed}"
     );
     assert!(!printed.contains("{\""), "{printed}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_of_an_earlier_version_is_brought_up_to_date_before_its_accounts_are_managed() {
+    let folder = Folder::new();
+    folder.start().stop();
+    let start = async || Cluster::start(ClusterSettings::new(folder.path().join(".portico/postgres"))).await.unwrap();
+    let cluster = start().await;
+    let client = portico_database::connect(&cluster.endpoint()).await.unwrap();
+    let earlier = "drop table portico.recovery_codes, portico.totp_steps;
+        delete from portico.schema_migrations where name = '0008_factors';
+        update portico.bootstrap set fingerprint = 'earlier'";
+    client.batch_execute(earlier).await.unwrap();
+    drop(client);
+    cluster.stop().await;
+
+    let added = folder.run(&["user", "add", "ada@example.com", "--no-password"]);
+    assert_eq!(added.code, Some(0), "{added:?}");
+
+    let cluster = start().await;
+    let client = portico_database::connect(&cluster.endpoint()).await.unwrap();
+    let found = "select to_regclass('portico.recovery_codes') is not null, (select count(*) from auth.users)";
+    let row = client.query_one(found, &[]).await.unwrap();
+    assert_eq!((row.get::<_, bool>(0), row.get::<_, i64>(1)), (true, 1));
+    drop(client);
+    cluster.stop().await;
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use portico_database::cluster::Binaries;
 use portico_database::connect;
-use portico_database::scratch::{OrdinaryServer, older_binaries};
+use portico_database::scratch::{OrdinaryServer, PoolerMode, TestPooler, older_binaries};
 use reqwest::Method;
 use serde_json::json;
 
@@ -186,4 +186,49 @@ async fn a_development_server_publishes_no_password_of_an_external_server() {
         assert_eq!(superuser.query_one(owner, &[]).await.unwrap().get::<_, String>(0), "portico_owner");
         drop(program);
     }
+}
+
+/// A token of ES256 with the key id `invented`.
+const INVENTED_TOKEN: &str = "eyJhbGciOiJFUzI1NiIsImtpZCI6ImludmVudGVkIn0.eyJzdWIiOiJ4In0.\
+    eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4eA";
+
+/// A transaction pooler delivers no notification: the server reads the keys by itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn signing_keys_are_rotated_behind_a_transaction_pooler() {
+    let server = system_server(18).await;
+    let admin = server.administrator().await;
+    admin.batch_execute("create role tenant login createrole createdb").await.unwrap();
+    admin.batch_execute("create database pooled owner tenant").await.unwrap();
+    server.set_rules("host all all 127.0.0.1/32 trust\n").await.unwrap();
+    let direct = server.login("tenant", "", "pooled");
+    let patience = tokio::time::Instant::now() + std::time::Duration::from_secs(60);
+    while connect(&direct).await.is_err() {
+        assert!(tokio::time::Instant::now() < patience, "the server does not trust its clients");
+    }
+    let address = std::net::SocketAddr::from(([127, 0, 0, 1], direct.port()));
+    let pooler = TestPooler::start(address, PoolerMode::Transaction).await.unwrap();
+    let url = format!("postgresql://tenant@{}/pooled", pooler.address());
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("supabase")).unwrap();
+    let program = serve(folder.path(), &url);
+    let keys = |action: &str| {
+        let (succeeded, printed) =
+            finished(portico(folder.path(), &["keys", action, "--production", "--database-url", &url]));
+        assert!(succeeded, "{printed}");
+    };
+    let kid = |token: &str| portico_tokens::TokenHeader::read(token).unwrap().key_id;
+
+    let old = program.token("/auth/v1/signup", "ada@example.com").await;
+    assert_eq!(kid(&old), None, "the secret signs at first");
+    keys("create");
+    keys("rotate");
+    // Such a token has the server read the keys at once
+    let (status, _) = program.call(Method::GET, "/auth/v1/user", Some(INVENTED_TOKEN), None).await;
+    assert_eq!(status, 403);
+    let new = program.token("/auth/v1/token?grant_type=password", "ada@example.com").await;
+    assert!(kid(&new).is_some(), "the new key signs");
+    for token in [&old, &new] {
+        assert_eq!(program.call(Method::GET, "/auth/v1/user", Some(token), None).await.0, 200);
+    }
+    assert!(program.stop().success());
 }
