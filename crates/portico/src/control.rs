@@ -1,5 +1,5 @@
-//! The control socket: a unix socket of a running server, for `portico status`, `stop`, `db reset`
-//! and `user`.
+//! The control socket: a unix socket of a running server, for `portico status`, `stop`, `db reset`,
+//! `seed buckets` and `user`.
 //!
 //! One request per connection: a JSON object on one line. The response is a stream of JSON lines,
 //! any number of [`Reply::Progress`] and then exactly one [`Reply::Done`] or [`Reply::Failed`].
@@ -42,6 +42,8 @@ pub enum Request {
         /// The operation.
         operation: AccountCommand,
     },
+    /// The request to make or change the buckets of the project, and to upload their files.
+    SeedBuckets,
     /// The request to stop the server cleanly.
     Stop,
     /// The request to drop the database and set it up again from the project folder.

@@ -107,6 +107,12 @@ impl Rest {
         Some(listed.iter().any(|each| each == origin))
     }
 
+    /// Returns the connections to the database, so that another service can share them: with the
+    /// schema, this service keeps what is known of the functions there up to date.
+    pub fn reads(&self) -> ReadCoalescer {
+        self.service.reads.clone()
+    }
+
     /// Closes the connections to the database.
     pub fn close(&self) {
         self.service.pool.close();

@@ -14,6 +14,7 @@ use portico_emulators::Development;
 use portico_gateway::{KeyPolicy, ServeLimits, Workers};
 use portico_mail::{Email, Transport};
 use portico_rest::RestSettings;
+use portico_storage::{Storage, StorageSettings};
 use portico_tokens::ApiKeys;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -44,6 +45,8 @@ pub struct TestServer {
     /// `None` only while the server restarts.
     running: Option<Running>,
     admin: tokio_postgres::Client,
+    /// The content of the storage service.
+    files: Option<tempfile::TempDir>,
     scratch: cluster::ScratchDatabase,
 }
 
@@ -69,6 +72,8 @@ pub struct TestSettings {
     pub rest: Option<RestSettings>,
     /// Reaches the database through a connection pooler. The test's own connection passes it by.
     pub pooler: Option<PoolerMode>,
+    /// The storage service. Off by default.
+    pub storage: Option<StorageSettings>,
 }
 
 impl TestServer {
@@ -80,6 +85,15 @@ impl TestServer {
     /// Starts a server with other settings of the account service.
     pub async fn with_auth(change: impl FnOnce(&mut AuthSettings)) -> Self {
         Self::with(|settings| change(&mut settings.auth)).await
+    }
+
+    /// Starts a server with the storage service, whose content is in a folder of this test.
+    pub async fn with_storage(change: impl FnOnce(&mut StorageSettings)) -> Self {
+        let files = tempfile::tempdir().expect("a temporary folder");
+        let mut storage = StorageSettings::in_folder(files.path());
+        change(&mut storage);
+        let server = Self::with(|settings| settings.storage = Some(storage)).await;
+        Self { files: Some(files), ..server }
     }
 
     /// Starts a server with other settings.
@@ -102,6 +116,7 @@ impl TestServer {
             emulate_google: true,
             rest: None,
             pooler: None,
+            storage: None,
         };
         change(&mut settings);
         let scratch = match settings.pooler {
@@ -114,6 +129,7 @@ impl TestServer {
         let description = ServerDescription {
             auth: settings.auth,
             rest: settings.rest,
+            storage: settings.storage,
             key_policy: settings.key_policy,
             mail: settings.mail.unwrap_or_else(|| Arc::new(outgoing.clone())),
             texts: Some(settings.texts.unwrap_or_else(|| Arc::new(texts.clone()))),
@@ -146,6 +162,7 @@ impl TestServer {
             listener,
             running: Some(running),
             admin,
+            files: None,
             scratch,
         }
     }
@@ -347,6 +364,22 @@ impl TestServer {
     /// Runs the clean-up that the server does in the background.
     pub async fn clean_up(&self) {
         self.running().server.auth().clean_up().await;
+    }
+
+    /// Returns the storage service.
+    ///
+    /// # Panics
+    /// When it is turned off.
+    pub fn storage(&self) -> &Storage {
+        self.running().server.storage().expect("the storage service is on")
+    }
+
+    /// Returns the folder with the content of the storage service.
+    ///
+    /// # Panics
+    /// When it is turned off.
+    pub fn files(&self) -> &std::path::Path {
+        self.files.as_ref().expect("the storage service is on").path()
     }
 
     /// Returns the emulated Google, driven as a browser would.

@@ -12,6 +12,7 @@ use portico_gateway::ServeLimits;
 use portico_project::portico_toml::Settings;
 use portico_project::status::StatusValues;
 use portico_project::{Exposure, LoadOptions, Progress, Project};
+use portico_storage::ExistingBuckets;
 use portico_tokens::development as well_known;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -24,7 +25,7 @@ use super::{Global, folder, pool_settings, status};
 use crate::compose::auth::development_accounts;
 use crate::compose::development::{self, DevelopmentInputs};
 use crate::compose::setup::DatabaseSetup;
-use crate::compose::{Server, database, emulators, keys, unsupported, web_app, webauthn};
+use crate::compose::{Server, database, emulators, keys, storage, unsupported, web_app, webauthn};
 use crate::control::{self, Control, Reply, Request};
 use crate::open_files;
 
@@ -90,7 +91,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
         }
         let server = Server::new(description, &database)?;
         server.load_keys().await?;
-        add_development_accounts(&server, &settings).await?;
+        complete(&server, &project, &settings).await?;
 
         let ending = CancellationToken::new();
         let max_connections = open_files::max_connections(settings.server.max_connections);
@@ -139,12 +140,16 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
                         let reply = Reply::from_accounts(server.auth(), operation).await;
                         let _ = call.replies.send(reply).await;
                     }
+                    Request::SeedBuckets => tokio::select! {
+                        () = seed_buckets(&server, &project, &call.replies) => {}
+                        () = signals.recv() => break,
+                    },
                     Request::Stop => {
                         stopping = Some(call.replies);
                         break;
                     }
                     Request::Reset { version, last, seed } => tokio::select! {
-                        () = setup.reset(version, last, seed, add_development_accounts(&server, &settings), &call.replies) => {}
+                        () = setup.reset(version, last, seed, complete(&server, &project, &settings), &call.replies) => {}
                         () = signals.recv() => break,
                     },
                 },
@@ -170,6 +175,29 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
         let _ = tokio::time::timeout(Duration::from_secs(2), replies.closed()).await;
     }
     Ok(())
+}
+
+/// Adds what a project describes besides its migrations and seeds, as far as it does not exist yet:
+/// accounts and buckets.
+async fn complete(server: &Server, project: &Project, settings: &Settings) -> anyhow::Result<()> {
+    add_development_accounts(server, settings).await?;
+    let say = |line: String| folder::say(&line);
+    storage::seed(server.storage(), project, ExistingBuckets::Keep, &say)
+        .await
+        .context("[storage.buckets] in supabase/config.toml")
+}
+
+/// Makes or changes the buckets of the project. Sends each step and the outcome to `replies`.
+async fn seed_buckets(server: &Server, project: &Project, replies: &mpsc::Sender<Reply>) {
+    let report = |line: String| {
+        // Does not wait: a command that reads slowly or has ended must not delay the work
+        let _ = replies.try_send(Reply::Progress { line });
+    };
+    let reply = match storage::seed(server.storage(), project, ExistingBuckets::Update, &report).await {
+        Ok(()) => Reply::Done { value: serde_json::Value::Null },
+        Err(error) => Reply::Failed { message: error.to_string() },
+    };
+    let _ = replies.send(reply).await;
 }
 
 /// Adds the accounts of `[auth.users]` that do not exist yet.

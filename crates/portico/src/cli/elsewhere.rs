@@ -28,8 +28,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("secrets", "put secrets into supabase/.env, and read them with env(NAME) in supabase/config.toml"),
     ("config", "settings are read from supabase/config.toml at each start"),
     ("functions", "edge functions are not served yet"),
-    ("storage", "storage is not served yet"),
-    ("seed", "seeds run at the first start and with `portico db reset`"),
+    ("storage", "use the storage client of supabase-js with the secret key"),
     ("test", "run the files with psql: psql \"$DB_URL\" -f supabase/tests/x.sql (`portico status -o env` has DB_URL)"),
     (
         "gen types",

@@ -13,6 +13,7 @@ mod migration;
 mod panel;
 mod prompt;
 mod reset;
+mod seed;
 mod serve;
 mod signals;
 mod status;
@@ -72,6 +73,9 @@ enum Command {
     /// The project's migrations
     #[command(subcommand)]
     Migration(migration::Command),
+    /// Parts of the project that are stored again on request
+    #[command(subcommand)]
+    Seed(SeedCommand),
     /// The keys that sign access tokens
     #[command(subcommand)]
     Keys(keys::Command),
@@ -84,6 +88,12 @@ enum Command {
 enum DbCommand {
     /// Throw the local database away and set it up anew from migrations and seeds
     Reset(reset::Options),
+}
+
+#[derive(Debug, Subcommand)]
+enum SeedCommand {
+    /// Make or change the buckets of supabase/config.toml on the running server, and upload their files
+    Buckets(seed::Options),
 }
 
 /// Runs the command that the process was started with.
@@ -144,6 +154,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Init(options) => folder::init(&cli.global, &options),
         Command::Db(DbCommand::Reset(options)) => reset::run(&cli.global, options).await,
         Command::User(options) => user::run(&cli.global, options).await,
+        Command::Seed(SeedCommand::Buckets(options)) => seed::run(&cli.global, options).await,
         Command::Migration(command) => migration::run(&cli.global, command).await,
         Command::Keys(command) => keys::run(&cli.global, command).await,
         Command::Gen(command) => generate::run(&cli.global, command),

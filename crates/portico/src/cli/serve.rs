@@ -115,7 +115,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
         }
         let public_url = checked.public_url.clone();
         let trusted_proxies = checked.trusted_proxies.clone();
-        let server = Server::new(checked.describe(&project, &settings, &keys, clock), &database)?;
+        let server = Server::new(checked.describe(&project, &settings, &data, &keys, clock), &database)?;
         server.load_keys().await?;
         let ending = CancellationToken::new();
         let max_connections = open_files::max_connections(settings.server.max_connections);

@@ -12,7 +12,7 @@ use portico_project::portico_toml::Settings;
 
 use super::emulators::{self, EmulatedGoogle};
 use super::keys::Keys;
-use super::{ServerDescription, auth, brand, mail, rest, texts, web_app, webauthn};
+use super::{ServerDescription, auth, brand, mail, rest, storage, texts, web_app, webauthn};
 
 /// The inputs of a development server's description.
 #[derive(Debug, Clone, Copy)]
@@ -108,6 +108,7 @@ pub fn describe(inputs: DevelopmentInputs<'_>) -> anyhow::Result<(ServerDescript
     let description = ServerDescription {
         auth: auth_settings,
         rest: rest::settings(config, &origin, settings.database.pool_size as usize, true),
+        storage: storage::settings(config, data),
         keys: keys.clone(),
         key_policy: KeyPolicy::Development,
         mail,

@@ -1,6 +1,7 @@
 //! The description of a production server, which exists only for a configuration that has passed
 //! every check.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
@@ -14,7 +15,7 @@ use portico_project::portico_toml::Settings;
 
 use super::brand::Mark;
 use super::keys::Keys;
-use super::{ServerDescription, auth, mail, rest, safety, texts, unsupported, web_app, webauthn};
+use super::{ServerDescription, auth, mail, rest, safety, storage, texts, unsupported, web_app, webauthn};
 
 /// The parts of a configuration that has passed the checks of [`check`].
 pub struct CheckedConfiguration {
@@ -69,9 +70,16 @@ pub fn check(project: &Project, settings: &Settings) -> anyhow::Result<CheckedCo
 }
 
 impl CheckedConfiguration {
-    /// Returns the description of the production server.
+    /// Returns the description of the production server, whose data folder is `data`.
     #[must_use]
-    pub fn describe(self, project: &Project, settings: &Settings, keys: &Keys, clock: Clock) -> ServerDescription {
+    pub fn describe(
+        self,
+        project: &Project,
+        settings: &Settings,
+        data: &Path,
+        keys: &Keys,
+        clock: Clock,
+    ) -> ServerDescription {
         let Self { public_url, trusted_proxies, auth, mail, texts, mark } = self;
         let page = web_app::config(web_app::PageFacts {
             publishable_key: keys.api.publishable(),
@@ -84,6 +92,7 @@ impl CheckedConfiguration {
         ServerDescription {
             auth,
             rest: rest::settings(project.config(), &public_url, settings.database.pool_size as usize, false),
+            storage: storage::settings(project.config(), data),
             keys: keys.clone(),
             key_policy: KeyPolicy::Hosted,
             mail,

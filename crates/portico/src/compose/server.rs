@@ -9,7 +9,8 @@ use portico_base::{AllowedOrigins, Clock};
 use portico_database::Database;
 use portico_gateway::{Gateway, KeyPolicy};
 use portico_mail::Transport;
-use portico_rest::RestSettings;
+use portico_rest::{Rest, RestSettings};
+use portico_storage::{Storage, StorageSettings};
 use portico_tokens::CurrentKeys;
 use serde_json::Value;
 
@@ -27,6 +28,8 @@ pub struct ServerDescription {
     pub auth: AuthSettings,
     /// The settings of the data API; `None` turns it off.
     pub rest: Option<RestSettings>,
+    /// The settings of the storage service; `None` turns it off.
+    pub storage: Option<StorageSettings>,
     /// The keys that sign and verify tokens, and the API keys.
     pub keys: Keys,
     /// The requests that need an API key.
@@ -58,6 +61,7 @@ pub struct ServerDescription {
 pub struct Server {
     gateway: Gateway,
     auth: Auth,
+    storage: Option<Storage>,
     keys: CurrentKeys,
     signing_keys: SigningKeys,
     upkeep: Upkeep,
@@ -72,6 +76,7 @@ impl Server {
         let ServerDescription {
             auth: mut auth_settings,
             rest,
+            storage: storage_settings,
             keys,
             key_policy,
             mail,
@@ -97,11 +102,14 @@ impl Server {
         let auth = auth::open(auth_settings, mail, texts, &foundation)?;
         services.push(auth::service(&auth));
         services.push(analytics::service(&foundation));
-        if let Some(settings) = rest {
-            let rest = rest::open(settings, &foundation)?;
-            services.extend([rest::service(&rest), graphql::service(&rest)]);
+        let rest = rest.map(|settings| rest::open(settings, &foundation)).transpose()?;
+        if let Some(rest) = &rest {
+            services.extend([rest::service(rest), graphql::service(rest)]);
         }
-        services.extend([storage::service(), functions::service(), realtime::service(&foundation)]);
+        let reads = rest.as_ref().map(Rest::reads);
+        let storage = storage_settings.map(|settings| storage::open(settings, reads, &foundation)).transpose()?;
+        services.push(storage::service(storage.as_ref()));
+        services.extend([functions::service(), realtime::service(&foundation)]);
         services.extend(mark.map(Mark::service));
 
         let mut gateway = Gateway::builder(current.clone(), clock)
@@ -121,7 +129,7 @@ impl Server {
             gateway = mounted;
             upkeep.start(work);
         }
-        Ok(Self { gateway: gateway.build(), auth, keys: current, signing_keys, upkeep })
+        Ok(Self { gateway: gateway.build(), auth, storage, keys: current, signing_keys, upkeep })
     }
 
     /// Puts the signing keys of the database in force. Call it before the first request, so that no
@@ -149,6 +157,12 @@ impl Server {
     /// database is closed.
     pub async fn finish(self) {
         self.upkeep.close().await;
+    }
+
+    /// Returns the storage service, if it is turned on.
+    #[must_use]
+    pub fn storage(&self) -> Option<&Storage> {
+        self.storage.as_ref()
     }
 
     /// Returns the account service, for commands, and for tests that run its clean-up themselves.

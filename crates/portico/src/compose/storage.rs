@@ -1,15 +1,114 @@
-//! `/storage/v1`: not in this version. Requests are refused as the storage service refuses a
-//! feature that is off.
+//! The storage service, at `/storage/v1`: `[storage]` of the configuration as its settings, its
+//! routes and rules.
 
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context;
+use axum::extract::Request;
 use axum::response::Response;
 use http::StatusCode;
+use portico_database::wire::{CoalescingSettings, Pool, ReadCoalescer, WirePoolSettings};
+use portico_gateway::{Access, BoxedResponse, Cors, GatewayHeaders};
+use portico_project::{Config, Project};
+use portico_storage::{ExistingBuckets, SeedBucket, SeedError, Storage, StorageSettings};
 use serde_json::json;
 
-use super::service::{Service, json_error, unavailable};
+use super::service::{Foundation, Service, json_error, unavailable};
 
-/// Refuses every request.
-pub(super) fn service() -> Service {
-    unavailable("/storage/v1", refuse)
+/// The folder of the content within the data folder.
+const FOLDER: &str = "storage";
+/// The connections to the database where the data API, which shares its own, is turned off.
+const CONNECTIONS: usize = 10;
+/// The role that the connections of the data API log in with.
+const LOGIN: &str = "authenticator";
+/// The time between two clean-ups of content without a row.
+const CLEAN_UP_PERIOD: Duration = Duration::from_secs(600);
+
+/// Returns the settings that the configuration describes; `None` if the service is turned off. The
+/// content is below `data`.
+#[must_use]
+pub fn settings(config: &Config, data: &Path) -> Option<StorageSettings> {
+    let storage = &config.storage;
+    let settings =
+        StorageSettings { file_size_limit: storage.file_size_limit, ..StorageSettings::in_folder(data.join(FOLDER)) };
+    storage.enabled.then_some(settings)
+}
+
+/// Makes the buckets of `[storage.buckets]` and uploads the files of their folders. Calls `progress`
+/// with each step. Without the service nothing is done.
+///
+/// # Errors
+/// When a bucket or file cannot be stored; the text names it.
+pub async fn seed(
+    storage: Option<&Storage>,
+    project: &Project,
+    existing: ExistingBuckets,
+    progress: &(dyn Fn(String) + Send + Sync),
+) -> Result<(), SeedError> {
+    let Some(storage) = storage else { return Ok(()) };
+    let buckets = project.config().storage.buckets.iter().map(|(name, bucket)| SeedBucket {
+        name: name.clone(),
+        public: bucket.public,
+        // 0 means the global limit
+        file_size_limit: Some(bucket.file_size_limit).filter(|limit| *limit > 0),
+        allowed_mime_types: bucket.allowed_mime_types.clone(),
+        objects: bucket.objects_path.clone(),
+    });
+    let buckets: Vec<SeedBucket> = buckets.collect();
+    storage.seed(&buckets, existing, project.root(), progress).await
+}
+
+/// Opens the service on the connections of the data API; `None` if that is turned off.
+///
+/// # Errors
+/// When the folder of the content cannot be made.
+pub(super) fn open(
+    settings: StorageSettings,
+    reads: Option<ReadCoalescer>,
+    foundation: &Foundation,
+) -> anyhow::Result<Storage> {
+    let Foundation { database, keys, clock } = foundation;
+    let endpoint = database.endpoint();
+    let reads = match reads {
+        Some(reads) => reads,
+        None => {
+            let pool_settings = WirePoolSettings { max_connections: CONNECTIONS, ..WirePoolSettings::default() };
+            ReadCoalescer::new(Pool::open(endpoint, LOGIN, pool_settings)?, &CoalescingSettings::default())
+        }
+    };
+    Storage::new(settings, reads, endpoint.user(), keys.clone(), clock.clone()).context("the folder of stored files")
+}
+
+/// The routes of the service. Without it every request is refused as the storage service refuses a
+/// feature that is off.
+pub(super) fn service(storage: Option<&Storage>) -> Service {
+    let Some(storage) = storage else { return unavailable("/storage/v1", refuse) };
+    let (answering, cleaned, closed) = (storage.clone(), storage.clone(), storage.clone());
+    let answer = move |request: Request, gateway: GatewayHeaders| -> BoxedResponse {
+        let storage = answering.clone();
+        Box::pin(async move { storage.answer(request, |headers| gateway.write_to(headers)).await })
+    };
+    let clean_up = async move {
+        let mut ticks = tokio::time::interval(CLEAN_UP_PERIOD);
+        loop {
+            ticks.tick().await;
+            cleaned.clean_up(cleaned.grace()).await;
+        }
+    };
+    Service::new()
+        .mount_function("/storage/v1", answer, access())
+        .run(clean_up)
+        .before_close(move || async move { closed.close() })
+}
+
+/// Returns the rules for requests to the service. It needs no API key, as on the hosted service:
+/// private objects need a token, and public ones nothing. Limits of size and time are its own.
+fn access() -> Access {
+    let cors = Cors::default().max_age(Duration::from_secs(24 * 60 * 60)).exposing(
+        "Accept-Ranges, Cache-Control, Content-Disposition, Content-Length, Expires, Last-Modified, X-Robots-Tag",
+    );
+    Access::open().body_limit(usize::MAX).timeout(None).cors(cors)
 }
 
 fn refuse() -> Response {

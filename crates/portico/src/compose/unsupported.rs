@@ -55,9 +55,6 @@ fn found(config: &Config) -> Vec<&'static str> {
     if auth.oauth_server.enabled {
         found.push("[auth.oauth_server]");
     }
-    if !config.storage.buckets.is_empty() {
-        found.push("[storage.buckets]");
-    }
     if !config.functions.is_empty() {
         found.push("[functions]");
     }

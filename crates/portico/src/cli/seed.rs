@@ -1,0 +1,20 @@
+//! `portico seed buckets`: makes the running server store the buckets of the project again.
+
+use clap::Args;
+
+use super::Global;
+use super::folder::{data_folder, say};
+use crate::control::{self, Request};
+
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    /// The local server: the only one there is, so this changes nothing
+    #[arg(long)]
+    local: bool,
+}
+
+pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()> {
+    let Options { local: _ } = options;
+    control::call(&data_folder(global)?, &Request::SeedBuckets, say).await?;
+    Ok(())
+}

@@ -1,0 +1,88 @@
+//! The clean-up of content without a row.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use http::{HeaderMap, Method};
+use serde::Deserialize;
+use std::sync::Arc;
+
+use super::VersionKey;
+use super::journal::{JournalEntry, JournalNames};
+use crate::error::Result;
+use crate::operation::{Actor, JSON_ARRAY, Operation, RequestDescription, Step, parse};
+use crate::sql;
+use crate::storage::Service;
+
+/// The name of an object and the version that its row refers to.
+#[derive(Debug, Deserialize)]
+pub(crate) struct NamedVersion {
+    pub name: String,
+    pub version: Option<String>,
+}
+
+/// Deletes versions that no row refers to any more, and closes the entry if nothing is left. What
+/// fails is left for [`run`].
+pub(crate) async fn delete_versions(service: &Service, entry: JournalEntry, versions: Vec<VersionKey>) {
+    let mut is_complete = true;
+    for version in versions {
+        if let Err(error) = service.backend.delete(&version).await {
+            tracing::warn!(error = %error, "content that is no longer used could not be deleted");
+            is_complete = false;
+        }
+    }
+    if is_complete {
+        entry.close().await;
+    }
+}
+
+/// Compares the objects of old journal entries with their rows and deletes the versions that are
+/// older than `grace` and that no row refers to.
+pub(crate) async fn run(service: &Arc<Service>, grace: Duration) {
+    if let Err(error) = service.backend.sweep(grace).await {
+        tracing::warn!(error = %error, "interrupted uploads could not be deleted");
+    }
+    let entries = match service.journal.left_over(grace).await {
+        Ok(entries) => entries,
+        Err(error) => {
+            tracing::warn!(error = %error, "the journal of the storage service could not be read");
+            return;
+        }
+    };
+    for (id, names) in entries {
+        match reconcile(service, &names, grace).await {
+            Ok(true) => service.journal.remove(&id).await,
+            Ok(false) => {}
+            Err(error) => tracing::warn!(error = %error.message(), "content without a row could not be deleted"),
+        }
+    }
+}
+
+/// Returns true if nothing is left that is too young to be deleted.
+async fn reconcile(service: &Arc<Service>, names: &JournalNames, grace: Duration) -> Result<bool> {
+    let mut kept = Vec::new();
+    // Before the rows are read: what is stored later is younger than the grace period
+    for name in &names.names {
+        kept.extend(service.backend.versions(&names.bucket, name).await?);
+    }
+    let request = RequestDescription::new(&Method::DELETE, "", &HeaderMap::new(), None);
+    let operation = Operation::new(service, "storage.object.delete", None, request);
+    let list = sql::text_array(&names.names);
+    let values = [Some(names.bucket.as_bytes()), Some(list.as_bytes())];
+    let step = Step { text: sql::CURRENT_VERSIONS, values: &values };
+    let rows = operation.read(Actor::Service, step, JSON_ARRAY).await?;
+    let rows: Vec<NamedVersion> = parse(&rows.bytes())?;
+    let current: HashMap<String, Option<String>> = rows.into_iter().map(|row| (row.name, row.version)).collect();
+    let mut is_complete = true;
+    for version in kept {
+        if current.get(&version.key.name) == Some(&version.key.version) {
+            continue;
+        }
+        if version.since.elapsed().is_ok_and(|age| age >= grace) {
+            service.backend.delete(&version.key).await?;
+        } else {
+            is_complete = false;
+        }
+    }
+    Ok(is_complete)
+}

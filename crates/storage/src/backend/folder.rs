@@ -1,0 +1,503 @@
+//! Content in a folder.
+//!
+//! An upload is written to a file in `incoming`, flushed, and moved to its place, whose folder is
+//! then flushed too: a version is there as a whole and survives a loss of power, or is not there.
+//! A copy is a second name of the same file, since versions never change.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, SystemTime};
+
+use axum::body::Body;
+use bytes::{Bytes, BytesMut};
+use futures_util::{FutureExt, StreamExt};
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use md5::{Digest, Md5};
+use portico_base::random;
+use tokio::task::{JoinHandle, spawn_blocking};
+
+use super::{
+    Backend, BackendError, BackendFuture, ByteRange, Content, ContentStream, KeptVersion, StoredContent, VersionKey,
+    path,
+};
+
+/// The bytes of an upload that are written at once.
+const WRITE_SIZE: usize = 256 * 1024;
+/// The bytes of a download that are read at once.
+const READ_SIZE: u64 = 256 * 1024;
+/// Content of at most this size is read when it is opened.
+const SMALL: u64 = 64 * 1024;
+/// The attempts to make a folder that another deletion removes at the same time.
+const FOLDER_ATTEMPTS: usize = 8;
+
+/// A folder with content.
+pub(crate) struct Folder {
+    objects: PathBuf,
+    incoming: PathBuf,
+}
+
+impl Folder {
+    /// Opens the folder. It is made if it does not exist, closed to other users.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn open(root: &Path) -> io::Result<Self> {
+        let (objects, incoming) = (root.join("objects"), root.join("incoming"));
+        for folder in [&objects, &incoming] {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        }
+        flush_folder(root)?;
+        Ok(Self { objects, incoming })
+    }
+
+    fn place(&self, key: &VersionKey) -> PathBuf {
+        self.objects.join(path::of(key))
+    }
+}
+
+impl Backend for Folder {
+    fn put<'a>(
+        &'a self,
+        at: &'a VersionKey,
+        content: ContentStream<'a>,
+        limit: u64,
+    ) -> BackendFuture<'a, StoredContent> {
+        Box::pin(async move {
+            let draft = self.incoming.join(random::uuid().to_string());
+            let mut writer = blocking(move || Writer::create(draft)).await?;
+            let (mut size, mut has_ended) = (0_u64, false);
+            while !has_ended {
+                let Some(first) = content.next().await else { break };
+                let mut chunks = vec![first.map_err(BackendError::Source)?];
+                let mut gathered = chunks[0].len();
+                // What has arrived meanwhile shares the hop to another thread
+                while gathered < WRITE_SIZE && !has_ended {
+                    match content.next().now_or_never() {
+                        Some(Some(chunk)) => {
+                            let chunk = chunk.map_err(BackendError::Source)?;
+                            gathered += chunk.len();
+                            chunks.push(chunk);
+                        }
+                        Some(None) => has_ended = true,
+                        None => break,
+                    }
+                }
+                size += gathered as u64;
+                if size > limit {
+                    return Err(BackendError::TooLarge);
+                }
+                writer = blocking(move || writer.append(&chunks)).await?;
+            }
+            let (root, place) = (self.objects.clone(), self.place(at));
+            blocking(move || writer.finish(&root, &place)).await
+        })
+    }
+
+    fn get<'a>(&'a self, at: &'a VersionKey, range: Option<ByteRange>) -> BackendFuture<'a, Content> {
+        let place = self.place(at);
+        Box::pin(blocking(move || open(&place, range)))
+    }
+
+    fn copy<'a>(&'a self, from: &'a VersionKey, to: &'a VersionKey) -> BackendFuture<'a, StoredContent> {
+        let (root, from, to) = (self.objects.clone(), self.place(from), self.place(to));
+        let draft = self.incoming.join(random::uuid().to_string());
+        Box::pin(blocking(move || {
+            match place_in(&root, &to, || fs::hard_link(&from, &to)) {
+                // The file has too many names, or the file system knows only one
+                Err(error) if matches!(error.raw_os_error(), Some(MLINK | PERM | NOT_SUPPORTED)) => {
+                    let draft = Draft(draft);
+                    fs::copy(&from, &draft.0)?;
+                    File::open(&draft.0)?.sync_all()?;
+                    place_in(&root, &to, || fs::rename(&draft.0, &to))?;
+                    draft.keep();
+                }
+                linked => linked?,
+            }
+            let metadata = fs::metadata(&to)?;
+            Ok(StoredContent { etag: None, size: metadata.len(), modified: changed(&metadata).into() })
+        }))
+    }
+
+    fn delete<'a>(&'a self, at: &'a VersionKey) -> BackendFuture<'a, ()> {
+        let (root, place) = (self.objects.clone(), self.place(at));
+        Box::pin(blocking(move || {
+            match fs::remove_file(&place) {
+                Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                    return Err(error.into());
+                }
+                _ => {}
+            }
+            remove_empty(&root, &place);
+            Ok(())
+        }))
+    }
+
+    fn versions<'a>(&'a self, bucket: &'a str, name: &'a str) -> BackendFuture<'a, Vec<KeptVersion>> {
+        let folder = self.objects.join(path::folder_of(bucket, name));
+        let key = VersionKey::new(bucket, name, None);
+        Box::pin(blocking(move || {
+            let entries = match fs::read_dir(&folder) {
+                Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+                entries => entries?,
+            };
+            let mut kept = Vec::new();
+            for entry in entries {
+                let entry = entry?;
+                let file = entry.file_name();
+                let Some(version) = file.to_str().and_then(path::version_of_file) else { continue };
+                let metadata = match entry.metadata() {
+                    Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                    metadata => metadata?,
+                };
+                if metadata.is_file() {
+                    let key = VersionKey { version: Some(version.to_owned()), ..key.clone() };
+                    kept.push(KeptVersion { key, since: changed(&metadata) });
+                }
+            }
+            Ok(kept)
+        }))
+    }
+
+    fn sweep(&self, grace: Duration) -> BackendFuture<'_, ()> {
+        let incoming = self.incoming.clone();
+        Box::pin(blocking(move || {
+            for entry in fs::read_dir(&incoming)? {
+                let entry = entry?;
+                let is_old = |metadata: fs::Metadata| changed(&metadata).elapsed().is_ok_and(|age| age >= grace);
+                if entry.metadata().is_ok_and(is_old) {
+                    let _ = fs::remove_file(entry.path());
+                }
+            }
+            Ok(())
+        }))
+    }
+}
+
+/// `EMLINK`, `EPERM` and `EOPNOTSUPP`.
+const MLINK: i32 = 31;
+const PERM: i32 = 1;
+const NOT_SUPPORTED: i32 = 95;
+
+/// Runs work on files on a thread that may block.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, BackendError> + Send + 'static,
+) -> Result<T, BackendError> {
+    match spawn_blocking(work).await {
+        Ok(outcome) => outcome,
+        Err(error) => Err(BackendError::Io(io::Error::other(error))),
+    }
+}
+
+/// Returns the time since which a file has its name and content.
+fn changed(metadata: &fs::Metadata) -> SystemTime {
+    let seconds = u64::try_from(metadata.ctime()).unwrap_or_default();
+    let nanoseconds = u32::try_from(metadata.ctime_nsec()).unwrap_or_default();
+    SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds)
+}
+
+/// A file that is deleted unless it is moved to its place.
+struct Draft(PathBuf);
+
+impl Draft {
+    /// Keeps the file, which has another name now.
+    fn keep(mut self) {
+        self.0 = PathBuf::new();
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if !self.0.as_os_str().is_empty() {
+            let _ = fs::remove_file(&self.0);
+        }
+    }
+}
+
+/// Writes an upload.
+struct Writer {
+    file: File,
+    draft: Draft,
+    digest: Md5,
+    size: u64,
+}
+
+impl Writer {
+    fn create(draft: PathBuf) -> Result<Self, BackendError> {
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+        Ok(Self { file, draft: Draft(draft), digest: Md5::new(), size: 0 })
+    }
+
+    fn append(mut self, chunks: &[Bytes]) -> Result<Self, BackendError> {
+        for chunk in chunks {
+            self.file.write_all(chunk)?;
+            self.digest.update(chunk);
+            self.size += chunk.len() as u64;
+        }
+        Ok(self)
+    }
+
+    /// Flushes the file and moves it to its place.
+    fn finish(self, root: &Path, place: &Path) -> Result<StoredContent, BackendError> {
+        let Self { file, draft, digest, size } = self;
+        file.sync_all()?;
+        place_in(root, place, || fs::rename(&draft.0, place))?;
+        draft.keep();
+        let etag = format!("\"{}\"", hex::encode(digest.finalize()));
+        Ok(StoredContent { etag: Some(etag), size, modified: changed(&file.metadata()?).into() })
+    }
+}
+
+/// Makes the folder of a version, gives the file its place there by `put`, and flushes the folders
+/// that have changed.
+fn place_in(root: &Path, place: &Path, put: impl Fn() -> io::Result<()>) -> io::Result<()> {
+    let folder = place.parent().unwrap_or(root);
+    for attempt in 1.. {
+        let made = make_folders(root, folder);
+        match made.and_then(|made| put().map(|()| made)) {
+            // A deletion has removed the folder meanwhile
+            Err(error) if error.kind() == ErrorKind::NotFound && attempt < FOLDER_ATTEMPTS => {}
+            Err(error) => {
+                remove_empty(root, place);
+                return Err(error);
+            }
+            Ok(made) => {
+                flush_folder(folder)?;
+                for parent in made.iter().filter_map(|folder| folder.parent()) {
+                    flush_folder(parent)?;
+                }
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Removes the folders of a place, as far as they are empty.
+fn remove_empty(root: &Path, place: &Path) {
+    let mut folder = place.parent();
+    while let Some(empty) = folder.filter(|folder| *folder != root) {
+        // It fails where something is left in it
+        if fs::remove_dir(empty).is_err() {
+            break;
+        }
+        folder = empty.parent();
+    }
+}
+
+/// Makes a folder below the root and returns the folders that did not exist, the innermost first.
+fn make_folders(root: &Path, folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut missing = Vec::new();
+    let mut at = Some(folder);
+    while let Some(folder) = at.filter(|folder| *folder != root && !folder.is_dir()) {
+        missing.push(folder.to_owned());
+        at = folder.parent();
+    }
+    for folder in missing.iter().rev() {
+        match fs::DirBuilder::new().mode(0o700).create(folder) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(missing)
+}
+
+fn flush_folder(folder: &Path) -> io::Result<()> {
+    match File::open(folder).and_then(|folder| folder.sync_all()) {
+        // A deletion has removed the folder, and with it what was in it
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        flushed => flushed,
+    }
+}
+
+/// Opens a version.
+fn open(place: &Path, range: Option<ByteRange>) -> Result<Content, BackendError> {
+    let file = File::open(place)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(BackendError::NotFound);
+    }
+    let size = metadata.len();
+    let part = match range {
+        Some(range) => range.resolve(size).ok_or(BackendError::Range)?,
+        None => (0, size),
+    };
+    let body = if part.1 - part.0 <= SMALL {
+        Body::from(read(&file, part.0, part.1)?)
+    } else {
+        Body::new(FileBody { file: Arc::new(file), position: part.0, end: part.1, reading: None })
+    };
+    Ok(Content { size, part, body })
+}
+
+fn read(file: &File, start: u64, end: u64) -> io::Result<Bytes> {
+    let mut bytes = BytesMut::zeroed(usize::try_from(end - start).map_err(io::Error::other)?);
+    file.read_exact_at(&mut bytes, start)?;
+    Ok(bytes.freeze())
+}
+
+/// A part of a file as a body. It keeps the file open, so that a deletion does not disturb it.
+struct FileBody {
+    file: Arc<File>,
+    /// The position that is read next.
+    position: u64,
+    end: u64,
+    reading: Option<JoinHandle<io::Result<Bytes>>>,
+}
+
+impl HttpBody for FileBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        let this = &mut *self;
+        if this.position >= this.end {
+            return Poll::Ready(None);
+        }
+        let (start, end) = (this.position, this.end.min(this.position + READ_SIZE));
+        let reading = this.reading.get_or_insert_with(|| {
+            let file = Arc::clone(&this.file);
+            spawn_blocking(move || read(&file, start, end))
+        });
+        let outcome = ready!(Pin::new(reading).poll(context));
+        this.reading = None;
+        Poll::Ready(Some(match outcome.unwrap_or_else(|error| Err(io::Error::other(error))) {
+            Ok(bytes) => {
+                this.position = end;
+                Ok(Frame::data(bytes))
+            }
+            Err(error) => {
+                this.position = this.end;
+                Err(error)
+            }
+        }))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.position >= self.end
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.end - self.position)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::stream;
+    use http_body_util::BodyExt;
+
+    use super::*;
+    use crate::error::StorageError;
+
+    fn key(name: &str, version: u128) -> VersionKey {
+        VersionKey::new("bucket", name, Some(&uuid::Uuid::from_u128(version).to_string()))
+    }
+
+    async fn put(folder: &Folder, at: &VersionKey, content: &[u8]) -> Result<StoredContent, BackendError> {
+        let chunks: Vec<Result<Bytes, StorageError>> =
+            content.chunks(7000).map(|chunk| Ok(Bytes::copy_from_slice(chunk))).collect();
+        folder.put(at, &mut stream::iter(chunks), 1_000_000).await
+    }
+
+    async fn get(folder: &Folder, at: &VersionKey, range: Option<ByteRange>) -> Result<Bytes, BackendError> {
+        let content = folder.get(at, range).await?;
+        let exact = content.body.size_hint().exact();
+        let bytes = content.body.collect().await.unwrap().to_bytes();
+        assert_eq!((exact, content.part.1 - content.part.0), (Some(bytes.len() as u64), bytes.len() as u64));
+        Ok(bytes)
+    }
+
+    fn files(folder: &Path) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() { found.extend(files(&path)) } else { found.push(path) }
+        }
+        found
+    }
+
+    #[tokio::test]
+    async fn a_version_is_read_as_it_was_written_in_whole_and_in_part() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = Folder::open(root.path()).unwrap();
+        let content: Vec<u8> = (0..600_000_u32).map(|n| (n * 7 % 251) as u8).collect();
+        let stored = put(&folder, &key("a/b", 1), &content).await.unwrap();
+        assert_eq!((stored.size, stored.etag), (600_000, Some(format!("\"{}\"", hex::encode(Md5::digest(&content))))));
+        assert_eq!(get(&folder, &key("a/b", 1), None).await.unwrap(), content);
+        let part = get(&folder, &key("a/b", 1), Some(ByteRange::From(100, Some(400_000)))).await.unwrap();
+        assert_eq!(part, &content[100..=400_000]);
+        assert!(matches!(
+            get(&folder, &key("a/b", 1), Some(ByteRange::From(600_000, None))).await,
+            Err(BackendError::Range)
+        ));
+        assert!(matches!(get(&folder, &key("a/b", 2), None).await, Err(BackendError::NotFound)));
+        assert!(matches!(get(&folder, &key("a", 2), None).await, Err(BackendError::NotFound)));
+        // A name and a name below it
+        put(&folder, &key("a", 3), b"x").await.unwrap();
+        assert_eq!(get(&folder, &key("a", 3), None).await.unwrap(), "x");
+    }
+
+    #[tokio::test]
+    async fn a_failed_upload_leaves_nothing() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = Folder::open(root.path()).unwrap();
+        let broken = || vec![Ok(Bytes::from_static(b"abc")), Err(StorageError::Aborted)];
+        let outcome = folder.put(&key("a", 1), &mut stream::iter(broken()), 100).await;
+        assert!(matches!(outcome, Err(BackendError::Source(StorageError::Aborted))));
+        let endless = stream::repeat_with(|| Ok(Bytes::from_static(b"abc")));
+        let outcome = folder.put(&key("a", 1), &mut Box::pin(endless), 1000).await;
+        assert!(matches!(outcome, Err(BackendError::TooLarge)), "the limit counts while the content arrives");
+        // A cancelled one
+        let mut endless = stream::iter([Ok(Bytes::from_static(b"abc"))]).chain(stream::pending());
+        let outcome =
+            tokio::time::timeout(Duration::from_millis(50), folder.put(&key("a", 1), &mut endless, 100)).await;
+        assert!(outcome.is_err());
+        assert_eq!(files(root.path()), Vec::<PathBuf>::new());
+    }
+
+    #[tokio::test]
+    async fn a_copy_outlives_its_source_and_a_deletion_removes_empty_folders() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = Folder::open(root.path()).unwrap();
+        put(&folder, &key("a/b/c", 1), b"content").await.unwrap();
+        let copied = folder.copy(&key("a/b/c", 1), &key("d", 2)).await.unwrap();
+        assert_eq!(copied.size, 7);
+        assert_eq!(folder.versions("bucket", "d").await.unwrap()[0].key, key("d", 2));
+        folder.delete(&key("a/b/c", 1)).await.unwrap();
+        folder.delete(&key("a/b/c", 1)).await.unwrap();
+        assert_eq!(get(&folder, &key("d", 2), None).await.unwrap(), "content");
+        assert!(matches!(folder.copy(&key("a/b/c", 1), &key("e", 2)).await, Err(BackendError::NotFound)));
+        assert!(!root.path().join("objects/bucket/a").exists());
+        folder.delete(&key("d", 2)).await.unwrap();
+        assert_eq!(fs::read_dir(root.path().join("objects")).unwrap().count(), 0);
+    }
+
+    #[tokio::test]
+    async fn uploads_and_deletions_of_one_folder_do_not_disturb_each_other() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = Arc::new(Folder::open(root.path()).unwrap());
+        let workers = (0..8_u128).map(|worker| {
+            let folder = Arc::clone(&folder);
+            tokio::spawn(async move {
+                for round in 0..50 {
+                    let key = key("deep/er/name", worker * 1000 + round);
+                    put(&folder, &key, b"x").await.unwrap();
+                    assert_eq!(get(&folder, &key, None).await.unwrap(), "x");
+                    folder.delete(&key).await.unwrap();
+                }
+            })
+        });
+        for worker in workers {
+            worker.await.unwrap();
+        }
+        assert_eq!(files(root.path()), Vec::<PathBuf>::new());
+    }
+}

@@ -1,0 +1,34 @@
+//! Buckets and objects under row-level security: everything under `/storage/v1`.
+//!
+//! The rows are in schema `storage`, the content in a [`backend`]. Each operation runs under the
+//! role and the claims of its caller ([`operation`]): PostgreSQL decides what is allowed. An upload
+//! is tested under the caller's role, received, and then written by the service.
+//!
+//! `routes` knows HTTP and no SQL. `bucket`, `object` and `sign` are the operations, which other
+//! protocols (resumable uploads, S3) call as well. `sql` has the statements.
+//!
+//! Promises: an acknowledged object is durable; an object that was not acknowledged is never
+//! visible; no request reads or changes a row that its role cannot. This crate must not know
+//! configuration files, other services, or how requests reach it.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod backend;
+mod bucket;
+mod error;
+mod identity;
+mod limits;
+mod model;
+mod name;
+mod object;
+mod operation;
+mod routes;
+mod seed;
+mod settings;
+mod sign;
+mod sql;
+mod storage;
+
+pub use seed::{ExistingBuckets, SeedBucket, SeedError};
+pub use settings::{BackendSettings, StorageSettings};
+pub use storage::Storage;

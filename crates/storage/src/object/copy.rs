@@ -1,0 +1,98 @@
+//! Copies.
+
+use bytes::Bytes;
+use portico_database::wire::RowSeparators;
+use serde_json::Value;
+
+use super::upload::{NewRow, RowValues, test, write_row};
+use super::version::NewVersion;
+use super::{ObjectPath, bucket_rules};
+use crate::backend::{BackendError, VersionKey};
+use crate::error::{Result, StorageError};
+use crate::limits::check_mime_type;
+use crate::model::{FileMetadata, ObjectRow};
+use crate::name::ObjectKey;
+use crate::operation::{Actor, Operation, Step};
+use crate::sql;
+
+/// A request to copy an object.
+#[derive(Debug, Clone)]
+pub(crate) struct CopyRequest {
+    pub source: ObjectPath,
+    pub destination: ObjectPath,
+    /// An existing object is replaced.
+    pub upsert: bool,
+    /// `None`: the metadata of the source.
+    pub metadata: Option<CopyMetadata>,
+}
+
+/// The metadata of a copy. What is not given stays as it is at the source.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct CopyMetadata {
+    pub cache_control: Option<String>,
+    pub mimetype: Option<String>,
+    pub user_metadata: Option<Value>,
+}
+
+/// Finds an object that the caller can read, as the source of a copy or a move.
+///
+/// # Errors
+/// [`StorageError::NoSuchKey`]
+pub(crate) async fn find_source(operation: &Operation, source: &ObjectPath) -> Result<ObjectRow> {
+    let values = [Some(source.bucket.as_bytes()), Some(source.name.as_bytes())];
+    let step = Step { text: sql::FIND_OBJECT, values: &values };
+    let found = operation.read(Actor::Caller, step, RowSeparators::default()).await?;
+    found.one()?.ok_or(StorageError::NoSuchKey)
+}
+
+/// Checks an object against the limits of the bucket that it is to be in. A bucket that does not
+/// exist has none: the write fails.
+///
+/// # Errors
+/// [`StorageError::TooLarge`], [`StorageError::InvalidMimeType`]
+pub(crate) async fn check_destination(operation: &Operation, bucket: &str, metadata: &FileMetadata) -> Result<()> {
+    let Some(rules) = bucket_rules(operation, bucket).await? else { return Ok(()) };
+    let limit = rules.size_limit(operation.service.settings.file_size_limit);
+    if metadata.size().is_some_and(|size| size > limit) {
+        return Err(StorageError::TooLarge("object"));
+    }
+    check_mime_type(metadata.mimetype().unwrap_or("application/octet-stream"), rules.allowed_mime_types.as_deref())
+}
+
+/// Copies an object. Returns the new row as JSON.
+///
+/// # Errors
+/// The first check that fails: the key of the copy, the source, the limits of the destination, the
+/// policies there.
+pub(crate) async fn copy(operation: &Operation, request: CopyRequest) -> Result<Bytes> {
+    let CopyRequest { source, destination, upsert, metadata } = request;
+    let key = ObjectKey::parse(&destination.name)?;
+    let row = find_source(operation, &source).await?;
+    let changes = metadata.unwrap_or_default();
+    let metadata = row.metadata.replacing(changes.cache_control.as_deref(), changes.mimetype.as_deref());
+    if !key.is_folder_placeholder() {
+        check_destination(operation, &destination.bucket, &metadata).await?;
+    }
+    let owner = operation.caller()?.owner();
+    let user_metadata = changes.user_metadata.or(row.user_metadata).as_ref().map(Value::to_string);
+    let tested = RowValues {
+        bucket: &destination.bucket,
+        name: key.as_str(),
+        owner: &owner,
+        version: "1",
+        metadata: metadata.to_json(),
+        user_metadata: user_metadata.clone(),
+    };
+    test(operation, Actor::Caller, &tested, upsert).await?;
+
+    let service = &operation.service;
+    let version = NewVersion::begin(service, &destination.bucket, key.as_str()).await?;
+    let from = VersionKey::new(&source.bucket, &source.name, row.version.as_deref());
+    let stored = match service.backend.copy(&from, version.key()).await {
+        // Replaced or deleted since
+        Err(BackendError::NotFound) => return Err(StorageError::NoSuchKey),
+        stored => stored?,
+    };
+    let metadata = metadata.for_new_version(stored.size, stored.modified).to_json();
+    write_row(operation, version, NewRow { metadata, user_metadata, owner, upsert }).await
+}

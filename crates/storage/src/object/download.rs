@@ -1,0 +1,110 @@
+//! Reading objects: the row and the content.
+
+use portico_database::wire::RowSeparators;
+use serde::Deserialize;
+
+use super::ObjectPath;
+use crate::backend::{BackendError, ByteRange, Content, VersionKey};
+use crate::error::{Result, StorageError};
+use crate::model::ObjectRow;
+use crate::operation::{Actor, Operation, Step, parse};
+use crate::sql;
+
+/// The rule that decides whether an object can be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReadRule {
+    /// The bucket must be public.
+    Public,
+    /// Objects of public buckets can be read by everyone, others as the policies allow the caller.
+    PublicOrPolicies,
+    /// The policies decide, for public buckets too.
+    Policies,
+    /// A signed URL has decided before.
+    SignedUrl,
+}
+
+/// An object that can be read.
+#[derive(Debug)]
+pub(crate) struct ReadableObject {
+    pub row: ObjectRow,
+    /// Its bucket is public.
+    pub is_public: bool,
+}
+
+#[derive(Debug, Deserialize)]
+struct ObjectAndBucket {
+    public: bool,
+    object: Option<ObjectRow>,
+}
+
+/// Finds the row of an object that can be read.
+///
+/// # Errors
+/// [`StorageError::NoSuchBucket`], [`StorageError::NoSuchKey`], and those of PostgreSQL.
+pub(crate) async fn find(operation: &Operation, rule: ReadRule, path: &ObjectPath) -> Result<ReadableObject> {
+    let values = [Some(path.bucket.as_bytes()), Some(path.name.as_bytes())];
+    if path.bucket.contains('\0') || path.name.contains('\0') {
+        return Err(StorageError::NoSuchKey);
+    }
+    let both = Step { text: sql::FIND_OBJECT_AND_BUCKET, values: &values };
+    let (found, is_visible) = match rule {
+        ReadRule::Policies => {
+            let step = Step { text: sql::FIND_OBJECT, values: &values };
+            let found = operation.read(Actor::Caller, step, RowSeparators::default()).await?;
+            let row = found.one()?.ok_or(StorageError::NoSuchKey)?;
+            return Ok(ReadableObject { row, is_public: false });
+        }
+        ReadRule::PublicOrPolicies if operation.known_caller().is_some() => {
+            let visible = Step { text: sql::SEE_OBJECT, values: &values };
+            match operation.read_after(both, visible, RowSeparators::default()).await {
+                Ok(rows) => {
+                    let found = rows.before().first().map(|row| parse(row.bytes(0).unwrap_or_default()));
+                    (found.transpose()?, rows.joined.rows > 0)
+                }
+                // Policies do not matter in a public bucket, nor does their failure
+                Err(error) => match as_service(operation, both).await? {
+                    Some(found) if found.public => (Some(found), false),
+                    _ => return Err(error),
+                },
+            }
+        }
+        ReadRule::SignedUrl => {
+            let found = as_service(operation, both).await?.ok_or(StorageError::NoSuchKey)?;
+            (Some(found), true)
+        }
+        // A private bucket does not exist for a caller who could not read it
+        ReadRule::Public | ReadRule::PublicOrPolicies => {
+            (as_service(operation, both).await?.filter(|found| found.public), false)
+        }
+    };
+    let ObjectAndBucket { public, object } = found.ok_or(StorageError::NoSuchBucket)?;
+    let row = object.filter(|_| public || is_visible).ok_or(StorageError::NoSuchKey)?;
+    Ok(ReadableObject { row, is_public: public })
+}
+
+async fn as_service(operation: &Operation, step: Step<'_>) -> Result<Option<ObjectAndBucket>> {
+    operation.read(Actor::Service, step, RowSeparators::default()).await?.one()
+}
+
+/// Opens the content of an object that was found. Where the object is replaced at that moment, the
+/// new version is opened; returns the row of the opened one.
+///
+/// # Errors
+/// [`StorageError::ContentLost`], [`StorageError::InvalidRange`].
+pub(crate) async fn open(
+    operation: &Operation,
+    rule: ReadRule,
+    path: &ObjectPath,
+    mut row: ObjectRow,
+    range: Option<ByteRange>,
+) -> Result<(ObjectRow, Content)> {
+    for is_last in [false, true] {
+        let key = VersionKey::new(&path.bucket, &path.name, row.version.as_deref());
+        match operation.service.backend.get(&key, range).await {
+            Ok(content) => return Ok((row, content)),
+            Err(BackendError::NotFound) if !is_last => row = find(operation, rule, path).await?.row,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(StorageError::ContentLost)
+}

@@ -1,0 +1,34 @@
+//! Objects: upload, download, listing, move, copy, deletion.
+//!
+//! These are the operations of every protocol. Permission, limits, versions and the commit are
+//! inside; a protocol only reads requests and writes responses.
+
+pub(crate) mod copy;
+pub(crate) mod delete;
+pub(crate) mod download;
+pub(crate) mod list;
+pub(crate) mod list_page;
+pub(crate) mod relocate;
+pub(crate) mod upload;
+mod version;
+
+use crate::error::Result;
+use crate::model::BucketRules;
+use crate::operation::{Actor, Operation, Step};
+use crate::sql;
+use portico_database::wire::RowSeparators;
+
+/// Names an object of a request. Nothing is known about it: the bucket may not exist, and the name
+/// may be one that no object can have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ObjectPath {
+    pub bucket: String,
+    pub name: String,
+}
+
+/// Returns the rules of a bucket; `None` if it does not exist.
+pub(crate) async fn bucket_rules(operation: &Operation, bucket: &str) -> Result<Option<BucketRules>> {
+    let values = [Some(bucket.as_bytes())];
+    let step = Step { text: sql::BUCKET_RULES, values: &values };
+    operation.read(Actor::Service, step, RowSeparators::default()).await?.one()
+}

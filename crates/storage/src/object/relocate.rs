@@ -1,0 +1,95 @@
+//! Moves: another name, another bucket, or both. The row stays the same one.
+
+use super::ObjectPath;
+use super::copy::{check_destination, find_source};
+use super::upload::failed_commit;
+use super::version::NewVersion;
+use crate::backend::journal::JournalNames;
+use crate::backend::{BackendError, VersionKey, cleanup};
+use crate::error::{Result, StorageError};
+use crate::name::ObjectKey;
+use crate::operation::{Actor, Ending, Operation, Step};
+use crate::sql;
+
+/// Moves an object.
+///
+/// # Errors
+/// The first check that fails: the new key, the source, the limits of the destination, the policies.
+pub(crate) async fn relocate(operation: &Operation, source: ObjectPath, destination: ObjectPath) -> Result<()> {
+    let key = ObjectKey::parse(&destination.name)?;
+    let row = find_source(operation, &source).await?;
+    if source == destination {
+        return Ok(());
+    }
+    if source.bucket != destination.bucket && !key.is_folder_placeholder() {
+        check_destination(operation, &destination.bucket, &row.metadata).await?;
+    }
+    let owner = operation.caller()?.owner();
+    let values = |version| {
+        [
+            Some(source.bucket.as_bytes()),
+            Some(source.name.as_bytes()),
+            Some(destination.bucket.as_bytes()),
+            Some(key.as_str().as_bytes()),
+            owner.uuid().map(str::as_bytes),
+            owner.id.as_deref().map(str::as_bytes),
+            version,
+        ]
+    };
+    let tested = values(Some(b"1".as_slice()));
+    let tested = [Step { text: sql::TEST_MOVE, values: &tested }];
+    let results = operation.write(Actor::Caller, &tested, Ending::RollBack).await?;
+    // The row is visible, and the policies for updates do not apply to it
+    if results.rows(0).is_empty() {
+        return Err(StorageError::AccessDenied("new row violates row-level security policy".into()));
+    }
+
+    let service = &operation.service;
+    let version = NewVersion::begin(service, &destination.bucket, key.as_str()).await?;
+    let from = VersionKey::new(&source.bucket, &source.name, row.version.as_deref());
+    let stored = match service.backend.copy(&from, version.key()).await {
+        Err(BackendError::NotFound) => return Err(StorageError::NoSuchKey),
+        stored => stored?,
+    };
+    let names = JournalNames { bucket: source.bucket.clone(), names: vec![source.name.clone()] };
+    let left = service.journal.enter(names).await?;
+    let metadata = row.metadata.for_new_version(stored.size, stored.modified).to_json();
+    let (operation, owner) = (operation.clone(), owner.clone());
+    let task = tokio::spawn(async move {
+        let id = version.id().to_owned();
+        let values = [
+            Some(source.bucket.as_bytes()),
+            Some(source.name.as_bytes()),
+            Some(destination.bucket.as_bytes()),
+            Some(key.as_str().as_bytes()),
+            owner.uuid().map(str::as_bytes),
+            owner.id.as_deref().map(str::as_bytes),
+            Some(id.as_bytes()),
+            Some(metadata.as_bytes()),
+            row.version.as_deref().map(str::as_bytes),
+        ];
+        // In one order for all, so that two moves never wait for each other
+        let mut places = [[values[0], values[1]], [values[2], values[3]]];
+        places.sort_unstable();
+        let steps = [
+            Step { text: sql::LOCK_KEY, values: &places[0] },
+            Step { text: sql::LOCK_KEY, values: &places[1] },
+            Step { text: sql::MOVE_OBJECT, values: &values },
+        ];
+        match operation.write(Actor::Service, &steps, Ending::Commit).await {
+            // Replaced, moved or deleted since
+            Ok(results) if results.rows(2).is_empty() => {
+                left.close().await;
+                Err(StorageError::NoSuchKey)
+            }
+            Ok(_) => {
+                version.committed(Vec::new());
+                let service = std::sync::Arc::clone(&operation.service);
+                tokio::spawn(async move { cleanup::delete_versions(&service, left, vec![from]).await });
+                Ok(())
+            }
+            Err(error) => Err(failed_commit(error, version)),
+        }
+    });
+    task.await.unwrap_or(Err(StorageError::Internal))
+}

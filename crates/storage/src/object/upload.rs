@@ -1,0 +1,271 @@
+//! Upload: a test under the caller's role, the content, and the commit.
+//!
+//! The test writes the row under the role of the caller and is rolled back: the policies of the
+//! project decide, with the duplicate check after them. The content is then stored as a new
+//! version, and the row is written by the service.
+
+use bytes::Bytes;
+use portico_database::wire::Param;
+use serde_json::{Value, json};
+
+use super::version::NewVersion;
+use super::{ObjectPath, bucket_rules};
+use crate::backend::{ContentStream, StoredContent, VersionKey};
+use crate::error::{Existing, Result, StorageError};
+use crate::identity::Owner;
+use crate::limits::check_mime_type;
+use crate::model::NewMetadata;
+use crate::name::ObjectKey;
+use crate::operation::{Actor, Ending, Operation, Step, WriteError};
+use crate::sql;
+
+/// The version in the row of a permission test.
+const TEST_VERSION: &str = "1";
+
+/// A request to store an object.
+#[derive(Debug, Clone)]
+pub(crate) struct UploadRequest {
+    pub target: ObjectPath,
+    /// An existing object is replaced.
+    pub upsert: bool,
+    /// The size that the request declares, as policies see it.
+    pub content_length: Option<u64>,
+    /// The size of the content, if the request declares it exactly.
+    pub exact_size: Option<u64>,
+    pub description: ContentDescription,
+}
+
+/// The description of the content by its sender.
+#[derive(Debug, Clone)]
+pub(crate) struct ContentDescription {
+    pub mimetype: String,
+    pub cache_control: String,
+    pub robots_tag: Option<String>,
+    pub user_metadata: Option<Value>,
+}
+
+/// The permission for an upload. Only [`permit`] makes one.
+#[derive(Debug)]
+pub(crate) struct UploadPermit {
+    bucket: String,
+    key: ObjectKey,
+    upsert: bool,
+    owner: Owner,
+    /// The largest content, in bytes.
+    size_limit: u64,
+}
+
+/// The authority that an upload runs with.
+#[derive(Debug, Clone)]
+pub(crate) enum UploadAuthority {
+    /// The caller's role decides.
+    Caller,
+    /// A signed URL has decided before.
+    SignedUrl(Owner),
+}
+
+/// Checks whether an upload is allowed: the bucket, its limits, the key, and the policies, in this
+/// order.
+///
+/// # Errors
+/// The first check that fails.
+pub(crate) async fn permit(
+    operation: &Operation,
+    request: &UploadRequest,
+    authority: UploadAuthority,
+) -> Result<UploadPermit> {
+    let UploadRequest { target, upsert, content_length, exact_size, description } = request;
+    let rules = bucket_rules(operation, &target.bucket).await?.ok_or(StorageError::NoSuchBucket)?;
+    let key = ObjectKey::parse(&target.name);
+    let is_placeholder = key.as_ref().is_ok_and(ObjectKey::is_folder_placeholder);
+    let mut size_limit = rules.size_limit(operation.service.settings.file_size_limit);
+    if is_placeholder {
+        size_limit = 0;
+    } else {
+        check_mime_type(&description.mimetype, rules.allowed_mime_types.as_deref())?;
+    }
+    if exact_size.is_some_and(|size| size > size_limit) {
+        return Err(StorageError::TooLarge("object"));
+    }
+    let key = key?;
+    let (actor, owner) = match authority {
+        UploadAuthority::Caller => (Actor::Caller, operation.caller()?.owner()),
+        UploadAuthority::SignedUrl(owner) => (Actor::Service, owner),
+    };
+    let mut metadata = json!({ "mimetype": description.mimetype });
+    if let Some(length) = content_length {
+        metadata["contentLength"] = (*length).into();
+    }
+    let row = RowValues {
+        bucket: &target.bucket,
+        name: key.as_str(),
+        owner: &owner,
+        version: TEST_VERSION,
+        metadata: metadata.to_string(),
+        user_metadata: description.user_metadata.as_ref().map(Value::to_string),
+    };
+    test(operation, actor, &row, *upsert).await?;
+    Ok(UploadPermit { bucket: target.bucket.clone(), key, upsert: *upsert, owner, size_limit })
+}
+
+/// Tests whether a row may be written, and writes nothing.
+///
+/// # Errors
+/// The verdict of PostgreSQL.
+pub(crate) async fn test(operation: &Operation, actor: Actor, row: &RowValues<'_>, upsert: bool) -> Result<()> {
+    let values = row.values();
+    let text = if upsert { sql::TEST_UPSERT } else { sql::TEST_INSERT };
+    let outcome = operation.write(actor, &[Step { text, values: &values }], Ending::RollBack).await;
+    outcome.map(drop).map_err(|error| StorageError::from(error).naming(Existing::Key))
+}
+
+/// Content that is stored and has no row yet. It is deleted if this is dropped.
+pub(crate) struct ReceivedContent {
+    version: NewVersion,
+    content: StoredContent,
+}
+
+/// Receives the content of an upload.
+///
+/// # Errors
+/// [`StorageError::TooLarge`], the errors of the sender and of the backend; nothing is left then.
+pub(crate) async fn receive(
+    operation: &Operation,
+    permit: &UploadPermit,
+    content: ContentStream<'_>,
+) -> Result<ReceivedContent> {
+    let service = &operation.service;
+    let waiting = tokio::time::timeout(service.settings.upload_wait, service.uploads.acquire());
+    let Ok(Ok(_slot)) = waiting.await else { return Err(StorageError::TooManyUploads) };
+    let version = NewVersion::begin(service, &permit.bucket, permit.key.as_str()).await?;
+    let content = service.backend.put(version.key(), content, permit.size_limit).await?;
+    Ok(ReceivedContent { version, content })
+}
+
+/// Writes the row of received content. Returns the row as JSON.
+///
+/// Once begun it is completed, even if the request is cancelled meanwhile.
+///
+/// # Errors
+/// Those of PostgreSQL; the content is deleted then.
+pub(crate) async fn commit(
+    operation: &Operation,
+    permit: UploadPermit,
+    received: ReceivedContent,
+    description: ContentDescription,
+) -> Result<Bytes> {
+    let ReceivedContent { version, content } = received;
+    let metadata = NewMetadata {
+        etag: content.etag.as_deref().unwrap_or_default(),
+        size: content.size,
+        modified: content.modified,
+        mimetype: &description.mimetype,
+        cache_control: &description.cache_control,
+        robots_tag: description.robots_tag.as_deref(),
+    };
+    let row = NewRow {
+        metadata: metadata.to_json(),
+        user_metadata: description.user_metadata.as_ref().map(Value::to_string),
+        owner: permit.owner,
+        upsert: permit.upsert,
+    };
+    write_row(operation, version, row).await
+}
+
+/// The columns of a new row, besides its key and its version.
+pub(crate) struct NewRow {
+    pub metadata: String,
+    pub user_metadata: Option<String>,
+    pub owner: Owner,
+    pub upsert: bool,
+}
+
+/// Writes the row of a new version as the service. Returns the row as JSON.
+///
+/// # Errors
+/// Those of PostgreSQL.
+pub(crate) async fn write_row(operation: &Operation, version: NewVersion, row: NewRow) -> Result<Bytes> {
+    let operation = operation.clone();
+    let task = tokio::spawn(async move {
+        let key = version.key().clone();
+        let values = RowValues {
+            bucket: &key.bucket,
+            name: &key.name,
+            owner: &row.owner,
+            version: version.id(),
+            metadata: row.metadata,
+            user_metadata: row.user_metadata,
+        };
+        let values = values.values();
+        let place = [values[0], values[1]];
+        let steps = [
+            Step { text: sql::LOCK_KEY, values: &place },
+            Step { text: sql::LOCK_OBJECT, values: &place },
+            Step { text: if row.upsert { sql::UPSERT_OBJECT } else { sql::INSERT_OBJECT }, values: &values },
+        ];
+        match operation.write(Actor::Service, &steps, Ending::Commit).await {
+            Ok(results) => {
+                let replaced = results.rows(1).iter().map(|row| VersionKey::new(&key.bucket, &key.name, row.text(0)));
+                let written = results.rows(2).first().and_then(|row| row.get(0));
+                version.committed(replaced.collect());
+                written.ok_or(StorageError::Internal)
+            }
+            Err(error) => Err(failed_commit(error, version)),
+        }
+    });
+    task.await.unwrap_or_else(|error| {
+        tracing::error!(error = %error, "the row of an upload could not be written");
+        Err(StorageError::Internal)
+    })
+}
+
+/// Returns the error of a transaction that would have committed a version.
+pub(crate) fn failed_commit(error: WriteError, version: NewVersion) -> StorageError {
+    if matches!(error, WriteError::Unknown(_)) {
+        version.undecided();
+    }
+    match StorageError::from(error).naming(Existing::Key) {
+        StorageError::Locked => StorageError::LockTimeout,
+        other => other,
+    }
+}
+
+/// The values of the columns that an upload writes.
+pub(crate) struct RowValues<'a> {
+    pub bucket: &'a str,
+    pub name: &'a str,
+    pub owner: &'a Owner,
+    pub version: &'a str,
+    pub metadata: String,
+    pub user_metadata: Option<String>,
+}
+
+impl RowValues<'_> {
+    /// Returns the values in the order of [`sql::TEST_INSERT`].
+    pub fn values(&self) -> [Param<'_>; 7] {
+        [
+            Some(self.bucket.as_bytes()),
+            Some(self.name.as_bytes()),
+            self.owner.uuid().map(str::as_bytes),
+            self.owner.id.as_deref().map(str::as_bytes),
+            Some(self.version.as_bytes()),
+            Some(self.metadata.as_bytes()),
+            self.user_metadata.as_deref().map(str::as_bytes),
+        ]
+    }
+}
+
+/// Runs all three steps of an upload.
+///
+/// # Errors
+/// Those of the steps.
+pub(crate) async fn store(
+    operation: &Operation,
+    request: UploadRequest,
+    authority: UploadAuthority,
+    content: ContentStream<'_>,
+) -> Result<Bytes> {
+    let permit = permit(operation, &request, authority).await?;
+    let received = receive(operation, &permit, content).await?;
+    commit(operation, permit, received, request.description).await
+}

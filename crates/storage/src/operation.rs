@@ -1,0 +1,323 @@
+//! One operation as SQL sees it: under the role of its caller, or of the service.
+//!
+//! Every step is a transaction of its own that first sets the role, the claims and the description
+//! of the request, for that transaction alone. A step is one write of the wire client, with the
+//! session reset behind it (`portico_database::wire`): nothing of one caller reaches another.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, header};
+use portico_base::Secret;
+use portico_database::wire::{
+    Access, Batch, JoinedRows, Param, ReadError, ResultSets, Row, RowSeparators, Statement, WireError,
+};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use crate::error::{Result, StorageError};
+use crate::identity::Identity;
+use crate::sql;
+use crate::storage::Service;
+
+/// The identity that a step runs with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Actor {
+    /// The caller: row-level security applies.
+    Caller,
+    /// The service: row-level security does not apply.
+    Service,
+}
+
+/// The end of a transaction that writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    Commit,
+    /// Only the verdict of PostgreSQL is of interest.
+    RollBack,
+}
+
+/// An operation of one request. Clones share everything.
+#[derive(Clone)]
+pub(crate) struct Operation {
+    pub service: Arc<Service>,
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    name: &'static str,
+    caller: Option<Identity>,
+    own: Identity,
+    request: RequestDescription,
+}
+
+/// The request as SQL sees it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RequestDescription {
+    method: String,
+    path: String,
+    /// A JSON object.
+    headers: String,
+}
+
+impl RequestDescription {
+    /// Describes a request. `authorization` replaces the header of that name.
+    pub fn new(method: &Method, path: &str, headers: &HeaderMap, authorization: Option<&Secret>) -> Self {
+        let mut visible = Map::new();
+        for (name, value) in headers {
+            if *name == header::COOKIE || *name == "apikey" {
+                continue;
+            }
+            visible.insert(name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into());
+        }
+        if let Some(authorization) = authorization {
+            visible.insert(header::AUTHORIZATION.as_str().to_owned(), authorization.expose().into());
+        }
+        Self { method: method.as_str().to_owned(), path: path.to_owned(), headers: Value::Object(visible).to_string() }
+    }
+}
+
+/// A statement of a step and its values.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Step<'a> {
+    pub text: &'a str,
+    pub values: &'a [Param<'a>],
+}
+
+/// Joins rows to a JSON array.
+pub(crate) const JSON_ARRAY: RowSeparators = RowSeparators { open: "[", between: ",", close: "]" };
+
+/// The rows of a read.
+pub(crate) struct ReadRows {
+    results: ResultSets,
+    /// The first column of all rows, with the separators.
+    pub joined: JoinedRows,
+}
+
+impl ReadRows {
+    /// Returns the rows of the statement before the main one.
+    pub fn before(&self) -> &[Row] {
+        self.results.rows(2)
+    }
+
+    /// Returns the bytes of the joined rows.
+    pub fn bytes(&self) -> Bytes {
+        match self.joined.pieces.as_slice() {
+            [] => Bytes::new(),
+            [piece] => piece.clone(),
+            pieces => pieces.concat().into(),
+        }
+    }
+
+    /// Parses the only row of the main statement, which is JSON.
+    ///
+    /// # Errors
+    /// [`StorageError::Internal`] if it has another form.
+    pub fn one<T: DeserializeOwned>(&self) -> Result<Option<T>> {
+        if self.joined.rows == 0 {
+            return Ok(None);
+        }
+        parse(&self.bytes()).map(Some)
+    }
+}
+
+/// Parses JSON that PostgreSQL has made.
+///
+/// # Errors
+/// [`StorageError::Internal`] if it has another form.
+pub(crate) fn parse<T: DeserializeOwned>(json: &[u8]) -> Result<T> {
+    serde_json::from_slice(json).map_err(|error| {
+        tracing::error!(error = %error, "a row of the storage service has an unexpected form");
+        StorageError::Internal
+    })
+}
+
+/// The results of the steps of a transaction.
+pub(crate) struct StepResults(ResultSets);
+
+impl StepResults {
+    /// Returns the rows of a statement, counted from 0.
+    pub fn rows(&self, statement: usize) -> &[Row] {
+        self.0.rows(statement + 2)
+    }
+}
+
+impl Operation {
+    /// Returns an operation of a caller, or of none. `name` is the value of `storage.operation`.
+    pub fn new(
+        service: &Arc<Service>,
+        name: &'static str,
+        caller: Option<Identity>,
+        request: RequestDescription,
+    ) -> Self {
+        let own = Identity::service(&service.keys);
+        Self { service: Arc::clone(service), inner: Arc::new(Inner { name, caller, own, request }) }
+    }
+
+    /// Returns the caller.
+    ///
+    /// # Errors
+    /// Without one.
+    pub fn caller(&self) -> Result<&Identity> {
+        self.inner
+            .caller
+            .as_ref()
+            .ok_or_else(|| StorageError::Schema("headers must have required property 'authorization'".into()))
+    }
+
+    /// Returns the caller, if there is one.
+    pub fn known_caller(&self) -> Option<&Identity> {
+        self.inner.caller.as_ref()
+    }
+
+    fn identity(&self, actor: Actor) -> Result<&Identity> {
+        match actor {
+            Actor::Caller => self.caller(),
+            Actor::Service => Ok(&self.inner.own),
+        }
+    }
+
+    /// Returns names and values of the settings of a step.
+    fn settings<'a>(&'a self, identity: &'a Identity) -> [(&'static str, &'a str); 14] {
+        let Inner { name, request, .. } = &*self.inner;
+        [
+            ("search_path", "storage, public, extensions"),
+            ("role", &identity.role),
+            ("request.jwt.claim.role", &identity.role),
+            ("request.jwt", identity.token.expose()),
+            ("request.jwt.claim.sub", identity.subject.as_deref().unwrap_or_default()),
+            ("request.jwt.claims", &identity.claims),
+            ("request.headers", &request.headers),
+            ("request.method", &request.method),
+            ("request.path", &request.path),
+            ("storage.operation", name),
+            ("storage.allow_delete_query", "true"),
+            ("statement_timeout", "30s"),
+            ("lock_timeout", "5s"),
+            ("timezone", "UTC"),
+        ]
+    }
+
+    /// Runs a read. Its rows have one column. Quick reads of waiting callers share a write.
+    ///
+    /// # Errors
+    /// Those of PostgreSQL and of the connection.
+    pub async fn read(&self, actor: Actor, main: Step<'_>, separators: RowSeparators) -> Result<ReadRows> {
+        self.read_steps(actor, None, main, separators).await
+    }
+
+    /// As [`read`](Self::read), after another statement in the same transaction that runs as the
+    /// service.
+    ///
+    /// # Errors
+    /// Those of PostgreSQL and of the connection, for either statement.
+    pub async fn read_after(&self, before: Step<'_>, main: Step<'_>, separators: RowSeparators) -> Result<ReadRows> {
+        self.read_steps(Actor::Caller, Some(before), main, separators).await
+    }
+
+    /// Runs a read whose rows have several columns.
+    ///
+    /// # Errors
+    /// Those of PostgreSQL and of the connection.
+    pub async fn read_rows(&self, actor: Actor, step: Step<'_>) -> Result<StepResults> {
+        let identity = self.identity(actor)?;
+        let values = values(self.settings(identity));
+        let batch = Batch::new()
+            .statement(Statement::named(sql::BEGIN_READ, &[]))
+            .statement(Statement::named(sql::SET_14, &values))
+            .statement(Statement::named(step.text, step.values).scope(&identity.role))
+            .statement(Statement::named("commit", &[]))
+            .ending(Access::ReadOnly);
+        let mut connection = self.service.reads.pool().checkout().await?;
+        Ok(StepResults(connection.run(&batch).await?))
+    }
+
+    async fn read_steps(
+        &self,
+        actor: Actor,
+        before: Option<Step<'_>>,
+        main: Step<'_>,
+        separators: RowSeparators,
+    ) -> Result<ReadRows> {
+        let identity = self.identity(actor)?;
+        let values = values(self.settings(identity));
+        let own_values = values_if(before.is_some(), || self.settings(&self.inner.own));
+        let mut batch = Batch::new().statement(Statement::named(sql::BEGIN_READ, &[]));
+        if let Some(before) = before {
+            batch.push(Statement::named(sql::SET_14, &own_values));
+            batch.push(Statement::named(before.text, before.values).scope(&self.inner.own.role));
+        }
+        batch.push(Statement::named(sql::SET_14, &values));
+        let main = Statement::named(main.text, main.values).scope(&identity.role).joined(separators);
+        batch.push(main);
+        let batch = batch.statement(Statement::named("commit", &[])).ending(Access::ReadOnly);
+        let mut results = self.service.reads.run(&batch).await.map_err(|error| match error {
+            ReadError::Checkout(error) | ReadError::Run(error) => error,
+        })?;
+        let joined = results.take_joined_rows().unwrap_or_default();
+        Ok(ReadRows { results, joined })
+    }
+
+    /// Runs statements in one transaction.
+    ///
+    /// # Errors
+    /// As PostgreSQL and the connection report them, so that a caller can tell a transaction without
+    /// effect from one whose outcome is unknown.
+    pub async fn write(
+        &self,
+        actor: Actor,
+        steps: &[Step<'_>],
+        ending: Ending,
+    ) -> std::result::Result<StepResults, WriteError> {
+        let identity = self.identity(actor).map_err(WriteError::NotRun)?;
+        let values = values(self.settings(identity));
+        let mut batch = Batch::new()
+            .statement(Statement::named(sql::BEGIN_WRITE, &[]))
+            .statement(Statement::named(sql::SET_14, &values));
+        for step in steps {
+            batch.push(Statement::named(step.text, step.values).scope(&identity.role));
+        }
+        // A failure of the commit itself would end the transaction before the session reset
+        batch.push(Statement::named("set constraints all immediate", &[]));
+        batch.push(match ending {
+            Ending::Commit => Statement::named("commit", &[]),
+            Ending::RollBack => Statement::named("rollback", &[]),
+        });
+        let batch = batch.ending(Access::ReadWrite);
+        let mut connection =
+            self.service.reads.pool().checkout().await.map_err(|error| WriteError::NotRun(error.into()))?;
+        match connection.run(&batch).await {
+            Ok(results) => Ok(StepResults(results)),
+            Err(error @ (WireError::Lost(_) | WireError::Protocol(_))) => Err(WriteError::Unknown(error.into())),
+            Err(error) => Err(WriteError::RolledBack(error)),
+        }
+    }
+}
+
+/// The reason why a transaction that writes failed.
+#[derive(Debug)]
+pub(crate) enum WriteError {
+    /// It was not begun.
+    NotRun(StorageError),
+    /// It had no effect.
+    RolledBack(WireError),
+    /// The connection was lost: it may have taken effect.
+    Unknown(StorageError),
+}
+
+impl From<WriteError> for StorageError {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::NotRun(error) | WriteError::Unknown(error) => error,
+            WriteError::RolledBack(error) => error.into(),
+        }
+    }
+}
+
+fn values<'a>(settings: [(&'static str, &'a str); 14]) -> Vec<Param<'a>> {
+    settings.into_iter().flat_map(|(name, value)| [Some(name.as_bytes()), Some(value.as_bytes())]).collect()
+}
+
+fn values_if<'a>(needed: bool, settings: impl FnOnce() -> [(&'static str, &'a str); 14]) -> Vec<Param<'a>> {
+    if needed { values(settings()) } else { Vec::new() }
+}

@@ -1,0 +1,247 @@
+//! The routes: methods and paths to what they address.
+
+use http::Method;
+use percent_encoding::percent_decode_str;
+
+use crate::error::{Result, StorageError};
+use crate::object::ObjectPath;
+
+/// The longest bucket id or object name in a path, in characters.
+const MAX_PARAMETER: usize = 2500;
+
+/// What a request addresses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Address {
+    Status,
+    Version,
+    Health,
+    Purge,
+    /// The name of the feature.
+    SwitchedOff(&'static str),
+    Bucket(BucketAddress),
+    Object(ObjectAddress),
+}
+
+/// A route below `/bucket`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum BucketAddress {
+    Create,
+    List,
+    Get(String),
+    Update(String),
+    Delete(String),
+    Empty(String),
+}
+
+/// A route below `/object`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum ObjectAddress {
+    Upload(ObjectPath),
+    Replace(ObjectPath),
+    Get(ObjectPath),
+    GetAuthenticated(ObjectPath),
+    GetPublic(ObjectPath),
+    GetSigned(ObjectPath),
+    Info(ObjectPath),
+    InfoAuthenticated(ObjectPath),
+    InfoPublic(ObjectPath),
+    List(String),
+    ListPage(String),
+    Move,
+    Copy,
+    Delete(ObjectPath),
+    DeleteMany(String),
+    Sign(ObjectPath),
+    SignMany(String),
+    SignUpload(ObjectPath),
+    UploadSigned(ObjectPath),
+}
+
+impl Address {
+    /// Parses a method and a path; `None` if there is no such route.
+    ///
+    /// # Errors
+    /// When the path is not UTF-8 in percent encoding.
+    pub fn parse(method: &Method, path: &str) -> Result<Option<Self>> {
+        let path = path.strip_prefix('/').unwrap_or(path);
+        let (first, rest) = match path.split_once('/') {
+            Some((first, rest)) => (first, Some(rest)),
+            None => (path, None),
+        };
+        let is_read = matches!(*method, Method::GET | Method::HEAD);
+        let is_whole = rest.is_none_or(str::is_empty);
+        Ok(match first {
+            "status" if is_read && is_whole => Some(Self::Status),
+            "version" if is_read && is_whole => Some(Self::Version),
+            "health" if is_read && is_whole => Some(Self::Health),
+            "cdn" if *method == Method::DELETE => Some(Self::Purge),
+            "s3" => Some(Self::SwitchedOff("s3")),
+            "upload" if rest.is_some_and(|rest| rest.starts_with("resumable")) => {
+                Some(Self::SwitchedOff("resumable uploads"))
+            }
+            "iceberg" => Some(Self::SwitchedOff("iceberg")),
+            "bucket" => BucketAddress::parse(method, rest.unwrap_or_default())?.map(Self::Bucket),
+            "object" => ObjectAddress::parse(method, rest.unwrap_or_default())?.map(Self::Object),
+            _ => None,
+        })
+    }
+}
+
+impl BucketAddress {
+    fn parse(method: &Method, rest: &str) -> Result<Option<Self>> {
+        let rest = rest.strip_suffix('/').unwrap_or(rest);
+        if rest.is_empty() {
+            return Ok(match *method {
+                Method::POST => Some(Self::Create),
+                Method::GET | Method::HEAD => Some(Self::List),
+                _ => None,
+            });
+        }
+        let (bucket, action) = rest.split_once('/').map_or((rest, None), |(bucket, action)| (bucket, Some(action)));
+        let Some(bucket) = parameter(bucket)? else { return Ok(None) };
+        Ok(match (method, action) {
+            (&Method::GET | &Method::HEAD, None) => Some(Self::Get(bucket)),
+            (&Method::PUT, None) => Some(Self::Update(bucket)),
+            (&Method::DELETE, None) => Some(Self::Delete(bucket)),
+            (&Method::POST, Some("empty")) => Some(Self::Empty(bucket)),
+            _ => None,
+        })
+    }
+}
+
+/// Makes the address of an object.
+type OfObject = fn(ObjectPath) -> ObjectAddress;
+/// Makes the address of a bucket.
+type OfBucket = fn(String) -> ObjectAddress;
+/// The words before the addresses of objects, and what they make of them.
+type ObjectWords = &'static [(&'static str, OfObject)];
+/// The words before the ids of buckets, and what they make of them.
+type BucketWords = &'static [(&'static str, OfBucket)];
+
+impl ObjectAddress {
+    /// Parses a path below `/object`. Fixed words precede buckets of the same name, where the rest of
+    /// the path fits.
+    fn parse(method: &Method, rest: &str) -> Result<Option<Self>> {
+        let (of_objects, of_buckets): (ObjectWords, BucketWords) = match *method {
+            Method::GET | Method::HEAD => (
+                &[
+                    ("info/public/", Self::InfoPublic),
+                    ("info/authenticated/", Self::InfoAuthenticated),
+                    ("info/", Self::Info),
+                    ("public/", Self::GetPublic),
+                    ("authenticated/", Self::GetAuthenticated),
+                    ("sign/", Self::GetSigned),
+                    ("", Self::Get),
+                ],
+                &[],
+            ),
+            Method::POST => (
+                &[("upload/sign/", Self::SignUpload), ("sign/", Self::Sign), ("", Self::Upload)],
+                &[("list/", Self::List), ("list-v2/", Self::ListPage), ("sign/", Self::SignMany)],
+            ),
+            Method::PUT => (&[("upload/sign/", Self::UploadSigned), ("", Self::Replace)], &[]),
+            Method::DELETE => (&[("", Self::Delete)], &[("", Self::DeleteMany)]),
+            _ => (&[], &[]),
+        };
+        if *method == Method::POST {
+            match rest {
+                "move" | "move/" => return Ok(Some(Self::Move)),
+                "copy" | "copy/" => return Ok(Some(Self::Copy)),
+                _ => {}
+            }
+        }
+        for (word, address) in of_buckets {
+            let Some(bucket) = rest.strip_prefix(word) else { continue };
+            let bucket = bucket.strip_suffix('/').unwrap_or(bucket);
+            if !bucket.is_empty() && !bucket.contains('/') {
+                return Ok(parameter(bucket)?.map(address));
+            }
+        }
+        for (word, address) in of_objects {
+            let Some((bucket, name)) = rest.strip_prefix(word).and_then(|rest| rest.split_once('/')) else { continue };
+            if bucket.is_empty() {
+                continue;
+            }
+            return Ok(match (parameter(bucket)?, parameter(name)?) {
+                (Some(bucket), Some(name)) => Some(address(ObjectPath { bucket, name })),
+                _ => None,
+            });
+        }
+        Ok(None)
+    }
+}
+
+/// Decodes a part of a path; `None` if it is too long.
+fn parameter(raw: &str) -> Result<Option<String>> {
+    let decoded = percent_decode_str(raw)
+        .decode_utf8()
+        .map_err(|_| StorageError::InvalidRequest(format!("'{raw}' is not a valid url component")))?;
+    Ok((decoded.chars().count() <= MAX_PARAMETER).then(|| decoded.into_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parse(method: Method, path: &str) -> Option<Address> {
+        Address::parse(&method, path).unwrap()
+    }
+
+    fn object(bucket: &str, name: &str) -> ObjectPath {
+        ObjectPath { bucket: bucket.into(), name: name.into() }
+    }
+
+    #[test]
+    fn paths_address_buckets_and_objects() {
+        use ObjectAddress::*;
+        for (method, path, address) in [
+            (Method::GET, "/object/b/a/c.png", Get(object("b", "a/c.png"))),
+            (Method::HEAD, "/object/b/a%2Fc.png", Get(object("b", "a/c.png"))),
+            (Method::GET, "/object/public/b/x", GetPublic(object("b", "x"))),
+            (Method::GET, "/object/info/public/b/x", InfoPublic(object("b", "x"))),
+            (Method::GET, "/object/info/b/x", Info(object("b", "x"))),
+            (Method::GET, "/object/sign/b//x", GetSigned(object("b", "/x"))),
+            (Method::GET, "/object/public/x", Get(object("public", "x"))),
+            (Method::GET, "/object/list/x", Get(object("list", "x"))),
+            (Method::POST, "/object/b/", Upload(object("b", ""))),
+            (Method::POST, "/object/move", Move),
+            (Method::POST, "/object/list/b/", List("b".into())),
+            (Method::POST, "/object/list/b/x", Upload(object("list", "b/x"))),
+            (Method::POST, "/object/sign/b", SignMany("b".into())),
+            (Method::POST, "/object/sign/b/x", Sign(object("b", "x"))),
+            (Method::POST, "/object/upload/sign/b/x", SignUpload(object("b", "x"))),
+            (Method::PUT, "/object/upload/sign/b/x", UploadSigned(object("b", "x"))),
+            (Method::DELETE, "/object/b", DeleteMany("b".into())),
+            (Method::DELETE, "/object/b/a//", Delete(object("b", "a//"))),
+        ] {
+            assert_eq!(parse(method.clone(), path), Some(Address::Object(address)), "{method} {path}");
+        }
+        assert_eq!(parse(Method::GET, "/bucket/"), Some(Address::Bucket(BucketAddress::List)));
+        assert_eq!(
+            parse(Method::POST, "/bucket/b%20c/empty"),
+            Some(Address::Bucket(BucketAddress::Empty("b c".into())))
+        );
+        for (method, path) in [
+            (Method::GET, "/nothing"),
+            (Method::GET, "/object/onlybucket"),
+            (Method::PATCH, "/object/b/x"),
+            (Method::PUT, "/object/b"),
+            (Method::GET, "/bucket/a/b"),
+            (Method::GET, &format!("/object/b/{}", "x".repeat(2501))),
+        ] {
+            assert_eq!(parse(method, path), None, "{path}");
+        }
+        assert!(Address::parse(&Method::GET, "/object/b/%ff").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn every_path_is_an_address_or_none(path in "[ -~]{0,40}|(/object|/bucket)(/|public|sign|%2f|%|a){0,12}") {
+            for method in [Method::GET, Method::POST, Method::PUT, Method::DELETE] {
+                let _ = Address::parse(&method, &path);
+            }
+        }
+    }
+}

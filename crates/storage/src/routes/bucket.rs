@@ -1,0 +1,100 @@
+//! Routes below `/bucket`.
+
+use axum::body::Body;
+use axum::response::Response;
+use serde_json::{Value, json};
+
+use super::address::BucketAddress;
+use super::fields::Fields;
+use super::{Call, json_bytes, json_response, message};
+use crate::bucket::{self, BucketChanges, BucketListRequest, NewBucket};
+use crate::error::{Result, StorageError};
+use crate::limits::parse_size_limit;
+use crate::operation::Actor;
+
+impl Call<'_> {
+    pub(super) async fn bucket(&self, address: BucketAddress, body: Body) -> Result<Response> {
+        match address {
+            BucketAddress::Create => self.create_bucket(body).await,
+            BucketAddress::List => {
+                let operation = self.operation("storage.bucket.list")?;
+                let request = list_request(&Fields::of_query(self.parts.uri.query()))?;
+                bucket::list(&operation, &request).await.map(json_bytes)
+            }
+            BucketAddress::Get(id) => {
+                let operation = self.operation("storage.bucket.get")?;
+                bucket::get(&operation, Actor::Caller, &id).await.map(json_bytes)
+            }
+            BucketAddress::Update(id) => self.update_bucket(&id, body).await,
+            BucketAddress::Delete(id) => {
+                let operation = self.operation("storage.bucket.delete")?;
+                bucket::delete_bucket(&operation, &id).await?;
+                Ok(message("Successfully deleted"))
+            }
+            BucketAddress::Empty(id) => {
+                self.require_service_role()?;
+                bucket::empty(&self.operation("storage.bucket.empty")?, &id).await?;
+                Ok(message("Empty bucket has been queued. Completion may take up to an hour."))
+            }
+        }
+    }
+
+    async fn create_bucket(&self, body: Body) -> Result<Response> {
+        let operation = self.operation("storage.bucket.create")?;
+        let fields = Fields::of_body(&self.parts.headers, body).await?;
+        let name = fields.required_text("name")?;
+        let id = fields.text("id")?.filter(|id| !id.is_empty()).unwrap_or_else(|| name.clone());
+        if fields.choice("type", &["STANDARD", "ANALYTICS"])? == Some("ANALYTICS") {
+            return Err(StorageError::FeatureNotEnabled("iceberg"));
+        }
+        let limits = self.limits(&fields)?;
+        let new = NewBucket {
+            id,
+            name,
+            public: fields.flag("public")?.unwrap_or_default(),
+            file_size_limit: limits.file_size_limit.flatten(),
+            allowed_mime_types: limits.allowed_mime_types.flatten(),
+        };
+        bucket::create(&operation, Actor::Caller, &new).await?;
+        Ok(json_response(&json!({ "name": new.name })))
+    }
+
+    async fn update_bucket(&self, id: &str, body: Body) -> Result<Response> {
+        let operation = self.operation("storage.bucket.update")?;
+        let fields = Fields::of_body(&self.parts.headers, body).await?;
+        let changes = BucketChanges { public: fields.flag("public")?, ..self.limits(&fields)? };
+        let has_change =
+            ["public", "file_size_limit", "allowed_mime_types"].iter().any(|name| fields.get(name).is_some());
+        if !has_change {
+            return Err(StorageError::Schema("body must match a schema in anyOf".into()));
+        }
+        bucket::update(&operation, Actor::Caller, id, &changes).await?;
+        Ok(message("Successfully updated"))
+    }
+
+    /// Reads the limits of a bucket.
+    fn limits(&self, fields: &Fields) -> Result<BucketChanges> {
+        let global = self.service.settings.file_size_limit;
+        let size: Option<&Value> = fields.get("file_size_limit");
+        let types = fields.texts("allowed_mime_types")?;
+        let without_empty = |types: Vec<String>| types.into_iter().filter(|entry| !entry.is_empty()).collect();
+        Ok(BucketChanges {
+            public: None,
+            file_size_limit: size.map(|size| parse_size_limit(size, global)).transpose()?,
+            allowed_mime_types: types.map(|types| types.map(without_empty)),
+        })
+    }
+}
+
+fn list_request(fields: &Fields) -> Result<BucketListRequest> {
+    let columns = ["id", "name", "created_at", "updated_at"];
+    let limit = fields.number("limit", 1)?;
+    let offset = fields.number("offset", 0)?;
+    Ok(BucketListRequest {
+        limit: limit.map(i64::unsigned_abs),
+        offset: offset.unwrap_or_default().unsigned_abs(),
+        search: fields.text("search")?.unwrap_or_default(),
+        column: fields.choice("sortColumn", &columns)?.unwrap_or("name"),
+        descending: fields.choice("sortOrder", &["asc", "desc"])? == Some("desc"),
+    })
+}

@@ -1,0 +1,51 @@
+//! The settings of the service.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The operator's settings of the service.
+#[derive(Debug, Clone)]
+pub struct StorageSettings {
+    /// The largest object, in bytes. Buckets may have lower limits.
+    pub file_size_limit: u64,
+    /// The place of the content.
+    pub backend: BackendSettings,
+    /// The number of uploads that are received at the same time. Further ones wait, and are
+    /// rejected after [`upload_wait`](Self::upload_wait).
+    pub max_uploads: usize,
+    /// The time for which an upload waits until another one ends.
+    pub upload_wait: Duration,
+    /// An upload that sends nothing for this long is ended.
+    pub idle_timeout: Duration,
+    /// The lifetime of signed upload URLs.
+    pub upload_url_lifetime: Duration,
+    /// The largest number of objects that emptying a bucket deletes.
+    pub empty_bucket_limit: u64,
+    /// The age from which content without a row is deleted. No upload may take longer from its last
+    /// byte to its commit.
+    pub grace: Duration,
+}
+
+/// The place of the content of objects.
+#[derive(Debug, Clone)]
+pub enum BackendSettings {
+    /// A folder of this machine.
+    Folder(PathBuf),
+}
+
+impl StorageSettings {
+    /// Returns the default settings with the content in a folder.
+    #[must_use]
+    pub fn in_folder(folder: impl Into<PathBuf>) -> Self {
+        Self {
+            file_size_limit: 50 * 1024 * 1024,
+            backend: BackendSettings::Folder(folder.into()),
+            max_uploads: 512,
+            upload_wait: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(60),
+            upload_url_lifetime: Duration::from_secs(7200),
+            empty_bucket_limit: 200_000,
+            grace: Duration::from_secs(3600),
+        }
+    }
+}

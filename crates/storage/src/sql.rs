@@ -1,0 +1,300 @@
+//! The statements, each once. Values of clients are parameters.
+//!
+//! Statements whose rows become JSON have one column with the JSON text of a row.
+
+/// Begins a transaction that reads.
+pub(crate) const BEGIN_READ: &str = "begin isolation level read committed read only";
+/// Begins a transaction that writes.
+pub(crate) const BEGIN_WRITE: &str = "begin isolation level read committed read write";
+
+/// Sets fourteen settings for the transaction, from pairs of names and values.
+pub(crate) const SET_14: &str = "select \
+    pg_catalog.set_config($1, $2, true), pg_catalog.set_config($3, $4, true), pg_catalog.set_config($5, $6, true), \
+    pg_catalog.set_config($7, $8, true), pg_catalog.set_config($9, $10, true), pg_catalog.set_config($11, $12, true), \
+    pg_catalog.set_config($13, $14, true), pg_catalog.set_config($15, $16, true), pg_catalog.set_config($17, $18, true), \
+    pg_catalog.set_config($19, $20, true), pg_catalog.set_config($21, $22, true), pg_catalog.set_config($23, $24, true), \
+    pg_catalog.set_config($25, $26, true), pg_catalog.set_config($27, $28, true)";
+
+/// A time as clients read it.
+macro_rules! iso {
+    ($column:literal) => {
+        concat!("pg_catalog.to_char(", $column, " at time zone 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"')")
+    };
+}
+
+/// The fields of a bucket before and after its type.
+macro_rules! bucket_json {
+    ($type:literal) => {
+        concat!(
+            "pg_catalog.json_build_object('id', b.id, 'name', b.name, 'owner', coalesce(b.owner::text, ''), 'public', coalesce(b.public, false)",
+            $type,
+            ", 'file_size_limit', b.file_size_limit, 'allowed_mime_types', b.allowed_mime_types, 'created_at', ",
+            iso!("b.created_at"),
+            ", 'updated_at', ",
+            iso!("b.updated_at"),
+            ")::text"
+        )
+    };
+}
+
+/// A whole object.
+macro_rules! object_json {
+    () => {
+        concat!(
+            "pg_catalog.json_build_object('name', o.name, 'bucket_id', o.bucket_id, 'owner', coalesce(o.owner::text, ''), \
+             'owner_id', coalesce(o.owner_id, ''), 'version', coalesce(o.version, ''), 'id', o.id, 'updated_at', ",
+            iso!("o.updated_at"),
+            ", 'created_at', ",
+            iso!("o.created_at"),
+            ", 'last_accessed_at', ",
+            iso!("o.last_accessed_at"),
+            ", 'metadata', o.metadata, 'user_metadata', o.user_metadata)::text"
+        )
+    };
+}
+
+/// An object as far as its content and its description need it.
+macro_rules! object_row_json {
+    () => {
+        concat!(
+            "pg_catalog.json_build_object('id', o.id, 'version', o.version, 'created_at', ",
+            iso!("o.created_at"),
+            ", 'updated_at', ",
+            iso!("o.updated_at"),
+            ", 'metadata', o.metadata, 'user_metadata', o.user_metadata)::text"
+        )
+    };
+}
+
+/// `$1` id, `$2` name, `$3` owner, `$4` owner id, `$5` public, `$6` size limit, `$7` content types.
+pub(crate) const INSERT_BUCKET: &str = "insert into storage.buckets \
+    (id, name, owner, owner_id, public, file_size_limit, allowed_mime_types) values ($1, $2, $3, $4, $5, $6, $7)";
+
+/// One statement for each order: `$1` pattern of the name, `$2` limit, `$3` offset.
+pub(crate) fn list_buckets(column: &str, descending: bool) -> String {
+    let direction = if descending { "desc" } else { "asc" };
+    format!(
+        "select {} from storage.buckets as b where b.type = 'STANDARD' and b.name ilike $1 \
+         order by b.{column} {direction}, b.id limit $2::bigint offset $3::bigint",
+        bucket_json!(", 'type', b.type")
+    )
+}
+
+/// `$1` id.
+pub(crate) const FIND_BUCKET: &str = concat!("select ", bucket_json!(""), " from storage.buckets as b where b.id = $1");
+
+/// `$1` id, `$2` and `$3` whether and which public, `$4` and `$5` size limit, `$6` and `$7` content
+/// types.
+pub(crate) const UPDATE_BUCKET: &str = "update storage.buckets as b set \
+    public = case when $2::boolean then $3::boolean else b.public end, \
+    file_size_limit = case when $4::boolean then $5::bigint else b.file_size_limit end, \
+    allowed_mime_types = case when $6::boolean then $7::text[] else b.allowed_mime_types end, \
+    updated_at = pg_catalog.now() where b.id = $1 returning b.id";
+
+/// `$1` id.
+pub(crate) const DELETE_BUCKET: &str = "delete from storage.buckets as b where b.id = $1 returning b.id";
+
+/// The rules for uploads to a bucket. `$1` id.
+pub(crate) const BUCKET_RULES: &str = "select pg_catalog.json_build_object('file_size_limit', b.file_size_limit, \
+    'allowed_mime_types', b.allowed_mime_types)::text from storage.buckets as b where b.id = $1";
+
+/// The number of objects, counted up to a limit. `$1` bucket, `$2` limit.
+pub(crate) const COUNT_OBJECTS: &str = "select pg_catalog.json_build_object('count', pg_catalog.count(*), 'until', pg_catalog.now())::text from \
+    (select from storage.objects as o where o.bucket_id = $1 limit $2::bigint) as counted";
+
+/// The names of objects that were there at a time. `$1` bucket, `$2` time, `$3` limit.
+pub(crate) const NAME_SOME: &str = "select pg_catalog.to_json(o.name)::text from storage.objects as o \
+    where o.bucket_id = $1 and o.created_at <= $2::timestamptz limit $3::bigint";
+
+/// An object and the visibility of its bucket, without regard to row security. `$1` bucket, `$2`
+/// name.
+pub(crate) const FIND_OBJECT_AND_BUCKET: &str = concat!(
+    "select pg_catalog.json_build_object('public', coalesce(b.public, false), 'object', case when o.id is not null then ",
+    object_row_json!(),
+    "::json end)::text from storage.buckets as b left join storage.objects as o on o.bucket_id = b.id and o.name = $2 where b.id = $1"
+);
+
+/// `$1` bucket, `$2` name.
+pub(crate) const FIND_OBJECT: &str =
+    concat!("select ", object_row_json!(), " from storage.objects as o where o.bucket_id = $1 and o.name = $2");
+
+/// Which of many objects exist, as JSON texts. `$1` bucket, `$2` names.
+pub(crate) const FIND_NAMES: &str =
+    "select pg_catalog.to_json(o.name)::text from storage.objects as o where o.bucket_id = $1 and o.name = any ($2)";
+
+/// `$1` bucket, `$2` name, `$3` owner, `$4` owner id, `$5` version, `$6` metadata, `$7` user
+/// metadata. Without `returning`, so that the row need not be visible to its writer.
+pub(crate) const TEST_INSERT: &str = "insert into storage.objects \
+    (bucket_id, name, owner, owner_id, version, metadata, user_metadata) values ($1, $2, $3, $4, $5, $6, $7)";
+
+/// The set of an upsert.
+macro_rules! upsert {
+    ($returning:expr) => {
+        concat!(
+            "insert into storage.objects as o (bucket_id, name, owner, owner_id, version, metadata, user_metadata) \
+             values ($1, $2, $3, $4, $5, $6, $7) on conflict (name, bucket_id) do update set owner = excluded.owner, \
+             owner_id = excluded.owner_id, version = excluded.version, metadata = excluded.metadata, \
+             user_metadata = excluded.user_metadata returning ",
+            $returning
+        )
+    };
+}
+
+/// As [`TEST_INSERT`]. All rows are returned, so that the caller needs the right to read them.
+pub(crate) const TEST_UPSERT: &str = upsert!("o.*");
+
+/// Waits for the right to write a key. `$1` bucket, `$2` name.
+pub(crate) const LOCK_KEY: &str = "select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended(pg_catalog.concat($1::text, '/', $2::text), 0))";
+
+/// The version that a write replaces. `$1` bucket, `$2` name.
+pub(crate) const LOCK_OBJECT: &str =
+    "select o.version from storage.objects as o where o.bucket_id = $1 and o.name = $2 for update";
+
+/// As [`TEST_INSERT`].
+pub(crate) const INSERT_OBJECT: &str = concat!(
+    "insert into storage.objects as o (bucket_id, name, owner, owner_id, version, metadata, user_metadata) \
+     values ($1, $2, $3, $4, $5, $6, $7) returning ",
+    object_json!()
+);
+
+/// As [`TEST_INSERT`].
+pub(crate) const UPSERT_OBJECT: &str = upsert!(object_json!());
+
+/// `$1` bucket, `$2` name, then the new `$3` bucket, `$4` name, `$5` owner, `$6` owner id, `$7`
+/// version.
+pub(crate) const TEST_MOVE: &str = "update storage.objects as o set bucket_id = $3, name = $4, owner = $5, owner_id = $6, version = $7 \
+    where o.bucket_id = $1 and o.name = $2 returning o.id";
+
+/// As [`TEST_MOVE`], and `$8` metadata, `$9` the version that is replaced.
+pub(crate) const MOVE_OBJECT: &str = "update storage.objects as o set bucket_id = $3, name = $4, owner = $5, owner_id = $6, version = $7, \
+    metadata = $8 where o.bucket_id = $1 and o.name = $2 and o.version is not distinct from $9 returning o.id";
+
+/// `$1` bucket, `$2` name.
+pub(crate) const SEE_OBJECT: &str = "select o.id from storage.objects as o where o.bucket_id = $1 and o.name = $2";
+
+/// `$1` bucket, `$2` names.
+pub(crate) const DELETE_OBJECTS: &str = concat!(
+    "delete from storage.objects as o where o.bucket_id = $1 and o.name = any ($2) returning ",
+    object_json!(),
+    ", pg_catalog.json_build_object('name', o.name, 'version', o.version)::text"
+);
+
+/// `$1` prefix, `$2` bucket, `$3` limit, `$4` levels, `$5` offset, `$6` search, `$7` column, `$8`
+/// order.
+pub(crate) const LIST: &str = concat!(
+    "select pg_catalog.json_build_object('name', o.name, 'id', o.id, 'updated_at', ",
+    iso!("o.updated_at"),
+    ", 'created_at', ",
+    iso!("o.created_at"),
+    ", 'last_accessed_at', ",
+    iso!("o.last_accessed_at"),
+    ", 'metadata', o.metadata)::text from storage.search($1, $2, $3, $4, $5, $6, $7, $8) as o"
+);
+
+/// The versions that rows refer to, of the objects with some names. `$1` bucket, `$2` names.
+pub(crate) const CURRENT_VERSIONS: &str = "select pg_catalog.json_build_object('name', o.name, 'version', o.version)::text \
+    from storage.objects as o where o.bucket_id = $1 and o.name = any ($2)";
+
+/// Answers whether the database does.
+pub(crate) const PING: &str = "select '1'";
+
+/// Writes texts as a PostgreSQL array.
+pub(crate) fn text_array<T: AsRef<str>>(texts: &[T]) -> String {
+    let mut array = String::from("{");
+    for (at, text) in texts.iter().enumerate() {
+        if at > 0 {
+            array.push(',');
+        }
+        array.push('"');
+        for c in text.as_ref().chars() {
+            if matches!(c, '"' | '\\') {
+                array.push('\\');
+            }
+            array.push(c);
+        }
+        array.push('"');
+    }
+    array.push('}');
+    array
+}
+
+/// Finds the next entry behind a bound, and the bound of the one after it.
+macro_rules! walk_step {
+    ($bound:literal, $from:literal, $order:literal, $next_folder:literal, $next_object:literal) => {
+        concat!(
+            "select found.*, case when found.folder is not null then ", $next_folder, " else ", $next_object, " end as next from \
+             (select o.name, o.id, o.updated_at, o.created_at, o.last_accessed_at, o.metadata, \
+             case when $5::boolean and pg_catalog.strpos(pg_catalog.substr(o.name, $6::int + 1), '/') > 0 then \
+             pg_catalog.left(o.name, $6::int + pg_catalog.strpos(pg_catalog.substr(o.name, $6::int + 1), '/')) end as folder \
+             from storage.objects as o where o.bucket_id = $1 and ",
+            $from, " ", $bound, ") and o.name collate \"C\" >= $2 and ($3::text is null or o.name collate \"C\" < $3::text) \
+             order by o.name collate \"C\" ", $order, " limit 1) as found"
+        )
+    };
+}
+
+/// The columns of an entry of a page: name, id, times, metadata, moment.
+macro_rules! walk {
+    ($start:literal, $from:literal, $order:literal, $next_folder:literal, $next_object:literal) => {
+        concat!(
+            "with recursive entry as ((select step.* from (values (",
+            $start,
+            ")) as origin (next), lateral (",
+            walk_step!("origin.next", $from, $order, $next_folder, $next_object),
+            ") as step) union all (select step.* from entry, lateral (",
+            walk_step!("entry.next", $from, $order, $next_folder, $next_object),
+            ") as step)) select coalesce(e.folder, e.name), case when e.folder is null then e.id end, ",
+            "case when e.folder is null then ",
+            iso!("e.updated_at"),
+            " end, ",
+            "case when e.folder is null then ",
+            iso!("e.created_at"),
+            " end, ",
+            "case when e.folder is null then ",
+            iso!("e.last_accessed_at"),
+            " end, ",
+            "case when e.folder is null then e.metadata end, null::text from entry as e limit $7::bigint"
+        )
+    };
+}
+
+/// A page in the order of names, from name to name: a folder costs one step, however many objects
+/// it has. `$1` bucket, `$2` prefix, `$3` the first name beyond it, `$4` the first name of the page,
+/// `$5` by folder, `$6` length of the prefix, `$7` limit.
+///
+/// `0` is the character after `/`; a name with `\x01` appended is the least one that is greater.
+pub(crate) const WALK_UP: &str = walk!(
+    "$4::text",
+    "(o.name collate \"C\" >=",
+    "asc",
+    "pg_catalog.left(found.folder, -1) || '0'",
+    "found.name || pg_catalog.chr(1)"
+);
+
+/// As [`WALK_UP`], downwards. `$4` is greater than all names of the page.
+pub(crate) const WALK_DOWN: &str = walk!("$4::text", "(o.name collate \"C\" <", "desc", "found.folder", "found.name");
+
+/// A page in the order of a time. `$1` bucket, `$2` prefix, `$3` the first name beyond it, `$4` and
+/// `$5` name and time of the last entry of the page before, `$6` by folder, `$7` length of the
+/// prefix, `$8` limit. A folder has the time of its oldest object.
+pub(crate) fn list_by_time(column: &str, descending: bool) -> String {
+    let (direction, comparison) = if descending { ("desc", "<") } else { ("asc", ">") };
+    format!(
+        "with found as (select o.name, o.id, o.updated_at, o.created_at, o.last_accessed_at, o.metadata, \
+         case when $6::boolean and pg_catalog.strpos(pg_catalog.substr(o.name, $7::int + 1), '/') > 0 then \
+         pg_catalog.left(o.name, $7::int + pg_catalog.strpos(pg_catalog.substr(o.name, $7::int + 1), '/')) end as folder \
+         from storage.objects as o where o.bucket_id = $1 and o.name collate \"C\" >= $2 \
+         and ($3::text is null or o.name collate \"C\" < $3::text)), \
+         entry as (select f.folder as name, null::uuid as id, min(f.created_at) as updated_at, min(f.created_at) as created_at, \
+         null::timestamptz as last_accessed_at, null::jsonb as metadata from found as f where f.folder is not null group by f.folder \
+         union all select f.name, f.id, f.updated_at, f.created_at, f.last_accessed_at, f.metadata from found as f where f.folder is null), \
+         timed as (select e.*, pg_catalog.date_trunc('milliseconds', coalesce(e.{column}, 'epoch'::timestamptz)) as moment from entry as e) \
+         select t.name, t.id, {updated}, {created}, {accessed}, t.metadata, {moment} from timed as t \
+         where $4::text is null or (t.moment, t.name collate \"C\") {comparison} ($5::timestamptz, $4::text) \
+         order by t.moment {direction}, t.name collate \"C\" {direction} limit $8::bigint",
+        updated = iso!("t.updated_at"),
+        created = iso!("t.created_at"),
+        accessed = iso!("t.last_accessed_at"),
+        moment = iso!("t.moment"),
+    )
+}

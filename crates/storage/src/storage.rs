@@ -1,0 +1,89 @@
+//! The public interface of the service.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::Request;
+use axum::response::Response;
+use http::HeaderMap;
+use portico_base::Clock;
+use portico_database::wire::ReadCoalescer;
+use portico_tokens::CurrentKeys;
+use tokio::sync::Semaphore;
+
+use crate::backend::folder::Folder;
+use crate::backend::journal::Journal;
+use crate::backend::{Backend, cleanup};
+use crate::routes;
+use crate::settings::{BackendSettings, StorageSettings};
+
+/// The state that all requests of the service share.
+pub(crate) struct Service {
+    pub settings: StorageSettings,
+    pub keys: CurrentKeys,
+    pub clock: Clock,
+    /// Runs reads, and has the pool for writes.
+    pub reads: ReadCoalescer,
+    /// The role that the server logs in with, before it assumes the role of a request.
+    pub login: String,
+    pub backend: Arc<dyn Backend>,
+    pub journal: Journal,
+    /// Bounds the uploads that are received at the same time.
+    pub uploads: Semaphore,
+}
+
+/// The storage service. Clones share all state.
+#[derive(Clone)]
+pub struct Storage {
+    service: Arc<Service>,
+}
+
+impl Storage {
+    /// Makes the service on connections that act as `authenticator`, of a server that logs in as
+    /// `login`.
+    ///
+    /// # Errors
+    /// When the folder of the content cannot be made.
+    pub fn new(
+        settings: StorageSettings,
+        reads: ReadCoalescer,
+        login: &str,
+        keys: CurrentKeys,
+        clock: Clock,
+    ) -> std::io::Result<Self> {
+        let BackendSettings::Folder(root) = &settings.backend;
+        let backend: Arc<dyn Backend> = Arc::new(Folder::open(root)?);
+        let journal = Journal::open(&root.join("journal"))?;
+        let uploads = Semaphore::new(settings.max_uploads.min(Semaphore::MAX_PERMITS));
+        let login = login.to_owned();
+        let service = Service { settings, keys, clock, reads, login, backend, journal, uploads };
+        Ok(Self { service: Arc::new(service) })
+    }
+
+    /// Answers a request below `/storage/v1`; its path comes without that prefix. `forwarded` adds
+    /// the headers that SQL sees in addition: the client's address and the original URL.
+    pub async fn answer(self, request: Request, forwarded: impl Fn(&mut HeaderMap) + Send + Sync) -> Response {
+        routes::answer(&self.service, request, &forwarded).await
+    }
+
+    /// Deletes content without a row that is older than `grace`, as far as the journal names it:
+    /// what a crash has left of uploads and deletions.
+    pub async fn clean_up(&self, grace: Duration) {
+        cleanup::run(&self.service, grace).await;
+    }
+
+    /// Returns the state that requests share.
+    pub(crate) fn service(&self) -> &Arc<Service> {
+        &self.service
+    }
+
+    /// Closes the connections to the database.
+    pub fn close(&self) {
+        self.service.reads.pool().close();
+    }
+
+    /// Returns the age from which content without a row is deleted.
+    pub fn grace(&self) -> Duration {
+        self.service.settings.grace
+    }
+}

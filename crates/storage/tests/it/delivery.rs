@@ -1,0 +1,175 @@
+//! Downloads, HEAD and info.
+
+use serde_json::json;
+
+use crate::helper::{Files, assert_error};
+
+#[tokio::test]
+async fn a_public_object_is_sent_with_its_headers() {
+    let f = Files::with_buckets().await;
+    let request =
+        f.post("/object/site/u1/me.txt").header("content-type", "text/plain").header("cache-control", "max-age=60");
+    f.service(request.body("hello")).send().await.expect(200);
+    for path in ["/object/public/site/u1/me.txt", "/object/site/u1/me.txt", "/object/public/site/u1%2Fme.txt"] {
+        let sent = f.get(path).send().await.expect(200);
+        assert_eq!(sent.text(), "hello");
+        for (name, value) in [
+            ("content-type", "text/plain"),
+            ("content-length", "5"),
+            ("etag", "\"5d41402abc4b2a76b9719d911017c592\""),
+            ("cache-control", "max-age=60"),
+            ("accept-ranges", "bytes"),
+            ("x-robots-tag", "none"),
+            ("x-content-type-options", "nosniff"),
+        ] {
+            assert_eq!(sent.header(name), Some(value), "{path} {name}");
+        }
+        assert!(sent.header("last-modified").unwrap().ends_with(" GMT"));
+        assert!(sent.header("content-disposition").is_none());
+    }
+    let named = f.get("/object/public/site/u1/me.txt?download=photo%20one.png").send().await.expect(200);
+    let disposition = "attachment; filename=photo%20one.png; filename*=UTF-8''photo%20one.png";
+    assert_eq!(named.header("content-disposition"), Some(disposition));
+    let unnamed = f.get("/object/public/site/u1/me.txt?download").send().await.expect(200);
+    assert_eq!(unnamed.header("content-disposition"), Some("attachment;"));
+    // A page may read what it needs
+    let exposed = named.header("access-control-expose-headers").unwrap().to_ascii_lowercase();
+    for name in ["etag", "content-disposition", "content-length", "content-range", "cache-control", "last-modified"] {
+        assert!(exposed.contains(name), "{exposed}");
+    }
+}
+
+#[tokio::test]
+async fn ranges_are_sent_in_part_and_others_rejected() {
+    let f = Files::with_buckets().await;
+    let content: String = (0..300_000_u32).map(|n| char::from(b'a' + (n % 23) as u8)).collect();
+    f.store("site/a", &content).await.expect(200);
+    f.store("site/empty", "").await.expect(200);
+    let get = |range: &str| f.get("/object/public/site/a").header("range", range).send();
+    for (range, part, header) in [
+        ("bytes=0-4", &content[..5], "bytes 0-4/300000"),
+        ("bytes=299990-", &content[299_990..], "bytes 299990-299999/300000"),
+        ("bytes=-5", &content[299_995..], "bytes 299995-299999/300000"),
+        ("bytes=100-999999", &content[100..], "bytes 100-299999/300000"),
+    ] {
+        let sent = get(range).await.expect(206);
+        assert_eq!((sent.text().as_str(), sent.header("content-range")), (part, Some(header)), "{range}");
+    }
+    for range in ["bytes=300000-", "bytes=5-4", "bytes=0-1,3-4", "bytes=x", "bytes=-0"] {
+        assert_error(&get(range).await, 416, "416", "InvalidRange", "invalid range provided");
+    }
+    let empty = f.get("/object/public/site/empty").header("range", "bytes=0-").send().await;
+    assert_error(&empty, 416, "416", "InvalidRange", "invalid range provided");
+    assert_eq!(f.get("/object/public/site/empty").send().await.expect(200).header("content-length"), Some("0"));
+    let head = f.head("/object/public/site/a").header("range", "bytes=0-4").send().await.expect(200);
+    assert_eq!(head.header("content-length"), Some("300000"));
+    assert_eq!(f.get("/object/public/site/a").send().await.expect(200).text(), content);
+}
+
+#[tokio::test]
+async fn a_client_with_the_current_content_gets_no_body() {
+    let f = Files::with_buckets().await;
+    f.store("site/a", "hello").await.expect(200);
+    let first = f.get("/object/public/site/a").send().await.expect(200);
+    let (etag, modified) = (first.header("etag").unwrap(), first.header("last-modified").unwrap());
+    for (name, value) in [("if-none-match", etag), ("if-modified-since", modified)] {
+        let sent = f.get("/object/public/site/a").header(name, value).send().await.expect(304);
+        assert_eq!(
+            (sent.text().as_str(), sent.header("etag"), sent.header("last-modified")),
+            ("", Some(etag), Some(modified))
+        );
+        assert!(sent.header("cache-control").is_some());
+    }
+    for (name, value) in [("if-none-match", "\"other\""), ("if-modified-since", "Sat, 01 Aug 2020 09:00:00 GMT")] {
+        f.get("/object/public/site/a").header(name, value).send().await.expect(200);
+    }
+}
+
+#[tokio::test]
+async fn head_and_info_describe_an_object() {
+    let f = Files::with_buckets().await;
+    f.store("files/a.txt", "hello").await.expect(200);
+    let head = f.service(f.head("/object/files/a.txt")).send().await.expect(200);
+    assert_eq!(
+        (head.header("content-length"), head.header("content-type"), head.text().as_str()),
+        (Some("5"), Some("text/plain"), "")
+    );
+    let missing = f.service(f.head("/object/files/b")).send().await.expect(400);
+    assert_eq!(missing.text(), "");
+    let info = f.service(f.get("/object/info/files/a.txt")).send().await.expect(200);
+    assert!(info.header("etag").is_some() && info.header("last-modified").is_some());
+    let info = info.json();
+    assert_eq!((&info["name"], &info["bucket_id"], &info["size"]), (&json!("a.txt"), &json!("files"), &json!(5)));
+    assert_eq!(info["etag"], "\"5d41402abc4b2a76b9719d911017c592\"");
+    assert!(f.service(f.get("/object/info/authenticated/files/a.txt")).send().await.status == 200);
+    assert_error(
+        &f.get("/object/info/public/files/a.txt").send().await,
+        400,
+        "404",
+        "NoSuchBucket",
+        "Bucket not found",
+    );
+}
+
+#[tokio::test]
+async fn active_content_cannot_run_as_the_site() {
+    let f = Files::with_buckets().await;
+    for (kind, sent, sandboxed) in [
+        ("text/html", "text/plain", true),
+        ("TEXT/HTML; charset=utf-8", "text/plain", true),
+        ("image/svg+xml", "image/svg+xml", true),
+        ("application/xhtml+xml", "application/xhtml+xml", true),
+        ("text/xml", "text/xml", true),
+        ("image/png", "image/png", false),
+    ] {
+        f.service(f.put("/object/site/page").header("content-type", kind).body("<script>")).send().await.expect(200);
+        let page = f.get("/object/public/site/page").send().await.expect(200);
+        assert_eq!(page.header("content-type"), Some(sent));
+        assert_eq!(page.header("x-content-type-options"), Some("nosniff"));
+        let policy = page.header("content-security-policy").unwrap_or_default();
+        assert_eq!(policy.contains("sandbox"), sandboxed, "{kind}");
+    }
+}
+
+#[tokio::test]
+async fn private_objects_are_not_cached_for_others() {
+    let f = Files::with_buckets().await;
+    let request = f.post("/object/files/a").header("cache-control", "public, max-age=60, s-maxage=60");
+    f.service(request.body("x")).send().await.expect(200);
+    let sent = f.service(f.get("/object/authenticated/files/a")).send().await.expect(200);
+    assert_eq!(sent.header("cache-control"), Some("private, max-age=60"));
+}
+
+#[tokio::test]
+async fn content_that_is_lost_is_reported_and_not_cached() {
+    let f = Files::with_buckets().await;
+    f.store("site/a", "x").await.expect(200);
+    std::fs::remove_dir_all(f.t.files().join("objects/site/a")).unwrap();
+    let lost = f.get("/object/public/site/a").send().await;
+    assert_error(&lost, 400, "404", "NoSuchKey", "The resource was not found");
+    assert_eq!(lost.header("cache-control"), Some("no-store"));
+}
+
+#[tokio::test]
+async fn the_service_answers_probes_and_unknown_routes() {
+    let f = Files::start().await;
+    assert_eq!(f.get("/status").send().await.expect(200).text(), "");
+    assert!(!f.get("/version").send().await.expect(200).text().is_empty());
+    assert_eq!(f.service(f.get("/health")).send().await.expect(200).json(), json!({ "healthy": true }));
+    let unauthenticated = f.get("/health").send().await;
+    assert_error(&unauthenticated, 400, "400", "InvalidRequest", "headers must have required property 'authorization'");
+    assert_eq!(f.service(f.delete("/cdn/files/a")).send().await.expect(200).json(), json!({ "message": "success" }));
+    assert_error(&f.anon(f.delete("/cdn")).send().await, 403, "403", "AccessDenied", "Access denied: Invalid role");
+    let route = f.get("/object/onlybucket").send().await;
+    assert_error(&route, 404, "404", "InvalidRequest", "Route GET:/object/onlybucket not found");
+    let other = f.get("/nothing").send().await.expect(404);
+    assert_eq!(
+        other.json(),
+        json!({ "message": "Route GET:/nothing not found", "error": "Not Found", "statusCode": 404 })
+    );
+    for path in ["/s3/b", "/upload/resumable", "/iceberg/bucket"] {
+        assert_eq!(f.service(f.post(path)).send().await.expect(403).json()["code"], "FeatureNotEnabled");
+    }
+    f.get("/render/image/public/a/b").send().await.expect(404);
+    f.service(f.post("/vector/ListVectorBuckets")).send().await.expect(404);
+}

@@ -1,0 +1,116 @@
+//! The callers of a test and the requests that many tests send.
+
+use portico_storage::StorageSettings;
+use portico_testkit::{Member, Request, TestResponse, TestServer};
+use serde_json::{Value, json};
+
+/// A server with the storage service.
+pub struct Files {
+    pub t: TestServer,
+}
+
+/// The policies that give every user the folder of its own id in every bucket.
+pub const OWN_FOLDER: &str = "
+    create policy own_select on storage.objects for select to authenticated using ((storage.foldername(name))[1] = (select auth.uid())::text);
+    create policy own_insert on storage.objects for insert to authenticated with check ((storage.foldername(name))[1] = (select auth.uid())::text);
+    create policy own_update on storage.objects for update to authenticated using ((storage.foldername(name))[1] = (select auth.uid())::text);
+    create policy own_delete on storage.objects for delete to authenticated using ((storage.foldername(name))[1] = (select auth.uid())::text)";
+
+impl Files {
+    pub async fn start() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    pub async fn with(change: impl FnOnce(&mut StorageSettings)) -> Self {
+        Self { t: TestServer::with_storage(change).await }
+    }
+
+    /// Starts a server with the private bucket `files` and the public one `site`.
+    pub async fn with_buckets() -> Self {
+        let files = Self::start().await;
+        files.bucket("files", json!({})).await;
+        files.bucket("site", json!({ "public": true })).await;
+        files
+    }
+
+    /// Adds the token of the service.
+    pub fn service(&self, request: Request) -> Request {
+        request.bearer(self.t.api_keys().service_role_jwt())
+    }
+
+    /// Adds the token of a visitor.
+    pub fn anon(&self, request: Request) -> Request {
+        request.bearer(self.t.api_keys().anon_jwt())
+    }
+
+    pub fn get(&self, path: &str) -> Request {
+        self.t.get(&format!("/storage/v1{path}"))
+    }
+
+    pub fn post(&self, path: &str) -> Request {
+        self.t.post(&format!("/storage/v1{path}"))
+    }
+
+    pub fn put(&self, path: &str) -> Request {
+        self.t.put(&format!("/storage/v1{path}"))
+    }
+
+    pub fn delete(&self, path: &str) -> Request {
+        self.t.delete(&format!("/storage/v1{path}"))
+    }
+
+    pub fn head(&self, path: &str) -> Request {
+        self.t.request(http::Method::HEAD, &format!("/storage/v1{path}"))
+    }
+
+    /// Creates a bucket as the service.
+    pub async fn bucket(&self, name: &str, mut options: Value) {
+        options["name"] = name.into();
+        self.service(self.post("/bucket").json(&options)).send().await.expect(200);
+    }
+
+    /// Stores a text as the service.
+    pub async fn store(&self, path: &str, content: &str) -> TestResponse {
+        let request = self.post(&format!("/object/{path}")).header("content-type", "text/plain");
+        self.service(request.body(content.to_owned())).send().await
+    }
+
+    /// Returns the content of an object as the service reads it.
+    pub async fn content(&self, path: &str) -> String {
+        self.service(self.get(&format!("/object/{path}"))).send().await.expect(200).text()
+    }
+
+    /// Returns the number of files in the folder of the content, whatever they are.
+    pub fn file_count(&self) -> usize {
+        fn count(folder: &std::path::Path) -> usize {
+            let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
+            entries.flatten().map(|entry| if entry.path().is_dir() { count(&entry.path()) } else { 1 }).sum()
+        }
+        count(self.t.files())
+    }
+
+    /// Waits until the folder of the content has this number of files: content that is no longer
+    /// used is deleted after the response.
+    pub async fn has_files(&self, wanted: usize) {
+        let settled = async {
+            while self.file_count() != wanted {
+                tokio::task::yield_now().await;
+            }
+        };
+        let outcome = tokio::time::timeout(std::time::Duration::from_secs(30), settled).await;
+        assert!(outcome.is_ok(), "{} files, wanted {wanted}", self.file_count());
+    }
+}
+
+/// Asserts that a response is an error of the service: nearly every one has the HTTP status 400.
+#[track_caller]
+pub fn assert_error(response: &TestResponse, http: u16, status: &str, code: &str, message: &str) {
+    let body = response.json();
+    let seen = (response.status, body["statusCode"].as_str(), body["code"].as_str(), body["message"].as_str());
+    assert_eq!(seen, (http, Some(status), Some(code), Some(message)), "{response:?}");
+}
+
+/// Returns the folder of a member and a path in it.
+pub fn own(member: &Member<'_>, name: &str) -> String {
+    format!("{}/{name}", member.id())
+}

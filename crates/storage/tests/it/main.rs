@@ -1,0 +1,13 @@
+//! Tests of the service on a real PostgreSQL and a real folder.
+#![allow(clippy::unwrap_used)]
+
+mod bad_input;
+mod buckets;
+mod deletion;
+mod delivery;
+mod helper;
+mod listing;
+mod moving;
+mod permission;
+mod signing;
+mod upload;

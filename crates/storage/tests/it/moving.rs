@@ -1,0 +1,112 @@
+//! Moves and copies.
+
+use serde_json::{Value, json};
+
+use crate::helper::{Files, OWN_FOLDER, assert_error, own};
+
+fn body(source: &str, destination: &str) -> Value {
+    json!({ "bucketId": "files", "sourceKey": source, "destinationKey": destination })
+}
+
+#[tokio::test]
+async fn a_move_keeps_the_row_and_the_content() {
+    let f = Files::with_buckets().await;
+    let request = f.post("/object/files/a").header("x-robots-tag", "noindex").header("content-type", "text/plain");
+    let stored = f.service(request.body("hello")).send().await.expect(200).json();
+    let moved = f.service(f.post("/object/move").json(&body("a", "b/c"))).send().await.expect(200);
+    assert_eq!(moved.json(), json!({ "message": "Successfully moved" }));
+    let info = f.service(f.get("/object/info/files/b/c")).send().await.expect(200).json();
+    assert_eq!(info["id"], stored["Id"]);
+    let sent = f.service(f.get("/object/files/b/c")).send().await.expect(200);
+    assert_eq!((sent.text().as_str(), sent.header("x-robots-tag")), ("hello", Some("noindex")));
+    assert_error(&f.service(f.get("/object/files/a")).send().await, 400, "404", "NoSuchKey", "Object not found");
+    f.has_files(1).await;
+
+    let mut elsewhere = body("b/c", "d");
+    elsewhere["destinationBucket"] = "site".into();
+    f.service(f.post("/object/move").json(&elsewhere)).send().await.expect(200);
+    assert_eq!(f.get("/object/public/site/d").send().await.expect(200).text(), "hello");
+    f.service(f.post("/object/move").json(&json!({ "bucketId": "site", "sourceKey": "d", "destinationKey": "d" })))
+        .send()
+        .await
+        .expect(200);
+    f.has_files(1).await;
+}
+
+#[tokio::test]
+async fn a_copy_is_an_object_of_its_own() {
+    let f = Files::with_buckets().await;
+    f.store("files/a", "hello").await.expect(200);
+    let copied = f.service(f.post("/object/copy").json(&body("a", "b"))).send().await.expect(200).json();
+    assert_eq!((&copied["Key"], &copied["Id"], &copied["name"]), (&json!("files/b"), &copied["id"], &json!("b")));
+    assert_eq!(
+        (&copied["owner"], &copied["metadata"]["size"], &copied["user_metadata"]),
+        (&json!(""), &json!(5), &json!({}))
+    );
+    f.service(f.put("/object/files/a").body("changed")).send().await.expect(200);
+    assert_eq!(f.content("files/b").await, "hello");
+    let taken = f.service(f.post("/object/copy").json(&body("a", "b"))).send().await;
+    assert_error(&taken, 400, "409", "KeyAlreadyExists", "The resource already exists");
+    let mut changed = body("a", "b");
+    changed["copyMetadata"] = false.into();
+    changed["metadata"] = json!({ "mimetype": "image/png" });
+    let copied =
+        f.service(f.post("/object/copy").header("x-upsert", "true").json(&changed)).send().await.expect(200).json();
+    assert_eq!(
+        (&copied["metadata"]["mimetype"], &copied["metadata"]["cacheControl"]),
+        (&json!("image/png"), &json!("no-cache"))
+    );
+    assert_eq!(f.content("files/b").await, "changed");
+    f.has_files(2).await;
+}
+
+#[tokio::test]
+async fn a_move_or_copy_that_cannot_be_done_changes_nothing() {
+    let f = Files::with_buckets().await;
+    f.bucket("images", json!({ "allowed_mime_types": ["image/*"], "file_size_limit": 3 })).await;
+    f.store("files/a", "hello").await.expect(200);
+    f.store("files/b", "other").await.expect(200);
+    for route in ["/object/move", "/object/copy"] {
+        let send = |body: Value| f.service(f.post(route).json(&body)).send();
+        let to = |bucket: &str| {
+            let mut body = body("a", "x");
+            body["destinationBucket"] = bucket.into();
+            body
+        };
+        assert_error(&send(body("nothing", "x")).await, 400, "404", "NoSuchKey", "Object not found");
+        assert_error(&send(body("a", "ü")).await, 400, "400", "InvalidKey", "Invalid key: ü");
+        assert_error(&send(body("a", "../x")).await, 400, "400", "InvalidKey", "Invalid key: ../x");
+        assert_error(&send(to("nothing")).await, 400, "404", "InvalidRequest", "The related resource does not exist");
+        let large = "The object exceeded the maximum allowed size";
+        assert_error(&send(to("images")).await, 400, "413", "EntityTooLarge", large);
+        let taken = send(body("a", "b")).await;
+        assert_eq!(
+            (taken.json()["statusCode"].as_str(), taken.json()["error"].as_str()),
+            (Some("409"), Some("Duplicate"))
+        );
+        assert_eq!(
+            send(json!({ "bucketId": "files" })).await.json()["message"],
+            "body must have required property 'sourceKey'"
+        );
+    }
+    assert_eq!((f.content("files/a").await, f.content("files/b").await), ("hello".into(), "other".into()));
+    assert_eq!(f.t.count("select count(*) from storage.objects").await, 2);
+    f.has_files(2).await;
+}
+
+#[tokio::test]
+async fn a_user_moves_and_copies_within_its_rights() {
+    let f = Files::with_buckets().await;
+    f.t.migrate(OWN_FOLDER).await;
+    let alice = f.t.member("alice@example.com").await;
+    let source = own(&alice, "a");
+    alice.sends(f.post(&format!("/object/files/{source}")).body("x")).send().await.expect(200);
+    for route in ["/object/move", "/object/copy"] {
+        let denied = alice.sends(f.post(route).json(&body(&source, "elsewhere/a"))).send().await;
+        assert_error(&denied, 400, "403", "AccessDenied", "new row violates row-level security policy");
+    }
+    alice.sends(f.post("/object/copy").json(&body(&source, &own(&alice, "b")))).send().await.expect(200);
+    alice.sends(f.post("/object/move").json(&body(&source, &own(&alice, "c")))).send().await.expect(200);
+    let owners = f.t.count(&format!("select count(*) from storage.objects where owner_id = '{}'", alice.id())).await;
+    assert_eq!(owners, 2);
+}
