@@ -1,0 +1,182 @@
+// Every method of the storage client: buckets, uploads, downloads, listings, moves, copies, signed URLs.
+import type { SupabaseClient } from "@supabase/supabase-js";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+
+import { signedUp } from "../harness/accounts.ts";
+import { Portico } from "../harness/portico.ts";
+
+const POLICIES = `
+  create policy "own folder" on storage.objects to authenticated
+    using ((storage.foldername(name))[1] = (select auth.uid())::text)
+    with check ((storage.foldername(name))[1] = (select auth.uid())::text);
+`;
+
+let portico: Portico;
+let service: SupabaseClient;
+let alice: SupabaseClient;
+let aliceId: string;
+
+beforeAll(async () => {
+  portico = await Portico.start({ files: { "supabase/migrations/20260101000000_storage.sql": POLICIES } });
+  service = portico.client({}, portico.status.SECRET_KEY);
+  ({ client: alice, id: aliceId } = await signedUp(portico));
+  await done(service.storage.createBucket("files", { public: false }));
+  await done(service.storage.createBucket("site", { public: true }));
+});
+afterAll(() => portico.dispose());
+
+/** Returns the data of a result that must not be an error. */
+async function done<T>(result: PromiseLike<{ data: T | null; error: unknown }>): Promise<T> {
+  const { data, error } = await result;
+  expect(error).toBeNull();
+  return data as T;
+}
+
+/** Returns the error of a result, as applications look at it. */
+async function failed(result: PromiseLike<{ data: unknown; error: unknown }>): Promise<Record<string, unknown>> {
+  const { data, error } = await result;
+  expect(data).toBeNull();
+  const { name, message, status, statusCode } = error as Record<string, unknown>;
+  return { name, message, status, statusCode };
+}
+
+describe("buckets", () => {
+  test("are created, listed, read, changed, emptied and deleted", async () => {
+    expect(await done(service.storage.createBucket("avatars", { public: false, fileSizeLimit: "1MB", allowedMimeTypes: ["image/*"] }))).toEqual({ name: "avatars" });
+    expect(await done(service.storage.listBuckets({ search: "avat" }))).toMatchObject([{ id: "avatars", name: "avatars", owner: "", public: false, file_size_limit: 1_000_000, allowed_mime_types: ["image/*"] }]);
+    expect(await done(service.storage.updateBucket("avatars", { public: true, fileSizeLimit: null, allowedMimeTypes: null }))).toEqual({ message: "Successfully updated" });
+    expect(await done(service.storage.getBucket("avatars"))).toMatchObject({ public: true, file_size_limit: null, allowed_mime_types: null });
+    await done(service.storage.from("avatars").upload("a", "x"));
+    expect(await failed(service.storage.deleteBucket("avatars"))).toMatchObject({ statusCode: "409", message: "The bucket you tried to delete is not empty" });
+    await done(service.storage.emptyBucket("avatars"));
+    expect(await done(service.storage.deleteBucket("avatars"))).toEqual({ message: "Successfully deleted" });
+    expect(await failed(service.storage.getBucket("avatars"))).toEqual({ name: "StorageApiError", message: "Bucket not found", status: 400, statusCode: "404" });
+  });
+
+  test("of others do not exist for a user", async () => {
+    expect(await done(alice.storage.listBuckets())).toEqual([]);
+    expect(await failed(alice.storage.createBucket("mine"))).toEqual({ name: "StorageApiError", message: "new row violates row-level security policy", status: 400, statusCode: "403" });
+  });
+});
+
+describe("objects", () => {
+  const bodies = (text: string): [string, string | Blob | File | FormData | ArrayBuffer | Buffer | ReadableStream][] => {
+    const form = new FormData();
+    form.append("file", new Blob([text], { type: "text/plain" }));
+    return [
+      ["string", text],
+      ["blob", new Blob([text], { type: "text/plain" })],
+      ["file", new File([text], "x.txt", { type: "text/plain" })],
+      ["form", form],
+      ["buffer", Buffer.from(text)],
+      ["array-buffer", new TextEncoder().encode(text).buffer],
+      ["stream", new Blob([text]).stream()],
+    ];
+  };
+
+  test.each(bodies("hello"))("are uploaded as %s and downloaded", async (kind, body) => {
+    const path = `${aliceId}/bodies/${kind}.txt`;
+    const files = alice.storage.from("files");
+    const stored = await done(files.upload(path, body, { contentType: "text/plain", metadata: { kind }, duplex: "half" }));
+    expect(stored).toMatchObject({ path, fullPath: `files/${path}`, id: expect.stringMatching(/^[0-9a-f-]{36}$/) as string });
+    expect(await (await done(files.download(path))).text()).toBe("hello");
+    const info = await done(files.info(path));
+    expect(info).toMatchObject({ id: stored.id, name: path, bucketId: "files", size: 5, contentType: "text/plain", cacheControl: "max-age=3600" });
+    if (kind !== "form") expect(info.metadata).toEqual({ kind });
+  });
+
+  test("are replaced by update and upsert only", async () => {
+    const files = alice.storage.from("files");
+    const path = `${aliceId}/replaced.txt`;
+    await done(files.upload(path, "one"));
+    expect(await failed(files.upload(path, "two"))).toEqual({ name: "StorageApiError", message: "The resource already exists", status: 400, statusCode: "409" });
+    await done(files.upload(path, "three", { upsert: true }));
+    await done(files.update(path, "four"));
+    expect(await (await done(files.download(path))).text()).toBe("four");
+    expect((await done(files.exists(path)))).toBe(true);
+    expect((await files.exists(`${aliceId}/nothing`)).data).toBe(false);
+  });
+
+  test("are streamed", async () => {
+    const path = `${aliceId}/large.bin`;
+    const content = Buffer.alloc(3_000_000, "portico ");
+    await done(alice.storage.from("files").upload(path, content, { contentType: "application/octet-stream" }));
+    const chunks: Uint8Array[] = [];
+    const stream = await done(alice.storage.from("files").download(path).asStream());
+    for await (const chunk of stream as unknown as AsyncIterable<Uint8Array>) chunks.push(chunk);
+    expect(Buffer.concat(chunks).equals(content)).toBe(true);
+  });
+
+  test("are moved, copied and removed", async () => {
+    const files = alice.storage.from("files");
+    const [from, to, copy] = ["from", "to", "copy"].map((name) => `${aliceId}/moved/${name}.txt`) as [string, string, string];
+    await done(files.upload(from, "content"));
+    expect(await done(files.move(from, to))).toEqual({ message: "Successfully moved" });
+    expect(await done(files.copy(to, copy))).toEqual({ path: `files/${copy}` });
+    expect(await failed(files.download(from))).toMatchObject({ statusCode: "404" });
+    expect(await failed(files.copy(to, "elsewhere/x"))).toMatchObject({ statusCode: "403" });
+    const removed = await done(files.remove([to, copy, "elsewhere"]));
+    expect(removed.map(({ name }) => name).sort()).toEqual([copy, to]);
+    expect(await done(files.list(`${aliceId}/moved`))).toEqual([]);
+  });
+
+  test("are listed by folder and by page", async () => {
+    const files = alice.storage.from("files");
+    for (const name of ["a.txt", "b.txt", "sub/c.txt"]) await done(files.upload(`${aliceId}/listed/${name}`, "x"));
+    const listed = await done(files.list(`${aliceId}/listed`, { sortBy: { column: "name", order: "desc" } }));
+    expect(listed.map(({ name, id }) => [name, id === null])).toEqual([["sub", true], ["b.txt", false], ["a.txt", false]]);
+    expect(await done(files.list(`${aliceId}/listed`, { search: "b", limit: 1 }))).toMatchObject([{ name: "b.txt", metadata: { size: 1 } }]);
+    const names: (string | undefined)[] = [];
+    for (let cursor: string | undefined; ; ) {
+      const page = await done(files.listV2({ prefix: `${aliceId}/listed/`, with_delimiter: true, limit: 1, ...(cursor === undefined ? {} : { cursor }) }));
+      names.push(...page.folders.map(({ key }) => key), ...page.objects.map(({ key }) => key));
+      if (!page.hasNext) break;
+      cursor = page.nextCursor;
+    }
+    expect(names).toEqual(["a.txt", "b.txt", "sub"]);
+  });
+
+  test("of public buckets have a URL for everyone", async () => {
+    await done(service.storage.from("site").upload("folder/the image.txt", "public", { contentType: "text/plain", cacheControl: "60" }));
+    const { publicUrl } = service.storage.from("site").getPublicUrl("folder/the image.txt", { download: "x.txt" }).data;
+    const response = await fetch(publicUrl);
+    expect([response.status, await response.text(), response.headers.get("cache-control")]).toEqual([200, "public", "max-age=60"]);
+    expect(response.headers.get("content-disposition")).toBe("attachment; filename=x.txt; filename*=UTF-8''x.txt");
+    expect(await (await done(portico.client().storage.from("site").download("folder/the image.txt"))).text()).toBe("public");
+    await done(service.storage.from("site").purgeCache("folder/the image.txt"));
+  });
+
+  test("are hidden from others", async () => {
+    const visitor = portico.client();
+    await done(alice.storage.from("files").upload(`${aliceId}/secret.txt`, "x"));
+    expect(await failed(visitor.storage.from("files").download(`${aliceId}/secret.txt`))).toMatchObject({ message: "Object not found", statusCode: "404" });
+    expect(await done(visitor.storage.from("files").list(aliceId))).toEqual([]);
+    expect(await failed(visitor.storage.from("files").upload(`${aliceId}/x`, "x"))).toMatchObject({ statusCode: "403" });
+  });
+});
+
+describe("signed URLs", () => {
+  test("download one object or many", async () => {
+    const files = alice.storage.from("files");
+    const path = `${aliceId}/signed/a b.txt`;
+    await done(files.upload(path, "signed"));
+    const { signedUrl } = await done(files.createSignedUrl(path, 60, { download: true }));
+    const response = await fetch(signedUrl);
+    expect([response.status, await response.text(), response.headers.get("content-disposition")]).toEqual([200, "signed", "attachment;"]);
+    const many = await done(files.createSignedUrls([path, "elsewhere"], 60));
+    expect(many).toMatchObject([{ error: null, path }, { error: "Either the object does not exist or you do not have access to it", signedUrl: null }]);
+    expect(await (await fetch(many[0]!.signedUrl ?? "")).text()).toBe("signed");
+    expect(await failed(files.createSignedUrl("elsewhere", 60))).toMatchObject({ statusCode: "404" });
+  });
+
+  test("upload one object", async () => {
+    const files = alice.storage.from("files");
+    const path = `${aliceId}/signed/new.txt`;
+    const { token, path: signedPath } = await done(files.createSignedUploadUrl(path));
+    expect(signedPath).toBe(path);
+    const visitor = portico.client().storage.from("files");
+    expect(await done(visitor.uploadToSignedUrl(path, token, new Blob(["by URL"], { type: "text/plain" })))).toMatchObject({ path, fullPath: `files/${path}` });
+    expect(await (await done(files.download(path))).text()).toBe("by URL");
+    expect(await failed(visitor.uploadToSignedUrl(`${aliceId}/other.txt`, token, "x"))).toMatchObject({ message: "Invalid signature" });
+  });
+});
