@@ -52,13 +52,13 @@ pub use settings::{AuthSettings, SettingsError};
 
 use hooks::Hooks;
 use messages::mailer::Mailer;
+use messages::recipients::Recipients;
 pub use messages::text::{TextMessage, TextTransport};
 use password::Passwords;
 use protection::audit::AuditLog;
 use protection::captcha::Captcha;
 use protection::column_encryption::ColumnKeys;
 use protection::limits::Limits;
-use protection::mail_domain::MailDomains;
 use protection::redirect_allow_list::RedirectAllowList;
 use webauthn::RelyingParty;
 
@@ -84,7 +84,7 @@ struct Inner {
     mailer: Arc<Mailer>,
     audit_log: AuditLog,
     captcha: Option<Captcha>,
-    mail_domains: MailDomains,
+    recipients: Recipients,
     texts: Option<Arc<dyn TextTransport>>,
     provider_connections: oauth::ProviderConnections,
     relying_party: Option<RelyingParty>,
@@ -129,7 +129,7 @@ impl Auth {
         let limits = Limits::new(settings.rate_limits.clone(), clock.clone());
         let audit_log = AuditLog::new(&settings);
         let captcha = Captcha::new(&settings);
-        let mail_domains = MailDomains::new(settings.email.name_servers.clone(), &settings.email.blocked_mail_servers);
+        let recipients = Recipients::new(&settings.email);
         let provider_connections = oauth::ProviderConnections::new(&settings);
         let relying_party = settings.relying_party.as_ref().map(RelyingParty::new);
         let hooks = Hooks::new(&settings.hooks, settings.private_hook_addresses)?;
@@ -146,7 +146,7 @@ impl Auth {
             mailer,
             audit_log,
             captcha,
-            mail_domains,
+            recipients,
             texts: None,
             provider_connections,
             relying_party,
@@ -222,9 +222,9 @@ impl Auth {
         self.inner.captcha.as_ref()
     }
 
-    /// Returns the domains that take mail.
-    fn mail_domains(&self) -> &MailDomains {
-        &self.inner.mail_domains
+    /// Returns the rules for the addresses that mail may be sent to.
+    fn recipients(&self) -> &Recipients {
+        &self.inner.recipients
     }
 
     fn texts(&self) -> Option<&dyn TextTransport> {

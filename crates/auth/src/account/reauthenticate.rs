@@ -7,7 +7,6 @@ use crate::Auth;
 use crate::error::{AuthError, ContractError};
 use crate::hooks;
 use crate::http::extract::{RequestInfo, SignedIn};
-use crate::messages::mailer;
 use crate::model::contact::ContactKind;
 use crate::model::ids::{EmailAddress, UserId};
 use crate::one_time::message::{self, Delivery};
@@ -23,7 +22,7 @@ pub async fn reauthenticate(
     if signed_in.user.is_email_confirmed()
         && let Ok(email) = EmailAddress::parse(&signed_in.user.email)
     {
-        mailer::check_domain(&auth, &email).await?;
+        auth.recipients().check_domain(&email).await?;
     }
     let sent = hooks::complete(&auth, &request, || send(&auth, &request, signed_in.user.id));
     Ok(axum::Json(sent.await?.deliver(&auth).await?).into_response())

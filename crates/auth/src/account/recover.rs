@@ -9,7 +9,6 @@ use crate::Auth;
 use crate::error::{AuthError, ContractError};
 use crate::hooks;
 use crate::http::extract::{Json, RequestInfo};
-use crate::messages::mailer;
 use crate::model::ids::EmailAddress;
 use crate::oauth::pkce::Challenge;
 use crate::one_time::message::{self, RecoveryMail};
@@ -46,7 +45,7 @@ pub async fn recover(
     }
     let challenge = Challenge::from_request(body.code_challenge.as_deref(), body.code_challenge_method.as_deref())?;
     let email = EmailAddress::parse(&body.email)?;
-    mailer::check_domain(&auth, &email).await?;
+    auth.recipients().check_domain(&email).await?;
     let sent = hooks::complete(&auth, &request, || send(&auth, &request, &email, challenge.as_ref()));
     with_uniform_timing(sent).await?;
     Ok(axum::Json(json!({})).into_response())

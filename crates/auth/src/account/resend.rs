@@ -8,7 +8,6 @@ use crate::Auth;
 use crate::error::{AuthError, ContractError};
 use crate::hooks;
 use crate::http::extract::{Json, RequestInfo};
-use crate::messages::mailer;
 use crate::model::contact::{Contact, ContactKind};
 use crate::model::ids::EmailAddress;
 use crate::oauth::pkce::Challenge;
@@ -81,7 +80,7 @@ pub async fn resend(
         Resent::Change(kind) => kind == ContactKind::Email && auth.settings().email.secure_change,
     };
     if gets_mail && let Ok(email) = EmailAddress::parse(&body.email) {
-        mailer::check_domain(&auth, &email).await?;
+        auth.recipients().check_domain(&email).await?;
     }
     let sent = hooks::complete(&auth, &request, || send(&auth, &request, resent, &body));
     let delivery = with_uniform_timing(sent).await?;

@@ -10,7 +10,6 @@ use crate::account::registration::{Applicant, Registration, register};
 use crate::error::{AuthError, ContractError, SqlResultExt as _};
 use crate::hooks;
 use crate::http::extract::{Json, RequestInfo};
-use crate::messages::mailer;
 use crate::model::JsonObject;
 use crate::model::contact::{Contact, ContactKind};
 use crate::model::ids::UserId;
@@ -81,8 +80,8 @@ pub async fn sign_up(
     }
     let contact = Contact::parse(kind, text)?;
     if let Some(email) = contact.email().filter(|_| !autoconfirm) {
-        mailer::check_recipient(&auth, email)?;
-        mailer::check_domain(&auth, email).await?;
+        auth.recipients().check(email)?;
+        auth.recipients().check_domain(email).await?;
     }
     // Hashed before the account is looked up: a known contact takes as long as an unknown one
     let hash = auth.passwords().hash(&body.password).await?;

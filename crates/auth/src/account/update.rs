@@ -11,7 +11,6 @@ use crate::account::password_change::{PasswordChange, PreparedChange};
 use crate::error::{AuthError, ContractError, SqlResultExt as _};
 use crate::hooks;
 use crate::http::extract::{Json, RequestInfo, SignedIn};
-use crate::messages::mailer;
 use crate::model::contact::{Contact, ContactKind};
 use crate::model::ids::UserId;
 use crate::model::metadata;
@@ -83,7 +82,7 @@ pub async fn put(
         [email, phone].into_iter().flatten().filter(|new| new.as_str() != new.kind().stored(user)).collect();
     check_allowed(&signed_in, &body, !new_contacts.is_empty())?;
     if let Some(email) = new_contacts.iter().find_map(Contact::email) {
-        mailer::check_domain(&auth, email).await?;
+        auth.recipients().check_domain(email).await?;
     }
     // Hashes are computed before the transaction: it holds a connection and a lock
     let password_change = match &body.password {

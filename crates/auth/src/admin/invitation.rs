@@ -11,7 +11,6 @@ use crate::admin::administrator::Administrator;
 use crate::error::{AuthError, ContractError, SqlResultExt as _};
 use crate::hooks;
 use crate::http::extract::{Json, RequestInfo};
-use crate::messages::mailer;
 use crate::model::ids::{EmailAddress, UserId};
 use crate::model::metadata;
 use crate::model::{JsonObject, User};
@@ -38,7 +37,7 @@ pub(crate) async fn invite(
 ) -> Result<axum::Json<User>, AuthError> {
     let email = EmailAddress::parse(&body.email)?;
     body.data.as_ref().map_or(Ok(()), metadata::check_size)?;
-    mailer::check_domain(&auth, &email).await?;
+    auth.recipients().check_domain(&email).await?;
     let actor = administrator.actor(&request.aud, request.now);
     let invited = hooks::complete(&auth, &request, || async {
         let tx = Tx::begin(auth.database()).await?;

@@ -28,7 +28,7 @@ pub(crate) async fn challenge(
     raw: Request,
 ) -> Result<axum::Json<Value>, AuthError> {
     auth.limits().check(Limiter::FactorChallenge, &request)?;
-    own.kind.check_verify(&auth)?;
+    own.kind.check_verify(&auth.settings().factors)?;
     if !own.factor.is_verified() {
         check_may_add(&own.owner.user, own.owner.session.is_aal2())?;
     }
@@ -78,7 +78,7 @@ pub(crate) async fn challenge(
     let mut response = Map::new();
     response.insert("id".into(), json!(challenge.id));
     response.insert("type".into(), own.kind.as_str().into());
-    response.insert("expires_at".into(), end_of(&auth, &challenge).unix_timestamp().into());
+    response.insert("expires_at".into(), end_of(&auth.settings().factors, &challenge).unix_timestamp().into());
     response.extend(webauthn.map(|webauthn| ("webauthn".to_owned(), webauthn)));
     Ok(axum::Json(response.into()))
 }

@@ -12,6 +12,7 @@ use crate::model::User;
 use crate::model::ids::FactorId;
 use crate::operation::Operation;
 use crate::protection::audit::{Action, Traits};
+use crate::settings::FactorSettings;
 use crate::sql::mfa_factors::NewFactor;
 use crate::sql::{Tx, mfa_factors, sessions, users};
 
@@ -26,7 +27,7 @@ pub(crate) async fn enroll(
     Json(body): Json<EnrollBody>,
 ) -> Result<axum::Json<Value>, AuthError> {
     let kind = FactorType::parse(&body.factor_type).ok_or(ContractError::FactorTypeUnknown)?;
-    kind.check_enroll(&auth)?;
+    kind.check_enroll(&auth.settings().factors)?;
     let id = FactorId::random();
     let draft = match kind {
         FactorType::Totp => totp::draft(&auth, id, &owner.user, &body)?,
@@ -43,7 +44,7 @@ pub(crate) async fn enroll(
     let user = users::lock_complete(&tx, owner.user.id).await?.ok_or(ContractError::SubjectGone)?;
     let aal = sessions::lock_aal(&tx, owner.session.id, user.id).await?.ok_or(ContractError::SessionOfTokenGone)?;
     let user = make_room(op, user, draft.phone.as_deref()).await?;
-    check_room(&auth, &user, &body.friendly_name)?;
+    check_room(&auth.settings().factors, &user, &body.friendly_name)?;
     check_may_add(&user, aal == "aal2")?;
     let new = NewFactor {
         id,
@@ -87,11 +88,10 @@ async fn make_room(op: Operation<'_>, mut user: User, phone: Option<&str>) -> Re
 }
 
 /// Checks the name and the number of factors.
-fn check_room(auth: &Auth, user: &User, name: &str) -> Result<(), AuthError> {
+fn check_room(settings: &FactorSettings, user: &User, name: &str) -> Result<(), AuthError> {
     if user.factors.iter().any(|factor| factor.friendly_name == name) {
         return Err(name_taken(name).into());
     }
-    let settings = &auth.settings().factors;
     let verified = user.factors.iter().filter(|factor| factor.is_verified()).count();
     if user.factors.len() >= settings.max_enrolled || verified >= settings.max_verified {
         return Err(ContractError::TooManyFactors.into());

@@ -2,9 +2,9 @@
 //! codes in their place.
 //!
 //! A factor is enrolled, and becomes *verified* when it is proved for the first time. Each proof
-//! raises the session to `aal2`. What is special about a type of factor is in its own file: [`totp`],
-//! [`phone`] and [`webauthn`]. The steps that all types share are in [`enroll`], [`challenge`], [`verify`] and
-//! [`unenroll`].
+//! raises the session to `aal2`. What is special about a type of factor is in its own file:
+//! [`totp`], [`phone`] and [`webauthn`]. The steps that all types share are in [`enroll`],
+//! [`challenge`], [`verify`] and [`unenroll`].
 //!
 //! Guarantees beyond the reference:
 //! - The number of wrong codes of an account is limited, for all its factors and recovery codes
@@ -83,8 +83,8 @@ impl FactorType {
     }
 
     /// Checks that factors of this type may be added.
-    fn check_enroll(self, auth: &Auth) -> Result<(), AuthError> {
-        if self.switches(&auth.settings().factors).enroll {
+    fn check_enroll(self, settings: &FactorSettings) -> Result<(), AuthError> {
+        if self.switches(settings).enroll {
             return Ok(());
         }
         let error = match self {
@@ -96,8 +96,8 @@ impl FactorType {
     }
 
     /// Checks that factors of this type may be used.
-    fn check_verify(self, auth: &Auth) -> Result<(), AuthError> {
-        if self.switches(&auth.settings().factors).verify {
+    fn check_verify(self, settings: &FactorSettings) -> Result<(), AuthError> {
+        if self.switches(settings).verify {
             return Ok(());
         }
         let error = match self {

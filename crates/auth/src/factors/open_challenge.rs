@@ -9,6 +9,7 @@ use crate::error::{AuthError, ContractError};
 use crate::factors::OwnFactor;
 use crate::http::extract::RequestInfo;
 use crate::model::ids::FactorChallengeId;
+use crate::settings::FactorSettings;
 use crate::sql::mfa_challenges::FactorChallenge;
 use crate::sql::{Tx, mfa_challenges};
 
@@ -24,7 +25,7 @@ pub(super) async fn find_challenge(
     drop(client);
     let challenge = challenge.ok_or(ContractError::FactorChallengeUnknown)?;
     check_unused(&challenge, request)?;
-    if auth.now() >= end_of(auth, &challenge) {
+    if auth.now() >= end_of(&auth.settings().factors, &challenge) {
         let tx = Tx::begin(auth.database()).await?;
         mfa_challenges::delete(&tx, id).await?;
         tx.commit().await?;
@@ -42,8 +43,8 @@ pub(super) fn check_unused(challenge: &FactorChallenge, request: &RequestInfo) -
 }
 
 /// Returns the time at which a challenge expires.
-pub(super) fn end_of(auth: &Auth, challenge: &FactorChallenge) -> OffsetDateTime {
-    challenge.created_at + auth.settings().factors.challenge_expiry
+pub(super) fn end_of(settings: &FactorSettings, challenge: &FactorChallenge) -> OffsetDateTime {
+    challenge.created_at + settings.challenge_expiry
 }
 
 /// Returns the address that the proof of a challenge must come from. The names of this machine have

@@ -69,8 +69,9 @@ impl TotpSecret {
         )
     }
 
-    /// Returns the time step whose code this is, if it is the code of a step within the accepted skew
-    /// that comes after `last_step`. The step of an accepted code is kept, so that a code is used once.
+    /// Returns the time step whose code this is, if it is the code of a step within the accepted
+    /// skew that comes after `last_step`. The step of an accepted code is kept, so that a code is
+    /// used once.
     ///
     /// Takes the same time whichever step matches.
     pub fn matching_step(&self, code: &str, now: OffsetDateTime, last_step: Option<i64>) -> Option<i64> {
@@ -170,8 +171,8 @@ pub(super) async fn use_up(op: Operation<'_>, factor: FactorId, code: MatchedCod
 
 /// Returns a text as a QR code in SVG. `None`: the text is too long for one.
 ///
-/// Colours have names, since the official client puts the document into a `data:` URL unescaped, where
-/// a `#` would end it.
+/// Colours have names, since the official client puts the document into a `data:` URL unescaped,
+/// where a `#` would end it.
 pub(crate) fn qr_code(text: &str) -> Option<String> {
     use std::fmt::Write as _;
     /// The side of a module in pixels.

@@ -55,7 +55,7 @@ pub(crate) async fn verify(
     if own.kind != FactorType::Webauthn && body.code.is_empty() {
         return Err(ContractError::FactorCodeEmpty.into());
     }
-    own.kind.check_verify(&auth)?;
+    own.kind.check_verify(&auth.settings().factors)?;
     if own.kind == FactorType::Webauthn {
         return verify_key(&auth, &own, &request, FactorChallengeId(body.challenge_id), body.webauthn).await;
     }

@@ -1,5 +1,6 @@
 //! Mails and text messages.
 
 pub(crate) mod mailer;
+pub(crate) mod recipients;
 pub(crate) mod template_source;
 pub(crate) mod text;

@@ -74,7 +74,7 @@ fn prepare_mail(
     if let Some(wait) = kind.wait(user, settings.max_frequency, op.auth.now()) {
         return Err(AuthError::too_soon(wait, |seconds| ContractError::EmailTooSoon { seconds }));
     }
-    mailer::check_recipient(op.auth, to)?;
+    op.auth.recipients().check(to)?;
     if op.request.hooks.is_first(format!("count mail {} {to}", kind.as_str())) {
         mailer::count_mail(op.auth)?;
     }
@@ -92,7 +92,7 @@ async fn send(op: Operation<'_>, user: &User, kind: MailKind, variables: &Variab
     if op.auth.hooks().has(HookPoint::SendEmail) {
         return Box::pin(hooks::send_email(op, user, kind, EmailData::of(variables))).await;
     }
-    mailer::enqueue(op.auth, op.tx, kind, &user.email, variables).await
+    op.auth.mailer().enqueue(op.tx, kind, &user.email, variables).await
 }
 
 /// Sends a notification to the address of `user`, if it is enabled, by the hook or through the
@@ -107,7 +107,7 @@ pub(crate) async fn notify(
     variables: &Variables,
 ) -> Result<(), AuthError> {
     if !op.auth.hooks().has(HookPoint::SendEmail) {
-        return mailer::notify(op.auth, op.tx, kind, &user.email, variables).await;
+        return op.auth.mailer().notify(op.tx, kind, &user.email, variables).await;
     }
     if !op.auth.settings().notifies(kind) || EmailAddress::parse(&user.email).is_err() {
         return Ok(());
@@ -196,7 +196,7 @@ pub(crate) async fn send_confirmation(
 pub(crate) async fn send_invitation(op: Operation<'_>, user: &User) -> Result<(), AuthError> {
     let kind = TokenKind::Confirmation;
     let email = EmailAddress::from_stored(&user.email);
-    mailer::check_recipient(op.auth, &email)?;
+    op.auth.recipients().check(&email)?;
     if op.request.hooks.is_first(format!("count invitation {email}")) {
         mailer::count_mail(op.auth)?;
     }
@@ -345,11 +345,11 @@ async fn send_email_change(
         let data = change_data(&token_new, current);
         return Box::pin(hooks::send_email(op, &user, MailKind::EmailChange, data)).await;
     }
-    mailer::enqueue(op.auth, op.tx, MailKind::EmailChange, new.as_str(), &variables(&token_new, new)).await?;
+    op.auth.mailer().enqueue(op.tx, MailKind::EmailChange, new.as_str(), &variables(&token_new, new)).await?;
     match &token_current {
         Some((token, current)) => {
             let to_current = variables(token, current);
-            mailer::enqueue(op.auth, op.tx, MailKind::EmailChange, current.as_str(), &to_current).await
+            op.auth.mailer().enqueue(op.tx, MailKind::EmailChange, current.as_str(), &to_current).await
         }
         None => Ok(()),
     }
@@ -414,10 +414,10 @@ pub(crate) async fn send_account_exists(
 ) -> Result<(), AuthError> {
     let settings = &op.auth.settings().email;
     op.auth.limits().check_decoy_interval(TokenKind::Confirmation, email.as_str(), settings.max_frequency)?;
-    mailer::check_recipient(op.auth, email)?;
+    op.auth.recipients().check(email)?;
     mailer::count_mail(op.auth)?;
     let variables = Variables { email: email.to_string(), ..mailer::variables(op.auth, owner) };
-    mailer::enqueue(op.auth, op.tx, MailKind::AccountExists, email.as_str(), &variables).await
+    op.auth.mailer().enqueue(op.tx, MailKind::AccountExists, email.as_str(), &variables).await
 }
 
 /// Does the work of sending a mail of this kind, and sends nothing: an address that gets no mail is
@@ -429,12 +429,12 @@ pub(crate) async fn enqueue_decoy(op: Operation<'_>, kind: TokenKind, email: &Em
     let settings = &op.auth.settings().email;
     if op.request.hooks.is_first(format!("decoy {} {email}", kind.as_str())) {
         op.auth.limits().check_decoy_interval(kind, email.as_str(), settings.max_frequency)?;
-        mailer::check_recipient(op.auth, email)?;
+        op.auth.recipients().check(email)?;
         mailer::check_mail_budget(op.auth)?;
     }
     op.request.hooks.note_decoy();
     let unknown = User { email: email.to_string(), ..User::without_facts(&op.request.aud, op.now()) };
     let token = OneTimeToken::generate(email.as_str(), settings.otp_length, false);
     let variables = variables_with_link(op, &unknown, MailKind::Recovery, &token);
-    mailer::enqueue_decoy(op.auth, op.tx, MailKind::Recovery, &variables).await
+    op.auth.mailer().enqueue_decoy(op.tx, MailKind::Recovery, &variables).await
 }

@@ -10,7 +10,6 @@ use crate::account::registration::{self, Applicant};
 use crate::error::{AuthError, ContractError};
 use crate::hooks;
 use crate::http::extract::{Json, RequestInfo};
-use crate::messages::mailer;
 use crate::model::contact::{Contact, ContactKind};
 use crate::model::metadata;
 use crate::model::{JsonObject, User};
@@ -98,7 +97,7 @@ async fn send_link(auth: &Auth, request: &RequestInfo, body: Otp) -> Result<Resp
     let contact = Contact::parse(ContactKind::Email, &body.email)?;
     metadata::check_size(&body.data)?;
     if let Some(email) = contact.email() {
-        mailer::check_domain(auth, email).await?;
+        auth.recipients().check_domain(email).await?;
     }
     let applicant = Applicant::without_password(contact, body.data, challenge, "");
     let answer = with_uniform_timing(send(auth, request, &applicant, body.create_user.unwrap_or(true))).await?;

@@ -48,7 +48,7 @@ pub(crate) async fn options(
         "challenge": issued.challenge,
         "timeout": issued.timeout,
         "rpId": relying_party.id,
-        "userVerification": user_verification(&auth),
+        "userVerification": user_verification(&auth.settings().passkeys),
     }))))
 }
 

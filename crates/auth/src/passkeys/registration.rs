@@ -14,6 +14,7 @@ use crate::http::extract::{Json, RequestInfo, SignedIn};
 use crate::model::{Passkey, Timestamp, User};
 use crate::operation::Operation;
 use crate::protection::audit::Action;
+use crate::settings::PasskeySettings;
 use crate::sql::{Tx, users, webauthn_credentials};
 use crate::webauthn::{CeremonyError, CredentialOwner, RegistrationResponse, descriptor, offered_algorithms};
 
@@ -29,7 +30,7 @@ pub(crate) async fn options(
     let user = &signed_in.user;
     let client = auth.database().client().await?;
     let registered = webauthn_credentials::of_user(&client, user.id).await?;
-    check_limit(&auth, &registered)?;
+    check_limit(&auth.settings().passkeys, &registered)?;
     let lifetime = auth.settings().passkeys.challenge_expiry;
     let ceremony = PasskeyCeremony::Registration(user.id);
     let issued = IssuedChallenge::issue(&client, ceremony, request.now, lifetime).await?;
@@ -45,7 +46,7 @@ pub(crate) async fn options(
         "timeout": issued.timeout,
         "authenticatorSelection": {
             "residentKey": "required",
-            "userVerification": user_verification(&auth),
+            "userVerification": user_verification(&auth.settings().passkeys),
         },
         "attestation": "none",
     });
@@ -90,7 +91,7 @@ async fn register(op: Operation<'_>, user: &User, response: CeremonyResponse) ->
     if auth.settings().passkeys.require_user_verification && !credential.is_user_verified {
         return Err(ceremony::reject(CeremonyError::UserVerification));
     }
-    check_limit(auth, &webauthn_credentials::of_user(tx, user.id).await?)?;
+    check_limit(&auth.settings().passkeys, &webauthn_credentials::of_user(tx, user.id).await?)?;
     let name = providers::name_of(credential.aaguid).unwrap_or("Passkey");
     let passkey = webauthn_credentials::insert(tx, user.id, &credential, name, op.now()).await?;
     let passkey = passkey.ok_or(ContractError::CredentialRegistered)?;
@@ -110,8 +111,8 @@ fn check_may_register(signed_in: &SignedIn) -> Result<(), AuthError> {
     check_assurance(signed_in)
 }
 
-fn check_limit(auth: &Auth, registered: &[Passkey]) -> Result<(), AuthError> {
-    match registered.len() >= auth.settings().passkeys.max_per_user as usize {
+fn check_limit(settings: &PasskeySettings, registered: &[Passkey]) -> Result<(), AuthError> {
+    match registered.len() >= settings.max_per_user as usize {
         true => Err(ContractError::PasskeyLimitReached.into()),
         false => Ok(()),
     }
@@ -131,6 +132,6 @@ fn display_name(user: &User) -> Option<&str> {
 }
 
 /// Returns the member `userVerification` of options.
-pub(super) fn user_verification(auth: &Auth) -> &'static str {
-    if auth.settings().passkeys.require_user_verification { "required" } else { "preferred" }
+pub(super) fn user_verification(settings: &PasskeySettings) -> &'static str {
+    if settings.require_user_verification { "required" } else { "preferred" }
 }

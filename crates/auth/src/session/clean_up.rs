@@ -50,8 +50,8 @@ enum UpkeepBatch {
 
 impl UpkeepBatch {
     /// Returns the maximum number of batches in one run. Guesses, and challenges of passkeys, which
-    /// need no account, are deleted as fast as they are written: a flood of them leaves no more rows
-    /// than it makes in a quarter of an hour.
+    /// need no account, are deleted as fast as they are written: a flood of them leaves no more
+    /// rows than it makes in a quarter of an hour.
     const fn rounds(self) -> usize {
         match self {
             Self::Attempts | Self::KeyChallenges => 100,

@@ -57,7 +57,7 @@ async fn next_counted(
     method: AuthenticationMethod,
 ) -> Result<TokenResponse, AuthError> {
     let unusable = || AuthError::internal(anyhow::anyhow!("the key of the session's refresh tokens is not usable"));
-    let (key, _) = session_key(op.auth, session).ok_or_else(unusable)?;
+    let (key, _) = session_key(op.auth.columns(), session).ok_or_else(unusable)?;
     let counter = session.counter.checked_add(2).ok_or_else(unusable)?;
     sessions::set_counter(op.tx, session.id, counter).await?;
     let next = key.token(session.id.0, counter);

@@ -27,9 +27,11 @@ use crate::error::{AuthError, ContractError, OAuthError};
 use crate::hooks;
 use crate::http::extract::RequestInfo;
 use crate::operation::Operation;
-use crate::protection::audit::{Action, AuditEvent};
+use crate::protection::audit::{Action, AuditEvent, AuditLog};
+use crate::protection::column_encryption::ColumnKeys;
 use crate::session::refresh_token::{CountedToken, RefreshToken, SessionKey};
 use crate::session::{self, lifetime, user_agent};
+use crate::settings::{RefreshSettings, SessionSettings};
 use crate::sql::refresh_tokens::{LockAttempt, RefreshTokenFamily, StoredToken};
 use crate::sql::sessions::Session;
 use crate::sql::{Tx, refresh_tokens, sessions, users};
@@ -109,13 +111,18 @@ fn already_used() -> AuthError {
 }
 
 /// Checks the session and its user, for both forms of tokens.
-async fn check_family(auth: &Auth, tx: &Tx, family: &RefreshTokenFamily, now: OffsetDateTime) -> Result<(), AuthError> {
+async fn check_family(
+    settings: &SessionSettings,
+    tx: &Tx,
+    family: &RefreshTokenFamily,
+    now: OffsetDateTime,
+) -> Result<(), AuthError> {
     let RefreshTokenFamily { session, user } = family;
     if user.is_banned(now) {
         return Err(banned());
     }
-    lifetime::check_alive(&auth.settings().sessions, session, user, now)?;
-    lifetime::check_newest(&auth.settings().sessions, tx, session, user, now).await?;
+    lifetime::check_alive(settings, session, user, now)?;
+    lifetime::check_newest(settings, tx, session, user, now).await?;
     if session.oauth_client_id.is_some() {
         return Err(OAuthError::OAuthSessionNeedsClient.into());
     }
@@ -150,8 +157,8 @@ fn judge(
     if let Some(active) = token.active.as_ref().filter(|active| active.parent.as_deref() == Some(presented)) {
         return TokenVerdict::Repeat(active.token.clone());
     }
-    let recent = token.updated_at.is_some_and(|at| is_recent(auth, at, now));
-    match session_key(auth, &family.session).map(|(key, _)| key) {
+    let recent = token.updated_at.is_some_and(|at| is_recent(auth.settings().refresh.reuse_interval, at, now));
+    match session_key(auth.columns(), &family.session).map(|(key, _)| key) {
         // The first counted token replaced this one
         Some(key) if token.active.is_none() && (recent || family.session.counter == 0) => {
             TokenVerdict::RepeatCounted(key)
@@ -166,14 +173,13 @@ fn judge(
 /// the lock of the session; otherwise a request that waited could reuse a token for longer. A time
 /// that is ahead by more than the interval was written by a clock that was set back since, and is
 /// not recent.
-fn is_recent(auth: &Auth, at: OffsetDateTime, now: OffsetDateTime) -> bool {
-    let interval = auth.settings().refresh.reuse_interval;
+fn is_recent(interval: Duration, at: OffsetDateTime, now: OffsetDateTime) -> bool {
     now <= at + interval && at <= now + interval
 }
 
 /// Returns the key of the counted tokens of a session, and whether its stored form is outdated.
-pub(super) fn session_key(auth: &Auth, session: &Session) -> Option<(SessionKey, bool)> {
-    match auth.columns().decrypt(session.id.0, session.hmac_key.as_deref()?) {
+pub(super) fn session_key(columns: &ColumnKeys, session: &Session) -> Option<(SessionKey, bool)> {
+    match columns.decrypt(session.id.0, session.hmac_key.as_deref()?) {
         Ok(opened) => Some((SessionKey::from_column(&opened.text)?, opened.is_outdated)),
         Err(error) => {
             tracing::error!(session.id = %session.id, error = %error, "key of a session not decrypted");
@@ -205,7 +211,7 @@ async fn stored(auth: &Auth, tx: Tx, request: &RequestInfo, presented: &str) -> 
         tx.commit().await?;
         return Err(ContractError::RefreshSessionGone.into());
     };
-    check_family(auth, &tx, &family, now).await?;
+    check_family(&auth.settings().sessions, &tx, &family, now).await?;
     let RefreshTokenFamily { session, user } = &family;
     let verdict = judge(auth, presented, &token, &family, now);
     if matches!(verdict, TokenVerdict::Reuse) {
@@ -217,7 +223,7 @@ async fn stored(auth: &Auth, tx: Tx, request: &RequestInfo, presented: &str) -> 
         tracing::warn!(session.id = %session.id, user.id = %user.id, "replaced refresh token presented again");
         return Err(already_used());
     }
-    if matches!(verdict, TokenVerdict::Replace) && upgrades(auth, session.id.0) {
+    if matches!(verdict, TokenVerdict::Replace) && upgrades(&auth.settings().refresh, session.id.0) {
         return upgrade(auth, tx, request, &family, now).await.map(Some);
     }
     let (next, created, counter) = match verdict {
@@ -247,7 +253,7 @@ async fn stored(auth: &Auth, tx: Tx, request: &RequestInfo, presented: &str) -> 
                 Ok(())
             }
         },
-        finish(auth, &tx, request, &family, now),
+        finish(auth.audit_log(), &tx, request, &family, now),
         tx.commit_behind(),
     );
     revoked?;
@@ -268,8 +274,7 @@ async fn stored(auth: &Auth, tx: Tx, request: &RequestInfo, presented: &str) -> 
 
 /// Returns whether a session of stored tokens moves to counted ones: a share that is stable for
 /// each session.
-fn upgrades(auth: &Auth, session: uuid::Uuid) -> bool {
-    let settings = &auth.settings().refresh;
+fn upgrades(settings: &RefreshSettings, session: uuid::Uuid) -> bool {
     let share = u32::from_be_bytes(*hash::sha256(session.as_bytes()).first_chunk().unwrap_or(&[0; 4])) % 100;
     settings.algorithm_version == 2 && share < u32::from(settings.upgrade_percentage)
 }
@@ -288,7 +293,7 @@ async fn upgrade(
     sessions::set_key(&tx, session.id, &auth.columns().encrypt(session.id.0, &key.to_column())).await?;
     refresh_tokens::revoke_family(&tx, session.id, now).await?;
     auth.audit_log().record(&tx, AuditEvent::new(user, Action::TokenRevoked), now).await?;
-    finish(auth, &tx, request, family, now).await?;
+    finish(auth.audit_log(), &tx, request, family, now).await?;
     tx.commit().await?;
     response.set_header("sb-auth-refresh-token-counter", "0");
     Ok(response.into_response())
@@ -310,13 +315,14 @@ async fn counted(
         LockAttempt::NoRow => return Err(not_found()),
     };
     let now = auth.now();
-    let (key, is_outdated) =
-        session_key(auth, &family.session).filter(|(key, _)| token.is_signed_by(key)).ok_or_else(not_found)?;
-    check_family(auth, &tx, &family, now).await?;
+    let (key, is_outdated) = session_key(auth.columns(), &family.session)
+        .filter(|(key, _)| token.is_signed_by(key))
+        .ok_or_else(not_found)?;
+    check_family(&auth.settings().sessions, &tx, &family, now).await?;
     let RefreshTokenFamily { session, user } = &family;
     let settings = &auth.settings().refresh;
     let behind = session.counter - token.counter();
-    let recent = session.refreshed_at.is_some_and(|at| is_recent(auth, at, now));
+    let recent = session.refreshed_at.is_some_and(|at| is_recent(auth.settings().refresh.reuse_interval, at, now));
     let causes: Vec<&str> = match behind {
         ..0 => {
             return Err(ContractError::RefreshTokenForeign.into());
@@ -346,7 +352,7 @@ async fn counted(
         async {
             if behind == 0 { sessions::set_counter(&tx, session.id, counter).await } else { Ok(()) }
         },
-        finish(auth, &tx, request, &family, now),
+        finish(auth.audit_log(), &tx, request, &family, now),
         tx.commit_behind(),
     );
     stored?;
@@ -384,7 +390,7 @@ async fn reuse_of_counted(
 
 /// Records a successful refresh.
 async fn finish(
-    auth: &Auth,
+    audit_log: AuditLog,
     tx: &Tx,
     request: &RequestInfo,
     family: &RefreshTokenFamily,
@@ -393,7 +399,7 @@ async fn finish(
     let RefreshTokenFamily { session, user } = family;
     let (touched, audited) = tokio::join!(biased;
         sessions::touch(tx, session.id, user_agent(request), request.ip, now),
-        auth.audit_log().record(tx, AuditEvent::new(user, Action::TokenRefreshed), now),
+        audit_log.record(tx, AuditEvent::new(user, Action::TokenRefreshed), now),
     );
     touched?;
     audited

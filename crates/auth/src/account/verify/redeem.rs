@@ -1,7 +1,7 @@
 //! The effects of a code or link that was found to be right.
 //!
-//! One rule explains the others: the person who read the message owns the contact, and nothing stays
-//! that another person put beside an address that was not proved.
+//! One rule explains the others: the person who read the message owns the contact, and nothing
+//! stays that another person put beside an address that was not proved.
 
 use super::lookup::FoundToken;
 use super::verify_type::VerifyType;

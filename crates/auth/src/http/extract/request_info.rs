@@ -15,6 +15,7 @@ use crate::Auth;
 use crate::error::{API_VERSION_HEADER, ApiVersion, AuthError, ContractError};
 use crate::hooks::ledger::HookLedger;
 use crate::model::ids::UserId;
+use crate::settings::AuthSettings;
 
 /// The width of the column `aud`.
 const MAX_AUDIENCE_BYTES: usize = 255;
@@ -99,7 +100,7 @@ impl FromRequestParts<Auth> for RequestInfo {
         if aud.is_some_and(|aud| aud.len() > MAX_AUDIENCE_BYTES) {
             return Err(ContractError::AudienceTooLong.into());
         }
-        let limit_key = limit_key(headers, auth, ip);
+        let limit_key = limit_key(headers, settings, ip);
         Ok(Self {
             now: auth.now(),
             ip,
@@ -110,7 +111,7 @@ impl FromRequestParts<Auth> for RequestInfo {
             aud: aud.map_or_else(|| settings.jwt.audience.clone(), str::to_owned),
             names_aud: aud.is_some(),
             api_version: ApiVersion::parse(header(headers, API_VERSION_HEADER.as_str())),
-            external_url: external_url(headers, auth),
+            external_url: external_url(headers, settings),
             redirect_to: auth
                 .allow_list()
                 .resolve(requested, headers.get(REFERER).and_then(|value| value.to_str().ok())),
@@ -131,8 +132,7 @@ impl FromRequestParts<Auth> for RequestInfo {
 /// Returns the key of the limits by client address: the value of the configured header, else the
 /// address if limits by address are enabled or a trusted proxy sent it. So a client cannot avoid
 /// limits by address by omitting the header.
-fn limit_key(headers: &HeaderMap, auth: &Auth, ip: Option<IpAddr>) -> Option<String> {
-    let settings = auth.settings();
+fn limit_key(headers: &HeaderMap, settings: &AuthSettings, ip: Option<IpAddr>) -> Option<String> {
     let limits = &settings.rate_limits;
     let named = limits
         .header
@@ -174,8 +174,8 @@ fn forwarded_by_proxy(headers: &HeaderMap) -> Option<IpAddr> {
     first.trim().parse::<IpAddr>().ok().map(|ip| ip.to_canonical())
 }
 
-fn external_url(headers: &HeaderMap, auth: &Auth) -> String {
-    let settings = auth.settings();
+/// Returns the base URL that a request chooses among the configured hosts.
+fn external_url(headers: &HeaderMap, settings: &AuthSettings) -> String {
     let configured = settings.external_url.trim_end_matches('/');
     let Some(host) = header(headers, "x-forwarded-host") else {
         return configured.to_owned();

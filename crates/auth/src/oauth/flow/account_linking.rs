@@ -74,7 +74,7 @@ pub(crate) fn is_lost_race(error: &AuthError) -> bool {
 pub(crate) async fn look_up_domain(auth: &Auth, profile: &Profile) {
     let Some(email) = profile.primary_email().filter(|email| !email.verified) else { return };
     if let Ok(address) = EmailAddress::parse(&email.address) {
-        mailer::look_up_domain(auth, &address).await;
+        auth.recipients().look_up_domain(&address).await;
     }
 }
 
