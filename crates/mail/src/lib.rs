@@ -9,6 +9,7 @@
 //! that may not lose a mail stores it first and deletes it when [`Transport::send`] has succeeded.
 
 mod address;
+mod character_references;
 mod email;
 mod kind;
 mod plain_text;

@@ -1,5 +1,9 @@
 //! The plain-text part of an HTML mail.
 
+use std::borrow::Cow;
+
+use crate::character_references;
+
 /// The longest text that is made, in bytes. The rest is dropped.
 const LONGEST: usize = 256 << 10;
 
@@ -178,7 +182,7 @@ impl<'h> HtmlTag<'h> {
                 }
             };
             if name.eq_ignore_ascii_case(wanted) {
-                return Some(decode(text));
+                return Some(decode(text).into_owned());
             }
             rest = after;
         }
@@ -236,54 +240,29 @@ fn skip_element<'h>(html: &'h str, name: &str) -> &'h str {
     ""
 }
 
-fn decode(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(start) = rest.find('&') {
-        out.push_str(&rest[..start]);
-        rest = &rest[start..];
-        let decoded = rest.bytes().take(12).position(|byte| byte == b';').and_then(|end| {
-            let character = match &rest[1..end] {
-                "amp" => '&',
-                "lt" => '<',
-                "gt" => '>',
-                "quot" => '"',
-                "apos" => '\'',
-                "nbsp" => '\u{a0}',
-                "copy" => '©',
-                "reg" => '®',
-                "hellip" => '…',
-                "ndash" => '–',
-                "mdash" => '—',
-                "lsquo" => '‘',
-                "rsquo" => '’',
-                "ldquo" => '“',
-                "rdquo" => '”',
-                "middot" => '·',
-                "bull" => '•',
-                "euro" => '€',
-                name => {
-                    let number = name.strip_prefix('#')?;
-                    let code = match number.strip_prefix(['x', 'X']) {
-                        Some(hex) => u32::from_str_radix(hex, 16).ok()?,
-                        None => number.parse().ok()?,
-                    };
-                    char::from_u32(code).filter(|character| !character.is_control())?
-                }
-            };
-            Some((character, end + 1))
-        });
-        match decoded {
-            Some((character, length)) => {
-                out.push(character);
-                rest = &rest[length..];
-            }
-            None => {
-                out.push('&');
-                rest = &rest[1..];
-            }
-        }
-    }
-    out.push_str(rest);
-    out
+/// Returns a text without character references. One of a control character stays.
+fn decode(text: &str) -> Cow<'_, str> {
+    character_references::decode(text, |name| {
+        Some(match name {
+            "amp" => '&',
+            "lt" => '<',
+            "gt" => '>',
+            "quot" => '"',
+            "apos" => '\'',
+            "nbsp" => '\u{a0}',
+            "copy" => '©',
+            "reg" => '®',
+            "hellip" => '…',
+            "ndash" => '–',
+            "mdash" => '—',
+            "lsquo" => '‘',
+            "rsquo" => '’',
+            "ldquo" => '“',
+            "rdquo" => '”',
+            "middot" => '·',
+            "bull" => '•',
+            "euro" => '€',
+            name => return character_references::numbered(name).filter(|character| !character.is_control()),
+        })
+    })
 }

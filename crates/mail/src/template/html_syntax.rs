@@ -1,5 +1,9 @@
 //! The syntax of HTML as far as it decides how a value is escaped: contexts and attributes.
 
+use std::borrow::Cow;
+
+use crate::character_references;
+
 /// The context of the next character.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HtmlContext {
@@ -100,49 +104,19 @@ pub(super) fn meaning_of(attribute: &str) -> AttributeMeaning {
 
 /// Returns the characters that an attribute's text stands for, as far as they can matter to the
 /// context of a value.
-pub(super) fn decode(text: &str) -> std::borrow::Cow<'_, str> {
-    if !text.contains('&') {
-        return text.into();
-    }
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(start) = rest.find('&') {
-        out.push_str(&rest[..start]);
-        rest = &rest[start..];
-        let end = rest.bytes().take(12).position(|byte| byte == b';');
-        let decoded = end.and_then(|end| {
-            let character = match &rest[1..end] {
-                "amp" => '&',
-                "lt" => '<',
-                "gt" => '>',
-                "quot" => '"',
-                "apos" => '\'',
-                "quest" => '?',
-                "num" => '#',
-                "sol" => '/',
-                "colon" => ':',
-                name => {
-                    let number = name.strip_prefix('#')?;
-                    let code = match number.strip_prefix(['x', 'X']) {
-                        Some(hex) => u32::from_str_radix(hex, 16).ok()?,
-                        None => number.parse().ok()?,
-                    };
-                    char::from_u32(code)?
-                }
-            };
-            Some((character, end + 1))
-        });
-        match decoded {
-            Some((character, length)) => {
-                out.push(character);
-                rest = &rest[length..];
-            }
-            None => {
-                out.push('&');
-                rest = &rest[1..];
-            }
-        }
-    }
-    out.push_str(rest);
-    out.into()
+pub(super) fn decode(text: &str) -> Cow<'_, str> {
+    character_references::decode(text, |name| {
+        Some(match name {
+            "amp" => '&',
+            "lt" => '<',
+            "gt" => '>',
+            "quot" => '"',
+            "apos" => '\'',
+            "quest" => '?',
+            "num" => '#',
+            "sol" => '/',
+            "colon" => ':',
+            name => return character_references::numbered(name),
+        })
+    })
 }

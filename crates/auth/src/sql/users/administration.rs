@@ -5,7 +5,7 @@ use tokio_postgres::Error;
 
 use crate::model::ids::UserId;
 use crate::model::{User, user_columns};
-use crate::sql::{Run, Tx, one_time_tokens, recovery_codes};
+use crate::sql::{Run, Tx, one_time_tokens, recovery_codes, webauthn_credentials};
 
 /// The condition of a list: an audience (`$1`) and a filter (`$2`, a pattern; null for none).
 macro_rules! listed {
@@ -53,7 +53,6 @@ statements! {
          where id = $1";
     const DELETE_SESSIONS = "delete from auth.sessions where user_id = $1";
     const DELETE_FACTORS = "delete from auth.mfa_factors where user_id = $1";
-    const DELETE_PASSKEYS = "delete from auth.webauthn_credentials where user_id = $1";
 }
 
 /// A list of users.
@@ -130,10 +129,9 @@ pub async fn soft_delete(
     tx.execute(SOFT_DELETE, &[&id, email, phone, email_change, phone_change, &now]).await?;
     one_time_tokens::delete_all(tx, id).await?;
     recovery_codes::delete(tx, id).await?;
-    for statement in [DELETE_FACTORS, DELETE_PASSKEYS, DELETE_SESSIONS] {
-        tx.execute(statement, &[&id]).await?;
-    }
-    Ok(())
+    tx.execute(DELETE_FACTORS, &[&id]).await?;
+    webauthn_credentials::delete_all(tx, id).await?;
+    tx.execute(DELETE_SESSIONS, &[&id]).await.map(drop)
 }
 
 #[cfg(test)]

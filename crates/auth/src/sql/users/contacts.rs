@@ -248,27 +248,23 @@ pub async fn promote_email(
     confirmed: bool,
     now: OffsetDateTime,
 ) -> Result<(), Error> {
-    let row: Params<'_> = &[&user, &address, &confirmed, &now];
-    let (user_changed, tokens) =
-        tokio::join!(biased; tx.execute(PROMOTE_EMAIL, row), one_time_tokens::delete_all(tx, user));
-    user_changed?;
-    tokens
+    replace(tx, user, PROMOTE_EMAIL, &[&user, &address, &confirmed, &now]).await
 }
 
 /// Replaces the address of an account, and invalidates the messages to the one before.
 pub async fn replace_email(tx: &Tx, user: UserId, email: &EmailAddress, now: OffsetDateTime) -> Result<(), Error> {
-    let row: Params<'_> = &[&user, &email.as_str(), &now];
-    let (replaced, tokens) =
-        tokio::join!(biased; tx.execute(REPLACE_EMAIL, row), one_time_tokens::delete_all(tx, user));
-    replaced?;
-    tokens
+    replace(tx, user, REPLACE_EMAIL, &[&user, &email.as_str(), &now]).await
 }
 
 /// Replaces the number of an account, and invalidates the messages to the one before.
 pub async fn replace_phone(tx: &Tx, user: UserId, phone: &PhoneNumber, now: OffsetDateTime) -> Result<(), Error> {
-    let row: Params<'_> = &[&user, &phone.as_str(), &now];
+    replace(tx, user, REPLACE_PHONE, &[&user, &phone.as_str(), &now]).await
+}
+
+/// Runs a statement that replaces a contact, and invalidates the messages to the one before.
+async fn replace(tx: &Tx, user: UserId, statement: &str, row: Params<'_>) -> Result<(), Error> {
     let (replaced, tokens) =
-        tokio::join!(biased; tx.execute(REPLACE_PHONE, row), one_time_tokens::delete_all(tx, user));
+        tokio::join!(biased; tx.execute(statement, row), one_time_tokens::delete_all(tx, user));
     replaced?;
     tokens
 }
