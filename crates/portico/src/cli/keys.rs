@@ -7,7 +7,6 @@ use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use portico_auth::signing_keys::{KeyState, ListedKey, PUBLICATION_TIME, Rotation, SigningKeyError, SigningKeys};
 use portico_base::Clock;
-use portico_database::cluster::{Cluster, ClusterSettings};
 use portico_database::sqlstate::UNDEFINED_TABLE;
 use portico_database::{Database, Endpoint, PoolSettings};
 use portico_project::portico_toml::Settings;
@@ -19,6 +18,7 @@ use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
 use time::{Duration, OffsetDateTime};
 
+use super::store::ProjectPostgres;
 use super::{Global, folder};
 use crate::compose::keys::MissingSecrets;
 use crate::compose::{auth, database, keys, signing_keys};
@@ -63,8 +63,8 @@ pub(super) struct Target {
     /// The data folder of `portico serve` [default: PORTICO_DATA, or that of supabase/portico.toml]
     #[arg(long, value_name = "DIR", requires = "production")]
     data: Option<PathBuf>,
-    /// The database of `portico serve`, if it is not the embedded one [default: DATABASE_URL, or that
-    /// of supabase/portico.toml]
+    /// The database of `portico serve`, if it is not the embedded one [default: DATABASE_URL, or
+    /// that of supabase/portico.toml]
     #[arg(long, value_name = "URL", hide_env_values = true, requires = "production")]
     database_url: Option<String>,
     /// Print JSON
@@ -115,7 +115,7 @@ pub(super) async fn run(global: &Global, command: Command) -> anyhow::Result<()>
 struct Opened {
     keys: SigningKeys,
     database: Database,
-    cluster: Option<Cluster>,
+    postgres: ProjectPostgres,
     /// The lifetime of access tokens.
     expiry: Duration,
     clock: Clock,
@@ -146,25 +146,25 @@ impl Opened {
         let mut auth_settings = auth::settings(config);
         auth::add(&mut auth_settings, &settings.auth);
 
-        let (endpoint, cluster) = match url {
+        let postgres = match url {
             Some(url) => {
                 let endpoint = Endpoint::parse(&url).context("the database's URL")?;
-                (database::with_known_logins(&endpoint, &data)?.unwrap_or(endpoint), None)
+                ProjectPostgres::external(database::with_known_logins(&endpoint, &data)?.unwrap_or(endpoint))
             }
             None => embedded(&project, &settings, &data, target.production).await?,
         };
         let opened = async {
-            let database = Database::open(&endpoint, PoolSettings::default())?;
+            let database = Database::open(&postgres.endpoint, PoolSettings::default())?;
             database.detect_pooler().await?;
             let keys = signing_keys::open(&configured, &auth_settings.encryption, &database, clock.clone())?;
             anyhow::Ok((keys, database))
         };
         match opened.await {
             Ok((keys, database)) => {
-                Ok(Self { keys, database, cluster, expiry: Duration::seconds(config.auth.jwt_expiry.into()), clock })
+                Ok(Self { keys, database, postgres, expiry: Duration::seconds(config.auth.jwt_expiry.into()), clock })
             }
             Err(error) => {
-                stop(cluster).await;
+                postgres.close().await;
                 Err(error)
             }
         }
@@ -172,7 +172,7 @@ impl Opened {
 
     async fn close(self) {
         self.database.close().await;
-        stop(self.cluster).await;
+        self.postgres.close().await;
     }
 
     async fn carry_out(&self, command: &Command, json: bool) -> anyhow::Result<()> {
@@ -253,38 +253,25 @@ impl Opened {
     }
 }
 
-/// Returns the embedded PostgreSQL: that of the server that runs with the data folder, else one that
-/// is started for the command.
+/// Returns the embedded PostgreSQL: that of the server that runs with the data folder, else one
+/// that is started for the command.
+///
+/// # Errors
+/// When the folder has no database yet, or PostgreSQL does not start.
 async fn embedded(
     project: &Project,
     settings: &Settings,
     data: &Path,
     production: bool,
-) -> anyhow::Result<(Endpoint, Option<Cluster>)> {
-    let folder = data.join(folder::CLUSTER);
-    if !folder.exists() {
+) -> anyhow::Result<ProjectPostgres> {
+    if !data.join(folder::CLUSTER).exists() {
         let (command, hint) = match production {
             true => ("portico serve", ""),
             false => ("portico dev", ", or add --production for the keys of `portico serve`"),
         };
         bail!("{} has no database yet: start it with `{command}`{hint}", project.root().display());
     }
-    if let Some(endpoint) = Cluster::endpoint_of_running(&folder) {
-        return Ok((endpoint, None));
-    }
-    let cluster = Cluster::start(ClusterSettings {
-        binaries: settings.database.postgres_bin.clone(),
-        parameters: project.config().db.settings.parameters.clone().into_iter().collect(),
-        ..ClusterSettings::new(folder)
-    })
-    .await?;
-    Ok((cluster.endpoint(), Some(cluster)))
-}
-
-async fn stop(cluster: Option<Cluster>) {
-    if let Some(cluster) = cluster {
-        cluster.stop().await;
-    }
+    ProjectPostgres::join_embedded(project, settings, data).await
 }
 
 /// Adds the remedy for a database that this version has not set up yet.

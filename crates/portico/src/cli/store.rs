@@ -7,7 +7,7 @@ use portico_base::Secret;
 use portico_database::Endpoint;
 use portico_database::cluster::{Cluster, ClusterSettings};
 use portico_project::Project;
-use portico_project::portico_toml::Settings;
+use portico_project::portico_toml::{DatabaseSettings, Settings};
 
 use super::folder;
 use crate::compose::database;
@@ -42,6 +42,31 @@ impl ProjectPostgres {
             let endpoint = database::with_own_logins(&endpoint, data)?;
             return Ok(Self { endpoint, cluster: None, url: Some(url.clone()) });
         }
+        Self::start(project, settings, data, tcp_port).await
+    }
+
+    /// Returns the embedded PostgreSQL of the server that runs with a data folder, or starts it.
+    ///
+    /// # Errors
+    /// When PostgreSQL does not start.
+    pub(super) async fn join_embedded(project: &Project, settings: &Settings, data: &Path) -> anyhow::Result<Self> {
+        match Cluster::endpoint_of_running(&data.join(folder::CLUSTER)) {
+            Some(endpoint) => Ok(Self::external(endpoint)),
+            None => Self::start(project, &settings.database, data, None).await,
+        }
+    }
+
+    /// Returns a PostgreSQL that another program runs.
+    pub(super) fn external(endpoint: Endpoint) -> Self {
+        Self { endpoint, cluster: None, url: None }
+    }
+
+    async fn start(
+        project: &Project,
+        settings: &DatabaseSettings,
+        data: &Path,
+        tcp_port: Option<u16>,
+    ) -> anyhow::Result<Self> {
         let cluster = Cluster::start(ClusterSettings {
             tcp_port,
             binaries: settings.postgres_bin.clone(),
