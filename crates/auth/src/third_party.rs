@@ -28,7 +28,7 @@ const MAX_WAITING: usize = 1024;
 
 /// The members of a discovery document that are used. Some issuers publish no others.
 #[derive(Deserialize)]
-struct Discovery {
+struct ThirdPartyDiscovery {
     issuer: String,
     jwks_uri: String,
 }
@@ -73,11 +73,12 @@ pub fn follow(
     current.replace_third_party(ThirdPartyKeys::unknown(third_party.issuer.clone()));
     let (sender, requests) = mpsc::channel(MAX_WAITING);
     let client = Arc::new(HttpClient::new(settings.http_timeout, settings.allow_insecure_loopback_providers));
-    let task = Follow { settings: third_party, client, interval: settings.oidc_cache_ttl, current, requests };
+    let task =
+        ThirdPartyKeysTask { settings: third_party, client, interval: settings.oidc_cache_ttl, current, requests };
     Some((ThirdPartyFollower(sender), task.run()))
 }
 
-struct Follow {
+struct ThirdPartyKeysTask {
     settings: ThirdPartySettings,
     client: Arc<HttpClient>,
     /// The interval at which the keys are read.
@@ -86,7 +87,7 @@ struct Follow {
     requests: mpsc::Receiver<oneshot::Sender<()>>,
 }
 
-impl Follow {
+impl ThirdPartyKeysTask {
     async fn run(mut self) {
         let mut pause = FIRST_PAUSE;
         let mut waiting = Vec::new();
@@ -141,7 +142,7 @@ async fn fetch(settings: &ThirdPartySettings, client: &HttpClient) -> Result<Thi
     let url = settings.discovery_url.clone().unwrap_or_else(own);
     let document = get(client, "discovery document", &url).await?;
     let wrong = |_| FetchError::Call { document: "discovery document", source: CallError::Malformed("one") };
-    let discovery: Discovery = serde_json::from_value(document).map_err(wrong)?;
+    let discovery: ThirdPartyDiscovery = serde_json::from_value(document).map_err(wrong)?;
     if !settings.issuer.is_named(&discovery.issuer) {
         return Err(FetchError::OtherIssuer(discovery.issuer.chars().take(200).collect()));
     }

@@ -177,7 +177,7 @@ impl ServerCertVerifier for Verifier {
 }
 
 /// TLS to one host.
-pub(crate) struct Connector {
+pub(crate) struct TlsConnector {
     config: Option<Arc<ClientConfig>>,
     host: Result<ServerName<'static>, String>,
 }
@@ -187,18 +187,18 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     type Stream = Stream<S>;
-    type TlsConnect = Connector;
+    type TlsConnect = TlsConnector;
     type Error = rustls::Error;
 
-    fn make_tls_connect(&mut self, host: &str) -> Result<Connector, rustls::Error> {
-        Ok(Connector {
+    fn make_tls_connect(&mut self, host: &str) -> Result<TlsConnector, rustls::Error> {
+        Ok(TlsConnector {
             config: self.0.clone(),
             host: ServerName::try_from(host.to_owned()).map_err(|_| host.to_owned()),
         })
     }
 }
 
-impl<S> TlsConnect<S> for Connector
+impl<S> TlsConnect<S> for TlsConnector
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -261,7 +261,8 @@ fn end_point_hash(certificate: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// The object identifier in
-/// `Certificate ::= SEQUENCE { tbsCertificate SEQUENCE, signatureAlgorithm SEQUENCE { OID, .. }, .. }`.
+/// `Certificate ::= SEQUENCE { tbsCertificate SEQUENCE, signatureAlgorithm SEQUENCE { OID, .. },
+/// .. }`.
 fn signature_algorithm(certificate: &[u8]) -> Option<&[u8]> {
     const SEQUENCE: u8 = 0x30;
     const OBJECT_IDENTIFIER: u8 = 0x06;

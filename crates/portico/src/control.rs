@@ -219,7 +219,7 @@ async fn answer(stream: UnixStream, calls: mpsc::Sender<ControlCall>) {
 
 /// The reasons for which a request to the running server fails.
 #[derive(Debug, thiserror::Error)]
-pub enum CallError {
+pub enum ControlError {
     /// No server runs with this data folder.
     #[error("no Portico server is running for {}: start it with `portico dev`", .0.display())]
     NotRunning(PathBuf),
@@ -240,23 +240,23 @@ pub async fn call(
     data: &Path,
     request: &Request,
     mut progress: impl FnMut(&str),
-) -> Result<serde_json::Value, CallError> {
-    let not_running = || CallError::NotRunning(data.parent().unwrap_or(data).to_owned());
+) -> Result<serde_json::Value, ControlError> {
+    let not_running = || ControlError::NotRunning(data.parent().unwrap_or(data).to_owned());
     let running = ServerRecord::read(data).ok_or_else(not_running)?;
     let stream = UnixStream::connect(&running.socket).await.map_err(|_| not_running())?;
     let (read, mut write) = stream.into_split();
-    let mut line = serde_json::to_vec(request).map_err(|_| CallError::Broken)?;
+    let mut line = serde_json::to_vec(request).map_err(|_| ControlError::Broken)?;
     line.push(b'\n');
-    write.write_all(&line).await.map_err(|_| CallError::Broken)?;
+    write.write_all(&line).await.map_err(|_| ControlError::Broken)?;
     let mut lines = BufReader::new(read).lines();
     while let Ok(Some(line)) = lines.next_line().await {
-        match serde_json::from_str(&line).map_err(|_| CallError::Broken)? {
+        match serde_json::from_str(&line).map_err(|_| ControlError::Broken)? {
             Reply::Progress { line } => progress(&line),
             Reply::Done { value } => return Ok(value),
-            Reply::Failed { message } => return Err(CallError::Failed(message)),
+            Reply::Failed { message } => return Err(ControlError::Failed(message)),
         }
     }
-    Err(CallError::Broken)
+    Err(ControlError::Broken)
 }
 
 fn record_path(data: &Path) -> PathBuf {
@@ -316,7 +316,7 @@ mod tests {
         assert_eq!((lines.as_slice(), value), (&["Applying".to_owned()][..], serde_json::json!({"ok": true})));
         drop(control);
         let gone = call(data.path(), &Request::Stop, |_| {}).await;
-        assert!(matches!(gone, Err(CallError::NotRunning(_))), "{gone:?}");
+        assert!(matches!(gone, Err(ControlError::NotRunning(_))), "{gone:?}");
     }
 
     #[test]
@@ -350,6 +350,6 @@ mod tests {
             call.replies.send(Reply::Failed { message: "no".into() }).await.unwrap();
         });
         let answer = call(&data, &Request::Stop, |_| {}).await;
-        assert!(matches!(answer, Err(CallError::Failed(message)) if message == "no"));
+        assert!(matches!(answer, Err(ControlError::Failed(message)) if message == "no"));
     }
 }

@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 
 use super::SigningKeys;
-use crate::sql::signing_keys::{CHANNEL, KeyRow};
+use crate::sql::signing_keys::{CHANNEL, SigningKeyRow};
 
 /// The interval at which the keys are read where changes are announced, and where they are not.
 const ANNOUNCED_INTERVAL: Duration = Duration::from_secs(60);
@@ -42,21 +42,21 @@ impl KeyFollower {
 /// Returns a task that keeps `current` up to date for as long as it runs.
 pub fn follow(keys: SigningKeys, current: CurrentKeys) -> (KeyFollower, impl Future<Output = ()> + Send) {
     let (sender, requests) = mpsc::channel(MAX_WAITING);
-    let task = Follow { keys, current, requests, known: None, next: Instant::now() };
+    let task = SigningKeysTask { keys, current, requests, known: None, next: Instant::now() };
     (KeyFollower(sender), task.run())
 }
 
-struct Follow {
+struct SigningKeysTask {
     keys: SigningKeys,
     current: CurrentKeys,
     requests: mpsc::Receiver<oneshot::Sender<()>>,
     /// The rows that are in force.
-    known: Option<Vec<KeyRow>>,
+    known: Option<Vec<SigningKeyRow>>,
     /// The earliest time of the next read.
     next: Instant,
 }
 
-impl Follow {
+impl SigningKeysTask {
     async fn run(mut self) {
         loop {
             // Listening starts before the read, so that no change is missed

@@ -4,8 +4,8 @@
 //! A key is made as *standby* (it verifies and is published), becomes the one *in use* (it signs),
 //! then *previously used* (it verifies), then *revoked*. So a rotation ends no session, and nodes
 //! that learn of it at different moments accept each other's tokens. Made keys are in
-//! `portico.signing_keys`, encrypted with a key of the operator's; without one in use the configured
-//! key signs.
+//! `portico.signing_keys`, encrypted with a key of the operator's; without one in use the
+//! configured key signs.
 
 mod follow;
 pub(crate) mod state;
@@ -23,7 +23,7 @@ use uuid::Uuid;
 
 use crate::protection::column_encryption::{ColumnKeys, DecryptError};
 use crate::settings::{EncryptionSettings, SettingsError};
-use crate::sql::signing_keys::{self as sql, KeyRow};
+use crate::sql::signing_keys::{self as sql, SigningKeyRow};
 
 pub use follow::{KeyFollower, follow};
 pub use state::KeyState;
@@ -175,8 +175,9 @@ pub struct ConfiguredKeys {
 }
 
 impl SigningKeys {
-    /// Returns the keys of a server with this configuration and database. Stored keys are encrypted with the operator's current encryption key, else with one that is derived
-    /// from the JWT secret.
+    /// Returns the keys of a server with this configuration and database. Stored keys are encrypted
+    /// with the operator's current encryption key, else with one that is derived from the JWT
+    /// secret.
     ///
     /// # Errors
     /// When an encryption key is not usable.
@@ -201,13 +202,13 @@ impl SigningKeys {
         Ok(())
     }
 
-    async fn rows(&self) -> Result<Vec<KeyRow>, SigningKeyError> {
+    async fn rows(&self) -> Result<Vec<SigningKeyRow>, SigningKeyError> {
         let client = self.database.service().await?;
         Ok(sql::all_rows(&**client).await?)
     }
 
     /// Returns the key ring and the API keys that follow from the rows.
-    fn assemble(&self, rows: &[KeyRow]) -> Result<(Arc<KeyRing>, Arc<ApiKeys>), SigningKeyError> {
+    fn assemble(&self, rows: &[SigningKeyRow]) -> Result<(Arc<KeyRing>, Arc<ApiKeys>), SigningKeyError> {
         let mut kept = Vec::new();
         for row in rows.iter().filter(|row| row.state != KeyState::Revoked) {
             match self.read(row) {
@@ -239,7 +240,7 @@ impl SigningKeys {
         Ok(ApiKeys::mint(ring, API_KEY_ISSUER, expires, self.api.publishable(), self.api.secret())?)
     }
 
-    fn read(&self, row: &KeyRow) -> Result<SigningKey, UnreadableKey> {
+    fn read(&self, row: &SigningKeyRow) -> Result<SigningKey, UnreadableKey> {
         let stored = row.jwk.as_deref().ok_or(KeyError::Member("jwk"))?;
         let jwk = self.columns.decrypt_sealed(encryption_id(&row.id), stored)?.text;
         let jwk = serde_json::from_str(&jwk).map_err(|_| KeyError::Member("jwk"))?;
@@ -398,7 +399,7 @@ impl SigningKeys {
     }
 
     /// Encrypts keys with the current encryption key that are encrypted with an earlier one.
-    async fn seal_anew(&self, tx: &impl GenericClient, rows: &[KeyRow]) -> Result<(), SigningKeyError> {
+    async fn seal_anew(&self, tx: &impl GenericClient, rows: &[SigningKeyRow]) -> Result<(), SigningKeyError> {
         for row in rows {
             let Some(stored) = &row.jwk else { continue };
             let id = encryption_id(&row.id);

@@ -40,7 +40,7 @@ statements! {
 
 /// A row.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeyRow {
+pub struct SigningKeyRow {
     /// `kid`
     pub id: String,
     /// The registered name.
@@ -59,7 +59,7 @@ pub struct KeyRow {
     pub revoked_at: Option<OffsetDateTime>,
 }
 
-impl KeyRow {
+impl SigningKeyRow {
     fn of(row: &Row) -> Self {
         Self {
             id: row.get(0),
@@ -75,8 +75,8 @@ impl KeyRow {
 }
 
 /// Returns all rows, the oldest first.
-pub async fn all_rows(client: &impl GenericClient) -> Result<Vec<KeyRow>, Error> {
-    Ok(client.query(SELECT, &[]).await?.iter().map(KeyRow::of).collect())
+pub async fn all_rows(client: &impl GenericClient) -> Result<Vec<SigningKeyRow>, Error> {
+    Ok(client.query(SELECT, &[]).await?.iter().map(SigningKeyRow::of).collect())
 }
 
 /// Waits for the end of another change and keeps further ones out until the end of the transaction,

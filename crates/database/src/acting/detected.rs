@@ -9,10 +9,10 @@ use crate::pooler::pooling::Pooling;
 /// The state of all clones of an endpoint: the names that were chosen, and the logins that the
 /// server admits.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct DetectedServer(Arc<State>);
+pub(crate) struct DetectedServer(Arc<DetectedProperties>);
 
 #[derive(Debug, Default)]
-struct State {
+struct DetectedProperties {
     logins: Option<Logins>,
     names: RwLock<Option<Arc<Names>>>,
     admitted: RwLock<Vec<&'static str>>,
@@ -32,13 +32,13 @@ impl Eq for DetectedServer {}
 impl DetectedServer {
     /// Returns a state that knows nothing of the server, with login roles by a secret.
     pub fn with_secret(secret: &[u8]) -> Self {
-        Self(Arc::new(State { logins: Some(Logins::new(secret)), ..State::default() }))
+        Self(Arc::new(DetectedProperties { logins: Some(Logins::new(secret)), ..DetectedProperties::default() }))
     }
 
     /// Returns a state that knows nothing of the server, for another database of it.
     pub fn afresh(&self) -> Self {
         let pooling = RwLock::new(self.known_pooling());
-        Self(Arc::new(State { logins: self.0.logins.clone(), pooling, ..State::default() }))
+        Self(Arc::new(DetectedProperties { logins: self.0.logins.clone(), pooling, ..DetectedProperties::default() }))
     }
 
     /// Returns how connections get server sessions, once that was found out.

@@ -23,7 +23,7 @@ const SEARCH_PATH: &str = r#"-c search_path="\\$user",\ public,\ extensions"#;
 
 /// The way in which the connection came to act as the owner of the project's objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Identity {
+enum OwnerAccess {
     /// The session begins as the owner: the login role is the owner, or can be nothing else.
     Login,
     /// The login role is a superuser and has taken on the owner as session user. This occurs on
@@ -48,7 +48,7 @@ enum Identity {
 pub struct MigrationSession {
     client: Client,
     endpoint: Endpoint,
-    identity: Identity,
+    access: OwnerAccess,
     owner: String,
     /// The role that requests of the data API begin as.
     api: String,
@@ -86,14 +86,14 @@ impl MigrationSession {
             )
             .await?;
         let (is_superuser, major): (bool, i32) = (row.get(0), row.get(1));
-        let identity = match (endpoint.role() == owner, is_superuser) {
-            (true, _) => Identity::Login,
-            (false, true) => Identity::SuperuserAsSession,
-            (false, false) => Identity::Member,
+        let access = match (endpoint.role() == owner, is_superuser) {
+            (true, _) => OwnerAccess::Login,
+            (false, true) => OwnerAccess::SuperuserAsSession,
+            (false, false) => OwnerAccess::Member,
         };
         let major = u32::try_from(major).unwrap_or_default();
         let api = names.of(API).to_owned();
-        let mut session = Self { client, endpoint: endpoint.clone(), identity, owner, api, has_run: false, major };
+        let mut session = Self { client, endpoint: endpoint.clone(), access, owner, api, has_run: false, major };
         session.assume_role().await?;
         session.has_run = session.client.query_one(HAS_RUN, &[]).await?.get(0);
         Ok(session)
@@ -197,12 +197,12 @@ impl MigrationSession {
     }
 
     async fn assume_role(&self) -> Result<(), Error> {
-        match self.identity {
-            Identity::Login => Ok(()),
-            Identity::SuperuserAsSession => {
+        match self.access {
+            OwnerAccess::Login => Ok(()),
+            OwnerAccess::SuperuserAsSession => {
                 self.client.batch_execute(&format!("set session authorization {}", self.owner)).await
             }
-            Identity::Member => self.client.batch_execute(&format!("set role {}", self.owner)).await,
+            OwnerAccess::Member => self.client.batch_execute(&format!("set role {}", self.owner)).await,
         }
     }
 }

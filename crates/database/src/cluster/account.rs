@@ -13,14 +13,14 @@ const NOBODY: u32 = 65534;
 
 /// The user that PostgreSQL runs as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Account {
+pub(super) enum SystemAccount {
     /// The same as ours.
     Ours,
     /// This process is root, and this user is not.
     Lesser { uid: u32, gid: u32 },
 }
 
-impl Account {
+impl SystemAccount {
     /// Chooses the user for a data folder. As root: the owner of the folder, or of the nearest
     /// folder above it, when that is an ordinary user, so that a project's files stay its owner's;
     /// else `portico` or `nobody`.

@@ -8,7 +8,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::account::Account;
+use super::account::SystemAccount;
 use super::error::ClusterError;
 
 /// The environment variable that names the folder.
@@ -104,7 +104,7 @@ impl Binaries {
     /// without scripts, and the user that PostgreSQL runs as may not be able to reach the folder.
     /// When mending in place is not possible, a copy (of hard links where they work) is made in
     /// `private`.
-    pub(super) fn usable_by(mut self, account: Account, private: &Path) -> Result<Self, ClusterError> {
+    pub(super) fn usable_by(mut self, account: SystemAccount, private: &Path) -> Result<Self, ClusterError> {
         if let Some(folder) = self.additions.take() {
             self.additions = Some(match account.blocked_at(&folder) {
                 None => folder,
@@ -126,7 +126,7 @@ impl Binaries {
     }
 
     /// Copies the extensions to where the account can reach and read them. They are few and small.
-    fn copied_additions(&self, folder: &Path, account: Account, private: &Path) -> Result<PathBuf, ClusterError> {
+    fn copied_additions(&self, folder: &Path, account: SystemAccount, private: &Path) -> Result<PathBuf, ClusterError> {
         let stamp = modified(&folder.join("share/extension"));
         let target = private.join(format!("extensions-{}-{stamp}", self.major));
         if !target.is_dir() {
@@ -147,7 +147,7 @@ impl Binaries {
         Ok(target)
     }
 
-    fn copied(&self, native: &Path, account: Account, private: &Path) -> Result<Self, ClusterError> {
+    fn copied(&self, native: &Path, account: SystemAccount, private: &Path) -> Result<Self, ClusterError> {
         let stamp = modified(&self.program("postgres"));
         let target = private.join(format!("postgresql-{}-{stamp}", self.major));
         let bin = target.join(self.folder.strip_prefix(native).unwrap_or(Path::new("bin")));
@@ -299,7 +299,7 @@ fn restore_links(native: &Path, target: &Path) -> std::io::Result<()> {
 
 /// Copies the files of a folder as the account's own: those that are there may be readable for
 /// their owner only.
-fn copy_files(from: &Path, to: &Path, account: Account) -> std::io::Result<()> {
+fn copy_files(from: &Path, to: &Path, account: SystemAccount) -> std::io::Result<()> {
     fs::create_dir(to)?;
     account.own(to)?;
     for entry in fs::read_dir(from)? {
@@ -314,7 +314,7 @@ fn copy_files(from: &Path, to: &Path, account: Account) -> std::io::Result<()> {
 }
 
 /// Copies a folder by hard links, or by content across file systems.
-fn copy_tree(from: &Path, to: &Path, account: Account) -> std::io::Result<()> {
+fn copy_tree(from: &Path, to: &Path, account: SystemAccount) -> std::io::Result<()> {
     fs::create_dir_all(to)?;
     account.own(to)?;
     for entry in fs::read_dir(from)? {
@@ -403,7 +403,7 @@ mod tests {
             Binaries { folder: root.path().to_owned(), major: 18, additions: None, found: root.path().to_owned() };
         let private = root.path().join("private");
         for _ in 0..2 {
-            let copy = binaries.copied_additions(&fetched, Account::Ours, &private).unwrap();
+            let copy = binaries.copied_additions(&fetched, SystemAccount::Ours, &private).unwrap();
             assert!(copy.starts_with(&private));
             assert_eq!(fs::read(copy.join("share/extension/vector.control")).unwrap(), b"control");
             assert_eq!(fs::read(copy.join("lib/vector.so")).unwrap(), b"library");

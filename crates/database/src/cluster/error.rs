@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::account::Account;
+use super::account::SystemAccount;
 
 /// The reason why the embedded PostgreSQL does not run. Every text says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -164,9 +164,9 @@ impl ClusterError {
     }
 
     /// A program that the system does not start, as `account`.
-    pub(super) fn not_run(program: PathBuf, account: Account, error: &io::Error) -> Self {
+    pub(super) fn not_run(program: PathBuf, account: SystemAccount, error: &io::Error) -> Self {
         let problem = match account {
-            Account::Lesser { uid, .. } if error.kind() == io::ErrorKind::PermissionDenied => format!(
+            SystemAccount::Lesser { uid, .. } if error.kind() == io::ErrorKind::PermissionDenied => format!(
                 "PostgreSQL must not run as root, and root may not run it as user {uid} here ({error}): start Portico as an \
                  ordinary user"
             ),

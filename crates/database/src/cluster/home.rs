@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 
-use super::account::Account;
+use super::account::SystemAccount;
 use super::error::ClusterError;
 
 /// The cluster's superuser, as on the hosted platform. Migrations run as `postgres`, which is not
@@ -39,7 +39,7 @@ pub(crate) const ROOTS_PLACE: &str = "/var/lib/portico";
 pub(super) struct Home {
     folder: PathBuf,
     socket_folder: PathBuf,
-    pub account: Account,
+    pub account: SystemAccount,
     /// Held open: the lock ends with it, also when this process dies.
     lock: File,
 }
@@ -56,7 +56,7 @@ impl Home {
                 remedy: "Choose another data folder".into(),
             });
         }
-        let account = Account::for_data(&data);
+        let account = SystemAccount::for_data(&data);
         let folder = reachable_folder(&data, account)?;
         let lock = lock(&folder, account)?;
         let private = |path: &Path| private_folder(path, account).map_err(|error| ClusterError::folder(path, &error));
@@ -117,8 +117,8 @@ impl Home {
     /// Returns the folder for copies of the programs, which the account can reach.
     pub fn private_programs(&self) -> PathBuf {
         match self.account {
-            Account::Lesser { .. } => PathBuf::from(ROOTS_PLACE),
-            Account::Ours => self.folder.join("programs"),
+            SystemAccount::Lesser { .. } => PathBuf::from(ROOTS_PLACE),
+            SystemAccount::Ours => self.folder.join("programs"),
         }
     }
 }
@@ -134,7 +134,7 @@ impl Drop for Home {
 
 /// Returns the folder itself or, if the account cannot reach it, a folder elsewhere that a link in
 /// its place points to.
-fn reachable_folder(data: &Path, account: Account) -> Result<PathBuf, ClusterError> {
+fn reachable_folder(data: &Path, account: SystemAccount) -> Result<PathBuf, ClusterError> {
     let failed = |error: io::Error| ClusterError::folder(data, &error);
     if let Some(parent) = data.parent() {
         make_parents(parent, account).map_err(failed)?;
@@ -188,7 +188,7 @@ fn reachable_folder(data: &Path, account: Account) -> Result<PathBuf, ClusterErr
 
 /// Creates the folders above the data folder. Below a folder of an ordinary user they belong to
 /// that user, not to root.
-fn make_parents(folder: &Path, account: Account) -> io::Result<()> {
+fn make_parents(folder: &Path, account: SystemAccount) -> io::Result<()> {
     let missing: Vec<&Path> = folder.ancestors().take_while(|folder| !folder.exists()).collect();
     fs::create_dir_all(folder)?;
     for folder in missing.into_iter().rev() {
@@ -201,7 +201,7 @@ fn make_parents(folder: &Path, account: Account) -> io::Result<()> {
 }
 
 /// Creates a folder that only the account may enter, or restricts an existing one.
-pub(super) fn private_folder(folder: &Path, account: Account) -> io::Result<()> {
+pub(super) fn private_folder(folder: &Path, account: SystemAccount) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
@@ -217,7 +217,7 @@ pub(super) fn private_folder(folder: &Path, account: Account) -> io::Result<()> 
     Ok(())
 }
 
-fn lock(folder: &Path, account: Account) -> Result<File, ClusterError> {
+fn lock(folder: &Path, account: SystemAccount) -> Result<File, ClusterError> {
     let path = folder.join("server.lock");
     let failed = |error: io::Error| ClusterError::folder(folder, &error);
     let open = || OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
@@ -244,7 +244,7 @@ fn lock(folder: &Path, account: Account) -> Result<File, ClusterError> {
 
 /// Returns a folder for the socket: in the data folder if the path is short enough, otherwise one
 /// with a random name, which no other user can prepare or guess.
-fn socket_folder(home: &Path, account: Account) -> Result<PathBuf, ClusterError> {
+fn socket_folder(home: &Path, account: SystemAccount) -> Result<PathBuf, ClusterError> {
     let inside = home.join("run");
     if inside.as_os_str().as_bytes().len() <= SOCKET_FOLDER_LIMIT {
         private_folder(&inside, account).map_err(|error| ClusterError::folder(&inside, &error))?;

@@ -68,7 +68,8 @@ impl Cluster {
     /// Returns the endpoint of the cluster that another process runs in the data folder `data`;
     /// `None` if none runs there. Only the user who started it and root can use it.
     pub fn endpoint_of_running(data: &Path) -> Option<Endpoint> {
-        // PostgreSQL writes the port into the fourth line and the folder of its socket into the fifth
+        // PostgreSQL writes the port into the fourth line and the folder of its socket into the
+        // fifth
         let text = std::fs::read_to_string(data.join("pgdata").join("postmaster.pid")).ok()?;
         let lines: Vec<&str> = text.lines().collect();
         let (port, folder) = (lines.get(3)?.trim().parse().ok()?, lines.get(4)?.trim());

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 
-use super::account::Account;
+use super::account::SystemAccount;
 
 /// Makes the folder in which the data of a cluster lies beside other files, its owner's alone.
 /// `data` is the name of the cluster's data folder in it. A folder that exists is left as it is,
@@ -21,7 +21,7 @@ pub fn make_folder(folder: &Path, data: &str) -> io::Result<()> {
         return Ok(());
     }
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    let_pass(folder, &Account::for_data(&folder.join(data)))
+    let_pass(folder, &SystemAccount::for_data(&folder.join(data)))
 }
 
 /// Closes a folder that exists, and everything in it but the cluster's data folder, which the
@@ -31,18 +31,18 @@ pub fn make_folder(folder: &Path, data: &str) -> io::Result<()> {
 /// # Errors
 /// When something belongs to another user, or cannot be read.
 pub fn close_folder(folder: &Path, data: &str) -> io::Result<()> {
-    let_pass(folder, &Account::for_data(&folder.join(data)))?;
+    let_pass(folder, &SystemAccount::for_data(&folder.join(data)))?;
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         if entry.file_name() != data {
-            close(&entry.path(), Account::Ours)?;
+            close(&entry.path(), SystemAccount::Ours)?;
         }
     }
     Ok(())
 }
 
 /// Makes a file or a folder with everything in it the account's alone.
-pub(super) fn close(path: &Path, account: Account) -> io::Result<()> {
+pub(super) fn close(path: &Path, account: SystemAccount) -> io::Result<()> {
     let found = match fs::symlink_metadata(path) {
         Ok(found) if !found.is_symlink() => found,
         Ok(_) => return Ok(()),
@@ -61,10 +61,10 @@ pub(super) fn close(path: &Path, account: Account) -> io::Result<()> {
     Ok(())
 }
 
-fn let_pass(folder: &Path, account: &Account) -> io::Result<()> {
+fn let_pass(folder: &Path, account: &SystemAccount) -> io::Result<()> {
     let found = fs::metadata(folder)?;
     let group = match account {
-        Account::Lesser { uid, gid } if found.uid() != *uid => Some(*gid),
+        SystemAccount::Lesser { uid, gid } if found.uid() != *uid => Some(*gid),
         _ => None,
     };
     if group.is_some_and(|gid| gid != found.gid()) {
@@ -95,7 +95,10 @@ mod tests {
     fn assert_closed(folder: &Path) {
         let open = if rustix::process::geteuid().is_root() { 0o710 } else { 0o700 };
         assert_eq!(mode(folder), open);
-        assert_eq!(Account::for_data(&folder.join("postgres")).blocked_at(folder).filter(|at| at == folder), None);
+        assert_eq!(
+            SystemAccount::for_data(&folder.join("postgres")).blocked_at(folder).filter(|at| at == folder),
+            None
+        );
     }
 
     fn folder() -> (tempfile::TempDir, PathBuf) {

@@ -16,7 +16,7 @@ fn is_passing_for_services(error: &tokio_postgres::Error) -> bool {
 }
 
 /// Opens the connections of one pool.
-pub(super) struct Connector {
+pub(super) struct PoolConnector {
     pub(super) endpoint: Endpoint,
     pub(super) tls: Tls,
     /// The role to act as; `None`: the endpoint's login role.
@@ -27,7 +27,7 @@ pub(super) struct Connector {
 
 type Opened = (tokio_postgres::Client, JoinHandle<()>);
 
-impl Connector {
+impl PoolConnector {
     /// Returns the login and the statements that follow it. Found out anew for each connection: the
     /// bootstrap may have created a login role for this part meanwhile.
     fn login(&self) -> (tokio_postgres::Config, String) {
@@ -59,7 +59,7 @@ impl Connector {
     }
 }
 
-impl Connect for Connector {
+impl Connect for PoolConnector {
     fn connect(&self, _: &tokio_postgres::Config) -> BoxFuture<'_, Result<Opened, tokio_postgres::Error>> {
         async move {
             let patience = self.endpoint.connect_timeout();

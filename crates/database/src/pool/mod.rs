@@ -18,7 +18,7 @@ use crate::connection;
 use crate::endpoint::Endpoint;
 use crate::error::DatabaseError;
 use crate::tls::Tls;
-use connector::Connector;
+use connector::PoolConnector;
 
 pub use profile::RoleProfile;
 
@@ -90,7 +90,7 @@ impl RolePool {
     /// Makes a pool; connections open when they are first asked for.
     pub(crate) fn new(start: &PoolStart<'_>, profile: RoleProfile) -> Self {
         let (endpoint, settings) = (start.endpoint, start.settings);
-        let connector = Connector {
+        let connector = PoolConnector {
             tls: start.tls.clone(),
             endpoint: endpoint.clone(),
             role: profile.role,

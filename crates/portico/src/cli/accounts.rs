@@ -16,7 +16,7 @@ use super::store::ProjectPostgres;
 use super::{Global, folder};
 use crate::compose::setup::DatabaseSetup;
 use crate::compose::{auth, database, keys};
-use crate::control::{self, CallError, Request};
+use crate::control::{self, ControlError, Request};
 
 /// The options that choose a server or a database.
 #[derive(Debug, Args)]
@@ -115,7 +115,7 @@ impl ProjectAccounts {
         match self {
             Self::Running(data) => {
                 match control::call(&data, &Request::Accounts { operation: command }, folder::say).await {
-                    Err(CallError::Failed(message)) => Err(anyhow::Error::msg(message)),
+                    Err(ControlError::Failed(message)) => Err(anyhow::Error::msg(message)),
                     answer => Ok(answer?),
                 }
             }

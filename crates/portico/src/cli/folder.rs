@@ -81,7 +81,7 @@ pub(super) async fn stop(global: &Global, options: Options) -> anyhow::Result<()
     match stopped {
         Ok(_) => anstream::println!("Stopped portico local development setup."),
         // No server runs, but there may be data to delete
-        Err(control::CallError::NotRunning(_)) if options.no_backup => {}
+        Err(control::ControlError::NotRunning(_)) if options.no_backup => {}
         Err(error) => return Err(error.into()),
     }
     if options.no_backup && data.exists() {

@@ -150,7 +150,7 @@ fn with_known_logins(global: &Global, project: &Project, endpoint: Endpoint) -> 
 async fn running(data: &Path) -> anyhow::Result<Option<String>> {
     let request = Request::Status { format: "json".to_owned(), names: Vec::new() };
     let status = match control::call(data, &request, |_| {}).await {
-        Err(control::CallError::NotRunning(_)) => return Ok(None),
+        Err(control::ControlError::NotRunning(_)) => return Ok(None),
         status => status?,
     };
     let status: serde_json::Value = serde_json::from_str(status.as_str().unwrap_or_default())?;

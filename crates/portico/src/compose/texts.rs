@@ -49,7 +49,7 @@ pub fn gateway(
         ..TextGatewaySettings::new(text_provider(provider, further))
     })
     .context("[texts] gateway_url in supabase/portico.toml")?;
-    Ok(Arc::new(Gateway(gateway)))
+    Ok(Arc::new(SmsGateway(gateway)))
 }
 
 /// Returns a transport to the development mailbox, where developers and tests read the codes.
@@ -101,9 +101,9 @@ fn credential(secret: &Secret) -> Credential {
     Credential::new(secret.expose())
 }
 
-struct Gateway(TextGateway);
+struct SmsGateway(TextGateway);
 
-impl TextTransport for Gateway {
+impl TextTransport for SmsGateway {
     fn send(&self, message: TextMessage) -> BoxFuture<'_, Result<String, String>> {
         async move {
             let TextMessage { to, body, code, channel } = message;
@@ -131,7 +131,7 @@ impl TextTransport for Gateway {
     }
 }
 
-impl Gateway {
+impl SmsGateway {
     /// Logs a failure: wrong credentials and empty accounts affect all users, so the operator has
     /// to know.
     fn report_failure(&self, what: &str, error: &portico_mail::text::TextError) -> String {
