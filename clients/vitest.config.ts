@@ -3,7 +3,8 @@ import { defineConfig } from "vitest/config";
 export default defineConfig({
   test: {
     include: ["tests/**/*.test.ts", "oidc/**/*.test.ts", "browser/**/*.test.ts"],
-    // Each file starts a server and a PostgreSQL of its own; two at a time keep both cores busy without starving one another.
+    // Each file starts a server and a PostgreSQL of its own; two at a time keep both cores busy
+    // without starving one another.
     maxWorkers: 2,
     // Generous, because nothing here measures time: a limit only ends a test that hangs.
     testTimeout: 120_000,

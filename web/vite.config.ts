@@ -13,8 +13,8 @@ const server = process.env.PORTICO_URL ?? "http://127.0.0.1:54321";
 
 export default defineConfig(({ command, mode }) => ({
   plugins: [
-    // The scripts of package.json compile the messages before a build or a test. The development server does it again
-    // whenever a text changes.
+    // The scripts of package.json compile the messages before a build or a test. The development
+    // server does it again whenever a text changes.
     command === "serve" && mode === "development" && paraglideVitePlugin(messageOptions),
     singleLocale("en"),
     react(),

@@ -19,7 +19,10 @@ async function startClub(project: ProjectFiles = {}): Promise<Portico> {
   });
 }
 
-/** Starts the club for the tests of one file. `db` is an anonymous client, `service` has the secret key. */
+/**
+ * Starts the club for the tests of one file. `db` is an anonymous client, `service` has the secret
+ * key.
+ */
 export async function club(project: ProjectFiles = {}): Promise<{ portico: Portico; db: SupabaseClient; service: SupabaseClient }> {
   const portico = await startClub(project);
   afterAll(() => portico.dispose());

@@ -23,7 +23,10 @@ export function submitGoogleChoice(authorize: string | URL, choice: GoogleChoice
   return redirectTarget(`${url.origin}${url.pathname}/decision`, { method: "POST", body: fields });
 }
 
-/** Follows `start`, an address from the client, through Google's page to the app, and returns the app's address. */
+/**
+ * Follows `start`, an address from the client, through Google's page to the app, and returns the
+ * app's address.
+ */
 export async function signInAtGoogle(start: string, choice: GoogleChoice): Promise<URL> {
   const cookies: Cookies = new Map();
   const google = start.includes("/portico/google/") ? new URL(start) : await redirectTarget(start, {}, cookies);

@@ -28,8 +28,9 @@ export const query = (url: URL): Record<string, string> => Object.fromEntries(ur
 export const pageOptions = { detectSessionInUrl: true, skipAutoInitialize: true } as const;
 
 /**
- * Opens the page of a client (made with {@link pageOptions}) at `address`. Returns the client's error, and the address as the client left it.
- * The client takes a global `window` for a browser, so there is one while it starts.
+ * Opens the page of a client (made with {@link pageOptions}) at `address`. Returns the client's
+ * error, and the address as the client left it. The client takes a global `window` for a browser,
+ * so there is one while it starts.
  */
 export async function openPage(client: SupabaseClient, address: URL): Promise<{ error: AuthError | null; left: URL }> {
   const location = new URL(address);

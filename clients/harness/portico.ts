@@ -82,7 +82,8 @@ const withPorts = (config: string): string => {
     const header = new RegExp(`^\\[${table}\\]$`, "m");
     text = header.test(text) ? text.replace(header, `[${table}]\nport = 0`) : `${text}\n[${table}]\nport = 0\n`;
   }
-  // Tests create tables in SQL and use them at once. A folder without migrations is a new project, which requires grants.
+  // Tests create tables in SQL and use them at once. A folder without migrations is a new project,
+  // which requires grants.
   return text.includes("auto_expose_new_tables") ? text : text.replace(/^\[api\]$/m, "[api]\nauto_expose_new_tables = true");
 };
 
@@ -123,8 +124,9 @@ export class Portico {
   }
 
   /**
-   * Starts `portico serve`, as in production, behind a proxy on this machine: `X-Forwarded-For` has the client's address. There is no mailbox
-   * and no status command; the keys are those that the server generated.
+   * Starts `portico serve`, as in production, behind a proxy on this machine: `X-Forwarded-For` has
+   * the client's address. There is no mailbox and no status command; the keys are those that the
+   * server generated.
    */
   static async serve(project: ProjectFiles = {}): Promise<Portico> {
     const folder = await projectFolder(project);

@@ -8,7 +8,10 @@ export interface TextMessage {
   code: string;
 }
 
-/** Returns the newest text message to `phone` (digits without the plus sign); there must be more than `after`. */
+/**
+ * Returns the newest text message to `phone` (digits without the plus sign); there must be more
+ * than `after`.
+ */
 export async function textTo(mailbox: string, phone: string, after = 0): Promise<TextMessage> {
   // A message is captured before its request returns, so there is nothing to wait for.
   const found = await textsTo(mailbox, phone);

@@ -1,4 +1,5 @@
-// Sign-in with Google against an independent OpenID provider, so that the emulated one is not its only proof.
+// Sign-in with Google against an independent OpenID provider, so that the emulated one is not its
+// only proof.
 import { generateKeyPairSync } from "node:crypto";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -50,7 +51,10 @@ afterAll(async () => {
   await new Promise((done) => provider.close(done));
 });
 
-/** Follows redirects and submits the provider's own login and consent forms, as a browser would, until `until` is reached. */
+/**
+ * Follows redirects and submits the provider's own login and consent forms, as a browser would,
+ * until `until` is reached.
+ */
 async function browse(start: string, until: (url: URL) => boolean): Promise<URL> {
   const cookies = new Map<string, string>();
   let url = new URL(start);

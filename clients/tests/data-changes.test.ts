@@ -1,4 +1,5 @@
-// The data API while its database changes: migrations, configuration, load, a crash; and large bodies.
+// The data API while its database changes: migrations, configuration, load, a crash; and large
+// bodies.
 import { readFile, readdir } from "node:fs/promises";
 import { join } from "node:path";
 
@@ -176,7 +177,8 @@ test("the client's own retries get reads through a crash", async () => {
   const pid = await postmaster();
   process.kill(pid, "SIGKILL");
   const reads = await Promise.all(Array.from({ length: 20 }, () => responseOf(db.from("clubs").select("id").eq("id", 2))));
-  // Three retries, a second apart. A slow machine may take longer to start PostgreSQL; the error then reports it.
+  // Three retries, a second apart. A slow machine may take longer to start PostgreSQL; the error
+  // then reports it.
   for (const read of reads) {
     if (read.error === null) expect(read.data).toEqual([{ id: 2 }]);
     else expect(read.status).toBe(503);

@@ -1,4 +1,5 @@
-// Writing rows with the query builder: insert, upsert, update, delete, and the rows that they return.
+// Writing rows with the query builder: insert, upsert, update, delete, and the rows that they
+// return.
 import { describe, expect, test } from "vitest";
 
 import { responseOf, withMaxAffected, club, eventually, dataOf, errorOf } from "../harness/club.ts";

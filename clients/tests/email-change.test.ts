@@ -86,7 +86,8 @@ describe("confirmed by both addresses", () => {
   });
 
   test("by link, with a proof key", async () => {
-    // The client drops its proof key when it stores the user whose change was requested; this app keeps it.
+    // The client drops its proof key when it stores the user whose change was requested; this app
+    // keeps it.
     const kept = memoryStorage();
     const removeItem = (key: string): void => {
       if (!key.endsWith("-code-verifier")) kept.removeItem(key);

@@ -1,4 +1,5 @@
-// Second factors with the official client: authenticator apps (codes of Debian's oathtool), phones, and recovery codes.
+// Second factors with the official client: authenticator apps (codes of Debian's oathtool), phones,
+// and recovery codes.
 import { execFileSync } from "node:child_process";
 
 import type { SupabaseClient } from "@supabase/supabase-js";
@@ -36,7 +37,10 @@ create policy readers on public.diary for select to authenticated using (true);
 create policy second_factor on public.diary as restrictive to authenticated using ((select auth.jwt() ->> 'aal') = 'aal2');
 `;
 
-/** Returns the code of a secret: the current one, or that of the next step, which is accepted as well. */
+/**
+ * Returns the code of a secret: the current one, or that of the next step, which is accepted as
+ * well.
+ */
 const codeOf = (secret: string, step: "now" | "next" = "now"): string =>
   execFileSync("oathtool", ["--totp", "--base32", "--now", step === "now" ? "now" : "now + 30 seconds", secret], { encoding: "utf8" }).trim();
 

@@ -1,4 +1,5 @@
-// Signing keys that change while the server runs, and tokens of third parties, with the official client.
+// Signing keys that change while the server runs, and tokens of third parties, with the official
+// client.
 import { createPrivateKey, generateKeyPairSync, type KeyObject, sign } from "node:crypto";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";

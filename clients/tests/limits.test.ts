@@ -1,4 +1,5 @@
-// The rate limits as an app meets them. Limits by client address are off in development, so they need `portico serve`.
+// The rate limits as an app meets them. Limits by client address are off in development, so they
+// need `portico serve`.
 import type { SupabaseClient } from "@supabase/supabase-js";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 

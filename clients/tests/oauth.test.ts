@@ -1,4 +1,5 @@
-// `signInWithOAuth`: both flows, the parameters for the provider, and every redirect that does not sign in.
+// `signInWithOAuth`: both flows, the parameters for the provider, and every redirect that does not
+// sign in.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 
 import { sql } from "../harness/database.ts";

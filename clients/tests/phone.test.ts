@@ -1,4 +1,5 @@
-// Phone numbers with the official client: codes read from the mailbox, and codes of an emulated gateway.
+// Phone numbers with the official client: codes read from the mailbox, and codes of an emulated
+// gateway.
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 

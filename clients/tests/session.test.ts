@@ -1,4 +1,5 @@
-// Sessions in the client: `getSession`, `getUser`, `getClaims`, `setSession`, `refreshSession`, `signOut`, and their events.
+// Sessions in the client: `getSession`, `getUser`, `getClaims`, `setSession`, `refreshSession`,
+// `signOut`, and their events.
 import { generateKeyPairSync, sign } from "node:crypto";
 
 import type { SupabaseClient } from "@supabase/supabase-js";

@@ -1,4 +1,5 @@
-// `portico user`: the accounts of a project from the command line; and the accounts of `[auth.users]`.
+// `portico user`: the accounts of a project from the command line; and the accounts of
+// `[auth.users]`.
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
 

@@ -21,7 +21,10 @@ beforeAll(async () => {
 }, 300_000);
 afterAll(() => rm(folder, { recursive: true, force: true }));
 
-/** Returns the entry's script and its static imports: with the authentication client, every script of the landing page. */
+/**
+ * Returns the entry's script and its static imports: with the authentication client, every script
+ * of the landing page.
+ */
 async function landingScripts(includesClient: boolean): Promise<string[]> {
   // Our own build's manifest has Vite's shape.
   const manifest = JSON.parse(await readFile(join(folder, "manifest.json"), "utf8")) as Manifest;

@@ -7,8 +7,8 @@ import type { Plugin } from "vite";
 const compressible = /\.(?:js|css|html|svg|json|txt|webmanifest)$/;
 
 /**
- * Writes a `.br` and a `.gz` file beside every text file of the build, so that the server never compresses the same
- * bytes twice. A compressed file that is not smaller is left out.
+ * Writes a `.br` and a `.gz` file beside every text file of the build, so that the server never
+ * compresses the same bytes twice. A compressed file that is not smaller is left out.
  */
 export function precompress(): Plugin {
   let folder = "dist";

@@ -1,6 +1,9 @@
 import type { Plugin } from "vite";
 
-/** Preloads the one font file of the first paint, so that text does not change its font after the first paint. */
+/**
+ * Preloads the one font file of the first paint, so that text does not change its font after the
+ * first paint.
+ */
 export function preloadFont(fragment: string): Plugin {
   return {
     name: "portico:preload-font",

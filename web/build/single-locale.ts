@@ -1,9 +1,9 @@
 import type { Plugin } from "vite";
 
 /**
- * Exports the text of each message without a choice of the locale. That choice, and the runtime behind it, are 2 KiB
- * (compressed) that the landing page's budget does not have. With a second language this plugin goes, like the option
- * `experimentalStaticLocale` in `messages.js`.
+ * Exports the text of each message without a choice of the locale. That choice, and the runtime
+ * behind it, are 2 KiB (compressed) that the landing page's budget does not have. With a second
+ * language this plugin goes, like the option `experimentalStaticLocale` in `messages.js`.
  */
 export function singleLocale(locale: string): Plugin {
   return {

@@ -3,8 +3,8 @@ import { type LazyPage, lazyPage } from "./lib/lazy-page";
 import type { PagePath } from "./lib/paths";
 
 /**
- * Loads the code of each page but the landing page, which is in the first script. `build/page-files.ts` reads the paths
- * and modules from these lines.
+ * Loads the code of each page but the landing page, which is in the first script.
+ * `build/page-files.ts` reads the paths and modules from these lines.
  */
 const pageCode: Record<Exclude<PagePath, "/">, () => Promise<{ default: ComponentType }>> = {
   "/app": () => import("./routes/account"),

@@ -14,13 +14,14 @@ const { Page: Pages } = sharedPages;
 /**
  * Shows the page of the current address.
  *
- * The router is wouter: it is small enough for the first script, so that it serves the landing page too and the layout
- * stays mounted from the first paint on. TanStack Router (28 KiB compressed) exceeds the landing page's budget, and
- * keeping it for the other pages needs a second kind of navigation. What wouter lacks is in `lib/`: typed addresses in
- * `paths.ts`, typed query parameters in `use-search-params.ts`. The features' queries load the data.
+ * The router is wouter: it is small enough for the first script, so that it serves the landing page
+ * too and the layout stays mounted from the first paint on. TanStack Router (28 KiB compressed)
+ * exceeds the landing page's budget, and keeping it for the other pages needs a second kind of
+ * navigation. What wouter lacks is in `lib/`: typed addresses in `paths.ts`, typed query parameters
+ * in `use-search-params.ts`. The features' queries load the data.
  *
- * The landing page needs no query cache. The first step to another page loads `pages.tsx`, which shows every page from
- * then on.
+ * The landing page needs no query cache. The first step to another page loads `pages.tsx`, which
+ * shows every page from then on.
  */
 export function Router() {
   const shown = useDeferredAddress();
@@ -46,9 +47,13 @@ export function Router() {
   );
 }
 
-/** The browser's address, later: the page that is shown keeps its own until the code of the next one is loaded. */
+/**
+ * The browser's address, later: the page that is shown keeps its own until the code of the next one
+ * is loaded.
+ */
 function useDeferredAddress(): ShownAddress {
-  // One value, so that path and query parameters never belong to two addresses. A path has no question mark.
+  // One value, so that path and query parameters never belong to two addresses. A path has no
+  // question mark.
   const address = useDeferredValue(`${usePathname()}?${useSearch().slice(1)}`);
   const onShown = usePageReports();
   return useMemo(() => {

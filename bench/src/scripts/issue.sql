@@ -1,4 +1,5 @@
--- A session for the person, and the end of the transaction: `issue` of crates/auth/src/session/mod.rs. The next transaction has another person.
+-- A session for the person, and the end of the transaction: `issue` of
+-- crates/auth/src/session/mod.rs. The next transaction has another person.
 \startpipeline
 insert into auth.sessions
     (id, user_id, created_at, updated_at, aal, user_agent, ip, tag, refresh_token_hmac_key, refresh_token_counter)

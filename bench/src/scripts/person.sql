@@ -1,4 +1,5 @@
--- A person with everything that a response contains of them: `complete` of crates/auth/src/sql/users/lookup.rs.
+-- A person with everything that a response contains of them: `complete` of
+-- crates/auth/src/sql/users/lookup.rs.
 select users.id, users.aud, users.role, users.email, users.encrypted_password,
        users.email_confirmed_at, users.invited_at, users.confirmation_token, users.confirmation_sent_at,
        users.recovery_token, users.recovery_sent_at, users.email_change_token_new, users.email_change_token_current,

@@ -1,6 +1,7 @@
--- grant_type=refresh_token with stored tokens: `stored` of crates/auth/src/session/refresh.rs, its statements in
--- crates/auth/src/sql/refresh_tokens.rs, sessions.rs and audit_log_entries.rs, in the same three round trips. Token texts are numbers here.
--- The first transaction of a client looks up whose session it plays and puts a token there.
+-- grant_type=refresh_token with stored tokens: `stored` of crates/auth/src/session/refresh.rs, its
+-- statements in crates/auth/src/sql/refresh_tokens.rs, sessions.rs and audit_log_entries.rs, in the
+-- same three round trips. Token texts are numbers here. The first transaction of a client looks up
+-- whose session it plays and puts a token there.
 \if :started
 \else
 select users.id as user_id, sessions.id as session_id,

@@ -1,5 +1,6 @@
--- POST /signup of an address that needs no confirmation: `try_register`, `insert` and `sign_in_confirmed` of
--- crates/auth/src/account/registration.rs and `issue` of session/mod.rs, their statements in crates/auth/src/sql, in the same round trips.
+-- POST /signup of an address that needs no confirmation: `try_register`, `insert` and
+-- `sign_in_confirmed` of crates/auth/src/account/registration.rs and `issue` of session/mod.rs,
+-- their statements in crates/auth/src/sql, in the same round trips.
 \ir start.sql
 \startpipeline
 begin;

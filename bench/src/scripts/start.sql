@@ -1,4 +1,5 @@
--- Before the first transaction of a client: what its audit entries hold, and the number that its accounts begin with.
+-- Before the first transaction of a client: what its audit entries hold, and the number that its
+-- accounts begin with.
 \if :started
 \else
 select json_build_object('actor_id', users.id, 'actor_via_sso', false, 'actor_username', users.email,

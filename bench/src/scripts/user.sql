@@ -1,5 +1,5 @@
--- GET /auth/v1/user: `signed_in` of crates/auth/src/sql/users/lookup.rs, one round trip without a transaction.
--- The first transaction of a client looks up whose account it plays.
+-- GET /auth/v1/user: `signed_in` of crates/auth/src/sql/users/lookup.rs, one round trip without a
+-- transaction. The first transaction of a client looks up whose account it plays.
 \if :started
 \else
 select users.id as user_id, sessions.id as session_id

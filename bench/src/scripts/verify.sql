@@ -1,5 +1,6 @@
--- POST /verify with a code from a mail: `post`, `by_code` and `redeem` of crates/auth/src/account/verify/, and `issue` of
--- session/mod.rs, their statements in crates/auth/src/sql, in the same round trips. The accounts are numbered; each is used once.
+-- POST /verify with a code from a mail: `post`, `by_code` and `redeem` of
+-- crates/auth/src/account/verify/, and `issue` of session/mod.rs, their statements in
+-- crates/auth/src/sql, in the same round trips. The accounts are numbered; each is used once.
 \ir start.sql
 \startpipeline
 begin;

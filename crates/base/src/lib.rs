@@ -1,5 +1,5 @@
-//! The foundation that every other crate may use: time, randomness, digests, secrets, colours, and what a
-//! request carries besides its caller.
+//! The foundation that every other crate may use: time, randomness, digests, secrets, colours, and
+//! what a request carries besides its caller.
 //!
 //! Promises: [`Clock`] is the only reader of the wall clock, and [`random`] the only source of
 //! unpredictable values, so tests control both. [`Secret`] never prints its text.

@@ -83,8 +83,8 @@ impl GatewayBuilder {
         self
     }
 
-    /// Sets how keys are read again that a token names and that are not known. Default: such a token
-    /// is rejected at once.
+    /// Sets how keys are read again that a token names and that are not known. Default: such a
+    /// token is rejected at once.
     #[must_use]
     pub fn refresh_keys(mut self, refresh: KeyRefresh) -> Self {
         self.state.keys.refresh = Some(refresh);

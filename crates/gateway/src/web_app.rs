@@ -3,7 +3,8 @@
 //! Promises: only files of the set or folder are served; hashed assets may be cached for ever,
 //! pages are revalidated each time; a file that the browser has is not sent again. A path without
 //! an extension is a page: `/sign-in` is the file `sign-in.html`, and an unknown path is `404.html`
-//! with that status. An application without `404.html` routes unknown paths itself, in `index.html`.
+//! with that status. An application without `404.html` routes unknown paths itself, in
+//! `index.html`.
 
 mod asset;
 mod policy;

@@ -174,8 +174,8 @@ impl KeyRing {
         self.signer.as_ref().and_then(|key| key.id()).unwrap_or(SECRET_ID)
     }
 
-    /// Returns true if tokens that `algorithm` signed are accepted, as far as the configured methods
-    /// go.
+    /// Returns true if tokens that `algorithm` signed are accepted, as far as the configured
+    /// methods go.
     pub fn accepts_method(&self, algorithm: Algorithm) -> bool {
         self.accepts(algorithm)
     }

@@ -12,7 +12,9 @@ export interface AnalyticsEvents {
 
 let adapter: Promise<AnalyticsAdapter | null> | AnalyticsAdapter | null = null;
 
-/** Selects the adapter. Before that, and for users who opted out of tracking, events are dropped. */
+/**
+ * Selects the adapter. Before that, and for users who opted out of tracking, events are dropped.
+ */
 export function startAnalytics(settings: Config["analytics"]): void {
   adapter = optsOut() ? null : load(settings);
 }

@@ -6,7 +6,8 @@ export function postHog(settings: Config["analytics"]): AnalyticsAdapter | null 
   if (settings.key === null) return null;
   posthog.init(settings.key, {
     api_host: settings.host ?? "https://eu.i.posthog.com",
-    // Only our own events are sent: no clicks, no addresses, no recordings, no scripts of other origins.
+    // Only our own events are sent: no clicks, no addresses, no recordings, no scripts of other
+    // origins.
     autocapture: false,
     capture_pageview: false,
     capture_pageleave: false,

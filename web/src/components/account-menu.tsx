@@ -7,8 +7,8 @@ import { Button } from "./ui/button";
 const itemClass = "flex min-h-10 w-full items-center rounded px-3 hover:bg-sunken focus-visible:bg-sunken";
 
 /**
- * The button in the header that shows the links of the signed-in user. A disclosure, not `ui/menu.tsx`: that one is 27 KiB
- * (compressed), which every page would load.
+ * The button in the header that shows the links of the signed-in user. A disclosure, not
+ * `ui/menu.tsx`: that one is 27 KiB (compressed), which every page would load.
  */
 export function AccountMenu() {
   const { user, signOut } = useAuth();

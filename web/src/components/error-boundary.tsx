@@ -9,7 +9,10 @@ interface Failure {
   address: string | undefined;
 }
 
-/** Shows the failure of what it contains, so that everything around it keeps working. Another address ends it. */
+/**
+ * Shows the failure of what it contains, so that everything around it keeps working. Another
+ * address ends it.
+ */
 export class ErrorBoundary extends Component<
   { address?: string; children: ReactNode },
   { failure: Failure | null; isOffline: boolean }
@@ -26,7 +29,10 @@ export class ErrorBoundary extends Component<
     return state.failure.address === props.address ? null : { failure: null, isOffline: false };
   }
 
-  /** Loads the page again, unless that would replace it by the browser's own page for a lost connection. */
+  /**
+   * Loads the page again, unless that would replace it by the browser's own page for a lost
+   * connection.
+   */
   private readonly tryAgain = async () => {
     try {
       await fetch("/portico/config.json", { cache: "no-store" });

@@ -13,7 +13,10 @@ export function ResendButton({
   isPending,
   onResend,
 }: {
-  /** The time when the last message was sent, in milliseconds since 1970. `NaN` and 0 allow the next one at once. */
+  /**
+   * The time when the last message was sent, in milliseconds since 1970. `NaN` and 0 allow the next
+   * one at once.
+   */
   sentAt: number;
   label: string;
   /** Announced to screen readers once the message is sent. */

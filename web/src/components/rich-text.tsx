@@ -7,7 +7,10 @@ interface RichMessage<Inputs, Names extends string> {
   readonly __paraglide?: { markup: Record<Names, unknown> };
 }
 
-/** Renders a message that holds elements: a name of its markup becomes what `elements` makes of the text inside. */
+/**
+ * Renders a message that holds elements: a name of its markup becomes what `elements` makes of the
+ * text inside.
+ */
 export function RichText<Inputs, Names extends string>({
   message,
   inputs,

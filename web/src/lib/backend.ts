@@ -7,8 +7,8 @@ import { observedFetch } from "./http";
 export type SessionSource = Pick<GoTrueClient, "getSession">;
 
 /**
- * The clients for data, files, live changes and functions, loaded when a page first needs them. Their calls carry the
- * user's access token, and the anonymous key without a session.
+ * The clients for data, files, live changes and functions, loaded when a page first needs them.
+ * Their calls carry the user's access token, and the anonymous key without a session.
  */
 export async function openBackend(config: Config, auth: SessionSource): Promise<SupabaseClient> {
   const { createClient } = await import("@supabase/supabase-js");

@@ -27,7 +27,10 @@ export interface Config {
   settings: unknown;
 }
 
-/** The colours that follow from the brand's accent: of fills and the text on them, and of text on light and on dark. */
+/**
+ * The colours that follow from the brand's accent: of fills and the text on them, and of text on
+ * light and on dark.
+ */
 export interface BrandAccent {
   fill: string;
   onFill: string;
@@ -51,7 +54,9 @@ export type CodeLength = 6 | 7 | 8 | 9 | 10;
 
 const codeLengths: CodeLength[] = [6, 7, 8, 9, 10];
 
-/** Returns the configuration that the server has put into the page; `null` in a page without one. */
+/**
+ * Returns the configuration that the server has put into the page; `null` in a page without one.
+ */
 export function embeddedConfig(): Config | null {
   const element = document.getElementById("config");
   return element ? readConfig(JSON.parse(element.textContent)) : null;

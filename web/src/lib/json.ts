@@ -1,6 +1,6 @@
 /**
- * Readers of unknown JSON for the first script, where the 6.5 KiB (compressed) of zod do not fit into the landing
- * page's budget. Everything that is loaded later reads JSON with zod.
+ * Readers of unknown JSON for the first script, where the 6.5 KiB (compressed) of zod do not fit
+ * into the landing page's budget. Everything that is loaded later reads JSON with zod.
  */
 
 /** Returns the fields of an object; none for anything else. */

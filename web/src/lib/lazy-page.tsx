@@ -2,12 +2,18 @@ import { type ComponentType, lazy, useState } from "react";
 
 type PageModule = { default: ComponentType };
 
-/** The code of a page could not be loaded: without a connection, or after a new version of the application. */
+/**
+ * The code of a page could not be loaded: without a connection, or after a new version of the
+ * application.
+ */
 export class PageLoadError extends Error {
   override name = "PageLoadError";
 }
 
-/** A page whose code is loaded when it is first shown, or before by `preload`. Code that is there shows at once. */
+/**
+ * A page whose code is loaded when it is first shown, or before by `preload`. Code that is there
+ * shows at once.
+ */
 export interface LazyPage {
   Page: ComponentType;
   preload: () => Promise<unknown>;
@@ -29,7 +35,8 @@ export function lazyPage(load: () => Promise<PageModule>): LazyPage {
 
   const Deferred = lazy(preload);
   function Page() {
-    // A lazy component waits for a moment even if its code is there. The choice is kept, so that the page is.
+    // A lazy component waits for a moment even if its code is there. The choice is kept, so that
+    // the page is.
     const [Content] = useState<ComponentType>(() => loaded?.default ?? Deferred);
     return <Content />;
   }

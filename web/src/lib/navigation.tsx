@@ -10,8 +10,9 @@ export function go(address: PageAddress): void {
 }
 
 /**
- * Returns a function that replaces the page that calls it by another. It does nothing once the user has followed a
- * link: a page may be shown, or learn of its session, after the browser has left its address.
+ * Returns a function that replaces the page that calls it by another. It does nothing once the user
+ * has followed a link: a page may be shown, or learn of its session, after the browser has left its
+ * address.
  */
 export function useRedirect(): (address: PageAddress) => void {
   const { path } = useShownAddress();

@@ -3,7 +3,9 @@ import { tabStorage } from "./storage";
 
 const storageKey = "portico.next";
 
-/** Returns the candidate when it is an address of the signed-in area at our own origin, else `null`. */
+/**
+ * Returns the candidate when it is an address of the signed-in area at our own origin, else `null`.
+ */
 export function safeNext(candidate: string | null | undefined): AppAddress | null {
   if (!candidate?.startsWith("/")) return null;
   try {

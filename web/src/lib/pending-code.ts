@@ -14,7 +14,10 @@ const pendingCodeSchema = z.object({
   next: nextSchema,
 });
 
-/** A code that was sent to an email address or a phone. Stored for the tab, so that it survives a reload. */
+/**
+ * A code that was sent to an email address or a phone. Stored for the tab, so that it survives a
+ * reload.
+ */
 export type PendingCode = z.infer<typeof pendingCodeSchema>;
 
 /** A code that is to be sent. */

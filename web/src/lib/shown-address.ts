@@ -1,8 +1,8 @@
 import { createContext, useContext } from "react";
 
 /**
- * The page that is shown: its own path and query parameters, which are those of the browser once its code is loaded,
- * and the function that a page calls when it appears.
+ * The page that is shown: its own path and query parameters, which are those of the browser once
+ * its code is loaded, and the function that a page calls when it appears.
  */
 export interface ShownAddress {
   path: string;

@@ -7,7 +7,8 @@ export function useScrollRestoration(address: string): void {
   const isTraversal = useRef(false);
 
   useEffect(() => {
-    // The browser restores the position before the page of the address is shown. It may do so after a reload.
+    // The browser restores the position before the page of the address is shown. It may do so after
+    // a reload.
     const setMode = (mode: ScrollRestoration) => () => (window.history.scrollRestoration = mode);
     const listeners = {
       pageshow: setMode("manual"),

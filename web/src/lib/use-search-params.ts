@@ -9,7 +9,10 @@ export const visitorSearch = z.object({
   with: z.catch(z.nullable(z.literal("phone")), null),
 });
 
-/** Reads the query parameters of the shown page. The schema replaces what it cannot read; it must not fail. */
+/**
+ * Reads the query parameters of the shown page. The schema replaces what it cannot read; it must
+ * not fail.
+ */
 export function useSearchParams<Search>(schema: z.ZodMiniType<Search>): Search {
   const { search } = useShownAddress();
   return useMemo(() => schema.parse(Object.fromEntries(new URLSearchParams(search))), [schema, search]);

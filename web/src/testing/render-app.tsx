@@ -7,7 +7,10 @@ import { openAuth } from "../lib/auth/client";
 import type { Config } from "../lib/config";
 import { config as defaultConfig } from "./fake-server";
 
-/** Opens the whole application at an address, as a browser does. The client's code is loaded after `pageCode`. */
+/**
+ * Opens the whole application at an address, as a browser does. The client's code is loaded after
+ * `pageCode`.
+ */
 export function renderApp(address: string, config: Config = defaultConfig, pageCode: Promise<unknown> = Promise.resolve()) {
   window.history.replaceState(null, "", address);
   const beacons = watchBeacons();

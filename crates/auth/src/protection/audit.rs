@@ -76,7 +76,8 @@ actions! {
     IdentityLinked "identity_linked" "user",
     /// Traits `identity_id`, `provider`, `provider_id`.
     IdentityUnlinked "identity_unlinked" "user",
-    /// The enrolment of a second factor began; trait `factor_id`, for phones and keys `factor_type`.
+    /// The enrolment of a second factor began; trait `factor_id`, for phones and keys
+    /// `factor_type`.
     FactorInProgress "factor_in_progress" "factor",
     /// A second factor was removed; traits `factor_id`, `factor_status`, `session_id`.
     FactorUnenrolled "factor_unenrolled" "factor",

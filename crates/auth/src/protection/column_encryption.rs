@@ -94,8 +94,8 @@ impl ColumnKeys {
         Ok(Self { keys, current: settings.current.clone() })
     }
 
-    /// As [`new`](Self::new); where the operator names no current key, one is derived from `secret`,
-    /// so that every value is encrypted.
+    /// As [`new`](Self::new); where the operator names no current key, one is derived from
+    /// `secret`, so that every value is encrypted.
     pub(crate) fn with_derived_key(settings: &EncryptionSettings, secret: &Secret) -> Result<Self, SettingsError> {
         let mut keys = Self::new(settings)?;
         keys.keys.entry(DERIVED_KEY.to_owned()).or_insert_with(|| derived_key(secret));

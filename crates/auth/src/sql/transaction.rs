@@ -82,7 +82,8 @@ impl Tx {
         Ok(self.query(sql, params).await?.into_iter().next())
     }
 
-    /// Runs a statement that is not prepared, with the types of its parameters, and returns its rows.
+    /// Runs a statement that is not prepared, with the types of its parameters, and returns its
+    /// rows.
     ///
     /// # Errors
     /// The error of PostgreSQL; the transaction can then only be dropped.

@@ -49,8 +49,8 @@ pub(crate) async fn insert(
     run.rows(INSERT, &[&key.id, &key.user, &key.ceremony, data, &now, &expires_at]).await.map(drop)
 }
 
-/// Deletes a challenge and returns its data and the time at which it expires. `None`: there is none,
-/// or it was taken before.
+/// Deletes a challenge and returns its data and the time at which it expires. `None`: there is
+/// none, or it was taken before.
 pub(crate) async fn take(tx: &Tx, key: ChallengeKey) -> Result<Option<(Value, OffsetDateTime)>, Error> {
     let row = tx.query_opt(TAKE, &[&key.id, &key.ceremony, &key.user]).await?;
     Ok(row.map(|row| (row.get(0), row.get(1))))

@@ -1,5 +1,5 @@
-//! Authenticator data: the part of a response that the authenticator itself signs (WebAuthn level 3,
-//! section 6.1).
+//! Authenticator data: the part of a response that the authenticator itself signs (WebAuthn level
+//! 3, section 6.1).
 
 use super::CeremonyError;
 use super::public_key::{PublicKey, read_value};

@@ -30,8 +30,8 @@ struct ClientData {
     origin: String,
 }
 
-/// Checks that the client data is of this ceremony, answers this challenge, and comes from one of the
-/// origins.
+/// Checks that the client data is of this ceremony, answers this challenge, and comes from one of
+/// the origins.
 ///
 /// # Errors
 /// [`CeremonyError`] names the first check that failed.

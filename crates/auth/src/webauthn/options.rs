@@ -1,4 +1,5 @@
-//! The parts of options that both uses of WebAuthn send to browsers (WebAuthn level 3, section 5.4).
+//! The parts of options that both uses of WebAuthn send to browsers (WebAuthn level 3, section
+//! 5.4).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -354,8 +354,8 @@ async fn a_migration_session_forgets_and_takes_back() {
 async fn new_tables_are_announced_and_the_services_own_are_not() {
     let database = ready(18).await;
     let mut session = database.migrations().await.unwrap();
-    // A listening session receives the notices of its own transaction first after its commit, so that a second channel, notified in the same transaction, shows that
-    // nothing else comes
+    // A listening session receives the notices of its own transaction first after its commit, so
+    // that a second channel, notified in the same transaction, shows that nothing else comes
     let (listener, mut connection) = listening(&database).await;
     listener.batch_execute("listen pgrst; listen fence").await.unwrap();
     for (statement, expected) in [

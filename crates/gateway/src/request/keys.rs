@@ -62,8 +62,8 @@ impl Keys {
         match (&self.refresh, issuer) {
             (Some(refresh), Some(issuer)) => {
                 drop(outcome);
-                // In a box, so that waiting connections do not reserve memory for it. Whatever comes
-                // of it, the keys that are known then decide
+                // In a box, so that waiting connections do not reserve memory for it. Whatever
+                // comes of it, the keys that are known then decide
                 let refreshed = Box::pin(tokio::time::timeout(REFRESH_WAIT, refresh(issuer)));
                 let _ = refreshed.await;
                 self.caller_by(&self.current.now(), headers, uri, rules)

@@ -1,5 +1,5 @@
-//! The modules of `portico-rest` that parse the input of clients: the same files, without the rest of
-//! the service.
+//! The modules of `portico-rest` that parse the input of clients: the same files, without the rest
+//! of the service.
 
 #[path = "../../src/error.rs"]
 pub mod error;

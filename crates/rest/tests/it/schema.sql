@@ -17,7 +17,8 @@ create schema private;
 create schema "Qu""oted schéma";
 comment on schema public is E'The cinema\nFilms, people\nand orders';
 
--- Types -------------------------------------------------------------------------------------------------------------------------
+-- Types
+-- -------------------------------------------------------------------------------------------------
 
 create type mood as enum ('sad', 'calm', 'happy');
 create type point_of_sale as (name text, floor integer);
@@ -26,7 +27,8 @@ create domain short_text as character varying(20);
 create domain shorter_text as short_text check (length(value) < 10);
 create domain required_text as text not null;
 
--- Films and their makers --------------------------------------------------------------------------------------------------------
+-- Films and their makers
+-- -------------------------------------------------------------------------------------------------
 
 create table directors (
   id integer primary key,
@@ -94,7 +96,8 @@ create table technical_details (
 create table posters (id integer primary key, film_id integer references films, image bytea, url text);
 create unique index posters_film_id_unique on posters (film_id);
 
--- Several relationships with a table, and with itself -----------------------------------------------------------------------------
+-- Several relationships with a table, and with itself
+-- -----------------------------------------------------------------------------
 
 create table addresses (id integer primary key, street text, city text);
 create table orders (
@@ -135,7 +138,8 @@ create table stocks (
   constraint stocks_warehouse foreign key (warehouse_code, warehouse_region) references warehouses (code, region)
 );
 
--- Values of all types -------------------------------------------------------------------------------------------------------------
+-- Values of all types
+-- -------------------------------------------------------------------------------------------------
 
 create table documents (id integer primary key, data jsonb, raw json, body text);
 
@@ -178,7 +182,8 @@ create table guest_book (entry text, guest text);
 create table items (id bigserial primary key);
 create table empty_table (id integer primary key, name text);
 
--- Partitions -----------------------------------------------------------------------------------------------------------------------
+-- Partitions
+-- -------------------------------------------------------------------------------------------------
 
 create table stations (id integer primary key, name text);
 create table measurements (
@@ -199,7 +204,8 @@ create table alarms (
 
 create foreign table far_away (id integer, name text) server nowhere;
 
--- Views ------------------------------------------------------------------------------------------------------------------------------
+-- Views
+-- -------------------------------------------------------------------------------------------------
 
 create view film_list as select id, title, year, director_id from films;
 create view recent_films as select id as film, title as name, director_id as director from film_list where year > 2000;
@@ -232,7 +238,8 @@ create function trigger_people_insert() returns trigger language plpgsql as $$
   begin insert into public.people (id, name) values (new.id, new.name); return new; end $$;
 create trigger insert_people instead of insert on trigger_people for each row execute function trigger_people_insert();
 
--- Computed fields and relationships ------------------------------------------------------------------------------------------------
+-- Computed fields and relationships
+-- ------------------------------------------------------------------------------------------------
 
 create function full_name(directors) returns text language sql immutable as $$ select $1.first_name || ' ' || $1.last_name $$;
 create function age_in_years(films) returns integer language sql immutable as $$ select 2024 - $1.year $$;
@@ -258,7 +265,8 @@ create function designers(video_games) returns setof designers rows 1 language s
 create function video_games(designers) returns setof video_games language sql stable as
   $$ select * from public.video_games where designer_id = $1.id $$;
 
--- Representations --------------------------------------------------------------------------------------------------------------------
+-- Representations
+-- -------------------------------------------------------------------------------------------------
 
 create domain color as integer check (value between 0 and 16777215);
 create function color_from_text(text) returns color language sql immutable as
@@ -273,7 +281,8 @@ create cast (color as json) with function color_to_json (color) as implicit;
 create table paints (id integer primary key, name text, color color, undercoat color default 255);
 create view paint_list as select id, name, color from paints;
 
--- Media types --------------------------------------------------------------------------------------------------------------------------
+-- Media types
+-- -------------------------------------------------------------------------------------------------
 
 create domain "text/html" as text;
 create domain "image/png" as bytea;
@@ -297,7 +306,8 @@ create aggregate poster_image (posters) (sfunc = first_image, stype = bytea, fin
 create function welcome() returns "text/html" language sql immutable as $$ select '<p>Welcome</p>' $$;
 create function logo() returns "image/png" language sql immutable as $$ select '\x89504e47'::bytea $$;
 
--- Functions -----------------------------------------------------------------------------------------------------------------------------
+-- Functions
+-- -------------------------------------------------------------------------------------------------
 
 create function hello() returns text language sql immutable as $$ select 'hello' $$;
 create function add_them(a integer, b integer) returns integer language sql immutable as $$ select a + b $$;
@@ -368,7 +378,8 @@ create function forbidden() returns integer language sql immutable as $$ select 
 create procedure a_procedure() language sql as $$ select $$;
 create aggregate an_aggregate (integer) (sfunc = int4pl, stype = integer, initcond = '0');
 
--- Privileges and row-level security --------------------------------------------------------------------------------------------------
+-- Privileges and row-level security
+-- -------------------------------------------------------------------------------------------------
 
 create table reviews (
   id integer primary key,
@@ -397,7 +408,8 @@ create policy own_notes on notes to authenticated using (owner = (select auth.ui
 create table secrets (id integer primary key, value text);
 create table partly_secret (id integer primary key, name text, secret text);
 
--- Names that need quotes -------------------------------------------------------------------------------------------------------------
+-- Names that need quotes
+-- -------------------------------------------------------------------------------------------------
 
 create table "Odd Table" (
   "Id" integer primary key,
@@ -424,7 +436,8 @@ create view "Qu""oted schéma"."v""iew" as
     from "Qu""oted schéma"."a-name-of-sixty-three-bytes-which-is-the-most-that-fits-into-it";
 create function "Qu""oted schéma"."f""n"("a""b" integer) returns integer language sql immutable as $$ select $1 $$;
 
--- Another exposed schema, and a hidden one ---------------------------------------------------------------------------------------------
+-- Another exposed schema, and a hidden one
+-- ---------------------------------------------------------------------------------------------
 
 create table archive.films (id integer primary key, title text, director_id integer references public.directors (id));
 create table archive.boxes (id integer primary key, label text);
@@ -441,7 +454,8 @@ create view private.middle as select id, director_id from public.films;
 create view over_private as select id, director_id from private.middle;
 create function private.secret() returns integer language sql immutable as $$ select 1 $$;
 
--- Data ---------------------------------------------------------------------------------------------------------------------------------
+-- Data
+-- -------------------------------------------------------------------------------------------------
 
 insert into directors values
   (1, 'Ida', 'Lang', '1950-02-03'), (2, 'Jon', 'Berg', '1961-07-08'), (3, 'Mira', 'Koch', '1980-11-30'), (4, 'Nil', 'Films', null);
@@ -503,7 +517,8 @@ insert into private.ledger values (1, 1, 1000);
 refresh materialized view film_stats;
 refresh materialized view film_snapshot;
 
--- Grants: all objects of the exposed schemas, except secret ones ------------------------------------------------------------------------
+-- Grants: all objects of the exposed schemas, except secret ones
+-- ------------------------------------------------------------------------
 
 grant usage on schema public, archive, "Qu""oted schéma" to anon, authenticated, service_role;
 grant all on all tables in schema public, archive, "Qu""oted schéma" to anon, authenticated, service_role;

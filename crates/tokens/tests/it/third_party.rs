@@ -17,7 +17,8 @@ fn own() -> CurrentKeys {
     CurrentKeys::new(Arc::new(ring), Arc::new(ApiKeys::development()))
 }
 
-/// Returns the keys of a server that accepts the tokens of `issuer`, signed with the first RS256 key.
+/// Returns the keys of a server that accepts the tokens of `issuer`, signed with the first RS256
+/// key.
 fn accepting(issuer: &str, audience: Option<&str>) -> CurrentKeys {
     let current = own();
     let issuer = ThirdPartyIssuer { url: issuer.to_owned(), audience: audience.map(str::to_owned) };

@@ -8,8 +8,8 @@ const labels = [m.password_score_0, m.password_score_1, m.password_score_2, m.pa
 const colours = ["bg-danger", "bg-danger", "bg-caution", "bg-success", "bg-success"];
 
 /**
- * Shows the server's rules for a password, and its strength while it is typed. The dictionaries are loaded with the first
- * character.
+ * Shows the server's rules for a password, and its strength while it is typed. The dictionaries are
+ * loaded with the first character.
  */
 export function StrengthHint({ password, known }: { password: string; known: string[] }) {
   const rules = useConfig().accounts.password;

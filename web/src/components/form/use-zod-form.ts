@@ -11,13 +11,16 @@ export interface ZodForm<Values extends FieldValues> extends UseFormReturn<Value
   /** Shows a failure: at its field when the form has that field, else above the form. */
   report: (error: unknown) => void;
   clearProblem: () => void;
-  /** Returns the event handler that validates the form and runs the action. What the action throws is reported. */
+  /**
+   * Returns the event handler that validates the form and runs the action. What the action throws
+   * is reported.
+   */
   submit: (action: (values: Values) => Promise<void>) => () => Promise<void>;
 }
 
 /**
- * The one way to make a form: the schema has the rules and their sentences, `Form` and `FormField` render it, and an
- * action that fails throws. Input is kept whatever happens.
+ * The one way to make a form: the schema has the rules and their sentences, `Form` and `FormField`
+ * render it, and an action that fails throws. Input is kept whatever happens.
  */
 export function useZodForm<Values extends FieldValues>(
   schema: z.ZodMiniType<Values, Values>,
@@ -63,8 +66,8 @@ export function useZodForm<Values extends FieldValues>(
 }
 
 /**
- * Moves the focus to the first wrong field once a submit has ended. The library does so too early: its fields are still
- * disabled then.
+ * Moves the focus to the first wrong field once a submit has ended. The library does so too early:
+ * its fields are still disabled then.
  */
 function useErrorFocus<Values extends FieldValues>(
   { formState: { isSubmitting, submitCount, errors }, setFocus }: UseFormReturn<Values>,

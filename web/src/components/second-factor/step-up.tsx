@@ -10,8 +10,8 @@ import { SecondFactor } from "./second-factor";
 const errorSchema = z.catch(z.object({ code: z.optional(z.string()) }), {});
 
 /**
- * Runs actions that need a session with a second factor: where the server asks for one, it is confirmed in a dialog,
- * and the action runs again. `dialog` has to be rendered.
+ * Runs actions that need a session with a second factor: where the server asks for one, it is
+ * confirmed in a dialog, and the action runs again. `dialog` has to be rendered.
  */
 export function useStepUp() {
   const { user, client } = useAuth();
@@ -29,7 +29,8 @@ export function useStepUp() {
     } catch (error) {
       if (errorSchema.parse(error).code !== "insufficient_aal") throw error;
       if (!user || verifiedFactors(user).length === 0) {
-        // The factor was added on another device. With the current user, the guard of the page leads to it.
+        // The factor was added on another device. With the current user, the guard of the page
+        // leads to it.
         await client.refreshSession();
         throw error;
       }

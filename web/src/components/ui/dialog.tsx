@@ -1,8 +1,8 @@
 import { type ReactNode, useEffect, useId, useRef } from "react";
 
 /**
- * A modal dialog with a title, its content and its buttons. It is the browser's own, which holds the focus and returns
- * it. It is open as long as it is rendered.
+ * A modal dialog with a title, its content and its buttons. It is the browser's own, which holds
+ * the focus and returns it. It is open as long as it is rendered.
  */
 export function Dialog({
   title,

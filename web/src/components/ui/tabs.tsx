@@ -7,7 +7,10 @@ interface Tab<Value extends string> {
   content: ReactNode;
 }
 
-/** A row of tabs and the content of the selected one. Which one that is belongs into the page's query parameters. */
+/**
+ * A row of tabs and the content of the selected one. Which one that is belongs into the page's
+ * query parameters.
+ */
 export function Tabs<Value extends string>({
   label,
   tabs,

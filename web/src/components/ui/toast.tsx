@@ -7,7 +7,9 @@ type ShowToast = (text: string) => void;
 
 const ToastContext = createContext<ShowToast | null>(null);
 
-/** Returns the function that shows a message for some seconds and announces it to screen readers. */
+/**
+ * Returns the function that shows a message for some seconds and announces it to screen readers.
+ */
 export function useToast(): ShowToast {
   const show = useContext(ToastContext);
   if (!show) throw new Error("useToast must be used within a ToastProvider");
@@ -19,7 +21,10 @@ interface ShownToast {
   text: string;
 }
 
-/** Provides `useToast`. A failure belongs into an `Alert` instead, which stays until it is dealt with. */
+/**
+ * Provides `useToast`. A failure belongs into an `Alert` instead, which stays until it is dealt
+ * with.
+ */
 export function ToastProvider({ children }: { children: ReactNode }) {
   const [toasts, setToasts] = useState<ShownToast[]>([]);
   const show = useCallback((text: string) => {

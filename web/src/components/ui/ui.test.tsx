@@ -14,9 +14,13 @@ function show(content: ReactNode) {
   return { user: userEvent.setup(), ...render(<main>{content}</main>) };
 }
 
-/** Fails with what axe finds, and with an inline style element, which our content security policy forbids. */
+/**
+ * Fails with what axe finds, and with an inline style element, which our content security policy
+ * forbids.
+ */
 async function expectSound(): Promise<void> {
-  // jsdom draws nothing, so contrast is left to the browser tests. A part is no page with a heading.
+  // jsdom draws nothing, so contrast is left to the browser tests. A part is no page with a
+  // heading.
   const { violations } = await run(document.body, {
     rules: { "color-contrast": { enabled: false }, "page-has-heading-one": { enabled: false }, region: { enabled: false } },
   });

@@ -3,8 +3,8 @@ import { queryOptions } from "@tanstack/react-query";
 import type { AuthClient } from "../../lib/auth/deferred-client";
 
 /**
- * Updates the user of the stored session. The email address changes wherever the link of an email is opened, on a phone
- * for example, and this browser's session does not learn of that by itself.
+ * Updates the user of the stored session. The email address changes wherever the link of an email
+ * is opened, on a phone for example, and this browser's session does not learn of that by itself.
  */
 export const freshUserQuery = (client: AuthClient, known: User | null) =>
   queryOptions({

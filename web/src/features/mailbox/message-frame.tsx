@@ -5,8 +5,9 @@ import { typePolicy } from "../../lib/trusted-types";
 const policy = typePolicy("portico-mail", { createHTML: (html) => html });
 
 /**
- * An email as its recipient sees it, in a frame that runs no scripts. The page's content security policy applies there
- * too and forbids inline styles as text, so they are applied through the style objects instead.
+ * An email as its recipient sees it, in a frame that runs no scripts. The page's content security
+ * policy applies there too and forbids inline styles as text, so they are applied through the style
+ * objects instead.
  */
 export function MessageFrame({ html, title }: { html: string; title: string }) {
   const frame = useRef<HTMLIFrameElement>(null);

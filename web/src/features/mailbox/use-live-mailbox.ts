@@ -2,14 +2,17 @@ import { useQueryClient } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 import { mailboxKey } from "./messages";
 
-/** The mailbox's events: a new email or text message, a change by another page, events that were missed. */
+/**
+ * The mailbox's events: a new email or text message, a change by another page, events that were
+ * missed.
+ */
 const events = ["mail", "text", "changed", "reset"];
 /** The time until a stream that has closed for good is opened again. */
 const reopenMs = 10_000;
 
 /**
- * Reads the lists again at each event of the mailbox. Returns false while there is no stream of events, and the lists
- * have to be read at an interval.
+ * Reads the lists again at each event of the mailbox. Returns false while there is no stream of
+ * events, and the lists have to be read at an interval.
  */
 export function useLiveMailbox(mailbox: string): boolean {
   const queries = useQueryClient();

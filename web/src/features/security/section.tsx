@@ -5,7 +5,9 @@ import { Skeleton } from "../../components/ui/skeleton";
 import { describeError } from "../../lib/errors";
 import * as m from "../../paraglide/messages";
 
-/** A part of the security page: its title and purpose, and beside them on wide screens its content. */
+/**
+ * A part of the security page: its title and purpose, and beside them on wide screens its content.
+ */
 export function Section({
   title,
   text,

@@ -58,7 +58,8 @@ export function TwoStepSection({ user }: { user: User }) {
       withSecondFactor(async () => {
         const { error } = await client.mfa.unenroll({ factorId: id });
         if (error) throw error;
-        // The token in use keeps its level until it is refreshed, and the stored user has the factor still.
+        // The token in use keeps its level until it is refreshed, and the stored user has the
+        // factor still.
         await client.refreshSession();
       }),
     onSuccess: async () => {

@@ -5,8 +5,8 @@ import { useSearchParams, visitorSearch } from "../../lib/use-search-params";
 import * as m from "../../paraglide/messages";
 
 /**
- * The form for an email address or the one for a phone number, and a link to the other. Both forms stay mounted, so
- * that no input is lost; the page's address selects the visible one.
+ * The form for an email address or the one for a phone number, and a link to the other. Both forms
+ * stay mounted, so that no input is lost; the page's address selects the visible one.
  */
 export function ContactSwitch({
   path,
@@ -21,7 +21,8 @@ export function ContactSwitch({
 }) {
   const isPhoneSelected = useSearchParams(visitorSearch).with === "phone";
   const isPhoneShown = phoneForm !== null && (emailForm === null || isPhoneSelected);
-  // The same structure for every set of methods, which may become known after the user began to type.
+  // The same structure for every set of methods, which may become known after the user began to
+  // type.
   return (
     <>
       <div hidden={isPhoneShown}>{emailForm}</div>

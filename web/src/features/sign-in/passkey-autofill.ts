@@ -9,8 +9,9 @@ type RecentCredential = Partial<
 >;
 
 /**
- * Lets the browser offer passkeys among the suggestions of a field with `autocomplete="username webauthn"`, and signs
- * in with the chosen one. Returns false when none was chosen before `signal` ended it, or where that is not possible.
+ * Lets the browser offer passkeys among the suggestions of a field with
+ * `autocomplete="username webauthn"`, and signs in with the chosen one. Returns false when none was
+ * chosen before `signal` ended it, or where that is not possible.
  */
 export async function signInFromAutofill(client: AuthClient, signal: AbortSignal): Promise<boolean> {
   const recent: RecentCredential = PublicKeyCredential;

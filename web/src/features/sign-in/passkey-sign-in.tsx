@@ -8,7 +8,10 @@ import { describeError } from "../../lib/errors";
 import * as m from "../../paraglide/messages";
 import { signInFromAutofill } from "./passkey-autofill";
 
-/** The button for a passkey. While it is shown, the browser also offers passkeys in the form's email field. */
+/**
+ * The button for a passkey. While it is shown, the browser also offers passkeys in the form's email
+ * field.
+ */
 export function PasskeySignIn() {
   const { client, lastMethod, rememberMethod } = useAuth();
   const [isPending, setIsPending] = useState(false);

@@ -15,8 +15,9 @@ export type AuthClient = Pick<GoTrueClient, AsynchronousMethod | "mfa" | "passke
 const retryMs = 3000;
 
 /**
- * Defers the official client, whose code is loaded after the page's own: a form can be read and filled in before.
- * `start` loads it and retries until that succeeds. The first call of a page loads it too.
+ * Defers the official client, whose code is loaded after the page's own: a form can be read and
+ * filled in before. `start` loads it and retries until that succeeds. The first call of a page
+ * loads it too.
  */
 export function deferClient(open: () => Promise<GoTrueClient>) {
   let opening: Promise<GoTrueClient> | undefined;
@@ -80,6 +81,7 @@ export function deferClient(open: () => Promise<GoTrueClient>) {
       },
     );
 
-  // Each of these methods is looked up in the client when it is called, so the type is the client's own.
+  // Each of these methods is looked up in the client when it is called, so the type is the client's
+  // own.
   return { client: deferredGroup("") as AuthClient, opened, start };
 }

@@ -7,7 +7,10 @@ export function verifiedFactors(user: User): Factor[] {
   return (user.factors ?? []).filter(({ status }) => status === "verified").toSorted((a, b) => usedAt(b) - usedAt(a));
 }
 
-/** Returns true for a session that is signed in by a first factor only, while the account has a second one. */
+/**
+ * Returns true for a session that is signed in by a first factor only, while the account has a
+ * second one.
+ */
 export function needsSecondFactor(session: Session | null): boolean {
   if (session === null || verifiedFactors(session.user).length === 0) return false;
   return !readAccessToken(session.access_token).hasSecondFactor;

@@ -5,8 +5,8 @@ export function supportsPasskeys(): boolean {
 }
 
 /**
- * Returns this page's address at a host name, when the page is open at the IP address of this machine: a passkey
- * belongs to a host name.
+ * Returns this page's address at a host name, when the page is open at the IP address of this
+ * machine: a passkey belongs to a host name.
  */
 export function addressForPasskeys(): string | null {
   const { hostname, href } = window.location;

@@ -15,7 +15,10 @@ export const recoveryCodesKey = ["recovery-codes"];
 export const recoveryCodesQuery = (api: Api) =>
   queryOptions({ queryKey: recoveryCodesKey, queryFn: ({ signal }) => api.get(path, statusSchema, signal) });
 
-/** Makes new recovery codes, which replace the others, and returns them. The server shows them only now. */
+/**
+ * Makes new recovery codes, which replace the others, and returns them. The server shows them only
+ * now.
+ */
 export async function createRecoveryCodes(api: Api): Promise<string[]> {
   const { codes } = await api.post(path, {}, codesSchema);
   return codes;

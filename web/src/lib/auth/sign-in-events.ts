@@ -4,12 +4,16 @@ import { type AuthConnection, sessionIdOf } from "./client";
 
 const reportedKey = "portico.reported-session";
 
-/** The time that a tab leaves to the tab that signed in to report it, before it reports the sign-in itself. */
+/**
+ * The time that a tab leaves to the tab that signed in to report it, before it reports the sign-in
+ * itself.
+ */
 const otherTabMs = 2000;
 
 /**
- * Reports each sign-in once. The client emits "signed in" again when a page is reloaded, when a tab comes to the
- * front, and in every other tab; those events are about a session that is already known.
+ * Reports each sign-in once. The client emits "signed in" again when a page is reloaded, when a tab
+ * comes to the front, and in every other tab; those events are about a session that is already
+ * known.
  */
 export function createSignInReporter(auth: AuthConnection) {
   let knownId = auth.sessionAtStart;

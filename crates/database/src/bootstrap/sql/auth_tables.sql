@@ -1,4 +1,5 @@
--- Tables of schema auth in their final state: names, order, types, defaults, constraints and indexes are contract.
+-- Tables of schema auth in their final state: names, order, types, defaults, constraints and
+-- indexes are contract.
 set role supabase_auth_admin;
 create sequence if not exists auth.refresh_tokens_id_seq;
 

@@ -1,12 +1,14 @@
--- Tools of the bootstrap, alive for its session only. Each one creates what is missing and leaves the rest alone,
--- so that one description serves a fresh database and one that the hosted service or an older version has filled.
+-- Tools of the bootstrap, alive for its session only. Each one creates what is missing and leaves
+-- the rest alone, so that one description serves a fresh database and one that the hosted service
+-- or an older version has filled.
 set client_min_messages = warning;
 set search_path = pg_catalog, pg_temp;
 set check_function_bodies = off;
 set lock_timeout = '30s';
 set statement_timeout = 0;
 
--- Event triggers that the project has made run with the rights of the statement's role, and ours are a superuser's
+-- Event triggers that the project has made run with the rights of the statement's role, and ours
+-- are a superuser's
 do $$
 begin
   if (select rolsuper from pg_roles where rolname = session_user) then
@@ -14,8 +16,8 @@ begin
   end if;
 end $$;
 
--- What this login may not set up: PostgreSQL's reason, what does not work until then, and the statements by which a role
--- with more rights sets it up.
+-- What this login may not set up: PostgreSQL's reason, what does not work until then, and the
+-- statements by which a role with more rights sets it up.
 create temporary table if not exists portico_limitation (
   what text primary key, why text not null, effect text not null, remedy text not null default ''
 ) on commit drop;
@@ -25,8 +27,9 @@ create or replace function pg_temp.is_superuser() returns boolean language sql s
   select rolsuper from pg_roles where rolname = session_user
 $$;
 
--- The schemas whose functions run with a superuser's rights belong to superusers, with everything in them. Another owner
--- could rename them, or could have prepared them in a database that was dropped and created again under the same name.
+-- The schemas whose functions run with a superuser's rights belong to superusers, with everything
+-- in them. Another owner could rename them, or could have prepared them in a database that was
+-- dropped and created again under the same name.
 do $$
 declare stranger record;
 begin
@@ -56,15 +59,16 @@ end $$;
 -- On the embedded cluster the key of the vault is in a file beside PostgreSQL's data folder.
 create or replace function pg_temp.has_key_file() returns boolean language plpgsql as $$
 begin
-  -- In two steps: a function that may not be called is an error even behind a condition that is false
+  -- In two steps: a function that may not be called is an error even behind a condition that is
+  -- false
   if not pg_temp.is_superuser() then
     return false;
   end if;
   return (pg_stat_file('../vault.key', true)).size is not null;
 end $$;
 
--- Runs a statement that this login may not be allowed to run. A refusal is no error; it is noted for the operator, unless
--- `effect` is empty.
+-- Runs a statement that this login may not be allowed to run. A refusal is no error; it is noted
+-- for the operator, unless `effect` is empty.
 create or replace function pg_temp.attempt(what text, command text, effect text default 'it is missing') returns boolean language plpgsql as $$
 begin
   execute command;
@@ -97,7 +101,8 @@ begin
   end;
 end $$;
 
--- `privileged`: attributes that only a superuser can give on some versions; each is left out where it is refused.
+-- `privileged`: attributes that only a superuser can give on some versions; each is left out where
+-- it is refused.
 create or replace function pg_temp.ensure_role(name text, attributes text, privileged text, settings text[]) returns void
 language plpgsql as $$
 declare
@@ -132,7 +137,8 @@ begin
   if member_name = group_name or exists (
     select from pg_auth_members
      where roleid = group_name::regrole and member = member_name::regrole and (admin_option or not admin)
-       -- from 16 on, the creator of a role gets a bare admin membership that can neither inherit nor set
+       -- from 16 on, the creator of a role gets a bare admin membership that can neither inherit
+       -- nor set
        and (admin or current_setting('server_version_num')::int < 160000
             or (to_jsonb(pg_auth_members) ->> 'set_option')::boolean)
   ) then return; end if;
@@ -144,7 +150,8 @@ begin
            else '' end), effect);
 end $$;
 
--- What a superuser sets up for supabase_admin belongs to a superuser. A role of that name may be another project's
+-- What a superuser sets up for supabase_admin belongs to a superuser. A role of that name may be
+-- another project's
 create or replace function pg_temp.can_be(name text) returns boolean language sql stable as $$
   select pg_has_role(session_user, name, case when current_setting('server_version_num')::int >= 160000 then 'set' else 'member' end)
      and (name <> 'supabase_admin' or not pg_temp.is_superuser() or (select rolsuper from pg_roles where rolname = name))
@@ -178,7 +185,8 @@ begin
   end loop;
 end $$;
 
--- One column or constraint a line, each beginning with its name; `rest` follows the closing parenthesis.
+-- One column or constraint a line, each beginning with its name; `rest` follows the closing
+-- parenthesis.
 create or replace function pg_temp.ensure_table(target text, columns text, constraints text default '', rest text default '')
 returns void language plpgsql as $$
 declare
@@ -216,7 +224,8 @@ begin
   end if;
 end $$;
 
--- Gives everything in a service's schema to its role: a dump restored without owners leaves it with the restoring role.
+-- Gives everything in a service's schema to its role: a dump restored without owners leaves it with
+-- the restoring role.
 create or replace function pg_temp.adopt(schema_name text, owner_name text, except_names text[] default '{}') returns void
 language plpgsql as $$
 declare item record;

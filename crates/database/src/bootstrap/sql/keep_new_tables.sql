@@ -1,4 +1,5 @@
--- Objects that postgres creates in public are not granted automatically. The rarer privileges stay, as on the hosted service.
+-- Objects that postgres creates in public are not granted automatically. The rarer privileges stay,
+-- as on the hosted service.
 set role postgres;
 alter default privileges in schema public grant all on tables to postgres, anon, authenticated, service_role;
 alter default privileges in schema public grant all on sequences to postgres, anon, authenticated, service_role;

@@ -1,4 +1,5 @@
--- Daily partitions of realtime.messages in UTC, from yesterday to three days ahead; older than three days they are dropped.
+-- Daily partitions of realtime.messages in UTC, from yesterday to three days ahead; older than
+-- three days they are dropped.
 do $$
 declare
   day date;
@@ -19,7 +20,8 @@ begin
         'messages_' || to_char(day, 'YYYY_MM_DD'), day::timestamp, (day + 1)::timestamp);
     end if;
   end loop;
-  -- Also imported ones, which postgres owns. Those of other owners stay until the next start adopts them
+  -- Also imported ones, which postgres owns. Those of other owners stay until the next start adopts
+  -- them
   reset role;
   for old in
     select child.oid::regclass as name

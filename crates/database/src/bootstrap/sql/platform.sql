@@ -85,7 +85,8 @@ $columns$, $constraints$
   seed_files_pkey primary key (path)
 $constraints$);
 
--- Earlier versions created this function in every project. A session for migrations creates it where one refers to it
+-- Earlier versions created this function in every project. A session for migrations creates it
+-- where one refers to it
 do $outer$
 begin
   if exists (select from pg_proc where oid = to_regprocedure('public.rls_auto_enable()') and md5(prosrc) = '325053e28054ec4f19e9900af2677e20')

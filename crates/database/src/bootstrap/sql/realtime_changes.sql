@@ -1,4 +1,5 @@
--- The change feed in SQL: which subscriber may see which part of a change. Kept for tools that call it.
+-- The change feed in SQL: which subscriber may see which part of a change. Kept for tools that call
+-- it.
 set role supabase_realtime_admin;
 
 create or replace function realtime."cast"(val text, type_ regtype) returns jsonb language plpgsql immutable as $$

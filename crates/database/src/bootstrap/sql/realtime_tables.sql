@@ -1,4 +1,5 @@
--- Types and tables of schema realtime in their final state. Partitions of messages come and go daily, see message_partitions.sql.
+-- Types and tables of schema realtime in their final state. Partitions of messages come and go
+-- daily, see message_partitions.sql.
 set role supabase_realtime_admin;
 select pg_temp.ensure_enum('realtime.action', '{INSERT,UPDATE,DELETE,TRUNCATE,ERROR}'),
        pg_temp.ensure_enum('realtime.equality_op', '{eq,neq,lt,lte,gt,gte,in,like,ilike,is,match,imatch,isdistinct}');

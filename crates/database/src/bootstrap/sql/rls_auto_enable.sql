@@ -1,6 +1,6 @@
--- The function of the hosted service that an event trigger calls to switch on row security for new tables. Migrations that
--- follow the security advisor's advice revoke it. It is created when a migration refers to it, and not before: nothing else
--- of ours is in schema public.
+-- The function of the hosted service that an event trigger calls to switch on row security for new
+-- tables. Migrations that follow the security advisor's advice revoke it. It is created when a
+-- migration refers to it, and not before: nothing else of ours is in schema public.
 create function public.rls_auto_enable() returns event_trigger
 language plpgsql security definer set search_path = pg_catalog as $$
 declare command record;

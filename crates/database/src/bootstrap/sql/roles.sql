@@ -1,5 +1,6 @@
--- Before 16 a role with CREATEROLE can grant every role that is no superuser, also those that run programs and read files.
--- Marked as superusers, those three can only be granted by one. They cannot log in, and have no members.
+-- Before 16 a role with CREATEROLE can grant every role that is no superuser, also those that run
+-- programs and read files. Marked as superusers, those three can only be granted by one. They
+-- cannot log in, and have no members.
 do $$
 declare
   closed constant text[] := '{pg_execute_server_program,pg_read_server_files,pg_write_server_files}';
@@ -27,13 +28,15 @@ begin
   update pg_authid set rolsuper = true where rolname = any (closed) and not rolsuper;
 end $$;
 
--- The roles that policies, grants, dumps and our own services name. An existing role is left as it is.
+-- The roles that policies, grants, dumps and our own services name. An existing role is left as it
+-- is.
 select pg_temp.ensure_role('supabase_admin', 'login createrole createdb', 'superuser replication bypassrls',
          '{"search_path = \"$user\", public, auth, extensions","log_statement = none"}'),
        pg_temp.ensure_role('anon', 'nologin inherit', '', '{"statement_timeout = ''3s''"}'),
        pg_temp.ensure_role('authenticated', 'nologin inherit', '', '{"statement_timeout = ''8s''"}'),
        pg_temp.ensure_role('service_role', 'nologin inherit', 'bypassrls', '{}'),
-       -- The hosted service preloads two libraries for this role; named where they are missing, every login would fail
+       -- The hosted service preloads two libraries for this role; named where they are missing,
+       -- every login would fail
        pg_temp.ensure_role('authenticator', 'login noinherit', '', '{"statement_timeout = ''8s''","lock_timeout = ''8s''"}'),
        -- The backslash is an old slip of the hosted service; tools compare it
        pg_temp.ensure_role('postgres', 'login createrole createdb', 'replication bypassrls',
@@ -51,9 +54,10 @@ select pg_temp.ensure_role('supabase_admin', 'login createrole createdb', 'super
        pg_temp.ensure_role('supabase_etl_admin', 'login', 'replication bypassrls', '{}'),
        pg_temp.ensure_role('supabase_privileged_role', 'nologin', '', '{}');
 
--- Two roles without login and members: the owner of the vault's tables, which has no other rights, and the owner of the
--- project's functions that event triggers call, which has the rights of postgres. If a superuser owned these objects,
--- casts in foreign keys and functions of the project would run with a superuser's rights.
+-- Two roles without login and members: the owner of the vault's tables, which has no other rights,
+-- and the owner of the project's functions that event triggers call, which has the rights of
+-- postgres. If a superuser owned these objects, casts in foreign keys and functions of the project
+-- would run with a superuser's rights.
 do $$
 declare
   name text;
@@ -104,14 +108,15 @@ select pg_temp.ensure_member('postgres', name, '', current_setting('server_versi
 select pg_temp.ensure_member('postgres', 'authenticator', '', true) where current_setting('server_version_num')::int >= 160000;
 select pg_temp.ensure_member('postgres', name, '')
   from unnest('{pg_monitor,pg_signal_backend,supabase_privileged_role}'::text[]) as name;
--- The hosted service lets postgres write policies and triggers on these roles' tables through an extension in C.
--- Plain PostgreSQL knows one way: membership.
+-- The hosted service lets postgres write policies and triggers on these roles' tables through an
+-- extension in C. Plain PostgreSQL knows one way: membership.
 select pg_temp.ensure_member('postgres', name, 'inherit true, set true', false, 'migrations may not change tables of the services')
   from unnest('{supabase_auth_admin,supabase_storage_admin,supabase_realtime_admin,supabase_functions_admin}'::text[]) as name;
 select pg_temp.ensure_member('supabase_storage_admin', 'authenticator', 'inherit false, set true');
 select pg_temp.ensure_member('supabase_realtime_admin', name, 'inherit false, set true')
   from unnest('{anon,authenticated,service_role}'::text[]) as name;
--- pg_read_all_data reads every table. Where the key of the vault has to be in a table, this membership is not granted.
+-- pg_read_all_data reads every table. Where the key of the vault has to be in a table, this
+-- membership is not granted.
 select pg_temp.ensure_member(name, 'pg_read_all_data', '')
   from unnest('{postgres,supabase_read_only_user,supabase_etl_admin}'::text[]) as name
  where pg_temp.has_key_file();
@@ -128,8 +133,8 @@ begin
   end if;
 end $$;
 
--- pg_create_subscription is not granted either: a subscription passes any parameter of a connection to libpq, which from
--- version 18 on appends the keys of TLS to the file that `sslkeylogfile` names
+-- pg_create_subscription is not granted either: a subscription passes any parameter of a connection
+-- to libpq, which from version 18 on appends the keys of TLS to the file that `sslkeylogfile` names
 do $$
 begin
   if pg_temp.is_superuser() and exists (select from pg_auth_members as a join pg_roles as g on g.oid = a.roleid join pg_roles as m on m.oid = a.member
@@ -139,8 +144,9 @@ begin
   end if;
 end $$;
 
--- On the embedded cluster the superuser logs in through the socket only. An earlier version set the published password in
--- development, with which SQL could connect to its own server as the superuser
+-- On the embedded cluster the superuser logs in through the socket only. An earlier version set the
+-- published password in development, with which SQL could connect to its own server as the
+-- superuser
 do $$
 begin
   if not pg_temp.has_key_file() then

@@ -9,8 +9,8 @@ begin
   execute format('grant all on database %I to dashboard_user, postgres, supabase_admin', current_database());
 end $$;
 
--- The schema of Portico's own objects. Code that runs with a superuser's rights is here, where no other role can create,
--- rename or drop.
+-- The schema of Portico's own objects. Code that runs with a superuser's rights is here, where no
+-- other role can create, rename or drop.
 create schema if not exists portico;
 revoke all on schema portico from public;
 grant usage on schema portico to postgres;
@@ -56,9 +56,10 @@ grant usage on schema vault to service_role;
 grant usage on schema supabase_functions to postgres, anon, authenticated, service_role;
 grant all on schema supabase_functions to supabase_functions_admin;
 
--- Functions of a superuser, as extensions create them, are not granted by default: some are for superusers only, and their
--- scripts revoke the right from PUBLIC alone. Neither are triggers on a superuser's table and foreign keys to it: both run a
--- project's functions with the rights of the table's owner.
+-- Functions of a superuser, as extensions create them, are not granted by default: some are for
+-- superusers only, and their scripts revoke the right from PUBLIC alone. Neither are triggers on a
+-- superuser's table and foreign keys to it: both run a project's functions with the rights of the
+-- table's owner.
 do $$
 declare
   entry record;

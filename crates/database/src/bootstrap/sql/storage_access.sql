@@ -31,7 +31,8 @@ revoke all on storage.migrations from anon, authenticated, service_role, postgre
 grant select on storage.migrations to postgres;
 grant execute on all functions in schema storage to public, postgres, anon, authenticated, service_role;
 
--- The reference server compares a hash of its own files, which other programs cannot know; tools read the names only
+-- The reference server compares a hash of its own files, which other programs cannot know; tools
+-- read the names only
 insert into storage.migrations (id, name, hash)
 select number - 1, name, encode(sha256(convert_to(name, 'UTF8')), 'hex')::char(40)
   from regexp_split_to_table(trim($names$

@@ -1,5 +1,6 @@
--- Listings of schema storage. Each walks an index from name to name and jumps over a folder once it has returned it, so that
--- a page costs as much as it shows, however many objects lie below. Row security of the caller applies.
+-- Listings of schema storage. Each walks an index from name to name and jumps over a folder once it
+-- has returned it, so that a page costs as much as it shows, however many objects lie below. Row
+-- security of the caller applies.
 set role supabase_storage_admin;
 
 -- Forms of older versions, which would make calls ambiguous
@@ -207,7 +208,8 @@ begin
       created_at := null; last_accessed_at := null; metadata := null;
       at_name := null;
       at_lower := null;
-      -- Everything in the folder begins with its name and a slash; `0` is the character after the slash
+      -- Everything in the folder begins with its name and a slash; `0` is the character after the
+      -- slash
       below := lower(left(found_row.name, length(wanted) + slash));
       lower_bound := case when is_descending then lower_bound else left(below, -1) || '0' end;
     end if;

@@ -1,4 +1,5 @@
--- Tables of schema storage in their final state: names, order, types, defaults, constraints and indexes are contract.
+-- Tables of schema storage in their final state: names, order, types, defaults, constraints and
+-- indexes are contract.
 set role supabase_storage_admin;
 select pg_temp.ensure_enum('storage.buckettype', '{STANDARD,ANALYTICS,VECTOR}');
 

@@ -1,5 +1,5 @@
--- Brings an older vault up to date: encrypts its secrets anew with the key of the file, and deletes the key from the table,
--- where other roles could read it.
+-- Brings an older vault up to date: encrypts its secrets anew with the key of the file, and deletes
+-- the key from the table, where other roles could read it.
 do $$
 declare old_key text;
 begin

@@ -1,5 +1,6 @@
--- The key of the vault and the two functions that encrypt with it. They are in our own schema and name no object of a role
--- of the project. The extension pgcrypto belongs to postgres, so they call the functions of its library directly.
+-- The key of the vault and the two functions that encrypt with it. They are in our own schema and
+-- name no object of a role of the project. The extension pgcrypto belongs to postgres, so they call
+-- the functions of its library directly.
 do $outer$
 declare pgcrypto text := (select quote_ident(nspname) from pg_extension join pg_namespace as n on n.oid = extnamespace where extname = 'pgcrypto');
 begin
@@ -15,7 +16,8 @@ begin
     $command$, pgcrypto);
   end if;
   if pg_temp.has_key_file() then
-    -- A table could be read by pg_read_all_data, a base backup and the log of changes; PostgreSQL reads the file for superusers only
+    -- A table could be read by pg_read_all_data, a base backup and the log of changes; PostgreSQL
+    -- reads the file for superusers only
     create or replace function portico.read_vault_key() returns text language sql stable set search_path = pg_catalog, pg_temp as
       $body$ select pg_catalog.pg_read_file('../vault.key') $body$;
   else

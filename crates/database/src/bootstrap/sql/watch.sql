@@ -1,9 +1,9 @@
--- Event triggers: the API learns of new tables at once, extensions come with their grants. They are the last step, so that
--- the bootstrap's own statements do not set them off.
+-- Event triggers: the API learns of new tables at once, extensions come with their grants. They are
+-- the last step, so that the bootstrap's own statements do not set them off.
 --
--- An event trigger runs with the rights of the role that sets it off, and the script of an extension that postgres creates runs
--- as a superuser. So the functions lie in our own schema and not in `extensions`, which postgres owns, and name nothing
--- outside of the catalog.
+-- An event trigger runs with the rights of the role that sets it off, and the script of an
+-- extension that postgres creates runs as a superuser. So the functions lie in our own schema and
+-- not in `extensions`, which postgres owns, and name nothing outside of the catalog.
 
 create or replace function portico.pgrst_ddl_watch() returns event_trigger
 language plpgsql set search_path = pg_catalog, pg_temp as $$
