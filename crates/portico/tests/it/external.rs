@@ -2,6 +2,7 @@
 //! superuser and with one that may only create roles and databases.
 
 use std::path::Path;
+use std::time::Duration;
 
 use portico_database::cluster::Binaries;
 use portico_database::connect;
@@ -80,7 +81,7 @@ async fn project_life(folder: &Path, url: &str, what: &str) -> String {
     std::fs::write(migrations.join("20260102000000_more.sql"), "create table public.more (id int); alter table public.more owner to postgres; grant select on public.more to anon; notify pgrst").unwrap();
     let (succeeded, printed) = finished(portico(folder, &["migration", "up", "--db-url", url]));
     assert!(succeeded, "{what}: {printed}");
-    let patience = tokio::time::Instant::now() + std::time::Duration::from_secs(60);
+    let patience = tokio::time::Instant::now() + Duration::from_secs(60);
     while program.call(Method::GET, "/rest/v1/more", None, None).await.0 != 200 {
         assert!(tokio::time::Instant::now() < patience, "{what}: the table is never found");
     }
@@ -157,6 +158,53 @@ async fn the_program_works_beside_another_project_on_the_same_server() {
         let printed = project_life(folder.path(), &url, &format!("as the second on {major}")).await;
         assert_eq!(requests(&printed), "", "on {major}");
     }
+}
+
+/// Returns the output of the program that rejects a way past the pooler.
+fn refused(folder: &Path, url: &str, direct: &str) -> String {
+    let mut serve = portico(folder, &["serve"]);
+    serve.env("PORTICO_SERVER_PUBLIC_URL", "http://127.0.0.1:54321");
+    serve.env("DATABASE_URL", url).env("DIRECT_URL", direct);
+    let (succeeded, printed) = finished(serve);
+    assert!(!succeeded, "{printed}");
+    printed
+}
+
+/// The pooler runs while the test waits for the program.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_program_works_behind_a_pooler_and_past_it_with_a_direct_url() {
+    let server = system_server(18).await;
+    let direct = unprivileged_login(&server, "pooled").await;
+    // The pooler passes no password on
+    server.set_rules("host pooled all 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n").await.unwrap();
+    let login = server.login("pooled", "", "pooled");
+    let trusted = async { while connect(&login).await.is_err() {} };
+    tokio::time::timeout(Duration::from_secs(60), trusted).await.unwrap();
+    let pooler = TestPooler::start(([127, 0, 0, 1], login.port()).into(), PoolerMode::Transaction).await.unwrap();
+    let url = format!("postgresql://pooled@{}/pooled", pooler.address());
+    let folder = tempfile::tempdir().unwrap();
+    let program = serve(folder.path(), &url);
+    assert!(program.printed().contains("no way past it is set (DIRECT_URL, or [database] direct_url)"));
+    program.token("/auth/v1/signup", "one@example.com").await;
+    assert!(program.stop().success());
+
+    let mut past = portico(folder.path(), &["serve"]);
+    past.env("PORTICO_SERVER_PUBLIC_URL", "http://127.0.0.1:54321").env("DATABASE_URL", &url);
+    past.env("DIRECT_URL", &direct);
+    let program = Program::ready(past);
+    assert!(!program.printed().contains("no way past it is set"), "{}", program.printed());
+    program.token("/auth/v1/token?grant_type=password", "one@example.com").await;
+    // Notifications arrive on a session of their own, which a pooler does not lend
+    let administrator = connect(&server.superuser("pooled")).await.unwrap();
+    let listening = "select count(*) from pg_stat_activity where datname = 'pooled' and query ilike 'listen %'";
+    let listens = async { while administrator.query_one(listening, &[]).await.unwrap().get::<_, i64>(0) == 0 {} };
+    tokio::time::timeout(Duration::from_secs(60), listens).await.unwrap();
+    assert!(program.stop().success());
+
+    let elsewhere = refused(folder.path(), &url, &server.superuser_url("postgres"));
+    assert!(elsewhere.contains("DIRECT_URL leads to another database (postgres at "), "{elsewhere}");
+    let nonsense = refused(folder.path(), &url, "nonsense");
+    assert!(nonsense.contains("DIRECT_URL") && nonsense.contains("not a PostgreSQL URL"), "{nonsense}");
 }
 
 /// Development on an external server: the published secrets of development must not open that

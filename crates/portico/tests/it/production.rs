@@ -28,6 +28,8 @@ async fn the_commands_of_the_readme_work_as_they_are_written() {
     let folder = tempfile::tempdir().unwrap();
     let program = Program::ready(shell(folder.path(), &format!("{export}\nexec {serve}")));
     assert_eq!(program.row("Web app"), "https://accounts.example.com");
+    let exposure = "in the API after a GRANT (no migration yet; else set [api] auto_expose_new_tables)";
+    assert_eq!(program.row("New tables"), exposure);
     program.token("/auth/v1/signup", "first@example.com").await;
     // Links lead to the public address, since the project names no other
     let to = "/auth/v1/verify?type=signup&token=none";
