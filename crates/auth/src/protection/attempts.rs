@@ -20,7 +20,7 @@ use portico_base::hash;
 
 use crate::Auth;
 use crate::error::{AuthError, ErrorCode};
-use crate::hooks::HookLedger;
+use crate::hooks::ledger::HookLedger;
 use crate::http::extract::RequestInfo;
 use crate::model::User;
 use crate::model::ids::UserId;
