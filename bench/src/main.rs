@@ -8,8 +8,8 @@
 //! With `--practice` nothing is compared: the subject runs once, for a profiler that observes it
 //! (`scripts/release`).
 //!
-//! Arguments choose parts: `starts`, `accounts`, `enumeration`, `schema-cache`, `tokens`, `data`, or
-//! a part of the last: see [`DATA`].
+//! Arguments choose parts: `starts`, `accounts`, `enumeration`, `schema-cache`, `tokens`, `data`,
+//! or a part of the last: see [`DATA`].
 
 #![allow(clippy::print_stdout, reason = "a command line tool speaks by printing")]
 

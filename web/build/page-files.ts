@@ -12,7 +12,10 @@ const withoutSkeleton = new Set(["/", "/404", "/mailbox"]);
 
 type Skeletons = typeof import("../src/components/page-skeletons.tsx");
 
-/** Returns the function that renders the placeholder of a page, as the page itself does while it loads. */
+/**
+ * Returns the function that renders the placeholder of a page, as the page itself does while it
+ * loads.
+ */
 async function loadSkeletons(root: string): Promise<(path: string) => string> {
   const { module } = await runnerImport<Skeletons>(resolve(root, "src/components/page-skeletons.tsx"));
   const { FormSkeleton, OverviewSkeleton, SecuritySkeleton } = module;
@@ -21,8 +24,9 @@ async function loadSkeletons(root: string): Promise<(path: string) => string> {
 }
 
 /**
- * Writes an HTML file for each page of `src/page-code.ts`, such as `sign-in.html`, and `404.html` for every other
- * address. Each shows the page's skeleton, and requests all scripts of the page at once instead of one after the other.
+ * Writes an HTML file for each page of `src/page-code.ts`, such as `sign-in.html`, and `404.html`
+ * for every other address. Each shows the page's skeleton, and requests all scripts of the page at
+ * once instead of one after the other.
  */
 export function pageFiles(): Plugin {
   let root = "";

@@ -120,7 +120,8 @@ describe("/app", () => {
     storeSession(session());
     renderApp("/app");
     await screen.findByRole("heading", { name: /^Hello/ }, patient);
-    // The message of the other tab's client. The storage still holds the session that the tab removes.
+    // The message of the other tab's client. The storage still holds the session that the tab
+    // removes.
     act(() => new TabChannel("portico.session").postMessage({ event: "SIGNED_OUT", session: null }));
     expect(await screen.findByRole("heading", { name: "You have been signed out" }, patient)).toBeVisible();
     expect(window.location.pathname).toBe("/app");

@@ -27,8 +27,8 @@ async function start(container: HTMLElement, pageCode: Promise<unknown>): Promis
   startAnalytics(config.analytics);
   // Until then the static page shows the frame and a skeleton.
   await pageCode;
-  // The client signs in with the code of the address as soon as it is open, and reports that once: the application
-  // subscribes first.
+  // The client signs in with the code of the address as soon as it is open, and reports that once:
+  // the application subscribes first.
   let onMounted = (): void => undefined;
   const mounted = new Promise<void>((resolve) => {
     onMounted = resolve;
@@ -40,7 +40,10 @@ async function start(container: HTMLElement, pageCode: Promise<unknown>): Promis
   startTransition(() => root.render(<App config={config} auth={auth} onMounted={onMounted} />));
 }
 
-/** As `public/theme.js`, which runs before the first paint, but only in pages that hold their configuration. */
+/**
+ * As `public/theme.js`, which runs before the first paint, but only in pages that hold their
+ * configuration.
+ */
 function applyAccent({ fill, onFill, light, dark }: BrandAccent): void {
   const { style } = document.documentElement;
   style.setProperty("--brand-fill", fill);
@@ -49,7 +52,10 @@ function applyAccent({ fill, onFill, light, dark }: BrandAccent): void {
   style.setProperty("--brand-accent", `light-dark(${light}, ${dark})`);
 }
 
-/** Continues the animation of the static page's skeleton, which begins 150 ms after the first paint and takes 200. */
+/**
+ * Continues the animation of the static page's skeleton, which begins 150 ms after the first paint
+ * and takes 200.
+ */
 function skeletonDelay(): string {
   const [paint] = performance.getEntriesByName("first-paint");
   const shownMs = paint ? performance.now() - paint.startTime : 0;

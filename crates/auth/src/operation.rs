@@ -31,8 +31,8 @@ impl<'a> Operation<'a> {
         self.request.now
     }
 
-    /// Adds the identity of `subject` at a provider to a user. Its id is the same in each run of the
-    /// transaction: hooks see it before it is stored.
+    /// Adds the identity of `subject` at a provider to a user. Its id is the same in each run of
+    /// the transaction: hooks see it before it is stored.
     ///
     /// # Errors
     /// The error of PostgreSQL.
@@ -47,8 +47,8 @@ impl<'a> Operation<'a> {
         identities::insert(self.tx, &NewIdentity { id, user, provider, provider_id: subject, data }, self.now()).await
     }
 
-    /// Adds or updates the identity that stands for the own address (`email`) or number (`phone`) of
-    /// a user.
+    /// Adds or updates the identity that stands for the own address (`email`) or number (`phone`)
+    /// of a user.
     ///
     /// # Errors
     /// The error of PostgreSQL.

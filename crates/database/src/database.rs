@@ -38,8 +38,8 @@ struct Pools {
 }
 
 impl Database {
-    /// Prepares the pools; connections open when they are first asked for. Needs a Tokio runtime only
-    /// then.
+    /// Prepares the pools; connections open when they are first asked for. Needs a Tokio runtime
+    /// only then.
     ///
     /// On the embedded cluster each role logs in through the socket. On an external server a login
     /// role of our own does, which may only act as the service's role; where the server does not
@@ -170,8 +170,9 @@ impl Database {
         &self.inner.endpoint
     }
 
-    /// Finds out whether a connection pooler lends the server sessions. [`bootstrap`](Self::bootstrap)
-    /// does so itself; for a command on a database that a server has set up.
+    /// Finds out whether a connection pooler lends the server sessions.
+    /// [`bootstrap`](Self::bootstrap) does so itself; for a command on a database that a server has
+    /// set up.
     ///
     /// # Errors
     /// When the server cannot be reached.

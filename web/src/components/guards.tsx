@@ -12,8 +12,8 @@ import { FormSkeleton } from "./page-skeletons";
 import { Button, ButtonLink } from "./ui/button";
 
 /**
- * Shows its page to signed-in users. Visitors sign in first and return to it; users with a second factor confirm their
- * session with it first, unless the page is the one for that.
+ * Shows its page to signed-in users. Visitors sign in first and return to it; users with a second
+ * factor confirm their session with it first, unless the page is the one for that.
  */
 export function SignedInOnly({
   skeleton,
@@ -33,7 +33,8 @@ export function SignedInOnly({
   const wasSignedIn = useRef(false);
   useEffect(() => {
     if (!isVisitor) return;
-    // After a sign-out on this page, to the landing page; after an arrival without a session, to the sign-in page.
+    // After a sign-out on this page, to the landing page; after an arrival without a session, to
+    // the sign-in page.
     if (wasSignedIn.current) redirect("/");
     else if (unverified) {
       rememberPendingCode(unverified);

@@ -1,6 +1,9 @@
 import { Skeleton } from "./ui/skeleton";
 
-/* The placeholders of pages. The static pages show the same ones, before any script has loaded (`build/page-files.ts`). */
+/*
+ * The placeholders of pages. The static pages show the same ones, before any script has loaded
+ * (`build/page-files.ts`).
+ */
 
 /** A placeholder for a form and the picture beside it. */
 export function FormSkeleton() {

@@ -11,7 +11,10 @@ export interface DescribedError {
   reasons?: string[];
 }
 
-/** The sentences for the codes of the server. A function each, so that the locale is that of the moment. */
+/**
+ * The sentences for the codes of the server. A function each, so that the locale is that of the
+ * moment.
+ */
 const sentences: Record<string, { message: () => string; field?: DescribedError["field"] }> = {
   invalid_credentials: { message: m.error_invalid_credentials },
   email_not_confirmed: { message: m.error_email_not_confirmed },
@@ -92,8 +95,8 @@ const passwordReasons: Record<string, () => string> = {
 };
 
 /**
- * Describes a failure by the code of the error. An unknown code of a rejected request shows the server's own message.
- * The messages of all other errors are for developers and are not shown.
+ * Describes a failure by the code of the error. An unknown code of a rejected request shows the
+ * server's own message. The messages of all other errors are for developers and are not shown.
  */
 export function describeError(error: unknown): DescribedError {
   const { code, message, name, status, reasons } = errorParts(error);

@@ -53,8 +53,8 @@ impl<'a> PasswordChange<'a> {
         Ok(Self { auth, signed_in, nonce: needs_nonce.then_some(nonce) })
     }
 
-    /// Checks the nonce, then the current password where that is demanded or given, and that the new
-    /// password is new; computes its stored form.
+    /// Checks the nonce, then the current password where that is demanded or given, and that the
+    /// new password is new; computes its stored form.
     pub(crate) async fn prepare(
         self,
         request: &RequestInfo,
@@ -65,8 +65,8 @@ impl<'a> PasswordChange<'a> {
             self.check_nonce(nonce, request).await?;
         }
         let (auth, user) = (self.auth, &self.signed_in.user);
-        // One that was given is checked even where none is demanded: a page that asks for it must be
-        // able to rely on it
+        // One that was given is checked even where none is demanded: a page that asks for it must
+        // be able to rely on it
         let is_asked_for =
             auth.settings().password_change_needs_current || current.is_some_and(|text| !text.is_empty());
         if is_asked_for && user.has_password() && !began_with_message(self.signed_in) {

@@ -75,10 +75,10 @@ const PASSWORDS: [GuessLimit; 3] = [
 
 /// Limits on the codes of second factors and on recovery codes, of an account.
 ///
-/// Three codes of an authenticator app are right at any time, so a guess succeeds with a chance of 3
-/// in a million, and guesses need the password: fewer are allowed than of other codes. All networks
-/// together have at most 60 in any 24 hours, a chance of 1 in 5500. So has each network in which a
-/// factor of the account was proved before, and guesses elsewhere do not count in it.
+/// Three codes of an authenticator app are right at any time, so a guess succeeds with a chance of
+/// 3 in a million, and guesses need the password: fewer are allowed than of other codes. All
+/// networks together have at most 60 in any 24 hours, a chance of 1 in 5500. So has each network in
+/// which a factor of the account was proved before, and guesses elsewhere do not count in it.
 const FACTOR_CODES: [GuessLimit; 4] = [
     limit("factor-codes-per-address", 10, HOUR),
     limit("factor-codes-per-account", 20, HOUR),

@@ -102,7 +102,8 @@ pub async fn delete_phone(tx: &Tx, user: UserId) -> Result<(), Error> {
     tx.execute(DELETE_PHONE, &[&user]).await.map(drop)
 }
 
-/// Inserts the `email` or `phone` identity of a user, or updates the one that exists, whose id stays.
+/// Inserts the `email` or `phone` identity of a user, or updates the one that exists, whose id
+/// stays.
 pub async fn upsert_contact(tx: &Tx, new: &NewIdentity<'_>, now: OffsetDateTime) -> Result<(), Error> {
     let data = Value::Object(with_lower_email(new.data));
     tx.execute(UPSERT_CONTACT, &[&new.id, &new.provider_id, &new.user, &data, &new.provider, &now]).await.map(drop)

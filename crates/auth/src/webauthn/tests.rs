@@ -69,8 +69,8 @@ impl Key {
                 cbor!({ 1 => 1, 3 => number, -1 => 6, -2 => bytes(pair.public_key().as_ref()) }).unwrap()
             }
             Self::Rsa(pair, _) => {
-                // RSAPublicKey in DER: two lengths and a leading zero before a modulus of 256 bytes, and
-                // the exponent 65537 at the end
+                // RSAPublicKey in DER: two lengths and a leading zero before a modulus of 256
+                // bytes, and the exponent 65537 at the end
                 let der = pair.public_key().as_ref();
                 let (n, e) = (&der[9..265], &der[der.len() - 3..]);
                 cbor!({ 1 => 3, 3 => number, -1 => bytes(n), -2 => bytes(e) }).unwrap()
@@ -341,7 +341,8 @@ fn keys_of_other_forms_are_rejected() {
     };
     let coordinate = || Value::Bytes(vec![1; 32]);
     for value in [
-        // ES256 on another curve, with a short coordinate, without one, as an RSA key, twice an algorithm, unknown algorithm
+        // ES256 on another curve, with a short coordinate, without one, as an RSA key, twice an
+        // algorithm, unknown algorithm
         cbor!({ 1 => 2, 3 => -7, -1 => 2, -2 => coordinate(), -3 => coordinate() }).unwrap(),
         cbor!({ 1 => 2, 3 => -7, -1 => 1, -2 => coordinate(), -3 => Value::Bytes(vec![1; 31]) }).unwrap(),
         cbor!({ 1 => 2, 3 => -7, -1 => 1, -2 => coordinate() }).unwrap(),

@@ -100,8 +100,8 @@ macro_rules! may_keep_values {
 }
 
 /// Ends the server session if it has a temporary schema or statements that SQL has prepared, or
-/// listens. A temporary table may have been taken for another one by functions that were compiled while it
-/// existed.
+/// listens. A temporary table may have been taken for another one by functions that were compiled
+/// while it existed.
 pub(crate) const END_UNLESS_BARE: &str = end_if!(is_not_bare!());
 
 /// As [`END_UNLESS_BARE`], and also if the session was used and may keep values.

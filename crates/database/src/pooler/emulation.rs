@@ -24,9 +24,9 @@ const BUFFER: usize = 64 * 1024;
 /// Emulates a session, as its `preamble` begins it.
 ///
 /// - Each transaction begins with [`RESET`] and [`END_UNLESS_BARE`], the preamble (`set local` and
-///   the like), [`MARK_AS_USED`], and the settings that the driver's own `set` and `reset` outside of transactions
-///   stand for. What is sent outside of a transaction gets one of its own, as long as PostgreSQL
-///   allows that.
+///   the like), [`MARK_AS_USED`], and the settings that the driver's own `set` and `reset` outside
+///   of transactions stand for. What is sent outside of a transaction gets one of its own, as long
+///   as PostgreSQL allows that.
 /// - Each transaction ends with the same statements behind the `commit`, in the same message.
 /// - Prepared statements are kept here, and parsed again without a name where they are used.
 ///
@@ -321,8 +321,8 @@ impl SessionEmulation {
         }
     }
 
-    /// Sends the messages of `parts`, and collects for the driver the response of the server. Returns
-    /// true if nothing failed.
+    /// Sends the messages of `parts`, and collects for the driver the response of the server.
+    /// Returns true if nothing failed.
     async fn exchange(
         &mut self,
         out: &[u8],

@@ -3,8 +3,8 @@
 //! They need no images and no scripts, follow the reader's light or dark setting, and are read well
 //! by a screen reader and as plain text. Each has at most one link, the one to follow, so that a
 //! reader, and a test suite that looks for the link of a mail, cannot take the wrong one; the code
-//! stands before it for the same reason. The link of a notification leads to the page where a change
-//! can be undone.
+//! stands before it for the same reason. The link of a notification leads to the page where a
+//! change can be undone.
 
 use portico_base::colour::Colour;
 
@@ -34,8 +34,8 @@ struct Words {
     text: &'static str,
     /// The sentence above the code. `None` without a code.
     ask: Option<&'static str>,
-    /// The button's label. `None` without a link. That of a notification is left out where the server
-    /// has no page for it.
+    /// The button's label. `None` without a link. That of a notification is left out where the
+    /// server has no page for it.
     label: Option<&'static str>,
     note: &'static str,
 }

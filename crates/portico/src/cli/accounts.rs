@@ -21,7 +21,8 @@ use crate::control::{self, ControlError, Request};
 /// The options that choose a server or a database.
 #[derive(Debug, Args)]
 pub(super) struct AccountsTarget {
-    /// The data folder of the server [default: that of the running one, else the development server's]
+    /// The data folder of the server [default: that of the running one, else the development
+    /// server's]
     #[arg(long, global = true, value_name = "DIR", env = "PORTICO_DATA")]
     data: Option<PathBuf>,
     /// The database itself, in place of a server

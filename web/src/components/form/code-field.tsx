@@ -4,7 +4,9 @@ import { Field } from "../ui/field";
 import type { CodeLength } from "../../lib/config";
 import * as m from "../../paraglide/messages";
 
-/** The input of a form for a code: it takes a code pasted as a whole, and filled in by the device. */
+/**
+ * The input of a form for a code: it takes a code pasted as a whole, and filled in by the device.
+ */
 export function CodeField<Values extends FieldValues>({
   form,
   name,

@@ -7,7 +7,10 @@ import { CodeField } from "./code-field";
 import { FormAlert } from "./form-alert";
 import { useZodForm } from "./use-zod-form";
 
-/** A form for one code of digits, submitted with the last digit. A wrong code stays, selected, to be typed over. */
+/**
+ * A form for one code of digits, submitted with the last digit. A wrong code stays, selected, to be
+ * typed over.
+ */
 export function CodeForm({
   length,
   label,

@@ -1,7 +1,9 @@
 import * as m from "../../paraglide/messages";
 import { Button } from "../ui/button";
 
-/** The buttons at the end of a form that opens inside a page: one submits it, the other closes it. */
+/**
+ * The buttons at the end of a form that opens inside a page: one submits it, the other closes it.
+ */
 export function FormActions({
   submit,
   pending = submit,

@@ -13,7 +13,9 @@ import { StrengthHint } from "./strength-hint";
 import { type PasswordChange, usePasswordChange } from "./use-password-change";
 import { useZodForm } from "./use-zod-form";
 
-/** Sets or changes the password of the signed-in user, with a code where the server requires one. */
+/**
+ * Sets or changes the password of the signed-in user, with a code where the server requires one.
+ */
 export function PasswordChangeForm({
   user,
   asksForCurrent,

@@ -14,8 +14,9 @@ export interface PasswordChange {
 }
 
 /**
- * Changes the password. Where the server requires a proof that this is still the same user, it is asked for a code, the
- * form shows a field for it (`needsCode`), and the change is submitted again with the code.
+ * Changes the password. Where the server requires a proof that this is still the same user, it is
+ * asked for a code, the form shows a field for it (`needsCode`), and the change is submitted again
+ * with the code.
  */
 export function usePasswordChange() {
   const { client } = useAuth();

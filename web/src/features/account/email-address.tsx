@@ -14,10 +14,16 @@ import { EmailChangeCodes } from "./email-change-codes";
 import { EmailChangeForm, requestEmailChange } from "./email-change-form";
 import { freshUserQuery } from "./fresh-user";
 
-/** The interval of looking for a confirmed change while the page is visible: its link may be opened on another device. */
+/**
+ * The interval of looking for a confirmed change while the page is visible: its link may be opened
+ * on another device.
+ */
 const refetchMs = 15_000;
 
-/** The account's email address, the form for another one, and a change that waits for its confirmation. */
+/**
+ * The account's email address, the form for another one, and a change that waits for its
+ * confirmation.
+ */
 export function EmailAddress({ user }: { user: User }) {
   const current = textOrNull(user.email);
   const pending = textOrNull(user.new_email);
@@ -75,7 +81,8 @@ function PendingChange({ user, current, pending }: { user: User; current: string
   const { client } = useAuth();
   const { accounts } = useConfig();
   useQuery({ ...freshUserQuery(client, user), refetchInterval: refetchMs, refetchOnWindowFocus: "always" });
-  // The same request sends its emails again, also without a current address that could be resent to.
+  // The same request sends its emails again, also without a current address that could be resent
+  // to.
   const resend = useMutation({ mutationFn: () => requestEmailChange(client, pending) });
   const isOneEmail = current === null || accounts.emailChange === "new";
   const [hasCodeForms, setHasCodeForms] = useState(false);

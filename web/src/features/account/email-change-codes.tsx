@@ -21,8 +21,8 @@ export function EmailChangeCodes({ addresses }: { addresses: string[] }) {
     const { data, error } = await separate.verifyOtp({ type: "email_change", email: address, token });
     if (error) throw error;
     if (data.session) {
-      // The change is made. This browser keeps the session that it has, and receives the new address with its refresh. If
-      // that fails, the page's next look for the change repeats it.
+      // The change is made. This browser keeps the session that it has, and receives the new
+      // address with its refresh. If that fails, the page's next look for the change repeats it.
       await separate.signOut({ scope: "local" });
       await client.refreshSession();
     }

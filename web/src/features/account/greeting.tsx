@@ -57,7 +57,10 @@ function Avatar({ user }: { user: User }) {
   );
 }
 
-/** Returns true for pictures over https, and for those of the emulated provider, which is on this machine. */
+/**
+ * Returns true for pictures over https, and for those of the emulated provider, which is on this
+ * machine.
+ */
 function isAllowedPicture(url: string, development: boolean): boolean {
   return url.startsWith("https://") || (development && /^http:\/\/(127\.0\.0\.1|localhost)[:/]/.test(url));
 }
@@ -75,7 +78,10 @@ function displayName(user: User): string | null {
   return user.is_anonymous === true ? m.greeting_guest() : null;
 }
 
-/** Tells how this session was opened; from the account's own record where the token does not have it. */
+/**
+ * Tells how this session was opened; from the account's own record where the token does not have
+ * it.
+ */
 function SignInText({ session }: { session: Session }) {
   const opened = readAccessToken(session.access_token).methods.at(-1);
   const recorded = session.user.last_sign_in_at;

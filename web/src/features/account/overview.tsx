@@ -18,7 +18,10 @@ import { IdentityList } from "./identity-list";
 import { SessionList } from "./session-list";
 import { SignOutButton } from "./sign-out-button";
 
-/** The account page: the user, the sessions, the email address and the identities. `offer` stands above them. */
+/**
+ * The account page: the user, the sessions, the email address and the identities. `offer` stands
+ * above them.
+ */
 export function Overview({ session, offer }: { session: Session; offer?: ReactNode }) {
   const { client } = useAuth();
   const config = useConfig();

@@ -10,7 +10,10 @@ import { beganWithMessage, usePasswordState } from "../../lib/auth/password-stat
 import { describeError } from "../../lib/errors";
 import * as m from "../../paraglide/messages";
 
-/** Sets a new password: after a recovery at once, else with the current one where the account has one. */
+/**
+ * Sets a new password: after a recovery at once, else with the current one where the account has
+ * one.
+ */
 export function NewPassword({ session }: { session: Session }) {
   const { isRecovering } = useAuth();
   const { user } = session;

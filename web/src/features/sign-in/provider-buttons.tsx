@@ -12,7 +12,9 @@ import type { AppAddress } from "../../lib/paths";
 import * as m from "../../paraglide/messages";
 import { ProviderLogo } from "./provider-logo";
 
-/** From this number of other providers on, their buttons stand side by side and show only the name. */
+/**
+ * From this number of other providers on, their buttons stand side by side and show only the name.
+ */
 const gridFrom = 3;
 
 /** The buttons of the providers, Google first. */

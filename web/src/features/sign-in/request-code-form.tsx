@@ -12,7 +12,10 @@ import { sendCode } from "./send-code";
 
 const schema = z.object({ email: emailField });
 
-/** Without a pending code in this browser: sends one, or takes the address of one that was requested elsewhere. */
+/**
+ * Without a pending code in this browser: sends one, or takes the address of one that was requested
+ * elsewhere.
+ */
 export function RequestCodeForm({ onPending }: { onPending: (pending: PendingCode) => void }) {
   const { client } = useAuth();
   const { accounts } = useConfig();

@@ -121,7 +121,10 @@ function VerifyLead({ pending, code }: { pending: PendingCode; code: string }) {
   );
 }
 
-/** The link and the code of an email are one token: once the link was opened, anywhere, the code is spent. */
+/**
+ * The link and the code of an email are one token: once the link was opened, anywhere, the code is
+ * spent.
+ */
 function LinkOpenedElsewhere({ pending: { next } }: { pending: PendingCode }) {
   return (
     <p className="mt-4 text-sm text-soft">

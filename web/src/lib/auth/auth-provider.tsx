@@ -54,16 +54,16 @@ export function AuthProvider({ auth, children }: { auth: AuthConnection; childre
       }
       const isSignedOut = event === "SIGNED_OUT";
       if (isSignedOut) reset();
-      // "Signed out" is final, whatever the storage holds: a message from another tab can arrive before that tab
-      // removes its entry.
+      // "Signed out" is final, whatever the storage holds: a message from another tab can arrive
+      // before that tab removes its entry.
       const isStored = !isSignedOut && storage.getItem(sessionKey) !== null;
       const hasEnded = hadSession && !isSigningOut.current && !isStored;
       hadSession = isStored;
       change((before) => ({
         ...initialState,
         loading: false,
-        // The client may report "no session" twice, for instance when another tab signs out while this one requests
-        // the user. The second report must not hide that there was a session.
+        // The client may report "no session" twice, for instance when another tab signs out while
+        // this one requests the user. The second report must not hide that there was a session.
         hasEnded: hasEnded || before.hasEnded,
         isUnreachable: event === "INITIAL_SESSION" && isStored,
       }));

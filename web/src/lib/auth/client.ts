@@ -21,19 +21,23 @@ export interface AuthConnection {
   isRedirect: boolean;
   /** A session is possible: one is stored, or the address may hold one. */
   mayBeSignedIn: boolean;
-  /** True once, when this tab requested the sign-in that the client reports, and not another tab. */
+  /**
+   * True once, when this tab requested the sign-in that the client reports, and not another tab.
+   */
   takeOwnSignIn: () => boolean;
   /** What the redirect to this page resulted in; settled once the client has read the address. */
   redirectOutcome: Promise<RedirectOutcome | null>;
 }
 
 /**
- * Opens the authentication client just as `createClient` of supabase-js does: same class, same headers, same
- * options. The other clients of that library come with `lib/backend.ts`, when a page first needs them.
+ * Opens the authentication client just as `createClient` of supabase-js does: same class, same
+ * headers, same options. The other clients of that library come with `lib/backend.ts`, when a page
+ * first needs them.
  *
- * The client opens once the application is `mounted` and has subscribed to it, or at the first call of a page: it signs
- * in with the code of the address at once, and reports that once. Where no session is possible, its code is requested
- * then, too, so that the page's code has the network to itself.
+ * The client opens once the application is `mounted` and has subscribed to it, or at the first call
+ * of a page: it signs in with the code of the address at once, and reports that once. Where no
+ * session is possible, its code is requested then, too, so that the page's code has the network to
+ * itself.
  */
 export function openAuth(config: Config, mounted: Promise<unknown> = Promise.resolve()): AuthConnection {
   deleteEarlierSessions(sessionKey);
@@ -77,7 +81,10 @@ export function openAuth(config: Config, mounted: Promise<unknown> = Promise.res
   return { client, opened, storage, sessionAtStart, isRedirect, mayBeSignedIn, takeOwnSignIn, redirectOutcome };
 }
 
-/** Loads the official client's code: the one import of it, so that the build leaves out the library's other exports. */
+/**
+ * Loads the official client's code: the one import of it, so that the build leaves out the
+ * library's other exports.
+ */
 export async function loadClientCode() {
   const { AuthClient } = await import("@supabase/auth-js");
   return AuthClient;

@@ -9,7 +9,9 @@ const passwordSchema = z.object({ is_set: z.boolean() });
 /** The methods of a session that began with a message: its user may have forgotten the password. */
 const messageMethods = new Set(["otp", "magiclink", "recovery"]);
 
-/** Returns true when the session began with a message. The server then requires no current password. */
+/**
+ * Returns true when the session began with a message. The server then requires no current password.
+ */
 export function beganWithMessage(session: Session): boolean {
   return readAccessToken(session.access_token).methods.some(({ method }) => messageMethods.has(method));
 }

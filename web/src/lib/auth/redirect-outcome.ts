@@ -44,7 +44,8 @@ export function readRedirect() {
       if (provider !== null && (parameter("error_code") ?? parameter("error")) === "access_denied") {
         return { kind: "refused", shownIn: "banner", ...describeCancelledSignIn(provider), detail: null };
       }
-      // Anyone can write an address, so nothing of it is shown: it only selects one of our own sentences.
+      // Anyone can write an address, so nothing of it is shown: it only selects one of our own
+      // sentences.
       const described = describeError(hasError ? { code: parameter("error_code") ?? parameter("error"), message: "" } : error);
       const description = parameter("error_description");
       return { kind: "refused", shownIn: "banner", ...described, detail: description === knownDescription ? description : null };
@@ -71,7 +72,10 @@ export function readRedirect() {
   return {
     /** True when the server redirected the user here, perhaps with a session. */
     isRedirect,
-    /** Removes the parameters from the address once the client has read it, and returns what is left to show. */
+    /**
+     * Removes the parameters from the address once the client has read it, and returns what is left
+     * to show.
+     */
     settle(error: unknown, hasSession: boolean): Promise<RedirectOutcome | null> {
       if (isRedirect) cleanAddress();
       return outcome(error, hasSession);

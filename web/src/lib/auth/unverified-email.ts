@@ -4,8 +4,9 @@ import { type CodeRequest } from "../pending-code";
 import { pendingProviderKey, tabStorage } from "../storage";
 
 /**
- * Reads from the address of this page which email address of an identity provider has to be proved with a code first.
- * Anyone can write an address, so it counts only in the tab that started the sign-in.
+ * Reads from the address of this page which email address of an identity provider has to be proved
+ * with a code first. Anyone can write an address, so it counts only in the tab that started the
+ * sign-in.
  */
 export function readUnverifiedEmail(): CodeRequest | null {
   const provider = tabStorage.getItem(pendingProviderKey);

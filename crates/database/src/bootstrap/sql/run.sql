@@ -1,13 +1,15 @@
--- `portico.run(statement)`: the statements that PostgreSQL keeps for superusers and the hosted service allows to postgres. A
--- statement is never executed as it was written: it is taken apart, and a new one is made of the parts that were understood.
+-- `portico.run(statement)`: the statements that PostgreSQL keeps for superusers and the hosted
+-- service allows to postgres. A statement is never executed as it was written: it is taken apart,
+-- and a new one is made of the parts that were understood.
 do $outer$
 begin
   if not pg_temp.is_superuser() then
     return;
   end if;
 
-  -- Makes a function that an event trigger calls run as its owner, a role that no login can become. In the script of an
-  -- extension it would otherwise run as a superuser, and the project could replace its text.
+  -- Makes a function that an event trigger calls run as its owner, a role that no login can become.
+  -- In the script of an extension it would otherwise run as a superuser, and the project could
+  -- replace its text.
   create or replace function portico.confine(routine oid) returns void
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
   begin
@@ -25,9 +27,10 @@ begin
        where evtname = trigger_name and (owner.rolname = 'portico_events' or p.oid = to_regprocedure('portico.rls_auto_enable()')))
   $$;
 
-  -- Refuses an extension whose script could meet objects of the project. The script runs as a superuser, finds names in the
-  -- schemas of the extension and of those it requires, and may call functions. The locks keep objects from appearing
-  -- until the script has ended; each statement of a function sees what was committed before the lock.
+  -- Refuses an extension whose script could meet objects of the project. The script runs as a
+  -- superuser, finds names in the schemas of the extension and of those it requires, and may call
+  -- functions. The locks keep objects from appearing until the script has ended; each statement of
+  -- a function sees what was committed before the lock.
   create or replace function portico.check_schemas_for(extension name, target name) returns void
   language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
   declare

@@ -1,8 +1,9 @@
 -- The functions that decide what the data API has to take back in a session behind each transaction
--- (`wire/session/reset.rs`): those that PostgreSQL may compute while it makes a plan, those that may prepare statements, and
--- those whose values PostgreSQL keeps outside of plans. Event triggers keep the list in the transactions that change
--- functions and expressions, so that a session that has run such a function finds it there. Every role may read the
--- list, and only a superuser may write it.
+-- (`wire/session/reset.rs`): those that PostgreSQL may compute while it makes a plan, those that
+-- may prepare statements, and those whose values PostgreSQL keeps outside of plans. Event triggers
+-- keep the list in the transactions that change functions and expressions, so that a session that
+-- has run such a function finds it there. Every role may read the list, and only a superuser may
+-- write it.
 create schema if not exists portico_session;
 revoke all on schema portico_session from public;
 grant usage on schema portico_session to public;
@@ -23,9 +24,9 @@ create table if not exists portico_session.reviewed (function text, source text,
 revoke all on all tables in schema portico_session from public;
 grant select on portico_session.noted, portico_session.valueless to public;
 
--- C and internal functions (12 and 13) are a superuser's, and say the truth about themselves. Aggregates and
--- window functions are never computed while a plan is made. Only dynamic SQL, a function that runs a text, or a
--- language that is not looked into, can prepare a statement.
+-- C and internal functions (12 and 13) are a superuser's, and say the truth about themselves.
+-- Aggregates and window functions are never computed while a plan is made. Only dynamic SQL, a
+-- function that runs a text, or a language that is not looked into, can prepare a statement.
 create or replace view portico_session.traits as
   select p.oid as function,
          p.provolatile operator(pg_catalog.=) 'i' and p.prokind operator(pg_catalog.=) 'f' as folds,
@@ -46,8 +47,9 @@ create or replace view portico_session.traits as
 
 grant select on portico_session.traits to public;
 
--- A number that changes with everything that `find_kept` reads. Where no event trigger maintains the list, the data API
--- compares it with the number at which it has looked for such expressions. A row that changes gets another `xmin`.
+-- A number that changes with everything that `find_kept` reads. Where no event trigger maintains
+-- the list, the data API compares it with the number at which it has looked for such expressions. A
+-- row that changes gets another `xmin`.
 create or replace view portico_session.expressions (version) as
   select pg_catalog.hashtextextended(coalesce(sum(pg_catalog.hashtextextended(row_version, 0)), 0)::text, 0)
     from (select 'function ' || oid || ' ' || xmin::text from pg_catalog.pg_proc where oid >= '16384'::pg_catalog.oid and prolang not in (12, 13)
@@ -61,8 +63,8 @@ create or replace view portico_session.expressions (version) as
 
 grant select on portico_session.expressions to public;
 
--- Returns the functions that an expression calls without a column's value, from its node tree. Nodes are taken away from
--- the inside to the outside; `~` stands for what contains a column.
+-- Returns the functions that an expression calls without a column's value, from its node tree.
+-- Nodes are taken away from the inside to the outside; `~` stands for what contains a column.
 create or replace function portico_session.calls_without_column(tree text) returns oid[]
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
@@ -79,9 +81,9 @@ begin
   return callees;
 end $$;
 
--- Finds in the body of a function in SQL, which PostgreSQL may inline, calls of a function in `folding` that pass none of
--- the caller's arguments on, in it or in the functions in SQL that it calls. `callers`: those that were looked at. `names`:
--- the names of `folding` in lower case.
+-- Finds in the body of a function in SQL, which PostgreSQL may inline, calls of a function in
+-- `folding` that pass none of the caller's arguments on, in it or in the functions in SQL that it
+-- calls. `callers`: those that were looked at. `names`: the names of `folding` in lower case.
 create or replace function portico_session.body_calls_without_argument(callers oid[], folding oid[], names text[]) returns boolean
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
@@ -125,9 +127,9 @@ begin
   return false;
 end $$;
 
--- The expressions whose parts PostgreSQL computes once and keeps for a session, outside of plans, and the functions
--- called there without a column: checks of domains, expressions and conditions of indexes, keys of partitions. Of the
--- indexes, domains and tables in `objects` (null: all).
+-- The expressions whose parts PostgreSQL computes once and keeps for a session, outside of plans,
+-- and the functions called there without a column: checks of domains, expressions and conditions of
+-- indexes, keys of partitions. Of the indexes, domains and tables in `objects` (null: all).
 create or replace function portico_session.find_kept(objects oid[]) returns table (holder text, function oid)
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
@@ -165,9 +167,9 @@ begin
   end loop;
 end $$;
 
--- Returns the functions of PostgreSQL and its extensions that run any text, also one that prepares statements, and that
--- an expression of the objects calls (null: of all objects): of a view, a policy, a default, a constraint, a trigger. In the
--- source of a function their names are seen.
+-- Returns the functions of PostgreSQL and its extensions that run any text, also one that prepares
+-- statements, and that an expression of the objects calls (null: of all objects): of a view, a
+-- policy, a default, a constraint, a trigger. In the source of a function their names are seen.
 create or replace function portico_session.find_text_runners(changed oid[]) returns setof oid
 language sql stable set search_path = pg_catalog, pg_temp as $$
   with expression (tree) as (
@@ -187,8 +189,8 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
      and exists (select from expression where expression.tree like '%:funcid ' || p.oid || ' %')
 $$;
 
--- Brings the list in agreement with the functions and other objects in `changed` (null: all), and with the expressions that
--- keep values.
+-- Brings the list in agreement with the functions and other objects in `changed` (null: all), and
+-- with the expressions that keep values.
 create or replace function portico_session.note(changed oid[], is_drop boolean default false) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
