@@ -1,4 +1,5 @@
-// The account pages in a browser, against the running program: long names, many sessions, the menu, failed sign-outs.
+// The account pages in a browser, against the running program: long names, many sessions, the menu,
+// failed sign-outs.
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 

@@ -4,7 +4,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 
 import { codeIn, linkIn, emailTo } from "../harness/emails.ts";
 import { Portico } from "../harness/portico.ts";
-import { chooseGoogleAccount, launch, openWatchedPage, type WatchedPage } from "./harness.ts";
+import { chooseGoogleAccount, heading, launch, openWatchedPage, password, signUpAs, type WatchedPage } from "./harness.ts";
 
 let portico: Portico;
 let browser: Browser;
@@ -24,21 +24,15 @@ afterEach(() => context.close());
 
 let count = 0;
 const newEmail = (): string => `visitor-${++count}@portico.test`;
-const password = "correct horse battery";
 
 const open = async (path: string): Promise<WatchedPage> => {
   const watched = await openWatchedPage(context, portico.url);
   await watched.page.goto(`${portico.url}${path}`);
   return watched;
 };
-const heading = (page: Page, name: RegExp): Promise<void> => page.getByRole("heading", { level: 1, name }).waitFor();
 
 async function signUp(page: Page, email = newEmail()): Promise<string> {
-  await page.goto(`${portico.url}/sign-up`);
-  await page.getByLabel("Email").fill(email);
-  await page.getByLabel("Password", { exact: true }).fill(password);
-  await page.getByRole("button", { name: "Create account" }).click();
-  await heading(page, /^Hello/);
+  await signUpAs(page, portico.url, email);
   return email;
 }
 

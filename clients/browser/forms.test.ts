@@ -1,4 +1,5 @@
-// Forms of the web app against the running program: the email change, sign-in by phone, and links in other browsers.
+// Forms of the web app against the running program: the email change, sign-in by phone, and links
+// in other browsers.
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 
@@ -237,7 +238,8 @@ describe("a link that is opened in another browser", () => {
     } finally {
       await elsewhere.close();
     }
-    // In the browser of the sign-up, the code of the first email is spent, but the account is confirmed.
+    // In the browser of the sign-up, the code of the first email is spent, but the account is
+    // confirmed.
     await page.getByLabel(/code/i).fill(codeIn(mail));
     await page.getByText("Already opened the link in that email?").waitFor();
     await page.getByRole("link", { name: "sign in", exact: true }).click();

@@ -20,7 +20,8 @@ const executable = (): string => {
 export function launch(): Promise<Browser> {
   return chromium.launch({
     executablePath: executable(),
-    // A container has neither a sandbox for root nor much shared memory; nothing here needs the network beyond this machine.
+    // A container has neither a sandbox for root nor much shared memory; nothing here needs the
+    // network beyond this machine.
     args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-dev-shm-usage", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
   });
 }
@@ -56,6 +57,29 @@ export async function openWatchedPage(context: BrowserContext, origin: string): 
     }
   });
   return watched;
+}
+
+/** The password of every account that a test signs up. */
+export const password = "correct horse battery";
+
+/** Waits for the page with this title. */
+export const heading = (page: Page, name: RegExp): Promise<void> => page.getByRole("heading", { level: 1, name }).waitFor();
+
+/** Signs up on the page of the web application at `origin`, and waits for the account page. */
+export async function signUpAs(page: Page, origin: string, email: string): Promise<void> {
+  await page.goto(`${origin}/sign-up`);
+  await page.getByLabel("Email").fill(email);
+  await page.getByLabel("Password", { exact: true }).fill(password);
+  await page.getByRole("button", { name: "Create account" }).click();
+  await heading(page, /^Hello/);
+}
+
+/** Signs out on the account page. */
+export async function signOutOf(page: Page, origin: string): Promise<void> {
+  await page.goto(`${origin}/app`);
+  await heading(page, /^Hello/);
+  await page.getByRole("main").getByRole("button", { name: "Sign out", exact: true }).click();
+  await page.waitForURL(`${origin}/`);
 }
 
 /** Fails with the violations that axe finds on the page. */

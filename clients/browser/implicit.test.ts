@@ -1,4 +1,5 @@
-// The implicit flow in a browser, for an app of another origin: its cookie, and the two host names of one server.
+// The implicit flow in a browser, for an app of another origin: its cookie, and the two host names
+// of one server.
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 

@@ -1,4 +1,5 @@
-// How pages load: the static frame stays until the page is there, scripts load in parallel, and failures stay in the frame.
+// How pages load: the static frame stays until the page is there, scripts load in parallel, and
+// failures stay in the frame.
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 

@@ -1,5 +1,5 @@
-// Every page in light and dark, narrow and wide: no violation found by axe, no horizontal scrolling, no error in the
-// console. The screenshots are artefacts to look at.
+// Every page in light and dark, narrow and wide: no violation found by axe, no horizontal
+// scrolling, no error in the console. The screenshots are artefacts to look at.
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 

@@ -1,10 +1,11 @@
-// The passkeys of the web application's own pages, in a browser with an authenticator, against the running program.
+// The passkeys of the web application's own pages, in a browser with an authenticator, against the
+// running program.
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 
 import { emailTo } from "../harness/emails.ts";
 import { Portico } from "../harness/portico.ts";
-import { expectAccessible, launch, openWatchedPage, takeScreenshot, type WatchedPage } from "./harness.ts";
+import { expectAccessible, heading, launch, openWatchedPage, signOutOf, signUpAs, takeScreenshot, type WatchedPage } from "./harness.ts";
 
 let portico: Portico;
 let browser: Browser;
@@ -32,23 +33,9 @@ let count = 0;
 async function signUp(): Promise<WatchedPage & { email: string }> {
   const email = `passkey-${++count}@portico.test`;
   const watched = await openWatchedPage(context, origin);
-  const { page } = watched;
-  await page.goto(`${origin}/sign-up`);
-  await page.getByLabel("Email").fill(email);
-  await page.getByLabel("Password", { exact: true }).fill("correct horse battery");
-  await page.getByRole("button", { name: "Create account" }).click();
-  await heading(page, /^Hello/);
+  await signUpAs(watched.page, origin, email);
   return { ...watched, email };
 }
-
-async function signOut(page: Page): Promise<void> {
-  await page.goto(`${origin}/app`);
-  await heading(page, /^Hello/);
-  await page.getByRole("main").getByRole("button", { name: "Sign out", exact: true }).click();
-  await page.waitForURL(`${origin}/`);
-}
-
-const heading = (page: Page, name: RegExp): Promise<void> => page.getByRole("heading", { level: 1, name }).waitFor();
 
 describe("a passkey", () => {
   /** Attaches an authenticator to the page, as a device has one. */
@@ -85,8 +72,9 @@ describe("a passkey", () => {
     await expectAccessible(page);
     await takeScreenshot(page, "security-passkeys");
 
-    await signOut(page);
-    // The authenticator would take the browser's suggestion at once, and leave nothing for the button.
+    await signOutOf(page, origin);
+    // The authenticator would take the browser's suggestion at once, and leave nothing for the
+    // button.
     await page.addInitScript(() => {
       PublicKeyCredential.isConditionalMediationAvailable = () => Promise.resolve(false);
     });
@@ -110,7 +98,7 @@ describe("a passkey", () => {
     await page.goto(`${origin}/app/security`);
     await page.getByRole("button", { name: "Add a passkey" }).click();
     await page.getByLabel("Name of the passkey").waitFor();
-    await signOut(page);
+    await signOutOf(page, origin);
     // The authenticator of the test chooses the suggestion at once.
     await page.goto(`${origin}/sign-in`);
     await heading(page, /^Hello/);

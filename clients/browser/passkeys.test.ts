@@ -1,4 +1,5 @@
-// Passkeys and security keys in Chromium with its virtual authenticator, by the official client in a page of the program.
+// Passkeys and security keys in Chromium with its virtual authenticator, by the official client in
+// a page of the program.
 import { createServer, type Server } from "node:http";
 import { readFile } from "node:fs/promises";
 import { createRequire } from "node:module";

@@ -6,14 +6,13 @@ import { emailTo } from "../harness/emails.ts";
 import { currentStep, oneTimePassword } from "../harness/one-time-password.ts";
 import { Portico } from "../harness/portico.ts";
 import { textTo } from "../harness/text-messages.ts";
-import { expectAccessible, launch, openWatchedPage, takeScreenshot, type WatchedPage } from "./harness.ts";
+import { expectAccessible, heading, launch, openWatchedPage, password, signOutOf, signUpAs, takeScreenshot, type WatchedPage } from "./harness.ts";
 
 let portico: Portico;
 let browser: Browser;
 let context: BrowserContext;
 let origin: string;
 
-const password = "correct horse battery";
 const config = `
 [auth.mfa.totp]
 enroll_enabled = true
@@ -44,20 +43,8 @@ let count = 0;
 async function signUp(): Promise<WatchedPage & { email: string }> {
   const email = `secure-${++count}@portico.test`;
   const watched = await openWatchedPage(context, origin);
-  const { page } = watched;
-  await page.goto(`${origin}/sign-up`);
-  await page.getByLabel("Email").fill(email);
-  await page.getByLabel("Password", { exact: true }).fill(password);
-  await page.getByRole("button", { name: "Create account" }).click();
-  await heading(page, /^Hello/);
+  await signUpAs(watched.page, origin, email);
   return { ...watched, email };
-}
-
-async function signOut(page: Page): Promise<void> {
-  await page.goto(`${origin}/app`);
-  await heading(page, /^Hello/);
-  await page.getByRole("main").getByRole("button", { name: "Sign out", exact: true }).click();
-  await page.waitForURL(`${origin}/`);
 }
 
 /** Signs in with the password, and waits for the second step. */
@@ -70,7 +57,9 @@ async function signInTo(page: Page, email: string, path: string): Promise<void> 
   await heading(page, /^Confirm it’s you$/);
 }
 
-/** Adds an authenticator app on the security page, and returns its secret and the recovery codes. */
+/**
+ * Adds an authenticator app on the security page, and returns its secret and the recovery codes.
+ */
 async function addAuthenticator(page: Page): Promise<{ secret: string; step: number; codes: string[] }> {
   await page.goto(`${origin}/app/security`);
   await page.getByRole("button", { name: "Set up: Authenticator app" }).click();
@@ -83,7 +72,6 @@ async function addAuthenticator(page: Page): Promise<{ secret: string; step: num
   return { secret, step, codes };
 }
 
-const heading = (page: Page, name: RegExp): Promise<void> => page.getByRole("heading", { level: 1, name }).waitFor();
 
 describe("an authenticator app", () => {
   test("is asked for at the next sign-in, which leads on to the page that was requested", async () => {
@@ -99,7 +87,7 @@ describe("an authenticator app", () => {
     expect(notice.Subject).toBe("A new verification method was added to your account");
     expect(notice.HTML).toContain(`href="${portico.url}/app/security"`);
 
-    await signOut(page);
+    await signOutOf(page, origin);
     await signInTo(page, email, "/app/security");
     expect(new URL(page.url()).pathname + new URL(page.url()).search).toBe("/mfa?next=%2Fapp%2Fsecurity");
     // A code that was used once does not work again.
@@ -117,7 +105,7 @@ describe("an authenticator app", () => {
   test("is replaced by a recovery code, once", async () => {
     const { page, email } = await signUp();
     const { codes } = await addAuthenticator(page);
-    await signOut(page);
+    await signOutOf(page, origin);
     await signInTo(page, email, "/app/security");
     await page.getByRole("button", { name: "Use a recovery code" }).click();
     await page.getByLabel("Recovery code").fill(codes[0]!.toUpperCase());
@@ -127,7 +115,7 @@ describe("an authenticator app", () => {
     expect(notice.Subject).toBe("A recovery code was used to sign in to your account");
     expect(notice.Text).toContain("Codes left: 9.");
 
-    await signOut(page);
+    await signOutOf(page, origin);
     await signInTo(page, email, "/app");
     await page.getByRole("button", { name: "Use a recovery code" }).click();
     await page.getByLabel("Recovery code").fill(codes[0]!);
@@ -175,7 +163,7 @@ describe("an authenticator app", () => {
     });
     expect(sessions).toBe(1);
     await other.close();
-    await signOut(page);
+    await signOutOf(page, origin);
     await signInTo(page, email, "/app");
     await page.goto(`${origin}/update-password`);
     await heading(page, /^Confirm it’s you$/);
@@ -193,7 +181,7 @@ test("a phone is added, and its codes confirm a sign-in", async () => {
   const first = await textTo(portico.status.MAILPIT_URL, "41791234567");
   await page.getByLabel("Six-digit code").fill(first.code);
   await page.getByRole("list", { name: "Recovery codes" }).waitFor();
-  await signOut(page);
+  await signOutOf(page, origin);
   await signInTo(page, email, "/app");
   await page.getByText("We’ll text a code to +41791234567.").waitFor();
   await page.getByRole("button", { name: "Text me a code" }).click();
@@ -241,7 +229,7 @@ describe("the pages", () => {
         await show("security-codes");
         await page.getByRole("button", { name: "I have saved them" }).click();
         await show("security");
-        await signOut(page);
+        await signOutOf(page, origin);
         await signInTo(page, email, "/app");
         await show("mfa");
         await page.getByRole("button", { name: "Use a recovery code" }).click();

@@ -1,4 +1,5 @@
-// The pages for visitors in a browser, against the running program: providers, their failures, and the rules of passwords.
+// The pages for visitors in a browser, against the running program: providers, their failures, and
+// the rules of passwords.
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 
