@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 
-use crate::{Request, TestResponse, TestServer, link_in};
+use crate::{Request, TestResponse, TestServer, claims_of, link_in};
 
 /// A person without a session, who knows an email address and a password.
 #[derive(Clone)]
@@ -42,6 +42,12 @@ impl TestServer {
         let visitor = self.visitor(email);
         let session = self.signed_in(&visitor.email, &visitor.password).await;
         Member { visitor, session }
+    }
+
+    /// Refreshes a session: `POST /token?grant_type=refresh_token`.
+    pub async fn refresh(&self, session: &Value) -> TestResponse {
+        let body = json!({ "refresh_token": session["refresh_token"] });
+        self.post("/auth/v1/token?grant_type=refresh_token").json(&body).send().await
     }
 
     /// Returns the operator.
@@ -118,6 +124,23 @@ impl<'a> Member<'a> {
         self.session["user"]["id"].as_str().expect("a session names its user")
     }
 
+    /// Returns the id of the session.
+    ///
+    /// # Panics
+    /// When the access token names none.
+    pub fn session_id(&self) -> String {
+        let claims = claims_of(self.access_token());
+        claims["session_id"].as_str().expect("an access token names its session").to_owned()
+    }
+
+    /// Returns the same person with another session, as on another device.
+    ///
+    /// # Panics
+    /// When the sign-in is rejected.
+    pub async fn on_another_device(&self) -> Member<'a> {
+        self.visitor.clone().signed_in().await
+    }
+
     /// Returns the same person without the session.
     pub fn visitor(&self) -> &Visitor<'a> {
         &self.visitor
@@ -139,8 +162,7 @@ impl<'a> Member<'a> {
 
     /// Refreshes with this token. The member keeps the tokens that it has.
     pub async fn refreshes_with(&self, refresh_token: &str) -> TestResponse {
-        let body = json!({ "refresh_token": refresh_token });
-        self.visitor.server.post("/auth/v1/token?grant_type=refresh_token").json(&body).send().await
+        self.visitor.server.refresh(&json!({ "refresh_token": refresh_token })).await
     }
 
     /// Reads the own account: `GET /user`.

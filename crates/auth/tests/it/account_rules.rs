@@ -303,10 +303,7 @@ async fn classes_of_sessions_do_not_end_each_other() {
     let second = server.sign_in("eve@example.com", PASSWORD).await;
     let second = claims_of(second["access_token"].as_str().unwrap())["session_id"].clone();
     let tag = |tag: &str| format!("update auth.sessions set tag = '{tag}' where id = '{}'", second.as_str().unwrap());
-    let refresh = async || {
-        let body = json!({"refresh_token": first["refresh_token"]});
-        server.post("/auth/v1/token?grant_type=refresh_token").json(&body).send().await
-    };
+    let refresh = async || server.refresh(&first).await;
     assert_eq!(refresh().await.refusal(), (400, "session_expired".into()));
     server.execute(&tag("app")).await;
     refresh().await.expect(200);

@@ -3,7 +3,7 @@
 use portico_testkit::{TestResponse, TestServer};
 use serde_json::{Value, json};
 
-use crate::factors::{ADA, EVE, PASSWORD, enroll_totp, level, refresh, with_totp};
+use crate::factors::{ADA, EVE, PASSWORD, enroll_totp, level, with_totp};
 
 async fn call(t: &TestServer, method: &str, path: &str, body: &Value) -> TestResponse {
     let request = t.request(method.parse().unwrap(), &format!("/auth/v1/admin/users/{path}"));
@@ -23,7 +23,7 @@ async fn a_lost_factor_is_removed_and_its_sessions_are_lowered() {
 
     let removed = call(&t, "DELETE", &format!("{user}/factors/{}", factor.id), &Value::Null).await.expect(200).json();
     assert_eq!(removed["id"], factor.id.as_str());
-    assert_eq!(level(&refresh(&t, &session).await.expect(200).json()), "aal1");
+    assert_eq!(level(&t.refresh(&session).await.expect(200).json()), "aal1");
     assert_eq!(call(&t, "GET", &format!("{user}/factors"), &Value::Null).await.expect(200).json(), json!([]));
     let entry = "select count(*) from auth.audit_log_entries
                   where payload->>'action' = 'factor_deleted' and payload->>'actor_username' = 'ada@example.com'";

@@ -1,5 +1,5 @@
-//! A WebAuthn authenticator in software, together with the browser before it. Tests change what they
-//! report.
+//! A WebAuthn authenticator in software, together with the browser before it. Tests change what
+//! they report.
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _};

@@ -54,14 +54,8 @@ async fn stored_key(server: &TestServer) -> (Uuid, String) {
     (row.get(0), row.get(1))
 }
 
-async fn refresh(server: &TestServer, session: &Value) -> TestResponse {
-    let body = json!({"refresh_token": session["refresh_token"]});
-    server.post("/auth/v1/token?grant_type=refresh_token").json(&body).send().await
-}
-
 async fn sign_in(server: &TestServer, password: &str) -> TestResponse {
-    let body = json!({"email": ADA, "password": password});
-    server.post("/auth/v1/token?grant_type=password").json(&body).send().await
+    server.visitor(ADA).with_password(password).signs_in().await
 }
 
 #[tokio::test]
@@ -139,7 +133,7 @@ async fn session_keys_are_encrypted_and_stored_anew_at_a_refresh() {
     let first = server.signed_in(ADA, PASSWORD).await;
     let (id, column) = stored_key(&server).await;
     assert!(column.starts_with(r#"{"key_id":"new""#));
-    let second = refresh(&server, &first).await.expect(200).json();
+    let second = server.refresh(&first).await.expect(200).json();
 
     // As in a dump: the same key, unencrypted and with another master key
     let key = URL_SAFE_NO_PAD.encode([7; 32]);
@@ -150,15 +144,15 @@ async fn session_keys_are_encrypted_and_stored_anew_at_a_refresh() {
             .query_with("update auth.sessions set refresh_token_hmac_key = $1, refresh_token_counter = 5", &[&form])
             .await;
         let token = portico_auth::session::refresh_token::SessionKey::from_column(&key).unwrap().token(id, 5);
-        current = refresh(&server, &json!({ "refresh_token": token })).await.expect(200).json();
+        current = server.refresh(&json!({ "refresh_token": token })).await.expect(200).json();
         let (_, after) = stored_key(&server).await;
         assert_eq!(after == form, is_current, "{form}");
         assert!(after.contains(r#""key_id":"new""#));
         assert_eq!(server.count("select refresh_token_counter from auth.sessions").await, 6);
     }
-    refresh(&server, &current).await.expect(200);
+    server.refresh(&current).await.expect(200);
 
     let lost = encrypted("lost", &OLD, id, &key);
     server.query_with("update auth.sessions set refresh_token_hmac_key = $1", &[&lost]).await;
-    assert_eq!(refresh(&server, &current).await.refusal(), (400, "refresh_token_not_found".into()));
+    assert_eq!(server.refresh(&current).await.refusal(), (400, "refresh_token_not_found".into()));
 }

@@ -55,11 +55,6 @@ pub(crate) fn refusal(status: u16, code: &str, message: &str) -> (u16, String, S
     (status, code.to_owned(), message.to_owned())
 }
 
-pub(crate) async fn refresh(t: &TestServer, session: &Value) -> TestResponse {
-    let body = json!({"refresh_token": session["refresh_token"]});
-    t.post("/auth/v1/token?grant_type=refresh_token").json(&body).send().await
-}
-
 /// An authenticator app.
 #[derive(Debug, Clone)]
 pub(crate) struct Totp {
@@ -381,7 +376,7 @@ async fn a_verified_factor_is_removed_at_aal2_only_and_lowers_the_sessions_that_
     assert_eq!(unenroll(&t, &strong, &factor.id).await.expect(200).json(), json!({"id": factor.id}));
     assert!(account(&t, &strong).await.get("factors").is_none());
     for session in [&strong, &other] {
-        let next = refresh(&t, session).await.expect(200).json();
+        let next = t.refresh(session).await.expect(200).json();
         assert_eq!((level(&next), methods(&next)), ("aal1".into(), vec!["password".to_owned()]));
     }
     let raised = "select count(*) from auth.sessions where aal <> 'aal1' or factor_id is not null";
@@ -414,8 +409,8 @@ async fn a_session_keeps_its_level_while_another_factor_of_it_remains() {
     let session = prove(&t, &session, &second).await.expect(200).json();
     // The session is bound to the second factor
     unenroll(&t, &session, &first.id).await.expect(200);
-    let session = refresh(&t, &session).await.expect(200).json();
+    let session = t.refresh(&session).await.expect(200).json();
     assert_eq!((level(&session), methods(&session)), ("aal2".into(), vec!["password".to_owned(), "totp".to_owned()]));
     unenroll(&t, &session, &second.id).await.expect(200);
-    assert_eq!(level(&refresh(&t, &session).await.expect(200).json()), "aal1");
+    assert_eq!(level(&t.refresh(&session).await.expect(200).json()), "aal1");
 }

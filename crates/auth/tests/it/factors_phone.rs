@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use time::Duration;
 
 use crate::factors::{
-    ADA, EVE, PASSWORD, challenge, challenge_id, enroll, level, methods, post, prove, refresh, refusal, refused,
-    unenroll, verify, with_totp,
+    ADA, EVE, PASSWORD, challenge, challenge_id, enroll, level, methods, post, prove, refusal, refused, unenroll,
+    verify, with_totp,
 };
 
 const PHONE: &str = "15550001111";
@@ -70,7 +70,7 @@ async fn a_code_of_a_message_raises_the_session() {
     let again = verify(&t, &raised, id, challenge, &text.code).await;
     assert_eq!(again.refusal(), (422, "mfa_ip_address_mismatch".into()), "a code is used once");
     unenroll(&t, &raised, id).await.expect(200);
-    assert_eq!(level(&refresh(&t, &raised).await.expect(200).json()), "aal1");
+    assert_eq!(level(&t.refresh(&raised).await.expect(200).json()), "aal1");
 }
 
 #[tokio::test]
@@ -199,9 +199,9 @@ async fn a_session_with_two_types_keeps_its_level_until_both_are_removed() {
     let both = ["mfa/phone", "password", "totp"].map(str::to_owned).to_vec();
     assert_eq!((level(&session), methods(&session)), ("aal2".into(), both));
     unenroll(&t, &session, &phone).await.expect(200);
-    let session = refresh(&t, &session).await.expect(200).json();
+    let session = t.refresh(&session).await.expect(200).json();
     assert_eq!((level(&session), methods(&session)), ("aal2".into(), vec!["password".to_owned(), "totp".to_owned()]));
     let session = prove(&t, &session, &app).await.expect(200).json();
     unenroll(&t, &session, &app.id).await.expect(200);
-    assert_eq!(level(&refresh(&t, &session).await.expect(200).json()), "aal1");
+    assert_eq!(level(&t.refresh(&session).await.expect(200).json()), "aal1");
 }

@@ -9,7 +9,7 @@ use time::Duration;
 
 use crate::factors::{
     ADA, EVE, PASSWORD, Totp, access, account, challenge, challenge_id, code_at, enroll_totp, level, methods, post,
-    prove, refresh, refusal, refused, unenroll, verify, with_totp, wrong_code,
+    prove, refusal, refused, unenroll, verify, with_totp, wrong_code,
 };
 
 const NOT_FOUND: &str = "MFA factor with the provided challenge ID not found";
@@ -44,7 +44,7 @@ async fn a_right_code_raises_the_session() {
 
     // The level holds in refreshes, and the refresh token is a new one
     assert_ne!(session["refresh_token"], raised["refresh_token"]);
-    let next = refresh(&t, &raised).await.expect(200).json();
+    let next = t.refresh(&raised).await.expect(200).json();
     assert_eq!((level(&next), methods(&next)), ("aal2".into(), vec!["password".to_owned(), "totp".to_owned()]));
     // A new sign-in is at the lower level
     assert_eq!(level(&t.sign_in(ADA, PASSWORD).await), "aal1");
@@ -196,7 +196,7 @@ async fn a_proof_ends_the_other_sessions_below_aal2_and_the_other_enrolments_of_
     let eve = t.signed_in(EVE, PASSWORD).await;
     enroll_totp(&t, &eve, "hers").await;
     let first = prove(&t, &session, &factor).await.expect(200).json();
-    assert_eq!(refresh(&t, &weak).await.refusal(), (400, "refresh_token_not_found".into()));
+    assert_eq!(t.refresh(&weak).await.refusal(), (400, "refresh_token_not_found".into()));
     let gone = t.get("/auth/v1/user").bearer(access(&weak)).send().await;
     assert_eq!(gone.refusal(), (403, "session_not_found".into()));
     assert_eq!(
@@ -208,8 +208,8 @@ async fn a_proof_ends_the_other_sessions_below_aal2_and_the_other_enrolments_of_
     // A session at aal2 stays, and another account's
     let second = t.sign_in(ADA, PASSWORD).await;
     prove(&t, &second, &factor).await.expect(200);
-    assert_eq!(level(&refresh(&t, &first).await.expect(200).json()), "aal2");
-    refresh(&t, &eve).await.expect(200);
+    assert_eq!(level(&t.refresh(&first).await.expect(200).json()), "aal2");
+    t.refresh(&eve).await.expect(200);
 }
 
 #[tokio::test]
@@ -220,10 +220,10 @@ async fn a_proof_replaces_the_refresh_token_of_both_forms() {
         let factor = enroll_totp(&t, &session, "x").await;
         let raised = prove(&t, &session, &factor).await.expect(200).json();
         assert_ne!(session["refresh_token"], raised["refresh_token"]);
-        let next = refresh(&t, &raised).await.expect(200).json();
+        let next = t.refresh(&raised).await.expect(200).json();
         assert_eq!(level(&next), "aal2");
         t.clock().advance(Duration::minutes(5));
-        assert_eq!(refresh(&t, &session).await.refusal(), (400, "refresh_token_already_used".into()), "{version}");
+        assert_eq!(t.refresh(&session).await.refusal(), (400, "refresh_token_already_used".into()), "{version}");
     }
 }
 
@@ -331,7 +331,7 @@ async fn an_account_with_a_factor_changes_its_password_and_address_at_aal2_only(
     let raised = prove(&t, &weak, &factor).await.expect(200).json();
     let body = json!({"password": "another-horse"});
     t.put("/auth/v1/user").bearer(access(&raised)).json(&body).send().await.expect(200);
-    assert_eq!(refresh(&t, &strong).await.refusal(), (400, "refresh_token_not_found".into()));
+    assert_eq!(t.refresh(&strong).await.refusal(), (400, "refresh_token_not_found".into()));
 }
 
 #[tokio::test]
@@ -349,8 +349,8 @@ async fn low_sessions_end_early_where_that_is_configured() {
     let weak = t.sign_in(ADA, PASSWORD).await;
     t.clock().advance(Duration::seconds(901));
     let ended = "Invalid Refresh Token: Session Expired (Low AAL: User Needs MFA Verification)";
-    assert_eq!(refused(&refresh(&t, &weak).await), refusal(400, "session_expired", ended));
-    refresh(&t, &raised).await.expect(200);
+    assert_eq!(refused(&t.refresh(&weak).await), refusal(400, "session_expired", ended));
+    t.refresh(&raised).await.expect(200);
 }
 
 #[tokio::test]
@@ -384,7 +384,8 @@ async fn a_failed_proof_changes_nothing() {
     let session = t.signed_in(ADA, PASSWORD).await;
     let factor = enroll_totp(&t, &session, "x").await;
     let id = challenge_id(&t, &session, &factor.id).await;
-    // The session ends between the comparison and the transaction: as a trigger, which fails it late
+    // The session ends between the comparison and the transaction: as a trigger, which fails it
+    // late
     t.execute(
         "create function public.fail() returns trigger language plpgsql as $$ begin raise exception 'no'; end $$;
          create trigger fail before insert on auth.refresh_tokens for each row execute function public.fail();",

@@ -10,8 +10,7 @@ const ADA: &str = "ada@example.com";
 const PASSWORD: &str = "correct horse";
 
 async fn sign_in(t: &TestServer, password: &str) -> TestResponse {
-    let body = json!({"email": ADA, "password": password});
-    t.post("/auth/v1/token?grant_type=password").json(&body).send().await
+    t.visitor(ADA).with_password(password).signs_in().await
 }
 
 /// Creates the hook `hook(event)` with a body in PL/pgSQL, as a migration of a project would.
@@ -41,8 +40,7 @@ async fn a_function_replaces_the_claims() {
     // Replaced while connections are open, also by one with another type
     t.execute("drop function public.hook").await;
     create(&t, "json", "begin return jsonb_set(event::jsonb, '{claims,tenant}', '\"other\"')::json; end").await;
-    let body = json!({"refresh_token": session["refresh_token"]});
-    let refreshed = t.post("/auth/v1/token?grant_type=refresh_token").json(&body).send().await.expect(200).json();
+    let refreshed = t.refresh(&session).await.expect(200).json();
     assert_eq!(claims_of(refreshed["access_token"].as_str().unwrap())["tenant"], "other");
 
     for (body, status, message) in [

@@ -11,8 +11,7 @@ const ADA: &str = "ada@example.com";
 const PASSWORD: &str = "correct horse";
 
 async fn sign_in(t: &TestServer, password: &str) -> TestResponse {
-    let body = json!({"email": ADA, "password": password});
-    t.post("/auth/v1/token?grant_type=password").json(&body).send().await
+    t.visitor(ADA).with_password(password).signs_in().await
 }
 
 async fn with_hook(point: HookPoint) -> (TestServer, HookServer) {
@@ -61,8 +60,7 @@ async fn the_hook_replaces_the_claims_of_every_access_token() {
     }
     t.get("/auth/v1/user").bearer(session["access_token"].as_str().unwrap()).send().await.expect(200);
 
-    let body = json!({"refresh_token": session["refresh_token"]});
-    let refreshed = t.post("/auth/v1/token?grant_type=refresh_token").json(&body).send().await.expect(200).json();
+    let refreshed = t.refresh(&session).await.expect(200).json();
     assert_eq!(claims_of(refreshed["access_token"].as_str().unwrap())["tenant"], "acme");
     let inputs = hook.inputs();
     assert_eq!(inputs.len(), 2, "one call for each token");
@@ -247,8 +245,7 @@ async fn a_hook_decides_about_attempts_at_a_password() {
     sign_in(&t, PASSWORD).await.expect(200);
     assert_eq!(sign_in(&t, "wrong").await.json()["msg"], "Invalid login credentials");
     assert_eq!(hook.inputs(), [json!({"user_id": id, "valid": true}), json!({"user_id": id, "valid": false})]);
-    let unknown = json!({"email": "nobody@example.com", "password": "wrong"});
-    t.post("/auth/v1/token?grant_type=password").json(&unknown).send().await.expect(400);
+    t.visitor("nobody@example.com").signs_in().await.expect(400);
     assert_eq!(hook.requests().len(), 2, "no call for an unknown account");
 
     hook.answer(|_| answered(&json!({"decision": "reject"})));

@@ -1,31 +1,21 @@
 //! `POST /logout` and its scopes.
 
-use portico_testkit::TestServer;
-use serde_json::{Value, json};
+use portico_testkit::{Member, TestServer};
 
-const PASSWORD: &str = "correct horse";
-
-fn access(session: &Value) -> &str {
-    session["access_token"].as_str().unwrap()
-}
-
-async fn three(server: &TestServer) -> [Value; 3] {
-    [
-        server.signed_in("ada@example.com", PASSWORD).await,
-        server.sign_in("ada@example.com", PASSWORD).await,
-        server.signed_in("eve@example.com", PASSWORD).await,
-    ]
+async fn three(server: &TestServer) -> [Member<'_>; 3] {
+    let ada = server.member("ada@example.com").await;
+    let elsewhere = ada.on_another_device().await;
+    [ada, elsewhere, server.member("eve@example.com").await]
 }
 
 /// Returns whether each session is still valid.
-async fn alive(server: &TestServer, sessions: &[Value; 3]) -> Vec<bool> {
+async fn alive(sessions: &[Member<'_>; 3]) -> Vec<bool> {
     let mut alive = Vec::new();
     for session in sessions {
-        let answer = server.get("/auth/v1/user").bearer(access(session)).send().await;
+        let answer = session.reads_account().await;
         if answer.status != 200 {
             assert_eq!(answer.refusal(), (403, "session_not_found".into()));
-            let body = json!({"refresh_token": session["refresh_token"]});
-            let refreshed = server.post("/auth/v1/token?grant_type=refresh_token").json(&body).send().await;
+            let refreshed = session.refreshes_with(session.refresh_token()).await;
             assert_eq!(refreshed.refusal(), (400, "refresh_token_not_found".into()));
         }
         alive.push(answer.status == 200);
@@ -43,10 +33,9 @@ async fn each_scope_ends_its_sessions() {
     ] {
         let server = TestServer::start().await;
         let sessions = three(&server).await;
-        let answer =
-            server.post(&format!("/auth/v1/logout{query}")).bearer(access(&sessions[0])).send().await.expect(204);
+        let answer = sessions[0].sends(server.post(&format!("/auth/v1/logout{query}"))).send().await.expect(204);
         assert!(answer.body.is_empty());
-        assert_eq!(alive(&server, &sessions).await, expected, "{query}");
+        assert_eq!(alive(&sessions).await, expected, "{query}");
         assert!(server.actions().await.contains(&"logout".to_owned()));
     }
 }
@@ -55,12 +44,12 @@ async fn each_scope_ends_its_sessions() {
 async fn an_unknown_scope_or_caller_ends_no_session() {
     let server = TestServer::start().await;
     let sessions = three(&server).await;
-    let answer = server.post("/auth/v1/logout?scope=everyone").bearer(access(&sessions[0])).send().await;
+    let answer = sessions[0].signs_out("everyone").await;
     assert_eq!(answer.refusal(), (400, "validation_failed".into()));
     assert_eq!(answer.json()["msg"], "Unsupported logout scope \"everyone\"");
     assert_eq!(server.post("/auth/v1/logout").send().await.refusal(), (401, "no_authorization".into()));
     let anon = server.api_keys().anon_jwt().to_owned();
     let answer = server.post("/auth/v1/logout").bearer(&anon).send().await;
     assert_eq!(answer.refusal(), (403, "bad_jwt".into()));
-    assert_eq!(alive(&server, &sessions).await, [true, true, true]);
+    assert_eq!(alive(&sessions).await, [true, true, true]);
 }

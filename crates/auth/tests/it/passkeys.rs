@@ -136,8 +136,7 @@ async fn a_passkey_is_registered_and_signs_in() {
     assert!(audited.iter().all(|row| row.get::<_, &str>(0) == passkey["id"].as_str().unwrap()));
     assert_eq!((audited[0].get::<_, &str>(1), audited[1].get::<_, &str>(1)), ("127.0.0.1", ""));
     // The session can be refreshed like any other
-    let refresh = json!({"refresh_token": tokens["refresh_token"]});
-    let refreshed = t.post("/auth/v1/token?grant_type=refresh_token").json(&refresh).send().await.expect(200).json();
+    let refreshed = t.refresh(&tokens).await.expect(200).json();
     let claims = claims_of(refreshed["access_token"].as_str().unwrap());
     assert_eq!(claims["amr"][0]["method"], "passkey");
 }

@@ -294,8 +294,7 @@ async fn an_account_with_an_unverified_address_is_signed_out_when_the_owner_prov
         let (t, eve) = squatted(with_phone).await;
         prove(&t, path).await;
 
-        let refresh = json!({"refresh_token": eve["refresh_token"]});
-        let refused = t.post("/auth/v1/token?grant_type=refresh_token").json(&refresh).send().await;
+        let refused = t.refresh(&eve).await;
         assert_eq!(refused.status, 400, "{path} {refused:?}");
         let token = eve["access_token"].as_str().unwrap();
         assert_eq!(t.get("/auth/v1/user").bearer(token).send().await.status, 403, "{path}");

@@ -59,10 +59,6 @@ fn pair(email: &str, phone: &str) -> (String, String) {
     (email.to_owned(), phone.to_owned())
 }
 
-async fn refresh(t: &TestServer, session: &Value) -> TestResponse {
-    post(t, "token?grant_type=refresh_token", json!({"refresh_token": session["refresh_token"]})).await
-}
-
 #[tokio::test]
 async fn a_token_has_the_addresses_that_are_confirmed() {
     let t = server(|auth| auth.sms.autoconfirm = true).await;
@@ -77,7 +73,7 @@ async fn a_token_has_the_addresses_that_are_confirmed() {
     let token = by_phone["access_token"].as_str().unwrap();
     let change = json!({"email": "new@example.com"});
     t.put("/auth/v1/user").bearer(token).json(&change).send().await.expect(200);
-    let refreshed = refresh(&t, &by_phone).await.expect(200).json();
+    let refreshed = t.refresh(&by_phone).await.expect(200).json();
     assert_eq!(contacts(&refreshed), pair("", PHONE));
     let code = code_in(t.mail_to("new@example.com").await.html());
     let proof = json!({"type": "email_change", "email": "new@example.com", "token": code});
@@ -86,7 +82,7 @@ async fn a_token_has_the_addresses_that_are_confirmed() {
 
     // Rows of other servers may name what was never confirmed
     t.execute("update auth.users set email_confirmed_at = null, phone_confirmed_at = null").await;
-    let refreshed = refresh(&t, &refreshed).await.expect(200).json();
+    let refreshed = t.refresh(&refreshed).await.expect(200).json();
     assert_eq!(contacts(&refreshed), pair("", ""));
     assert_eq!(refreshed["user"]["email"], "new@example.com", "the account shows it");
 }
@@ -99,7 +95,7 @@ async fn without_confirmations_an_address_counts_from_the_sign_up() {
     let anonymous = post(&t, "signup", json!({})).await.expect(200).json();
     let token = anonymous["access_token"].as_str().unwrap();
     t.put("/auth/v1/user").bearer(token).json(&json!({"email": "bob@example.com"})).send().await.expect(200);
-    assert_eq!(contacts(&refresh(&t, &anonymous).await.expect(200).json()).0, "bob@example.com");
+    assert_eq!(contacts(&t.refresh(&anonymous).await.expect(200).json()).0, "bob@example.com");
     // That of a provider as well, while it is free
     let token = token_in(&google(&t, CLAIMS_ADA).await);
     assert_eq!(claims_of(&token)["email"], ADA);
@@ -232,11 +228,11 @@ async fn proving_a_claimed_address_ends_the_access_of_the_claimant() {
     assert_eq!(claims_of(&ada)["email"], ADA);
     assert_eq!(user_of(&t, &ada).await["phone"], "");
     for session in [&eve, &session] {
-        assert_eq!(refresh(&t, session).await.status, 400);
+        assert_eq!(t.refresh(session).await.status, 400);
     }
     let by_number = post(&t, "token?grant_type=password", json!({"phone": PHONE, "password": PASSWORD})).await;
     assert_eq!(by_number.refusal().1, "invalid_credentials");
-    let by_mail = post(&t, "token?grant_type=password", json!({"email": ADA, "password": PASSWORD})).await;
+    let by_mail = t.visitor(ADA).with_password(PASSWORD).signs_in().await;
     assert_eq!(by_mail.refusal().1, "invalid_credentials");
 }
 
@@ -261,7 +257,7 @@ async fn proving_the_address_of_an_imported_account_ends_the_access_of_the_claim
         let ada = user_of(&t, &token_in(&t.get(link.as_str()).send().await.expect(303))).await;
         assert_eq!((&ada["email"], &ada["phone"]), (&json!(ADA), &json!("")), "{path}");
         assert_eq!(ada.get("factors"), None, "{path}");
-        assert_eq!(refresh(&t, &eve).await.status, 400, "{path}");
+        assert_eq!(t.refresh(&eve).await.status, 400, "{path}");
         assert_eq!(t.count("select count(*) from auth.users where encrypted_password <> ''").await, 0, "{path}");
         if path == "recover" {
             assert_eq!(ada["identities"], json!([]), "{path}");

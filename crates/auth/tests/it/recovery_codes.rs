@@ -7,8 +7,7 @@ use serde_json::{Value, json};
 use time::Duration;
 
 use crate::factors::{
-    ADA, EVE, PASSWORD, access, enroll_totp, level, methods, post, prove, refresh, refusal, refused, unenroll,
-    with_totp,
+    ADA, EVE, PASSWORD, access, enroll_totp, level, methods, post, prove, refusal, refused, unenroll, with_totp,
 };
 
 const PATH: &str = "factors/recovery-codes";
@@ -50,10 +49,10 @@ async fn each_code_raises_a_session_once() {
     }
     let expected = ("aal2".to_owned(), vec!["mfa/recovery_code".to_owned(), "password".to_owned()]);
     assert_eq!((level(&raised), methods(&raised)), expected);
-    let next = refresh(&t, &raised).await.expect(200).json();
+    let next = t.refresh(&raised).await.expect(200).json();
     assert_eq!((level(&next), methods(&next)), expected, "the level holds in refreshes");
-    assert_eq!(refresh(&t, &other).await.refusal(), (400, "refresh_token_not_found".into()));
-    refresh(&t, &strong).await.expect(200);
+    assert_eq!(t.refresh(&other).await.refusal(), (400, "refresh_token_not_found".into()));
+    t.refresh(&strong).await.expect(200);
     assert_eq!(left(&t, &next).await["remaining"], 9);
 
     let weak = t.sign_in(ADA, PASSWORD).await;
@@ -170,7 +169,7 @@ async fn the_last_verified_factor_takes_the_codes_with_it() {
     assert_eq!(left(&t, &strong).await["remaining"], 9);
     unenroll(&t, &by_code, &second.id).await.expect(200);
     assert_eq!(t.count("select count(*) from portico.recovery_codes").await, 0);
-    assert_eq!(level(&refresh(&t, &by_code).await.expect(200).json()), "aal1");
+    assert_eq!(level(&t.refresh(&by_code).await.expect(200).json()), "aal1");
 
     // Factors that were deleted by a statement: their codes do not open the account of the next one
     let session = t.sign_in(ADA, PASSWORD).await;

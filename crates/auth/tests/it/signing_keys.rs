@@ -80,8 +80,7 @@ async fn a_rotation_ends_no_session_and_a_revocation_ends_the_tokens_of_the_key(
     assert_eq!(answer.refusal(), (403, "bad_jwt".to_owned()));
     assert_eq!(user_status(&server, &new).await, 200);
     // The session of the rejected token is not over
-    let body = serde_json::json!({ "refresh_token": old["refresh_token"] });
-    let refreshed = server.post("/auth/v1/token?grant_type=refresh_token").json(&body).send().await.expect(200).json();
+    let refreshed = server.refresh(&old).await.expect(200).json();
     assert_eq!((kid(&refreshed), user_status(&server, &refreshed).await), (id, 200));
 }
 

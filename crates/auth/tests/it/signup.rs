@@ -39,11 +39,7 @@ async fn a_new_account_must_be_confirmed() {
     assert!(user.get("access_token").is_none() && user.get("confirmed_at").is_none() && user.get("factors").is_none());
     assert_eq!(user["is_anonymous"], false);
 
-    let refused = t
-        .post("/auth/v1/token?grant_type=password")
-        .json(&json!({"email": ADA, "password": "correct-horse"}))
-        .send()
-        .await;
+    let refused = t.visitor(ADA).with_password("correct-horse").signs_in().await;
     assert_eq!(refused.refusal(), (400, "email_not_confirmed".into()));
 
     // Nothing that was stored reveals the code
@@ -117,11 +113,7 @@ async fn the_confirmation_belongs_to_the_latest_password() {
     assert_eq!(dead.location_fragment("error_code").as_deref(), Some("otp_expired"));
     t.get(new_link.as_str()).send().await.expect(303).location_fragment("access_token").unwrap();
     t.sign_in(ADA, "her-own-one").await;
-    let refused = t
-        .post("/auth/v1/token?grant_type=password")
-        .json(&json!({"email": ADA, "password": "of-a-stranger"}))
-        .send()
-        .await;
+    let refused = t.visitor(ADA).with_password("of-a-stranger").signs_in().await;
     assert_eq!(refused.refusal(), (400, "invalid_credentials".into()));
 }
 

@@ -107,10 +107,7 @@ async fn a_held_back_body_does_not_extend_an_interval() {
 async fn a_clock_that_is_set_back_extends_no_interval_for_good() {
     let t = TestServer::with_auth(|settings| settings.email.max_frequency = std::time::Duration::from_secs(60)).await;
     let first = t.signed_in(ADA, "correct-horse").await;
-    let refresh = async |session: &Value| {
-        let body = json!({"refresh_token": session["refresh_token"]});
-        t.post("/auth/v1/token?grant_type=refresh_token").json(&body).send().await
-    };
+    let refresh = async |session: &Value| t.refresh(session).await;
     let recover = async || t.post("/auth/v1/recover").json(&json!({"email": ADA})).send().await;
     let second = refresh(&first).await.expect(200).json();
     refresh(&second).await.expect(200);
