@@ -1,4 +1,5 @@
-// An authenticator in software, with one discoverable credential (ES256), for calls without a browser.
+// An authenticator in software, with one discoverable credential (ES256), for calls without a
+// browser.
 import { createHash, createSign, generateKeyPairSync, randomBytes } from "node:crypto";
 
 const PRESENT_AND_VERIFIED = 0b0000_0101;
@@ -76,7 +77,10 @@ export class SoftwareAuthenticator {
     return Buffer.from(JSON.stringify({ type, challenge, origin: this.origin, crossOrigin: false }));
   }
 
-  /** Returns the authenticator data: the hash of the relying party, the flags, and a counter that it does not keep. */
+  /**
+   * Returns the authenticator data: the hash of the relying party, the flags, and a counter that it
+   * does not keep.
+   */
   private data(rpId: string | undefined, flags: number): Buffer {
     return Buffer.concat([sha256(rpId ?? ""), Buffer.from([flags]), Buffer.alloc(4)]);
   }

@@ -1,4 +1,5 @@
-// The two-step calls of passkeys (`auth.passkey`) and their administration, with an authenticator in software.
+// The two-step calls of passkeys (`auth.passkey`) and their administration, with an authenticator
+// in software.
 import type { SupabaseClient } from "@supabase/supabase-js";
 import { afterAll, beforeAll, expect, test } from "vitest";
 

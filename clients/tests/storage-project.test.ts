@@ -51,7 +51,8 @@ test("an acknowledged upload survives a crash, and no other object is torn", asy
   try {
     let portico = await Portico.start({ folder });
     await storageOf(portico).createBucket("files", { public: false });
-    // The server is killed while uploads are in flight, after another number of acknowledgements each time
+    // The server is killed while uploads are in flight, after another number of acknowledgements
+    // each time
     for (const acknowledgements of [7, 31, 58]) {
       const files = storageOf(portico).from("files");
       const until = acknowledged.size + acknowledgements;

@@ -1,4 +1,5 @@
-// Every method of the storage client: buckets, uploads, downloads, listings, moves, copies, signed URLs.
+// Every method of the storage client: buckets, uploads, downloads, listings, moves, copies, signed
+// URLs.
 import type { SupabaseClient } from "@supabase/supabase-js";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 

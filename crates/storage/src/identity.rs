@@ -68,8 +68,8 @@ impl Identity {
 
     fn of_claims(claims: &Arc<Claims>, token: &str, login: &str) -> Result<Self> {
         let role = claims.role().unwrap_or(ApiRole::Anon.as_str());
-        // `set role none` would leave the request in the role that the server logs in with, and every
-        // role may assume itself
+        // `set role none` would leave the request in the role that the server logs in with, and
+        // every role may assume itself
         if role == "none" || role == LOGIN || role == login {
             return Err(StorageError::AccessDenied(format!("permission denied to set role \"{role}\"")));
         }

@@ -261,8 +261,8 @@ impl Operation {
     /// Runs statements in one transaction.
     ///
     /// # Errors
-    /// As PostgreSQL and the connection report them, so that a caller can tell a transaction without
-    /// effect from one whose outcome is unknown.
+    /// As PostgreSQL and the connection report them, so that a caller can tell a transaction
+    /// without effect from one whose outcome is unknown.
     pub async fn write(
         &self,
         actor: Actor,

@@ -37,7 +37,8 @@ pub(crate) struct UrlToken {
     pub owner: Owner,
 }
 
-/// Signs the token of a URL that is valid for `lifetime` seconds. `extra` are claims of the purpose.
+/// Signs the token of a URL that is valid for `lifetime` seconds. `extra` are claims of the
+/// purpose.
 ///
 /// # Errors
 /// [`StorageError::Internal`] without a key that signs.

@@ -118,7 +118,7 @@ pub(crate) const FIND_OBJECT_AND_BUCKET: &str = concat!(
 pub(crate) const FIND_OBJECT: &str =
     concat!("select ", object_row_json!(), " from storage.objects as o where o.bucket_id = $1 and o.name = $2");
 
-/// Which of many objects exist, as JSON texts. `$1` bucket, `$2` names.
+/// The names of those of many objects that exist, as JSON texts. `$1` bucket, `$2` names.
 pub(crate) const FIND_NAMES: &str =
     "select pg_catalog.to_json(o.name)::text from storage.objects as o where o.bucket_id = $1 and o.name = any ($2)";
 
@@ -259,8 +259,8 @@ macro_rules! walk {
 }
 
 /// A page in the order of names, from name to name: a folder costs one step, however many objects
-/// it has. `$1` bucket, `$2` prefix, `$3` the first name beyond it, `$4` the first name of the page,
-/// `$5` by folder, `$6` length of the prefix, `$7` limit.
+/// it has. `$1` bucket, `$2` prefix, `$3` the first name beyond it, `$4` the first name of the
+/// page, `$5` by folder, `$6` length of the prefix, `$7` limit.
 ///
 /// `0` is the character after `/`; a name with `\x01` appended is the least one that is greater.
 pub(crate) const WALK_UP: &str = walk!(

@@ -23,7 +23,9 @@ export interface Config {
   };
   /** The address of the captured messages, in development. */
   mailbox: string | null;
-  /** The settings of the account service when the server started, in the form of its own endpoint. */
+  /**
+   * The settings of the account service when the server started, in the form of its own endpoint.
+   */
   settings: unknown;
 }
 

@@ -16,8 +16,8 @@ use crate::protection::limits::Limiter;
 use crate::sql::mfa_challenges::FactorChallenge;
 use crate::sql::{Tx, mfa_challenges, mfa_factors};
 
-/// The number of unproved challenges that a factor has at once: enough for several tabs and devices,
-/// and few enough that requests without a limit by address do not fill the table.
+/// The number of unproved challenges that a factor has at once: enough for several tabs and
+/// devices, and few enough that requests without a limit by address do not fill the table.
 const MAX_OPEN_CHALLENGES: i64 = 10;
 
 /// `POST /factors/{id}/challenge`

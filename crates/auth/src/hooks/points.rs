@@ -175,8 +175,8 @@ pub(crate) async fn complete_user<'a>(
     Ok(Cow::Owned(User { identities, factors, ..user.clone() }))
 }
 
-/// Returns the call that sends a code to a number, if a hook does that. `sms_type` is `mfa` for second
-/// factors.
+/// Returns the call that sends a code to a number, if a hook does that. `sms_type` is `mfa` for
+/// second factors.
 pub(crate) fn text_message_call(
     auth: &Auth,
     request: &RequestInfo,

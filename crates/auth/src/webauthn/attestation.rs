@@ -47,9 +47,10 @@ impl Attestation {
         is_known.then_some(Self { format, authenticator_data, statement })
     }
 
-    /// Verifies the statement, for the formats whose signature is over the authenticator data and the
-    /// hash of the client data. Returns the format that counts: a statement of another one proves
-    /// nothing, and is taken for none, as the standard permits for attestation that is not trusted.
+    /// Verifies the statement, for the formats whose signature is over the authenticator data and
+    /// the hash of the client data. Returns the format that counts: a statement of another one
+    /// proves nothing, and is taken for none, as the standard permits for attestation that is not
+    /// trusted.
     ///
     /// # Errors
     /// [`CeremonyError::Attestation`] for a wrong signature.

@@ -136,10 +136,10 @@ pub(crate) const END: &str = end_if!("true");
 pub(crate) const MARK_AS_USED: &str = "set local portico_session.used = 'true'";
 
 /// As [`END_UNLESS_CLEAN`], as to the values that the session keeps, for sessions that may begin
-/// before the list exists. Where no event trigger maintains the list, the version of the expressions
-/// has to be the one among which none keeps values, found before the session began. A superuser
-/// reads the list only if it is a table of superusers: another role could have put a view in its
-/// place, which runs functions.
+/// before the list exists. Where no event trigger maintains the list, the version of the
+/// expressions has to be the one among which none keeps values, found before the session began. A
+/// superuser reads the list only if it is a table of superusers: another role could have put a view
+/// in its place, which runs functions.
 pub(crate) const END_IF_VALUES_ARE_KEPT: &str = concat!(
     "do $$ begin if ",
     is_used!(),

@@ -249,7 +249,8 @@ struct SharedSession {
 }
 
 impl SharedSession {
-    /// Starts one in a database without expressions that keep values, for a login with these rights.
+    /// Starts one in a database without expressions that keep values, for a login with these
+    /// rights.
     async fn start(rights: &str, what: &str) -> Self {
         let (server, address) = trusting_server(18, rights).await;
         let pooler = TestPooler::start(address, ONE_LOGIN).await.unwrap();

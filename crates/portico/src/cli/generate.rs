@@ -152,8 +152,8 @@ fn confirm_replacement(path: &Path) -> anyhow::Result<bool> {
     Ok(prompt::confirm(&format!("Replace the keys of {}, with which their tokens become invalid?", path.display()))?)
 }
 
-/// Writes the file under another name, for its owner only, and renames it: a crash leaves the earlier
-/// keys or the new ones.
+/// Writes the file under another name, for its owner only, and renames it: a crash leaves the
+/// earlier keys or the new ones.
 fn write_keys(path: &Path, keys: &[Value]) -> anyhow::Result<()> {
     let draft = path.with_extension("json.new");
     let _ = std::fs::remove_file(&draft);

@@ -92,7 +92,8 @@ enum DbCommand {
 
 #[derive(Debug, Subcommand)]
 enum SeedCommand {
-    /// Make or change the buckets of supabase/config.toml on the running server, and upload their files
+    /// Make or change the buckets of supabase/config.toml on the running server, and upload their
+    /// files
     Buckets(seed::Options),
 }
 

@@ -35,8 +35,8 @@ pub fn settings(config: &Config, data: &Path) -> Option<StorageSettings> {
     storage.enabled.then_some(settings)
 }
 
-/// Makes the buckets of `[storage.buckets]` and uploads the files of their folders. Calls `progress`
-/// with each step. Without the service nothing is done.
+/// Makes the buckets of `[storage.buckets]` and uploads the files of their folders. Calls
+/// `progress` with each step. Without the service nothing is done.
 ///
 /// # Errors
 /// When a bucket or file cannot be stored; the text names it.

@@ -2,9 +2,9 @@
 //!
 //! PostgreSQL names the relation without its schema, and it need not be the relation of the
 //! request: a view reads others with its owner's privileges, and functions, triggers and policies
-//! read any, those with `security definer` with their owner's privileges. So the catalog is searched
-//! for the relation of that name that lacks a grant, and for the role that lacks it. The search runs
-//! after the error, as the server's own login, and reads privileges only.
+//! read any, those with `security definer` with their owner's privileges. So the catalog is
+//! searched for the relation of that name that lacks a grant, and for the role that lacks it. The
+//! search runs after the error, as the server's own login, and reads privileges only.
 
 use std::time::Duration;
 

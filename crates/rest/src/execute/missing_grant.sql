@@ -1,9 +1,9 @@
 -- Finds the relation named $2 on which a privilege is missing. $1 is the role of the request, $3
 -- its schema, $4 the names of its relations; the first of them is read or written with the
--- privileges $5. $6 and $7 are the schemas (empty: any) and names of the functions on the call stack,
--- the innermost first. Returns the relation's schema, the role that lacks the privilege, whether the
--- relation is the first one or lies below it, and the missing privileges. Two rows mean that
--- several relations are possible.
+-- privileges $5. $6 and $7 are the schemas (empty: any) and names of the functions on the call
+-- stack, the innermost first. Returns the relation's schema, the role that lacks the privilege,
+-- whether the relation is the first one or lies below it, and the missing privileges. Two rows mean
+-- that several relations are possible.
 with recursive definer as (
   -- The innermost function that runs with its owner's privileges. `owner` is null if functions of
   -- the same name do not

@@ -240,7 +240,8 @@ impl Reloader {
         };
         let traits = FunctionTraits::load(&client).await?;
         if let Err(error) = self.database.record_function_traits(traits).await {
-            // Sessions that share a login with others behind a pooler then end with each transaction
+            // Sessions that share a login with others behind a pooler then end with each
+            // transaction
             tracing::warn!(error = %error, "the version of the database's expressions was not recorded");
         }
         let is_new_schema = before.cache.as_ref().is_none_or(|before| !Arc::ptr_eq(before, &cache));

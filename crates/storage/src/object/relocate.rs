@@ -14,7 +14,8 @@ use crate::sql;
 /// Moves an object.
 ///
 /// # Errors
-/// The first check that fails: the new key, the source, the limits of the destination, the policies.
+/// The first check that fails: the new key, the source, the limits of the destination, the
+/// policies.
 pub(crate) async fn relocate(operation: &Operation, source: ObjectPath, destination: ObjectPath) -> Result<()> {
     let key = ObjectKey::parse(&destination.name)?;
     let row = find_source(operation, &source).await?;

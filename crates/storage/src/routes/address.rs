@@ -9,7 +9,7 @@ use crate::object::ObjectPath;
 /// The longest bucket id or object name in a path, in characters.
 const MAX_PARAMETER: usize = 2500;
 
-/// What a request addresses.
+/// The object or bucket that a request addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Address {
     Status,
@@ -119,8 +119,8 @@ type ObjectWords = &'static [(&'static str, OfObject)];
 type BucketWords = &'static [(&'static str, OfBucket)];
 
 impl ObjectAddress {
-    /// Parses a path below `/object`. Fixed words precede buckets of the same name, where the rest of
-    /// the path fits.
+    /// Parses a path below `/object`. Fixed words precede buckets of the same name, where the rest
+    /// of the path fits.
     fn parse(method: &Method, rest: &str) -> Result<Option<Self>> {
         let (of_objects, of_buckets): (ObjectWords, BucketWords) = match *method {
             Method::GET | Method::HEAD => (

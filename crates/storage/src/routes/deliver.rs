@@ -101,7 +101,7 @@ pub(super) fn describe(row: &ObjectRow, caching: Caching, download: Option<&str>
     let mut headers = HeaderMap::with_capacity(12);
     let stored_type = metadata.mimetype().unwrap_or("application/octet-stream");
     let lower = stored_type.to_ascii_lowercase();
-    // Nobody hosts pages on the origin of the API
+    // No pages are hosted on the origin of the API
     let content_type = if lower.contains("text/html") { "text/plain" } else { stored_type };
     set(&mut headers, header::CONTENT_TYPE, content_type);
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

@@ -32,8 +32,8 @@ export function AuthProvider({ auth, children }: { auth: AuthConnection; childre
     let hadSession = auth.sessionAtStart !== null;
 
     function onEvent(event: AuthChangeEvent, session: Session | null) {
-      // The first content of a page is large. A transition is rendered in short steps, between which the browser answers
-      // input.
+      // The first content of a page is large. A transition is rendered in short steps, between
+      // which the browser answers input.
       const change: typeof setState = (next) =>
         event === "INITIAL_SESSION" ? startTransition(() => setState(next)) : setState(next);
       if (session) {

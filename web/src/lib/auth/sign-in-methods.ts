@@ -45,7 +45,10 @@ function methodsOf({ external, disable_signup, passkeys_enabled }: z.infer<typeo
   };
 }
 
-/** Offered without the server's settings: each method still reports its own failure. Text messages are the exception. */
+/**
+ * Offered without the server's settings: each method still reports its own failure. Text messages
+ * are the exception.
+ */
 const defaultMethods: SignInMethods = {
   google: true,
   email: true,
@@ -56,8 +59,8 @@ const defaultMethods: SignInMethods = {
 };
 
 /**
- * Returns the sign-in methods that the server offers; those of the page's configuration until the response is there, and
- * the default ones without either.
+ * Returns the sign-in methods that the server offers; those of the page's configuration until the
+ * response is there, and the default ones without either.
  */
 export function useSignInMethods(): { methods: SignInMethods; isPending: boolean } {
   const config = useConfig();

@@ -9,17 +9,19 @@ revoke all on schema portico_session from public;
 grant usage on schema portico_session to public;
 
 drop table if exists portico_session.folding, portico_session.preparing;
--- One row for each function and property. `bit`: 1 it may be computed while a plan is made, 2 it may prepare
--- statements, 4 what it returns is kept for a session. A property that is no longer there stays in the list, since a
--- transaction that used the function may still ask for it; `gone_at` is the time of the change. The row with bit 8 is
--- the time when the last row with bit 4 left the list: a session of a connection pooler that is older may still keep a
--- value.
+-- One row for each function and property. `bit`: 1 it may be computed while a plan is made, 2 it
+-- may prepare statements, 4 what it returns is kept for a session. A property that is no longer
+-- there stays in the list, since a transaction that used the function may still ask for it;
+-- `gone_at` is the time of the change. The row with bit 8 is the time when the last row with bit 4
+-- left the list: a session of a connection pooler that is older may still keep a value.
 create table if not exists portico_session.noted (function oid, bit int, gone_at timestamptz, primary key (function, bit));
--- For databases without event triggers: a version of the expressions (below) among which none keeps values, and the time
--- when that was found. A session of a connection pooler that is younger keeps none while the version is the same.
+-- For databases without event triggers: a version of the expressions (below) among which none keeps
+-- values, and the time when that was found. A session of a connection pooler that is younger keeps
+-- none while the version is the same.
 create table if not exists portico_session.valueless (version int8 not null, since timestamptz not null);
--- Functions of this program that were looked at: what they return depends on their arguments alone, or they run
--- no statement that prepares another. By the hash of their source, so that a replaced one counts.
+-- Functions of this program that were looked at: what they return depends on their arguments alone,
+-- or they run no statement that prepares another. By the hash of their source, so that a replaced
+-- one counts.
 create table if not exists portico_session.reviewed (function text, source text, primary key (function, source));
 revoke all on all tables in schema portico_session from public;
 grant select on portico_session.noted, portico_session.valueless to public;
