@@ -2,35 +2,23 @@
 
 use std::time::Duration as StdDuration;
 
-use portico_testkit::{TestServer, claims_of};
+use portico_testkit::{Member, TestServer};
 use serde_json::{Value, json};
 use time::Duration;
 
+const ADA: &str = "ada@example.com";
 const PASSWORD: &str = "correct horse";
-
-async fn refresh(server: &TestServer, session: &Value) -> portico_testkit::TestResponse {
-    let body = json!({"refresh_token": session["refresh_token"]});
-    server.post("/auth/v1/token?grant_type=refresh_token").json(&body).send().await
-}
-
-fn access(session: &Value) -> &str {
-    session["access_token"].as_str().unwrap()
-}
-
-fn id_of(session: &Value) -> String {
-    claims_of(access(session))["session_id"].as_str().unwrap().to_owned()
-}
 
 #[tokio::test]
 async fn a_time_box_ends_a_session_in_use() {
     let server = TestServer::with_auth(|auth| auth.sessions.timebox = Some(StdDuration::from_secs(7200))).await;
-    let mut session = server.signed_in("ada@example.com", PASSWORD).await;
+    let mut ada = server.member(ADA).await;
     for _ in 0..2 {
         server.clock().advance(Duration::minutes(59));
-        session = refresh(&server, &session).await.expect(200).json();
+        ada.refreshes().await.expect(200);
     }
     server.clock().advance(Duration::minutes(3));
-    let answer = refresh(&server, &session).await;
+    let answer = ada.refreshes().await;
     assert_eq!(answer.refusal(), (400, "session_expired".into()));
     assert_eq!(answer.json()["msg"], "Invalid Refresh Token: Session Expired");
 }
@@ -39,34 +27,34 @@ async fn a_time_box_ends_a_session_in_use() {
 async fn an_unused_session_ends() {
     let server =
         TestServer::with_auth(|auth| auth.sessions.inactivity_timeout = Some(StdDuration::from_secs(3600))).await;
-    let session = server.signed_in("ada@example.com", PASSWORD).await;
+    let mut ada = server.member(ADA).await;
     server.clock().advance(Duration::minutes(59));
-    let session = refresh(&server, &session).await.expect(200).json();
+    ada.refreshes().await.expect(200);
     server.clock().advance(Duration::minutes(59));
-    let session = refresh(&server, &session).await.expect(200).json();
+    ada.refreshes().await.expect(200);
     server.clock().advance(Duration::minutes(61));
-    assert_eq!(refresh(&server, &session).await.json()["msg"], "Invalid Refresh Token: Session Expired (Inactivity)");
+    assert_eq!(ada.refreshes().await.json()["msg"], "Invalid Refresh Token: Session Expired (Inactivity)");
 }
 
 #[tokio::test]
 async fn a_session_without_the_second_factor_of_its_user_ends_early() {
     let server = TestServer::with_auth(|auth| auth.sessions.allow_low_aal = Some(StdDuration::from_secs(600))).await;
-    let id = server.account("ada@example.com", PASSWORD).await;
+    let id = server.account(ADA, PASSWORD).await;
     server
         .execute(&format!(
             "insert into auth.mfa_factors (id, user_id, factor_type, status, created_at, updated_at)
              values (gen_random_uuid(), '{id}', 'totp', 'verified', now(), now())"
         ))
         .await;
-    let session = server.sign_in("ada@example.com", PASSWORD).await;
+    let session = server.sign_in(ADA, PASSWORD).await;
     assert_eq!(session["expires_in"], 600, "the access token does not outlive it");
     assert_eq!(session["user"]["factors"].as_array().unwrap().len(), 1);
     server.clock().advance(Duration::minutes(5));
-    let session = refresh(&server, &session).await.expect(200).json();
+    let session = server.refresh(&session).await.expect(200).json();
     assert_eq!(session["expires_in"], 300);
     server.clock().advance(Duration::minutes(6));
     assert_eq!(
-        refresh(&server, &session).await.json()["msg"],
+        server.refresh(&session).await.json()["msg"],
         "Invalid Refresh Token: Session Expired (Low AAL: User Needs MFA Verification)"
     );
 }
@@ -74,58 +62,57 @@ async fn a_session_without_the_second_factor_of_its_user_ends_early() {
 #[tokio::test]
 async fn with_one_session_per_person_the_newest_continues() {
     let server = TestServer::with_auth(|auth| auth.sessions.single_per_user = true).await;
-    let first = server.signed_in("ada@example.com", PASSWORD).await;
-    let other = server.signed_in("eve@example.com", PASSWORD).await;
+    let mut first = server.member(ADA).await;
+    let mut eve = server.member("eve@example.com").await;
     server.clock().advance(Duration::seconds(5));
-    let second = server.sign_in("ada@example.com", PASSWORD).await;
+    let mut second = first.on_another_device().await;
     assert_eq!(
-        refresh(&server, &first).await.json()["msg"],
+        first.refreshes().await.json()["msg"],
         "Invalid Refresh Token: Session Expired (Revoked by Newer Login)"
     );
-    refresh(&server, &second).await.expect(200);
-    refresh(&server, &other).await.expect(200);
+    second.refreshes().await.expect(200);
+    eve.refreshes().await.expect(200);
 }
 
 #[tokio::test]
 async fn a_person_sees_and_ends_their_own_sessions() {
     let server = TestServer::start().await;
-    let first = server.signed_in("ada@example.com", PASSWORD).await;
+    let first = server.member(ADA).await;
     server.clock().advance(Duration::seconds(5));
-    let second = server.sign_in("ada@example.com", PASSWORD).await;
-    let eve = server.signed_in("eve@example.com", PASSWORD).await;
+    let second = first.on_another_device().await;
+    let eve = server.member("eve@example.com").await;
 
-    let list = server.get("/auth/v1/sessions").bearer(access(&first)).send().await.expect(200).json();
+    let list = first.sends(server.get("/auth/v1/sessions")).send().await.expect(200).json();
 
     let list = list.as_array().unwrap();
     assert_eq!(list.len(), 2);
-    assert_eq!(list[0]["id"], id_of(&second), "last used first");
+    assert_eq!(list[0]["id"], second.session_id(), "last used first");
     assert_eq!((&list[0]["current"], &list[1]["current"]), (&json!(false), &json!(true)));
     assert_eq!(list[1]["aal"], "aal1");
     assert_eq!(list[1]["amr"][0]["method"], "password");
     let names: Vec<&String> = list[0].as_object().unwrap().keys().collect();
     assert_eq!(names, ["id", "created_at", "refreshed_at", "not_after", "aal", "amr", "user_agent", "ip", "current"]);
 
-    let delete = async |id: &str| server.delete(&format!("/auth/v1/sessions/{id}")).bearer(access(&first)).send().await;
-    assert_eq!(delete(&id_of(&eve)).await.refusal(), (404, "session_not_found".into()));
+    let delete = async |id: &str| first.sends(server.delete(&format!("/auth/v1/sessions/{id}"))).send().await;
+    assert_eq!(delete(&eve.session_id()).await.refusal(), (404, "session_not_found".into()));
     assert_eq!(delete("nonsense").await.refusal(), (404, "session_not_found".into()));
-    delete(&id_of(&second)).await.expect(204);
-    assert_eq!(delete(&id_of(&second)).await.refusal(), (404, "session_not_found".into()));
-    let user = server.get("/auth/v1/user").bearer(access(&second)).send().await;
-    assert_eq!(user.refusal(), (403, "session_not_found".into()));
-    server.get("/auth/v1/user").bearer(access(&eve)).send().await.expect(200);
+    delete(&second.session_id()).await.expect(204);
+    assert_eq!(delete(&second.session_id()).await.refusal(), (404, "session_not_found".into()));
+    assert_eq!(second.reads_account().await.refusal(), (403, "session_not_found".into()));
+    eve.reads_account().await.expect(200);
     assert_eq!(server.get("/auth/v1/sessions").send().await.refusal(), (401, "no_authorization".into()));
 }
 
 #[tokio::test]
 async fn the_clean_up_deletes_expired_rows_only() {
     let server = TestServer::with_auth(|auth| auth.sessions.timebox = Some(StdDuration::from_secs(3600))).await;
-    let session = server.signed_in("ada@example.com", PASSWORD).await;
-    let session = refresh(&server, &session).await.expect(200).json();
+    let mut ada = server.member(ADA).await;
+    ada.refreshes().await.expect(200);
     server.get("/auth/v1/authorize?provider=google").send().await.expect(302);
     server.clean_up().await;
     assert_eq!(server.count("select count(*) from auth.refresh_tokens").await, 2);
     assert_eq!(server.count("select count(*) from auth.flow_state").await, 1);
-    server.get("/auth/v1/user").bearer(access(&session)).send().await.expect(200);
+    ada.reads_account().await.expect(200);
 
     server.clock().advance(Duration::hours(26));
     server.clean_up().await;
@@ -139,25 +126,27 @@ async fn the_clean_up_deletes_expired_rows_only() {
 #[tokio::test]
 async fn the_parent_of_the_current_token_outlives_the_clean_up() {
     let server = TestServer::start().await;
-    let first = server.signed_in("ada@example.com", PASSWORD).await;
-    let second = refresh(&server, &first).await.expect(200).json();
-    let third = refresh(&server, &second).await.expect(200).json();
+    let mut ada = server.member(ADA).await;
+    let first = ada.refresh_token().to_owned();
+    ada.refreshes().await.expect(200);
+    let second = ada.refresh_token().to_owned();
+    ada.refreshes().await.expect(200);
     server.clock().advance(Duration::hours(60));
     server.clean_up().await;
-    assert_eq!(refresh(&server, &first).await.refusal(), (400, "refresh_token_not_found".into()));
-    let repeated = refresh(&server, &second).await.expect(200).json();
-    assert_eq!(repeated["refresh_token"], third["refresh_token"]);
+    assert_eq!(ada.refreshes_with(&first).await.refusal(), (400, "refresh_token_not_found".into()));
+    let repeated = ada.refreshes_with(&second).await.expect(200).json();
+    assert_eq!(repeated["refresh_token"], ada.refresh_token());
 }
 
 #[tokio::test]
 async fn an_imported_session_that_was_used_is_not_cleaned_up() {
     let server =
         TestServer::with_auth(|auth| auth.sessions.inactivity_timeout = Some(StdDuration::from_secs(3600))).await;
-    let session = server.signed_in("ada@example.com", PASSWORD).await;
+    let mut ada = server.member(ADA).await;
     // As in an old dump: used a moment ago, which the row of the session does not show
     server.execute("update auth.sessions set created_at = now() - interval '9 days', refreshed_at = null").await;
     server.clean_up().await;
-    refresh(&server, &session).await.expect(200);
+    ada.refreshes().await.expect(200);
     server.clock().advance(Duration::days(3));
     server.clean_up().await;
     assert_eq!(server.count("select count(*) from auth.sessions").await, 0);
@@ -170,8 +159,8 @@ async fn the_clean_up_skips_locked_rows_and_delays_no_request() {
         auth.sessions.timebox = Some(StdDuration::from_secs(3600));
     })
     .await;
-    let over = server.signed_in("ada@example.com", PASSWORD).await;
-    let in_use = server.sign_in("ada@example.com", PASSWORD).await;
+    let over = server.member(ADA).await;
+    let in_use = over.on_another_device().await;
     let anonymous = server.post("/auth/v1/signup").json(&json!({})).send().await.expect(200).json();
     server
         .execute(
@@ -187,7 +176,7 @@ async fn the_clean_up_skips_locked_rows_and_delays_no_request() {
     let other = portico_database::scratch::connect(server.endpoint()).await.unwrap();
 
     // A row of each kind is locked: the clean-up skips it, and deletes the others
-    let (kept, user) = (id_of(&in_use), anonymous["user"]["id"].as_str().unwrap());
+    let (kept, user) = (in_use.session_id(), anonymous["user"]["id"].as_str().unwrap());
     let locks = format!(
         "begin; select 1 from auth.sessions where id = '{kept}' for update; select 1 from auth.users where id = '{user}' for no key update"
     );
@@ -195,7 +184,7 @@ async fn the_clean_up_skips_locked_rows_and_delays_no_request() {
     server.clean_up().await;
     let left = "select id::text from auth.sessions order by created_at";
     let left: Vec<String> = server.query(left).await.iter().map(|row| row.get(0)).collect();
-    assert!(left.contains(&kept) && !left.contains(&id_of(&over)), "{left:?}");
+    assert!(left.contains(&kept) && !left.contains(&over.session_id()), "{left:?}");
     assert_eq!(server.count("select count(*) from auth.users where is_anonymous").await, 1);
     assert_eq!(server.count("select count(*) from auth.mfa_factors").await, 1);
     assert_eq!(server.count("select count(*) from auth.mfa_challenges").await, 0);
@@ -219,7 +208,7 @@ async fn the_clean_up_skips_locked_rows_and_delays_no_request() {
 #[tokio::test]
 async fn a_sign_in_succeeds_while_the_clean_up_is_blocked() {
     let server = TestServer::with_auth(|auth| auth.sessions.timebox = Some(StdDuration::from_secs(3600))).await;
-    server.signed_in("ada@example.com", PASSWORD).await;
+    let ada = server.member(ADA).await;
     server.clock().advance(Duration::days(2));
     // A trigger that waits for a lock blocks the clean-up after it has locked and deleted its rows
     server
@@ -242,10 +231,10 @@ async fn a_sign_in_succeeds_while_the_clean_up_is_blocked() {
             tokio::task::yield_now().await;
         }
         // The same person, whose old session is being deleted, and a new person
-        let session = server.sign_in("ada@example.com", PASSWORD).await;
-        refresh(&server, &session).await.expect(200);
-        server.get("/auth/v1/sessions").bearer(access(&session)).send().await.expect(200);
-        server.signed_in("eve@example.com", PASSWORD).await;
+        let mut ada = ada.on_another_device().await;
+        ada.refreshes().await.expect(200);
+        ada.sends(server.get("/auth/v1/sessions")).send().await.expect(200);
+        server.member("eve@example.com").await;
         other.batch_execute("commit").await.unwrap();
     };
     tokio::join!(cleaning, people);
@@ -259,27 +248,24 @@ async fn an_imported_session_counts_as_used_at_the_time_of_its_token() {
         auth.sessions.single_per_user = true;
     })
     .await;
-    let imported = server.signed_in("ada@example.com", PASSWORD).await;
-    let here = server.sign_in("ada@example.com", PASSWORD).await;
+    let mut imported = server.member(ADA).await;
+    let mut here = imported.on_another_device().await;
     // As in an old dump: used a minute after the other one began, which its row does not show
     server
         .execute(&format!(
             "update auth.sessions set created_at = now() - interval '9 days', refreshed_at = null where id = '{id}';
              update auth.refresh_tokens set updated_at = now() + interval '1 minute' where session_id = '{id}'",
-            id = id_of(&imported)
+            id = imported.session_id()
         ))
         .await;
     server.clock().advance(Duration::minutes(2));
-    let list = async |session: &Value| -> Vec<String> {
-        let list = server.get("/auth/v1/sessions").bearer(access(session)).send().await.expect(200).json();
+    let list = async |member: &Member<'_>| -> Vec<String> {
+        let list = member.sends(server.get("/auth/v1/sessions")).send().await.expect(200).json();
         list.as_array().unwrap().iter().map(|shown| shown["id"].as_str().unwrap().to_owned()).collect()
     };
-    assert_eq!(list(&here).await, [id_of(&imported), id_of(&here)]);
-    assert_eq!(
-        refresh(&server, &here).await.json()["msg"],
-        "Invalid Refresh Token: Session Expired (Revoked by Newer Login)"
-    );
-    refresh(&server, &imported).await.expect(200);
+    assert_eq!(list(&here).await, [imported.session_id(), here.session_id()]);
+    assert_eq!(here.refreshes().await.json()["msg"], "Invalid Refresh Token: Session Expired (Revoked by Newer Login)");
+    imported.refreshes().await.expect(200);
 }
 
 #[tokio::test]
@@ -301,7 +287,7 @@ async fn anonymous_accounts_are_deleted_after_a_period_without_use() {
         // Older than the period, and in use all the time
         for _ in 0..3 {
             server.clock().advance(Duration::days(20));
-            refreshed = refresh(&server, &refreshed).await.expect(200).json();
+            refreshed = server.refresh(&refreshed).await.expect(200).json();
             server.clean_up().await;
         }
         assert_eq!(left().await, [id(&refreshed)], "version {version}");
