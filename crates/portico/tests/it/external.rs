@@ -249,7 +249,7 @@ async fn signing_keys_are_rotated_behind_a_transaction_pooler() {
     admin.batch_execute("create database pooled owner tenant").await.unwrap();
     server.set_rules("host all all 127.0.0.1/32 trust\n").await.unwrap();
     let direct = server.login("tenant", "", "pooled");
-    let patience = tokio::time::Instant::now() + std::time::Duration::from_secs(60);
+    let patience = tokio::time::Instant::now() + Duration::from_secs(60);
     while connect(&direct).await.is_err() {
         assert!(tokio::time::Instant::now() < patience, "the server does not trust its clients");
     }
