@@ -13,10 +13,11 @@ const MAX_MIME_TYPE: usize = 1000;
 /// # Errors
 /// [`StorageError::Schema`] for values of another form, [`StorageError::TooLarge`] above `global`.
 pub(crate) fn parse_size_limit(value: &Value, global: u64) -> Result<Option<u64>> {
-    let invalid = || StorageError::Schema("body/file_size_limit must be a size: 20GB / 20MB / 30KB / 3B".into());
+    let invalid = || StorageError::InvalidRequest("Invalid file size format, hint: use 20GB / 20MB / 30KB / 3B".into());
+    let whole = |number: f64| (number.fract() == 0.0 && (0.0..=9e15).contains(&number)).then_some(number as u64);
     let bytes = match value {
         Value::Null => return Ok(None),
-        Value::Number(number) => number.as_u64().ok_or_else(|| {
+        Value::Number(number) => number.as_u64().or_else(|| number.as_f64().and_then(whole)).ok_or_else(|| {
             StorageError::Schema(if number.as_f64().is_some_and(|number| number < 0.0) {
                 "body/file_size_limit must be >= 0".into()
             } else {
@@ -111,8 +112,13 @@ mod tests {
         ] {
             assert_eq!(parse(value.clone()), Ok(bytes), "{value}");
         }
-        for value in [json!("5MiB"), json!("MB"), json!("x"), json!(-1), json!(1.5), json!(true), json!("1.1.1MB")] {
+        assert_eq!(parse(json!(5_000_000.0)), Ok(Some(5_000_000)));
+        for value in [json!(-1), json!(1.5)] {
             assert!(matches!(parse(value.clone()), Err(StorageError::Schema(_))), "{value}");
+        }
+        for value in [json!("5MiB"), json!("MB"), json!("x"), json!(true), json!("1.1.1MB")] {
+            let text = "Invalid file size format, hint: use 20GB / 20MB / 30KB / 3B";
+            assert_eq!(parse(value.clone()), Err(StorageError::InvalidRequest(text.into())), "{value}");
         }
         assert_eq!(parse(json!("6GB")), Err(StorageError::TooLarge("object")));
         assert!(parse(json!("1e308GB")).is_err());

@@ -175,6 +175,7 @@ impl Storage {
             upsert: true,
             content_length: Some(size),
             exact_size: Some(size),
+            has_content: true,
             description: ContentDescription {
                 mimetype: mimetype.to_owned(),
                 cache_control: "max-age=3600".into(),

@@ -26,7 +26,8 @@ pub(crate) struct CopyRequest {
     pub metadata: Option<CopyMetadata>,
 }
 
-/// The metadata of a copy. What is not given stays as it is at the source.
+/// The metadata of a copy. The type and the cache control stay as they are at the source if they
+/// are not given; the user's metadata do not.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CopyMetadata {
     pub cache_control: Option<String>,
@@ -68,13 +69,19 @@ pub(crate) async fn copy(operation: &Operation, request: CopyRequest) -> Result<
     let CopyRequest { source, destination, upsert, metadata } = request;
     let key = ObjectKey::parse(&destination.name)?;
     let row = find_source(operation, &source).await?;
-    let changes = metadata.unwrap_or_default();
+    let (changes, user_metadata) = match metadata {
+        None => (CopyMetadata::default(), row.user_metadata),
+        Some(mut changes) => {
+            let replacement = changes.user_metadata.take();
+            (changes, replacement)
+        }
+    };
     let metadata = row.metadata.replacing(changes.cache_control.as_deref(), changes.mimetype.as_deref());
     if !key.is_folder_placeholder() {
         check_destination(operation, &destination.bucket, &metadata).await?;
     }
     let owner = operation.caller()?.owner();
-    let user_metadata = changes.user_metadata.or(row.user_metadata).as_ref().map(Value::to_string);
+    let user_metadata = user_metadata.as_ref().map(Value::to_string);
     let tested = RowValues {
         bucket: &destination.bucket,
         name: key.as_str(),

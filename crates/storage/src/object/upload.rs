@@ -32,6 +32,8 @@ pub(crate) struct UploadRequest {
     pub content_length: Option<u64>,
     /// The size of the content, if the request declares it exactly.
     pub exact_size: Option<u64>,
+    /// The request has the content, so the description's type is the content's.
+    pub has_content: bool,
     pub description: ContentDescription,
 }
 
@@ -74,14 +76,14 @@ pub(crate) async fn permit(
     request: &UploadRequest,
     authority: UploadAuthority,
 ) -> Result<UploadPermit> {
-    let UploadRequest { target, upsert, content_length, exact_size, description } = request;
+    let UploadRequest { target, upsert, content_length, exact_size, has_content, description } = request;
     let rules = bucket_rules(operation, &target.bucket).await?.ok_or(StorageError::NoSuchBucket)?;
     let key = ObjectKey::parse(&target.name);
     let is_placeholder = key.as_ref().is_ok_and(ObjectKey::is_folder_placeholder);
     let mut size_limit = rules.size_limit(operation.service.settings.file_size_limit);
     if is_placeholder {
         size_limit = 0;
-    } else {
+    } else if *has_content {
         check_mime_type(&description.mimetype, rules.allowed_mime_types.as_deref())?;
     }
     if exact_size.is_some_and(|size| size > size_limit) {

@@ -73,6 +73,7 @@ impl Call<'_> {
             upsert,
             content_length: self.content_length(),
             exact_size: None,
+            has_content: true,
             description: self.description_of_raw(content_type.unwrap_or(OCTETS))?,
         };
         let is_form = content_type.is_some_and(|kind| {
@@ -98,6 +99,7 @@ impl Call<'_> {
             upsert,
             content_length: self.content_length(),
             exact_size: None,
+            has_content: false,
             description: self.description_of_raw(content_type)?,
         })
     }

@@ -56,8 +56,14 @@ async fn a_copy_is_an_object_of_its_own() {
         (&copied["metadata"]["mimetype"], &copied["metadata"]["cacheControl"]),
         (&json!("image/png"), &json!("no-cache"))
     );
+    f.t.execute("update storage.objects set user_metadata = '{\"album\":\"x\"}' where name = 'a'").await;
+    let kept = f.service(f.post("/object/copy").json(&body("a", "kept"))).send().await.expect(200).json();
+    assert_eq!(kept["user_metadata"], json!({ "album": "x" }));
+    let copied =
+        f.service(f.post("/object/copy").header("x-upsert", "true").json(&changed)).send().await.expect(200).json();
+    assert_eq!(copied["user_metadata"], json!(null), "the source's metadata do not belong to the copy");
     assert_eq!(f.content("files/b").await, "changed");
-    f.has_files(2).await;
+    f.has_files(3).await;
 }
 
 #[tokio::test]

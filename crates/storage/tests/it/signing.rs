@@ -87,6 +87,17 @@ async fn many_urls_are_signed_at_once_for_what_the_caller_can_read() {
 }
 
 #[tokio::test]
+async fn the_types_of_a_bucket_apply_to_a_signed_upload_and_not_to_its_url() {
+    let f = Files::with_buckets().await;
+    f.bucket("images", json!({ "allowed_mime_types": ["image/*"] })).await;
+    let sign = f.post("/object/upload/sign/images/a").json(&json!({}));
+    let url = f.service(sign).send().await.expect(200).json()["url"].as_str().unwrap().to_owned();
+    let refused = f.put(&url).header("content-type", "text/plain").body("hello").send().await;
+    assert_error(&refused, 400, "415", "InvalidMimeType", "mime type text/plain is not supported");
+    f.put(&url).header("content-type", "image/png").body("hello").send().await.expect(200);
+}
+
+#[tokio::test]
 async fn a_signed_upload_url_stores_one_object_for_its_owner() {
     let f = Files::with_buckets().await;
     f.t.migrate(OWN_FOLDER).await;
