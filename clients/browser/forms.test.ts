@@ -168,7 +168,7 @@ verify_enabled = true
     const current = page.getByLabel(`Code sent to ${email}`);
     await current.fill("000000");
     await page.getByText("This code or link is wrong or has expired.").waitFor();
-    await current.fill(codeIn(await emailTo(mailbox(), email, 1)));
+    await current.fill(codeIn(await emailAbout(mailbox(), email, "Approve changing your email address")));
     await page.getByText(`${email} is confirmed.`).waitFor();
     await page.getByLabel(`Code sent to ${newAddress}`).fill(codeIn(await emailTo(mailbox(), newAddress)));
     await page.getByText("Your email address was changed.").waitFor();

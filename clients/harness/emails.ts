@@ -29,6 +29,19 @@ export async function emailTo(mailbox: string, address: string, after = 0): Prom
   throw new Error(`no email to ${address} arrived`);
 }
 
+/** Waits for an email with a subject, whatever others arrive beside it. */
+export async function emailAbout(mailbox: string, address: string, subject: string): Promise<Email> {
+  for (let attempt = 0; attempt < 600; attempt += 1) {
+    const found = (await emailsTo(mailbox, address)).find((email) => email.Subject === subject);
+    if (found !== undefined) {
+      const response = await fetch(`${mailbox}/api/v1/message/${found.ID}`);
+      return (await response.json()) as Email;
+    }
+    await pause(100);
+  }
+  throw new Error(`no email "${subject}" to ${address} arrived`);
+}
+
 export async function emailsTo(mailbox: string, address: string): Promise<EmailSummary[]> {
   const response = await fetch(`${mailbox}/api/v1/search?query=${encodeURIComponent(`to:"${address}"`)}`);
   const { messages } = (await response.json()) as { messages: EmailSummary[] };
