@@ -3,7 +3,7 @@
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 
-import { codeIn, linkIn, emailTo } from "../harness/emails.ts";
+import { codeIn, emailAbout, emailTo, linkIn } from "../harness/emails.ts";
 import { oneTimePassword } from "../harness/one-time-password.ts";
 import { Portico } from "../harness/portico.ts";
 import { textTo } from "../harness/text-messages.ts";

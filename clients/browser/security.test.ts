@@ -85,7 +85,7 @@ describe("an authenticator app", () => {
 
     const subject = "A new verification method was added to your account";
     const notice = await emailAbout(portico.status.MAILPIT_URL, email, subject);
-    expect(notice.HTML).toContain(`href="${portico.url}/app/security"`);
+    expect(notice.HTML).toContain(`href="${portico.url.replace("127.0.0.1", "localhost")}/app/security"`);
 
     await signOutOf(page, origin);
     await signInTo(page, email, "/app/security");
