@@ -288,9 +288,25 @@ impl Operation {
             self.service.reads.pool().checkout().await.map_err(|error| WriteError::NotRun(error.into()))?;
         match connection.run(&batch).await {
             Ok(results) => Ok(StepResults(results)),
-            Err(error @ (WireError::Lost(_) | WireError::Protocol(_))) => Err(WriteError::Unknown(error.into())),
-            Err(error) => Err(WriteError::RolledBack(error)),
+            Err(error) if is_known_rollback(&error) => Err(WriteError::RolledBack(error)),
+            Err(error) => Err(WriteError::Unknown(error.into())),
         }
+    }
+}
+
+/// Returns true for an error that proves that the transaction had no effect. The commit was sent
+/// together with the statements, so the end of a session may be reported behind it, and so may a
+/// cancellation that arrives late.
+fn is_known_rollback(error: &WireError) -> bool {
+    match error {
+        WireError::Postgres(error) => {
+            // Connection, operator intervention, system error, internal error
+            let is_of_server = ["08", "57", "58", "XX"].iter().any(|class| error.code.starts_with(class));
+            !error.is_fatal() && !is_of_server && error.code != "40003"
+        }
+        // Detected before anything is sent
+        WireError::TooLarge(_) | WireError::ZeroByte => true,
+        _ => false,
     }
 }
 
@@ -301,7 +317,7 @@ pub(crate) enum WriteError {
     NotRun(StorageError),
     /// It had no effect.
     RolledBack(WireError),
-    /// The connection was lost: it may have taken effect.
+    /// The connection was lost or the server ended it: it may have taken effect.
     Unknown(StorageError),
 }
 
@@ -320,4 +336,24 @@ fn values<'a>(settings: [(&'static str, &'a str); 14]) -> Vec<Param<'a>> {
 
 fn values_if<'a>(needed: bool, settings: impl FnOnce() -> [(&'static str, &'a str); 14]) -> Vec<Param<'a>> {
     if needed { values(settings()) } else { Vec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use portico_database::wire::PostgresError;
+
+    use super::*;
+
+    #[test]
+    fn only_an_error_before_the_commit_proves_a_rollback() {
+        let postgres = |severity: &str, code: &str| {
+            let error = PostgresError { severity: severity.into(), code: code.into(), ..PostgresError::default() };
+            is_known_rollback(&WireError::Postgres(Box::new(error)))
+        };
+        assert!(postgres("ERROR", "42501") && postgres("ERROR", "23505") && postgres("ERROR", "55P03"));
+        assert!(!postgres("FATAL", "57P01") && !postgres("PANIC", "XX000") && !postgres("FATAL", "42501"));
+        assert!(!postgres("ERROR", "57014") && !postgres("ERROR", "40003"));
+        assert!(is_known_rollback(&WireError::ZeroByte) && !is_known_rollback(&WireError::Protocol("")));
+        assert!(!is_known_rollback(&WireError::Lost(std::io::ErrorKind::ConnectionReset.into())));
+    }
 }

@@ -120,10 +120,42 @@ impl JournalEntry {
     pub async fn close(self) {
         self.journal.remove(&self.id).await;
     }
+
+    /// Leaves the entry for the clean-up, which looks at it when it is older than the grace period,
+    /// counted from now.
+    pub async fn leave(self) {
+        let path = self.journal.folder.join(&self.id);
+        let renew = move || fs::File::options().write(true).open(path)?.set_modified(std::time::SystemTime::now());
+        if let Ok(Err(error)) = spawn_blocking(renew).await {
+            tracing::warn!(error = %error, "an entry of the journal could not be renewed");
+        }
+    }
 }
 
 impl Drop for JournalEntry {
     fn drop(&mut self) {
         self.journal.active().remove(&self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_entry_that_is_left_waits_for_another_grace_period() {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = Journal::open(folder.path()).unwrap();
+        let names = JournalNames { bucket: "b".into(), names: vec!["a".into()] };
+        let entry = journal.enter(names.clone()).await.unwrap();
+        let path = folder.path().join(&entry.id);
+        let old = std::time::SystemTime::now() - Duration::from_secs(7200);
+        fs::File::options().write(true).open(path).unwrap().set_modified(old).unwrap();
+        let grace = Duration::from_secs(3600);
+        assert!(journal.left_over(grace).await.unwrap().is_empty(), "it is worked on");
+        let id = entry.id.clone();
+        entry.leave().await;
+        assert!(journal.left_over(grace).await.unwrap().is_empty(), "it is young again");
+        assert_eq!(journal.left_over(Duration::ZERO).await.unwrap(), [(id, names)]);
     }
 }

@@ -93,9 +93,11 @@ pub(crate) async fn copy(operation: &Operation, request: CopyRequest) -> Result<
     test(operation, Actor::Caller, &tested, upsert).await?;
 
     let service = &operation.service;
-    let version = NewVersion::begin(service, &destination.bucket, key.as_str()).await?;
+    let mut version = NewVersion::begin(service, &destination.bucket, key.as_str()).await?;
     let from = VersionKey::new(&source.bucket, &source.name, row.version.as_deref());
-    let stored = match service.backend.copy(&from, version.key()).await {
+    let stored = service.backend.copy(&from, version.key()).await;
+    version.received();
+    let stored = match stored {
         // Replaced or deleted since
         Err(BackendError::NotFound) => return Err(StorageError::NoSuchKey),
         stored => stored?,

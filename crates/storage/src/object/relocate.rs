@@ -8,7 +8,7 @@ use crate::backend::journal::JournalNames;
 use crate::backend::{BackendError, VersionKey, cleanup};
 use crate::error::{Result, StorageError};
 use crate::name::ObjectKey;
-use crate::operation::{Actor, Ending, Operation, Step};
+use crate::operation::{Actor, Ending, Operation, Step, WriteError};
 use crate::sql;
 
 /// Moves an object.
@@ -46,9 +46,11 @@ pub(crate) async fn relocate(operation: &Operation, source: ObjectPath, destinat
     }
 
     let service = &operation.service;
-    let version = NewVersion::begin(service, &destination.bucket, key.as_str()).await?;
+    let mut version = NewVersion::begin(service, &destination.bucket, key.as_str()).await?;
     let from = VersionKey::new(&source.bucket, &source.name, row.version.as_deref());
-    let stored = match service.backend.copy(&from, version.key()).await {
+    let stored = service.backend.copy(&from, version.key()).await;
+    version.received();
+    let stored = match stored {
         Err(BackendError::NotFound) => return Err(StorageError::NoSuchKey),
         stored => stored?,
     };
@@ -57,6 +59,7 @@ pub(crate) async fn relocate(operation: &Operation, source: ObjectPath, destinat
     let metadata = row.metadata.for_new_version(stored.size, stored.modified).to_json();
     let (operation, owner) = (operation.clone(), owner.clone());
     let task = tokio::spawn(async move {
+        version.commit_sent();
         let id = version.id().to_owned();
         let values = [
             Some(source.bucket.as_bytes()),
@@ -80,6 +83,7 @@ pub(crate) async fn relocate(operation: &Operation, source: ObjectPath, destinat
         match operation.write(Actor::Service, &steps, Ending::Commit).await {
             // Replaced, moved or deleted since
             Ok(results) if results.rows(2).is_empty() => {
+                version.rolled_back();
                 left.close().await;
                 Err(StorageError::NoSuchKey)
             }
@@ -89,7 +93,12 @@ pub(crate) async fn relocate(operation: &Operation, source: ObjectPath, destinat
                 tokio::spawn(async move { cleanup::delete_versions(&service, left, vec![from]).await });
                 Ok(())
             }
-            Err(error) => Err(failed_commit(error, version)),
+            Err(error) => {
+                if !matches!(error, WriteError::Unknown(_)) {
+                    left.close().await;
+                }
+                Err(failed_commit(error, version))
+            }
         }
     });
     task.await.unwrap_or(Err(StorageError::Internal))

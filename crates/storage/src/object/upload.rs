@@ -139,9 +139,10 @@ pub(crate) async fn receive(
     let service = &operation.service;
     let waiting = tokio::time::timeout(service.settings.upload_wait, service.uploads.acquire());
     let Ok(Ok(_slot)) = waiting.await else { return Err(StorageError::TooManyUploads) };
-    let version = NewVersion::begin(service, &permit.bucket, permit.key.as_str()).await?;
-    let content = service.backend.put(version.key(), content, permit.size_limit).await?;
-    Ok(ReceivedContent { version, content })
+    let mut version = NewVersion::begin(service, &permit.bucket, permit.key.as_str()).await?;
+    let content = service.backend.put(version.key(), content, permit.size_limit).await;
+    version.received();
+    Ok(ReceivedContent { version, content: content? })
 }
 
 /// Writes the row of received content. Returns the row as JSON.
@@ -149,7 +150,7 @@ pub(crate) async fn receive(
 /// Once begun it is completed, even if the request is cancelled meanwhile.
 ///
 /// # Errors
-/// Those of PostgreSQL; the content is deleted then.
+/// Those of PostgreSQL; the content is deleted unless the row may be committed.
 pub(crate) async fn commit(
     operation: &Operation,
     permit: UploadPermit,
@@ -186,9 +187,10 @@ pub(crate) struct NewRow {
 ///
 /// # Errors
 /// Those of PostgreSQL.
-pub(crate) async fn write_row(operation: &Operation, version: NewVersion, row: NewRow) -> Result<Bytes> {
+pub(crate) async fn write_row(operation: &Operation, mut version: NewVersion, row: NewRow) -> Result<Bytes> {
     let operation = operation.clone();
     let task = tokio::spawn(async move {
+        version.commit_sent();
         let key = version.key().clone();
         let values = RowValues {
             bucket: &key.bucket,
@@ -206,6 +208,11 @@ pub(crate) async fn write_row(operation: &Operation, version: NewVersion, row: N
             Step { text: if row.upsert { sql::UPSERT_OBJECT } else { sql::INSERT_OBJECT }, values: &values },
         ];
         match operation.write(Actor::Service, &steps, Ending::Commit).await {
+            // A trigger of the project has prevented the row
+            Ok(results) if results.rows(2).is_empty() => {
+                version.rolled_back();
+                Err(StorageError::Internal)
+            }
             Ok(results) => {
                 let replaced = results.rows(1).iter().map(|row| VersionKey::new(&key.bucket, &key.name, row.text(0)));
                 let written = results.rows(2).first().and_then(|row| row.get(0));
@@ -223,8 +230,8 @@ pub(crate) async fn write_row(operation: &Operation, version: NewVersion, row: N
 
 /// Returns the error of a transaction that would have committed a version.
 pub(crate) fn failed_commit(error: WriteError, version: NewVersion) -> StorageError {
-    if matches!(error, WriteError::Unknown(_)) {
-        version.undecided();
+    if !matches!(error, WriteError::Unknown(_)) {
+        version.rolled_back();
     }
     match StorageError::from(error).naming(Existing::Key) {
         StorageError::Locked => StorageError::LockTimeout,

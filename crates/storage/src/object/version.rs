@@ -10,12 +10,25 @@ use crate::backend::{VersionKey, cleanup};
 use crate::error::Result;
 use crate::storage::Service;
 
-/// A version whose row is not committed yet. Its content is deleted if this is dropped.
+/// A version whose row is not committed yet. If this is dropped, its content is deleted, unless the
+/// commit has been sent: then the clean-up decides, by the row.
 pub(crate) struct NewVersion {
     service: Arc<Service>,
     key: VersionKey,
     /// `None` once it is decided what becomes of the content.
     entry: Option<JournalEntry>,
+    progress: Progress,
+}
+
+/// The progress of a new version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    /// The backend may be writing the content.
+    Receiving,
+    /// The backend has returned.
+    Received,
+    /// The row may be committed.
+    CommitSent,
 }
 
 impl NewVersion {
@@ -25,7 +38,7 @@ impl NewVersion {
         let entry = service.journal.enter(names).await?;
         let version = random::uuid().to_string();
         let key = VersionKey { bucket: bucket.to_owned(), name: name.to_owned(), version: Some(version) };
-        Ok(Self { service: Arc::clone(service), key, entry: Some(entry) })
+        Ok(Self { service: Arc::clone(service), key, entry: Some(entry), progress: Progress::Receiving })
     }
 
     /// Returns the key of the content.
@@ -38,6 +51,16 @@ impl NewVersion {
         self.key.version.as_deref().unwrap_or_default()
     }
 
+    /// Records that the backend has returned, with or without an error.
+    pub fn received(&mut self) {
+        self.progress = Progress::Received;
+    }
+
+    /// Records that the row may be committed from now on.
+    pub fn commit_sent(&mut self) {
+        self.progress = Progress::CommitSent;
+    }
+
     /// Keeps the content, whose row is committed, and deletes the versions that it has replaced.
     pub fn committed(mut self, replaced: Vec<VersionKey>) {
         if let Some(entry) = self.entry.take() {
@@ -46,18 +69,32 @@ impl NewVersion {
         }
     }
 
-    /// Keeps the content for now: whether its row is committed is not known. The clean-up decides.
-    pub fn undecided(mut self) {
-        self.entry = None;
+    /// Deletes the content, whose row is known not to be committed.
+    pub fn rolled_back(mut self) {
+        self.progress = Progress::Received;
     }
 }
 
 impl Drop for NewVersion {
     fn drop(&mut self) {
         let Some(entry) = self.entry.take() else { return };
+        let Ok(runtime) = Handle::try_current() else { return };
         let (service, key) = (Arc::clone(&self.service), self.key.clone());
-        if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(async move { cleanup::delete_versions(&service, entry, vec![key]).await });
+        match self.progress {
+            Progress::Receiving => {
+                // The write that was cancelled may still be running on another thread and move the
+                // content to its place after this deletion, so the entry stays
+                runtime.spawn(async move {
+                    if let Err(error) = service.backend.delete(&key).await {
+                        tracing::warn!(error = %error, "the content of a cancelled upload could not be deleted");
+                    }
+                    entry.leave().await;
+                });
+            }
+            Progress::Received => {
+                runtime.spawn(async move { cleanup::delete_versions(&service, entry, vec![key]).await });
+            }
+            Progress::CommitSent => {}
         }
     }
 }

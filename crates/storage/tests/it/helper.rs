@@ -1,5 +1,6 @@
 //! The callers of a test and the requests that many tests send.
 
+use futures_util::StreamExt;
 use portico_storage::StorageSettings;
 use portico_testkit::{Member, Request, TestResponse, TestServer};
 use serde_json::{Value, json};
@@ -113,4 +114,11 @@ pub fn assert_error(response: &TestResponse, http: u16, status: &str, code: &str
 /// Returns the folder of a member and a path in it.
 pub fn own(member: &Member<'_>, name: &str) -> String {
     format!("{}/{name}", member.id())
+}
+
+/// Returns a body without a declared length.
+pub fn streamed(chunks: impl futures_util::Stream<Item = Vec<u8>> + Send + Sync + 'static) -> reqwest::Body {
+    let frames =
+        chunks.map(|chunk| Ok::<_, std::convert::Infallible>(http_body::Frame::data(bytes::Bytes::from(chunk))));
+    reqwest::Body::wrap(http_body_util::StreamBody::new(frames))
 }

@@ -6,6 +6,7 @@ mod buckets;
 mod deletion;
 mod delivery;
 mod helper;
+mod interruption;
 mod listing;
 mod moving;
 mod permission;

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 
-use crate::helper::{Files, assert_error};
+use crate::helper::{Files, assert_error, streamed};
 
 /// A form as the official client sends it.
 fn form(parts: &[(&str, &str, &str)]) -> (String, Vec<u8>) {
@@ -17,13 +17,6 @@ fn form(parts: &[(&str, &str, &str)]) -> (String, Vec<u8>) {
     }
     body.push_str("--BOUNDARY--\r\n");
     ("multipart/form-data; boundary=BOUNDARY".into(), body.into_bytes())
-}
-
-/// Returns a body without a declared length.
-fn streamed(chunks: impl futures_util::Stream<Item = Vec<u8>> + Send + Sync + 'static) -> reqwest::Body {
-    let frames =
-        chunks.map(|chunk| Ok::<_, std::convert::Infallible>(http_body::Frame::data(bytes::Bytes::from(chunk))));
-    reqwest::Body::wrap(http_body_util::StreamBody::new(frames))
 }
 
 const FILE: &str = "; filename=\"x.txt\"\r\nContent-Type: text/plain";
