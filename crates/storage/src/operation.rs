@@ -133,12 +133,18 @@ pub(crate) fn parse<T: DeserializeOwned>(json: &[u8]) -> Result<T> {
 }
 
 /// The results of the steps of a transaction.
-pub(crate) struct StepResults(ResultSets);
+pub(crate) struct StepResults {
+    results: ResultSets,
+    /// The number of steps before the test, which has statements of its own.
+    before_test: usize,
+    test_statements: usize,
+}
 
 impl StepResults {
-    /// Returns the rows of a statement, counted from 0.
-    pub fn rows(&self, statement: usize) -> &[Row] {
-        self.0.rows(statement + 2)
+    /// Returns the rows of a step, counted from 0 without the test.
+    pub fn rows(&self, step: usize) -> &[Row] {
+        let skipped = if step < self.before_test { 0 } else { self.test_statements };
+        self.results.rows(step + 2 + skipped)
     }
 }
 
@@ -229,7 +235,8 @@ impl Operation {
             .statement(Statement::named("commit", &[]))
             .ending(Access::ReadOnly);
         let mut connection = self.service.reads.pool().checkout().await?;
-        Ok(StepResults(connection.run(&batch).await?))
+        let results = connection.run(&batch).await?;
+        Ok(StepResults { results, before_test: 0, test_statements: 0 })
     }
 
     async fn read_steps(
@@ -269,16 +276,47 @@ impl Operation {
         steps: &[Step<'_>],
         ending: Ending,
     ) -> std::result::Result<StepResults, WriteError> {
+        self.write_tested(actor, steps, None, &[], ending).await
+    }
+
+    /// As [`write`](Self::write), with a test between two groups of steps: a statement that runs as
+    /// the caller and is undone. If it fails, so does the transaction.
+    ///
+    /// # Errors
+    /// Those of [`write`](Self::write).
+    pub async fn write_tested(
+        &self,
+        actor: Actor,
+        before: &[Step<'_>],
+        test: Option<Step<'_>>,
+        after: &[Step<'_>],
+        ending: Ending,
+    ) -> std::result::Result<StepResults, WriteError> {
         let identity = self.identity(actor).map_err(WriteError::NotRun)?;
-        let values = values(self.settings(identity));
+        let own_values = values(self.settings(identity));
+        let tester = if test.is_some() { self.caller().map_err(WriteError::NotRun)? } else { identity };
+        let test_values = values_if(test.is_some(), || self.settings(tester));
         let mut batch = Batch::new()
             .statement(Statement::named(sql::BEGIN_WRITE, &[]))
-            .statement(Statement::named(sql::SET_14, &values));
-        for step in steps {
+            .statement(Statement::named(sql::SET_14, &own_values));
+        for step in before {
+            batch.push(Statement::named(step.text, step.values).scope(&identity.role));
+        }
+        let first_of_test = batch.len();
+        if let Some(test) = test {
+            batch.push(Statement::named("savepoint before_test", &[]));
+            batch.push(Statement::named(sql::SET_14, &test_values));
+            batch.push(Statement::named(test.text, test.values).scope(&tester.role));
+            batch.push(Statement::named(sql::CHECK_CONSTRAINTS, &[]));
+            // This restores the role and the other settings too
+            batch.push(Statement::named("rollback to savepoint before_test", &[]));
+        }
+        let test_statements = batch.len() - first_of_test;
+        for step in after {
             batch.push(Statement::named(step.text, step.values).scope(&identity.role));
         }
         // A failure of the commit itself would end the transaction before the session reset
-        batch.push(Statement::named("set constraints all immediate", &[]));
+        batch.push(Statement::named(sql::CHECK_CONSTRAINTS, &[]));
         batch.push(match ending {
             Ending::Commit => Statement::named("commit", &[]),
             Ending::RollBack => Statement::named("rollback", &[]),
@@ -287,7 +325,7 @@ impl Operation {
         let mut connection =
             self.service.reads.pool().checkout().await.map_err(|error| WriteError::NotRun(error.into()))?;
         match connection.run(&batch).await {
-            Ok(results) => Ok(StepResults(results)),
+            Ok(results) => Ok(StepResults { results, before_test: before.len(), test_statements }),
             Err(error) if is_known_rollback(&error) => Err(WriteError::RolledBack(error)),
             Err(error) => Err(WriteError::Unknown(error.into())),
         }

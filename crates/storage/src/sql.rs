@@ -7,6 +7,9 @@ pub(crate) const BEGIN_READ: &str = "begin isolation level read committed read o
 /// Begins a transaction that writes.
 pub(crate) const BEGIN_WRITE: &str = "begin isolation level read committed read write";
 
+/// Checks the constraints that are deferred, and runs their triggers.
+pub(crate) const CHECK_CONSTRAINTS: &str = "set constraints all immediate";
+
 /// Sets fourteen settings for the transaction, from pairs of names and values.
 pub(crate) const SET_14: &str = "select \
     pg_catalog.set_config($1, $2, true), pg_catalog.set_config($3, $4, true), pg_catalog.set_config($5, $6, true), \

@@ -2,7 +2,8 @@
 //!
 //! The test writes the row under the role of the caller and is rolled back: the policies of the
 //! project decide, with the duplicate check after them. The content is then stored as a new
-//! version, and the row is written by the service.
+//! version, and the row is written by the service. What an upsert replaces may have changed while
+//! the content arrived, so its test is repeated in the transaction that commits, behind the lock.
 
 use bytes::Bytes;
 use portico_database::wire::Param;
@@ -202,12 +203,13 @@ pub(crate) async fn write_row(operation: &Operation, mut version: NewVersion, ro
         };
         let values = values.values();
         let place = [values[0], values[1]];
-        let steps = [
-            Step { text: sql::LOCK_KEY, values: &place },
-            Step { text: sql::LOCK_OBJECT, values: &place },
-            Step { text: if row.upsert { sql::UPSERT_OBJECT } else { sql::INSERT_OBJECT }, values: &values },
-        ];
-        match operation.write(Actor::Service, &steps, Ending::Commit).await {
+        let locks = [Step { text: sql::LOCK_KEY, values: &place }, Step { text: sql::LOCK_OBJECT, values: &place }];
+        // A signed URL has no caller, and its policies were tested when it was signed
+        let is_bound = operation.known_caller().is_some_and(|caller| !caller.is_service_role());
+        let test = (row.upsert && is_bound).then_some(Step { text: sql::TEST_UPSERT, values: &values });
+        let text = if row.upsert { sql::UPSERT_OBJECT } else { sql::INSERT_OBJECT };
+        let write = [Step { text, values: &values }];
+        match operation.write_tested(Actor::Service, &locks, test, &write, Ending::Commit).await {
             // A trigger of the project has prevented the row
             Ok(results) if results.rows(2).is_empty() => {
                 version.rolled_back();

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use futures_util::StreamExt;
 use serde_json::json;
+use tokio::sync::mpsc;
 
-use crate::helper::{Files, streamed};
+use crate::helper::{Files, assert_error, streamed};
 
 /// Waits until a condition holds.
 async fn until(condition: impl Fn() -> bool) {
@@ -50,23 +50,32 @@ async fn content_stays_until_the_outcome_of_its_commit_is_known() {
 }
 
 #[tokio::test]
-async fn a_cancelled_upload_stays_in_the_journal_until_the_clean_up() {
+async fn a_slow_upload_does_not_replace_an_object_that_its_sender_may_not_change() {
     let f = Files::with_buckets().await;
-    let stalled = futures_util::stream::iter([vec![b'x'; 1000]]).chain(futures_util::stream::pending());
-    let request = f.service(f.post("/object/files/a").body(streamed(stalled))).send();
-    let received = until(|| entries(&f, "incoming") == 1);
-    tokio::select! {
-        answer = request => panic!("{answer:?}"),
-        () = received => {}
-    }
-    until(|| entries(&f, "incoming") == 0).await;
-    // The write that was cancelled could still have moved its file
-    f.store("files/b", "x").await.expect(200);
-    f.has_files(2).await;
-    assert_eq!(entries(&f, "journal"), 1);
-    let place = f.t.files().join("objects/files/a");
-    std::fs::create_dir_all(&place).unwrap();
-    std::fs::write(place.join("00000000-0000-4000-8000-000000000001"), "late").unwrap();
-    f.t.storage().clean_up(Duration::ZERO).await;
+    f.t.migrate(
+        "create policy all_insert on storage.objects for insert to authenticated with check (true);
+         create policy all_select on storage.objects for select to authenticated using (true);
+         create policy own_update on storage.objects for update to authenticated using (owner_id = (select auth.uid())::text)",
+    )
+    .await;
+    let (alice, mallory) = (f.t.member("alice@example.com").await, f.t.member("mallory@example.com").await);
+    let (sender, chunks) = mpsc::unbounded_channel::<Vec<u8>>();
+    sender.send(b"mallory".to_vec()).unwrap();
+    let chunks = futures_util::stream::unfold(chunks, |mut chunks| async { Some((chunks.recv().await?, chunks)) });
+    let slow = mallory.sends(f.put("/object/files/new").body(streamed(chunks))).send();
+    let meanwhile = async {
+        // The test of the permission is over
+        until(|| entries(&f, "incoming") == 1).await;
+        alice.sends(f.post("/object/files/new").body("alice")).send().await.expect(200);
+        drop(sender);
+    };
+    let (denied, ()) = futures_util::future::join(slow, meanwhile).await;
+    assert_error(&denied, 400, "403", "AccessDenied", "new row violates row-level security policy");
+    assert_eq!(f.content("files/new").await, "alice");
+    let row = &f.t.query("select owner_id from storage.objects").await[0];
+    assert_eq!(row.get::<_, &str>(0), alice.id());
     f.has_files(1).await;
+    mallory.sends(f.put("/object/files/own").body("one")).send().await.expect(200);
+    mallory.sends(f.put("/object/files/own").body("two")).send().await.expect(200);
+    assert_eq!(f.content("files/own").await, "two");
 }
