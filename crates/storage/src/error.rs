@@ -66,6 +66,8 @@ pub(crate) enum StorageError {
     Aborted,
     /// The client sent nothing for too long.
     Stalled,
+    /// The request arrives too slowly.
+    TooSlow,
     DiskFull,
     /// There is no such route: method and path.
     NoRoute(String),
@@ -205,6 +207,7 @@ impl StorageError {
             Self::Internal => with_status(plain(500, "InternalError", "Internal", "Internal Server Error")),
             Self::Aborted => with_status(plain(500, "Aborted", "", "Upload was aborted")),
             Self::Stalled => with_status(plain(408, "RequestTimeout", "", "The upload sent nothing for too long")),
+            Self::TooSlow => with_status(plain(408, "RequestTimeout", "", "The request arrived too slowly")),
             Self::DiskFull => {
                 with_status(plain(507, "InsufficientStorage", "", "There is no space left for the object"))
             }
@@ -232,7 +235,7 @@ impl StorageError {
         if self == Self::ContentLost {
             headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         }
-        if matches!(self, Self::Aborted | Self::Stalled) {
+        if matches!(self, Self::Aborted | Self::Stalled | Self::TooSlow) {
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         response

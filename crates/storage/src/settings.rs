@@ -17,6 +17,13 @@ pub struct StorageSettings {
     pub upload_wait: Duration,
     /// An upload that sends nothing for this long is ended.
     pub idle_timeout: Duration,
+    /// The lowest average rate of an upload, in bytes per second. A slower one is ended.
+    pub min_upload_rate: u64,
+    /// The time for which [`min_upload_rate`](Self::min_upload_rate) does not apply yet.
+    pub min_rate_after: Duration,
+    /// The longest time for a JSON body, for the fields of a form before its file, and for what
+    /// follows the file.
+    pub fields_timeout: Duration,
     /// The lifetime of signed upload URLs.
     pub upload_url_lifetime: Duration,
     /// The largest number of objects that emptying a bucket deletes.
@@ -43,6 +50,9 @@ impl StorageSettings {
             max_uploads: 512,
             upload_wait: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(60),
+            min_upload_rate: 8 * 1024,
+            min_rate_after: Duration::from_secs(60),
+            fields_timeout: Duration::from_secs(60),
             upload_url_lifetime: Duration::from_secs(7200),
             empty_bucket_limit: 200_000,
             grace: Duration::from_secs(3600),

@@ -41,7 +41,7 @@ impl Call<'_> {
 
     async fn create_bucket(&self, body: Body) -> Result<Response> {
         let operation = self.operation("storage.bucket.create")?;
-        let fields = Fields::of_body(&self.parts.headers, body).await?;
+        let fields = self.fields(body).await?;
         let name = fields.required_text("name")?;
         let id = fields.text("id")?.filter(|id| !id.is_empty()).unwrap_or_else(|| name.clone());
         if fields.choice("type", &["STANDARD", "ANALYTICS"])? == Some("ANALYTICS") {
@@ -61,7 +61,7 @@ impl Call<'_> {
 
     async fn update_bucket(&self, id: &str, body: Body) -> Result<Response> {
         let operation = self.operation("storage.bucket.update")?;
-        let fields = Fields::of_body(&self.parts.headers, body).await?;
+        let fields = self.fields(body).await?;
         let changes = BucketChanges { public: fields.flag("public")?, ..self.limits(&fields)? };
         let has_change =
             ["public", "file_size_limit", "allowed_mime_types"].iter().any(|name| fields.get(name).is_some());

@@ -1,6 +1,8 @@
 //! The fields of JSON bodies and queries, and the errors of those that do not match the schema of a
 //! route. Scalars are converted where that is sensible, and unknown fields are ignored.
 
+use std::time::Duration;
+
 use axum::body::Body;
 use http::{HeaderMap, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -23,9 +25,9 @@ impl Fields {
     /// Reads a JSON body.
     ///
     /// # Errors
-    /// When it is too long, missing, or not an object.
-    pub async fn of_body(headers: &HeaderMap, body: Body) -> Result<Self> {
-        let bytes = read(body).await?;
+    /// When it is too long, missing, or not an object, and when it takes longer than `timeout`.
+    pub async fn of_body(headers: &HeaderMap, body: Body, timeout: Duration) -> Result<Self> {
+        let bytes = tokio::time::timeout(timeout, read(body)).await.unwrap_or(Err(StorageError::TooSlow))?;
         if bytes.is_empty() {
             let is_json =
                 headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));

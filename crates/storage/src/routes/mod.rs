@@ -22,6 +22,7 @@ use portico_tokens::Caller;
 use serde_json::{Value, json};
 
 use self::address::Address;
+use self::fields::Fields;
 use crate::error::{Result, StorageError};
 use crate::identity::Identity;
 use crate::operation::{Actor, Operation, RequestDescription, Step};
@@ -114,6 +115,11 @@ impl Call<'_> {
     /// Returns a header as text.
     fn header(&self, name: &str) -> Option<&str> {
         self.parts.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
+    /// Reads a JSON body.
+    async fn fields(&self, body: Body) -> Result<Fields> {
+        Fields::of_body(&self.parts.headers, body, self.service.settings.fields_timeout).await
     }
 
     async fn health(&self) -> Result<Response> {

@@ -20,7 +20,7 @@ impl Call<'_> {
     /// Signs the URL of one object.
     pub(super) async fn sign(&self, path: ObjectPath, body: Body) -> Result<Response> {
         let operation = self.operation("storage.object.sign")?;
-        let fields = Fields::of_body(&self.parts.headers, body).await?;
+        let fields = self.fields(body).await?;
         let lifetime = fields.required_number("expiresIn", 1)?;
         download::find(&operation, ReadRule::Policies, &path).await?;
         let token = sign::sign(self.service, &path, UrlScope::Download, lifetime, Map::new())?;
@@ -30,7 +30,7 @@ impl Call<'_> {
     /// Signs the URLs of many objects of a bucket.
     pub(super) async fn sign_many(&self, bucket: &str, body: Body) -> Result<Response> {
         let operation = self.operation("storage.object.sign_many")?;
-        let fields = Fields::of_body(&self.parts.headers, body).await?;
+        let fields = self.fields(body).await?;
         let lifetime = fields.required_number("expiresIn", 1)?;
         let names = fields.required_texts("paths", MAX_SIGNED)?;
         let readable = sign::readable(&operation, bucket, &names).await?;

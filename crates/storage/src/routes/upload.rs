@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::body::UploadBody;
-use super::form::FormReader;
+use super::form::{FormReader, PartHead};
 use super::{Call, json_response};
 use crate::error::{Result, StorageError};
 use crate::object::ObjectPath;
@@ -67,7 +67,7 @@ impl Call<'_> {
         body: Body,
     ) -> Result<Bytes> {
         let content_type = self.content_type()?;
-        let mut body = UploadBody::new(body, self.service.settings.idle_timeout);
+        let mut body = UploadBody::new(body, &self.service.settings);
         let request = UploadRequest {
             target,
             upsert,
@@ -147,29 +147,41 @@ async fn store_form(
     authority: UploadAuthority,
     mut form: FormReader<UploadBody>,
 ) -> Result<Bytes> {
-    let mut fields = FormFields::default();
-    let file = loop {
-        match form.next_part().await? {
-            None => return Err(StorageError::InvalidRequest("No content provided".into())),
-            Some(head) if head.is_file => break head,
-            Some(head) => fields.read(&head.name, &mut form).await?,
-        }
-    };
+    let timeout = operation.service.settings.fields_timeout;
+    let before_file = tokio::time::timeout(timeout, read_to_file(&mut form));
+    let (fields, file) = before_file.await.unwrap_or(Err(StorageError::TooSlow))?;
     let declared = file.content_type.filter(|kind| !kind.is_empty());
     fields.describe(&mut request.description, declared.as_deref());
     let permit = upload::permit(operation, &request, authority).await?;
     let received = upload::receive(operation, &permit, &mut form.content()).await?;
-    while let Some(head) = form.next_part().await? {
-        if head.is_file {
-            return Err(StorageError::InvalidRequest("reach files limit".into()));
+    let mut fields = fields;
+    let behind_file = async {
+        while let Some(head) = form.next_part().await? {
+            if head.is_file {
+                return Err(StorageError::InvalidRequest("reach files limit".into()));
+            }
+            fields.read(&head.name, &mut form).await?;
         }
-        fields.read(&head.name, &mut form).await?;
-    }
+        Ok(())
+    };
+    tokio::time::timeout(timeout, behind_file).await.unwrap_or(Err(StorageError::TooSlow))?;
     // The type has been checked; the other fields may follow the file
     let checked_type = request.description.mimetype.clone();
     fields.describe(&mut request.description, declared.as_deref());
     request.description.mimetype = checked_type;
     upload::commit(operation, permit, received, request.description).await
+}
+
+/// Reads a form up to the headers of its file.
+async fn read_to_file(form: &mut FormReader<UploadBody>) -> Result<(FormFields, PartHead)> {
+    let mut fields = FormFields::default();
+    loop {
+        match form.next_part().await? {
+            None => return Err(StorageError::InvalidRequest("No content provided".into())),
+            Some(head) if head.is_file => return Ok((fields, head)),
+            Some(head) => fields.read(&head.name, form).await?,
+        }
+    }
 }
 
 impl FormFields {

@@ -160,6 +160,25 @@ async fn a_stalled_upload_is_ended_and_leaves_nothing() {
 }
 
 #[tokio::test]
+async fn fields_that_do_not_end_in_time_are_rejected() {
+    let f = Files::with(|settings| settings.fields_timeout = std::time::Duration::from_millis(300)).await;
+    f.bucket("files", json!({})).await;
+    let slow = "The request arrived too slowly";
+    let endless =
+        |begin: &[u8]| streamed(futures_util::stream::iter([begin.to_vec()]).chain(futures_util::stream::pending()));
+    let request = f.post("/object/list/files").header("content-type", "application/json");
+    let refused = f.service(request.body(endless(b"{"))).send().await;
+    assert_error(&refused, 408, "408", "RequestTimeout", slow);
+    let (kind, before) = form(&[("cacheControl", "", "1")]);
+    let (_, behind) = form(&[("", FILE, "hello"), ("cacheControl", "", "1")]);
+    for body in [&before[..before.len() - 14], &behind[..behind.len() - 14]] {
+        let request = f.post("/object/files/a").header("content-type", &kind).body(endless(body));
+        assert_error(&f.service(request).send().await, 408, "408", "RequestTimeout", slow);
+    }
+    f.has_files(0).await;
+}
+
+#[tokio::test]
 async fn uploads_of_one_key_at_the_same_time_leave_one_whole_object() {
     let f = Files::with_buckets().await;
     let contents: Vec<String> = (0..8).map(|n| format!("{n}").repeat(200_000)).collect();
