@@ -154,21 +154,18 @@ async fn store_form(
     fields.describe(&mut request.description, declared.as_deref());
     let permit = upload::permit(operation, &request, authority).await?;
     let received = upload::receive(operation, &permit, &mut form.content()).await?;
-    let mut fields = fields;
     let behind_file = async {
+        // The policies have not seen the fields behind the file, so they are ignored
+        let mut ignored = fields;
         while let Some(head) = form.next_part().await? {
             if head.is_file {
                 return Err(StorageError::InvalidRequest("reach files limit".into()));
             }
-            fields.read(&head.name, &mut form).await?;
+            ignored.read(&head.name, &mut form).await?;
         }
         Ok(())
     };
     tokio::time::timeout(timeout, behind_file).await.unwrap_or(Err(StorageError::TooSlow))?;
-    // The type has been checked; the other fields may follow the file
-    let checked_type = request.description.mimetype.clone();
-    fields.describe(&mut request.description, declared.as_deref());
-    request.description.mimetype = checked_type;
     upload::commit(operation, permit, received, request.description).await
 }
 

@@ -50,12 +50,16 @@ async fn a_raw_body_is_stored_with_its_headers() {
 }
 
 #[tokio::test]
-async fn a_form_is_stored_with_its_fields_in_any_order() {
+async fn a_form_is_stored_with_the_fields_before_its_file() {
     let f = Files::with_buckets().await;
     let fields = [("cacheControl", "", "3600"), ("metadata", "", r#"{"a":1}"#), ("", FILE, "hello")];
-    let reversed = [("", FILE, "hello"), ("userMetadata", "", r#"{"a":1}"#), ("cacheControl", "", "3600")];
-    for (name, parts) in [("a", fields), ("b", reversed)] {
-        let (kind, body) = form(&parts);
+    let others = [("userMetadata", "", r#"{"a":1}"#), ("cacheControl", "", "3600"), ("", FILE, "hello")];
+    // The policies have not seen what follows the file
+    let before = [("metadata", "", r#"{"a":1}"#), ("cacheControl", "", "3600"), ("", FILE, "hello")];
+    let behind = [("userMetadata", "", r#"{"a":2}"#), ("cacheControl", "", "1"), ("contentType", "", "text/html")];
+    let behind = [&before[..], &behind].concat();
+    for (name, parts) in [("a", &fields[..]), ("b", &others), ("d", &behind)] {
+        let (kind, body) = form(parts);
         let request =
             f.post(&format!("/object/files/{name}")).header("content-type", &kind).header("x-upsert", "false");
         f.service(request.body(body)).send().await.expect(200);
