@@ -32,6 +32,23 @@ const X_ROBOTS_TAG: HeaderName = HeaderName::from_static("x-robots-tag");
 const SANDBOX: HeaderValue =
     HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox");
 
+const OCTETS: &str = "application/octet-stream";
+
+/// The content types that no browser runs scripts of, besides those of images, sound, video and
+/// fonts.
+const PASSIVE: [&str; 10] = [
+    "text/plain",
+    "text/css",
+    "text/csv",
+    "text/markdown",
+    "application/json",
+    "application/pdf",
+    OCTETS,
+    "application/zip",
+    "application/gzip",
+    "application/x-gzip",
+];
+
 /// The caching of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Caching {
@@ -99,13 +116,10 @@ fn not_modified(headers: HeaderMap) -> Response {
 pub(super) fn describe(row: &ObjectRow, caching: Caching, download: Option<&str>) -> HeaderMap {
     let metadata = &row.metadata;
     let mut headers = HeaderMap::with_capacity(12);
-    let stored_type = metadata.mimetype().unwrap_or("application/octet-stream");
-    let lower = stored_type.to_ascii_lowercase();
-    // No pages are hosted on the origin of the API
-    let content_type = if lower.contains("text/html") { "text/plain" } else { stored_type };
-    set(&mut headers, header::CONTENT_TYPE, content_type);
+    let stored_type = metadata.mimetype().unwrap_or(OCTETS);
+    headers.insert(header::CONTENT_TYPE, sent_type(stored_type));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    if lower.contains("html") || lower.contains("xml") || lower.contains("svg") {
+    if !is_passive(stored_type) {
         headers.insert(header::CONTENT_SECURITY_POLICY, SANDBOX);
     }
     headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
@@ -129,6 +143,28 @@ pub(super) fn describe(row: &ObjectRow, caching: Caching, download: Option<&str>
         set(&mut headers, header::CONTENT_DISPOSITION, &disposition(name));
     }
     headers
+}
+
+/// Returns the content type that is sent for a stored one.
+fn sent_type(stored: &str) -> HeaderValue {
+    let lower = stored.trim().to_ascii_lowercase();
+    // No pages are hosted on the origin of the API
+    let sent = if lower.contains("text/html") { "text/plain" } else { stored };
+    let value = HeaderValue::from_str(sent).ok().filter(|value| value.to_str().is_ok());
+    // A browser displays each part of a multipart content as its own type says
+    let value = value.filter(|_| lower.contains('/') && !lower.contains("multipart/"));
+    value.unwrap_or(HeaderValue::from_static(OCTETS))
+}
+
+/// Returns true for a content type that no browser runs scripts of. Everything else is sandboxed.
+fn is_passive(stored: &str) -> bool {
+    let lower = stored.to_ascii_lowercase();
+    let essence = lower.split(';').next().unwrap_or_default().trim();
+    // A second type, as in a list, could be the one that a browser uses
+    let is_plain = lower.chars().all(|c| c.is_ascii_graphic() || c == ' ') && !lower.contains(',');
+    let is_media = ["image/", "audio/", "video/", "font/"].iter().any(|kind| essence.starts_with(kind));
+    let is_markup = ["xml", "svg", "html"].iter().any(|part| lower.contains(part));
+    is_plain && !is_markup && (is_media || PASSIVE.contains(&essence))
 }
 
 fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {

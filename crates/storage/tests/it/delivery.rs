@@ -120,7 +120,14 @@ async fn active_content_cannot_run_as_the_site() {
         ("image/svg+xml", "image/svg+xml", true),
         ("application/xhtml+xml", "application/xhtml+xml", true),
         ("text/xml", "text/xml", true),
+        ("text/xsl", "text/xsl", true),
+        ("text/rdf", "text/rdf", true),
+        ("application/javascript", "application/javascript", true),
+        ("multipart/x-mixed-replace; boundary=x", "application/octet-stream", true),
+        ("image/png, application/x-y", "image/png, application/x-y", true),
         ("image/png", "image/png", false),
+        ("text/plain; charset=utf-8", "text/plain; charset=utf-8", false),
+        ("application/pdf", "application/pdf", false),
     ] {
         f.service(f.put("/object/site/page").header("content-type", kind).body("<script>")).send().await.expect(200);
         let page = f.get("/object/public/site/page").send().await.expect(200);
@@ -129,6 +136,11 @@ async fn active_content_cannot_run_as_the_site() {
         let policy = page.header("content-security-policy").unwrap_or_default();
         assert_eq!(policy.contains("sandbox"), sandboxed, "{kind}");
     }
+    // SQL can store a type that no header can have
+    f.t.execute("update storage.objects set metadata = metadata || '{\"mimetype\": \"te\\nxt/html\"}'").await;
+    let page = f.get("/object/public/site/page").send().await.expect(200);
+    assert_eq!(page.header("content-type"), Some("application/octet-stream"));
+    assert!(page.header("content-security-policy").unwrap_or_default().contains("sandbox"));
 }
 
 #[tokio::test]
