@@ -104,7 +104,7 @@ fn with_headers(status: StatusCode, body: Body, mut headers: HeaderMap, length: 
 
 fn not_modified(headers: HeaderMap) -> Response {
     let mut response = super::empty(StatusCode::NOT_MODIFIED);
-    for name in [header::ETAG, header::CACHE_CONTROL, header::LAST_MODIFIED, header::EXPIRES] {
+    for name in [header::ETAG, header::CACHE_CONTROL, header::LAST_MODIFIED, header::EXPIRES, header::VARY] {
         if let Some(value) = headers.get(&name) {
             response.headers_mut().insert(name, value.clone());
         }
@@ -133,7 +133,11 @@ pub(super) fn describe(row: &ObjectRow, caching: Caching, download: Option<&str>
     let stored = metadata.cache_control().unwrap_or("no-cache");
     match caching {
         Caching::Stored => set(&mut headers, header::CACHE_CONTROL, stored),
-        Caching::Private => set(&mut headers, header::CACHE_CONTROL, &private(stored)),
+        Caching::Private => {
+            set(&mut headers, header::CACHE_CONTROL, &private(stored));
+            // The next user of a browser has another token
+            headers.insert(header::VARY, HeaderValue::from_static("Authorization, apikey"));
+        }
         Caching::Until(end) => {
             headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("private"));
             set(&mut headers, header::EXPIRES, &http_date(end));

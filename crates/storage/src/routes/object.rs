@@ -96,7 +96,7 @@ impl Call<'_> {
             "created_at": row.created_at,
         }));
         let described = describe(row, caching, None);
-        for name in [http::header::ETAG, http::header::LAST_MODIFIED, http::header::CACHE_CONTROL] {
+        for name in [http::header::ETAG, http::header::LAST_MODIFIED, http::header::CACHE_CONTROL, http::header::VARY] {
             if let Some(value) = described.get(&name) {
                 response.headers_mut().insert(name, value.clone());
             }

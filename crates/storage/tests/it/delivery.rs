@@ -150,6 +150,13 @@ async fn private_objects_are_not_cached_for_others() {
     f.service(request.body("x")).send().await.expect(200);
     let sent = f.service(f.get("/object/authenticated/files/a")).send().await.expect(200);
     assert_eq!(sent.header("cache-control"), Some("private, max-age=60"));
+    let etag = sent.header("etag").unwrap().to_owned();
+    let current = f.service(f.get("/object/authenticated/files/a").header("if-none-match", &etag));
+    let current = current.send().await.expect(304);
+    for response in [&sent, &current] {
+        let vary: Vec<&str> = response.headers.get_all("vary").iter().filter_map(|value| value.to_str().ok()).collect();
+        assert!(vary.iter().any(|value| value.contains("Authorization, apikey")), "{vary:?}");
+    }
 }
 
 #[tokio::test]
