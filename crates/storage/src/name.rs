@@ -34,8 +34,13 @@ impl ObjectKey {
 
     /// Returns true if the key is the mark of an empty folder.
     pub fn is_folder_placeholder(&self) -> bool {
-        self.0.rsplit('/').next() == Some(EMPTY_FOLDER_PLACEHOLDER)
+        is_folder_placeholder(&self.0)
     }
+}
+
+/// Returns true if a name is that of the mark of an empty folder.
+pub(crate) fn is_folder_placeholder(name: &str) -> bool {
+    name.rsplit('/').next() == Some(EMPTY_FOLDER_PLACEHOLDER)
 }
 
 /// Checks the name or id of a new bucket.

@@ -47,11 +47,20 @@ pub(crate) async fn find_source(operation: &Operation, source: &ObjectPath) -> R
 }
 
 /// Checks an object against the limits of the bucket that it is to be in. A bucket that does not
-/// exist has none: the write fails.
+/// exist has none: the write fails. The mark of an empty folder has no content and any type.
 ///
 /// # Errors
 /// [`StorageError::TooLarge`], [`StorageError::InvalidMimeType`]
-pub(crate) async fn check_destination(operation: &Operation, bucket: &str, metadata: &FileMetadata) -> Result<()> {
+pub(crate) async fn check_destination(
+    operation: &Operation,
+    bucket: &str,
+    key: &ObjectKey,
+    metadata: &FileMetadata,
+) -> Result<()> {
+    if key.is_folder_placeholder() {
+        // A size that SQL has removed may be any
+        return if metadata.size() == Some(0) { Ok(()) } else { Err(StorageError::TooLarge("object")) };
+    }
     let Some(rules) = bucket_rules(operation, bucket).await? else { return Ok(()) };
     let limit = rules.size_limit(operation.service.settings.file_size_limit);
     if metadata.size().is_some_and(|size| size > limit) {
@@ -77,9 +86,7 @@ pub(crate) async fn copy(operation: &Operation, request: CopyRequest) -> Result<
         }
     };
     let metadata = row.metadata.replacing(changes.cache_control.as_deref(), changes.mimetype.as_deref());
-    if !key.is_folder_placeholder() {
-        check_destination(operation, &destination.bucket, &metadata).await?;
-    }
+    check_destination(operation, &destination.bucket, &key, &metadata).await?;
     let owner = operation.caller()?.owner();
     let user_metadata = user_metadata.as_ref().map(Value::to_string);
     let tested = RowValues {

@@ -7,7 +7,7 @@ use super::version::NewVersion;
 use crate::backend::journal::JournalNames;
 use crate::backend::{BackendError, VersionKey, cleanup};
 use crate::error::{Result, StorageError};
-use crate::name::ObjectKey;
+use crate::name::{ObjectKey, is_folder_placeholder};
 use crate::operation::{Actor, Ending, Operation, Step, WriteError};
 use crate::sql;
 
@@ -22,8 +22,10 @@ pub(crate) async fn relocate(operation: &Operation, source: ObjectPath, destinat
     if source == destination {
         return Ok(());
     }
-    if source.bucket != destination.bucket && !key.is_folder_placeholder() {
-        check_destination(operation, &destination.bucket, &row.metadata).await?;
+    // The limits of a bucket do not apply to the mark of an empty folder, so the other name decides
+    let was_placeholder = is_folder_placeholder(&source.name);
+    if source.bucket != destination.bucket || key.is_folder_placeholder() || was_placeholder {
+        check_destination(operation, &destination.bucket, &key, &row.metadata).await?;
     }
     let owner = operation.caller()?.owner();
     let values = |version| {

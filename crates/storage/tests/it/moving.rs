@@ -101,6 +101,35 @@ async fn a_move_or_copy_that_cannot_be_done_changes_nothing() {
 }
 
 #[tokio::test]
+async fn the_mark_of_an_empty_folder_does_not_bypass_the_limits() {
+    let f = Files::with_buckets().await;
+    f.bucket("images", json!({ "allowed_mime_types": ["image/*"], "file_size_limit": 3 })).await;
+    f.store("files/a", "hello").await.expect(200);
+    f.store("images/.emptyFolderPlaceholder", "").await.expect(200);
+    let mark = "x/.emptyFolderPlaceholder";
+    for route in ["/object/move", "/object/copy"] {
+        let send = |body: Value| f.service(f.post(route).json(&body)).send();
+        let mut across = body("a", mark);
+        across["destinationBucket"] = "images".into();
+        for filled in [across, body("a", mark)] {
+            let large = "The object exceeded the maximum allowed size";
+            assert_error(&send(filled).await, 400, "413", "EntityTooLarge", large);
+        }
+        let mut renamed = body(".emptyFolderPlaceholder", "page.txt");
+        renamed["bucketId"] = "images".into();
+        let kind = "mime type text/plain is not supported";
+        assert_error(&send(renamed).await, 400, "415", "InvalidMimeType", kind);
+        let mut other = body(".emptyFolderPlaceholder", &format!("{}/.emptyFolderPlaceholder", &route[8..]));
+        other["bucketId"] = "images".into();
+        send(other).await.expect(200);
+        f.service(f.put("/object/images/.emptyFolderPlaceholder").header("content-type", "text/plain").body(""))
+            .send()
+            .await
+            .expect(200);
+    }
+}
+
+#[tokio::test]
 async fn a_user_moves_and_copies_within_its_rights() {
     let f = Files::with_buckets().await;
     f.t.migrate(OWN_FOLDER).await;
