@@ -206,11 +206,12 @@ async fn delete_until(operation: &Operation, id: &str, until: &str) -> Result<()
         let list = sql::text_array(&names);
         let entry = JournalNames { bucket: id.to_owned(), names };
         let entry = operation.service.journal.enter(entry).await?;
-        let delete = [Some(id.as_bytes()), Some(list.as_bytes())];
-        let steps = [Step { text: sql::DELETE_OBJECTS, values: &delete }];
+        // An object may have been deleted and created again since its name was read
+        let delete = [Some(id.as_bytes()), Some(list.as_bytes()), Some(until.as_bytes())];
+        let steps = [Step { text: sql::DELETE_OBJECTS_UNTIL, values: &delete }];
         let outcome = operation.write(Actor::Service, &steps, Ending::Commit).await;
         let deleted = delete::finish(operation, entry, id, outcome, 0, 1).await?;
-        // A trigger of the project keeps them
+        // A trigger of the project keeps them, or others have deleted them meanwhile
         if deleted.rows(0).is_empty() {
             return Ok(());
         }

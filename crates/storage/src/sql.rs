@@ -182,6 +182,13 @@ pub(crate) const DELETE_OBJECTS: &str = concat!(
     ", pg_catalog.json_build_object('name', o.name, 'version', o.version)::text"
 );
 
+/// As [`DELETE_OBJECTS`], as far as the objects were there at a time: `$3`.
+pub(crate) const DELETE_OBJECTS_UNTIL: &str = concat!(
+    "delete from storage.objects as o where o.bucket_id = $1 and o.name = any ($2) and o.created_at <= $3::timestamptz returning ",
+    object_json!(),
+    ", pg_catalog.json_build_object('name', o.name, 'version', o.version)::text"
+);
+
 /// `$1` prefix, `$2` bucket, `$3` limit, `$4` levels, `$5` offset, `$6` search, `$7` column, `$8`
 /// order.
 pub(crate) const LIST: &str = concat!(
