@@ -315,6 +315,8 @@ impl Operation {
         for step in after {
             batch.push(Statement::named(step.text, step.values).scope(&identity.role));
         }
+        // Behind the steps, whose triggers may change the setting: content is deleted after the commit
+        batch.push(Statement::named(sql::SYNCHRONOUS_COMMIT, &[]));
         // A failure of the commit itself would end the transaction before the session reset
         batch.push(Statement::named(sql::CHECK_CONSTRAINTS, &[]));
         batch.push(match ending {

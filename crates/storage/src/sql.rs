@@ -10,6 +10,10 @@ pub(crate) const BEGIN_WRITE: &str = "begin isolation level read committed read 
 /// Checks the constraints that are deferred, and runs their triggers.
 pub(crate) const CHECK_CONSTRAINTS: &str = "set constraints all immediate";
 
+/// Makes the commit wait until it is on disk. A stricter setting of the operator stays.
+pub(crate) const SYNCHRONOUS_COMMIT: &str = "select case when pg_catalog.current_setting('synchronous_commit') = 'off' \
+    then pg_catalog.set_config('synchronous_commit', 'local', true) end";
+
 /// Sets fourteen settings for the transaction, from pairs of names and values.
 pub(crate) const SET_14: &str = "select \
     pg_catalog.set_config($1, $2, true), pg_catalog.set_config($3, $4, true), pg_catalog.set_config($5, $6, true), \

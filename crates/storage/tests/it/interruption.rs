@@ -79,3 +79,27 @@ async fn a_slow_upload_does_not_replace_an_object_that_its_sender_may_not_change
     mallory.sends(f.put("/object/files/own").body("two")).send().await.expect(200);
     assert_eq!(f.content("files/own").await, "two");
 }
+
+#[tokio::test]
+async fn a_commit_waits_for_the_disk_whatever_a_trigger_sets() {
+    let f = Files::with_buckets().await;
+    f.t.migrate(
+        "create table public.seen (setting text);
+         grant all on public.seen to service_role;
+         create function public.hurry() returns trigger language plpgsql as $$ begin
+           perform set_config('synchronous_commit', 'off', true);
+           return new;
+         end $$;
+         create function public.see() returns trigger language plpgsql as $$ begin
+           insert into public.seen values (current_setting('synchronous_commit'));
+           return new;
+         end $$;
+         create trigger hurry before insert on storage.objects for each row execute function public.hurry();
+         create constraint trigger see after insert on storage.objects
+           deferrable initially deferred for each row execute function public.see()",
+    )
+    .await;
+    f.store("files/a", "x").await.expect(200);
+    let seen = f.t.query("select setting from public.seen").await;
+    assert_eq!(seen.iter().map(|row| row.get::<_, &str>(0)).collect::<Vec<_>>(), ["local"]);
+}
