@@ -41,7 +41,7 @@ pub(crate) struct UrlToken {
 /// purpose.
 ///
 /// # Errors
-/// [`StorageError::Internal`] without a key that signs.
+/// [`StorageError::InvalidBucketName`], and [`StorageError::Internal`] without a key that signs.
 pub(crate) fn sign(
     service: &Service,
     path: &ObjectPath,
@@ -50,7 +50,8 @@ pub(crate) fn sign(
     extra: Map<String, Value>,
 ) -> Result<String> {
     let now = service.clock.now().unix_timestamp();
-    let mut claims = json!({ "url": url_of(path), "scope": scope.name() });
+    let url = url_of(path).ok_or(StorageError::InvalidBucketName)?;
+    let mut claims = json!({ "url": url, "scope": scope.name() });
     if let Value::Object(claims) = &mut claims {
         claims.extend(extra);
         claims.insert("iat".into(), now.into());
@@ -84,7 +85,8 @@ pub(crate) fn verify(service: &Service, token: &str, path: &ObjectPath, scope: U
     if is_of_user || !has_scope {
         return Err(wrong_scope);
     }
-    if claims.get("url").and_then(Value::as_str) != Some(&url_of(path)) {
+    let url = url_of(path);
+    if url.is_none() || claims.get("url").and_then(Value::as_str) != url.as_deref() {
         return Err(StorageError::InvalidSignature("Invalid signature"));
     }
     Ok(UrlToken {
@@ -100,9 +102,10 @@ fn expiry(claims: &Claims) -> OffsetDateTime {
     OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH)
 }
 
-/// Returns the object as the claim `url` has it. A bucket has no `/`, so this is unambiguous.
-fn url_of(path: &ObjectPath) -> String {
-    format!("{}/{}", path.bucket, path.name)
+/// Returns the object as the claim `url` has it; `None` for a bucket whose id contains `/`, which
+/// only SQL can create: the text could also name an object of another bucket.
+fn url_of(path: &ObjectPath) -> Option<String> {
+    (!path.bucket.contains('/')).then(|| format!("{}/{}", path.bucket, path.name))
 }
 
 /// Returns those of the names that exist and that the caller can read.

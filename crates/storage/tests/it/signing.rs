@@ -167,3 +167,18 @@ async fn a_token_of_another_purpose_opens_nothing() {
     // And no token of a URL is one of a caller
     assert_eq!(f.get("/bucket").bearer(download).send().await.expect(200).json(), json!([]));
 }
+
+#[tokio::test]
+async fn a_link_never_names_an_object_of_another_bucket() {
+    let f = Files::with_buckets().await;
+    f.t.execute("insert into storage.buckets (id, name) values ('files/a', 'files/a')").await;
+    f.store("files/a/b", "secret").await.expect(200);
+    f.store("files%2Fa/b", "own").await.expect(200);
+    let sign = |path: &str| f.service(f.post(path).json(&json!({ "expiresIn": 60 }))).send();
+    let refused = sign("/object/sign/files%2Fa/b").await;
+    assert_error(&refused, 400, "400", "InvalidBucketName", "Bucket name invalid");
+    let signed = sign("/object/sign/files/a/b").await.expect(200).json()["signedURL"].as_str().unwrap().to_owned();
+    assert_eq!(f.get(&signed).send().await.expect(200).text(), "secret");
+    let other = f.get(&signed.replace("files/a/b", "files%2Fa/b")).send().await;
+    assert_error(&other, 400, "400", "InvalidSignature", "Invalid signature");
+}
