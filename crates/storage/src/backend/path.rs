@@ -16,6 +16,8 @@ use super::VersionKey;
 const MAX_SEGMENT: usize = 120;
 /// The longest path of a name, in bytes. A longer one is replaced as a whole.
 const MAX_PATH: usize = 1500;
+/// The most segments of a name that become folders. A name with more is replaced as a whole.
+const MAX_SEGMENTS: usize = 32;
 /// The length of the readable part of a replaced segment, in bytes.
 const READABLE: usize = 60;
 /// The folder of the names that are replaced as a whole. No segment has this form.
@@ -24,12 +26,15 @@ const LONG_NAMES: &str = "%long";
 /// Returns the path of an object's folder, relative to the root.
 pub(super) fn folder_of(bucket: &str, name: &str) -> PathBuf {
     let bucket = segment(bucket);
-    let path: PathBuf = name.split('/').map(segment).collect();
-    if path.as_os_str().len() > MAX_PATH {
-        let digest = hash::sha256_hex(name.as_bytes());
-        return [bucket.as_str(), LONG_NAMES, &digest[..2], &digest].iter().collect();
+    // Every folder takes space and has to be flushed
+    if name.split('/').nth(MAX_SEGMENTS).is_none() {
+        let path: PathBuf = name.split('/').map(segment).collect();
+        if path.as_os_str().len() <= MAX_PATH {
+            return PathBuf::from(bucket).join(path);
+        }
     }
-    PathBuf::from(bucket).join(path)
+    let digest = hash::sha256_hex(name.as_bytes());
+    [bucket.as_str(), LONG_NAMES, &digest[..2], &digest].iter().collect()
 }
 
 /// Returns the path of a version, relative to the root.
@@ -107,6 +112,15 @@ mod tests {
         let version = path("b", "a", Some(VERSION));
         assert_ne!(folder_of("b", &format!("a/{VERSION}")).to_str(), Some(version.as_str()));
         assert_ne!(path("b", "a", None), path("b", "a", Some("")));
+    }
+
+    #[test]
+    fn a_name_becomes_few_folders() {
+        let segments = |name: &str| folder_of("b", name).components().count();
+        assert_eq!(segments(&vec!["a"; MAX_SEGMENTS].join("/")), MAX_SEGMENTS + 1);
+        let deep = vec!["a"; MAX_SEGMENTS + 1].join("/");
+        assert_eq!(segments(&deep), 4);
+        assert_ne!(folder_of("b", &deep), folder_of("b", &format!("{deep}/a")));
     }
 
     #[test]
