@@ -13,6 +13,8 @@ use crate::error::{Result, StorageError};
 const MAX_HEADERS: usize = 16 * 1024;
 /// The longest field that is not a file, in bytes.
 const MAX_FIELD: usize = 1024 * 1024;
+/// The most blanks between a delimiter and its line break.
+const MAX_BLANKS: usize = 1024;
 /// The longest boundary (RFC 2046), with room for unusual clients.
 const MAX_BOUNDARY: usize = 200;
 
@@ -132,11 +134,21 @@ impl<S: Stream<Item = Result<Bytes>> + Unpin> FormReader<S> {
                 return Poll::Ready(Ok(None));
             }
             match memmem::find(&self.buffer, &self.delimiter) {
-                Some(0) => {
-                    self.buffer.advance(self.delimiter.len());
-                    self.state = State::BehindDelimiter;
-                    return Poll::Ready(Ok(None));
-                }
+                Some(0) => match delimiter_end(&self.buffer[self.delimiter.len()..]) {
+                    DelimiterEnd::Is => {
+                        self.buffer.advance(self.delimiter.len());
+                        self.state = State::BehindDelimiter;
+                        return Poll::Ready(Ok(None));
+                    }
+                    // A longer boundary, which is content
+                    DelimiterEnd::IsNot => {
+                        return Poll::Ready(Ok(Some(self.buffer.split_to(self.delimiter.len()).freeze())));
+                    }
+                    DelimiterEnd::Unknown => {
+                        ready!(self.poll_fill(context))?;
+                        continue;
+                    }
+                },
                 Some(end) => return Poll::Ready(Ok(Some(self.buffer.split_to(end).freeze()))),
                 None => {}
             }
@@ -158,6 +170,28 @@ impl<S: Stream<Item = Result<Bytes>> + Unpin> FormReader<S> {
             Some(Err(error)) => Poll::Ready(Err(error)),
             None => Poll::Ready(Err(invalid("Unexpected end of form"))),
         }
+    }
+}
+
+/// The kind of what follows the text of a delimiter.
+enum DelimiterEnd {
+    /// `--`, or blanks and a line break.
+    Is,
+    IsNot,
+    /// More has to arrive.
+    Unknown,
+}
+
+fn delimiter_end(behind: &[u8]) -> DelimiterEnd {
+    if behind.starts_with(b"--") {
+        return DelimiterEnd::Is;
+    }
+    let blanks = behind.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+    match &behind[blanks..] {
+        [b'\r', b'\n', ..] => DelimiterEnd::Is,
+        [] | [b'\r'] if blanks <= MAX_BLANKS => DelimiterEnd::Unknown,
+        [b'-'] if blanks == 0 => DelimiterEnd::Unknown,
+        _ => DelimiterEnd::IsNot,
     }
 }
 
@@ -271,6 +305,20 @@ mod tests {
             let field = PartHead { name: "cacheControl".into(), is_file: false, content_type: None };
             let file = PartHead { name: String::new(), is_file: true, content_type: Some("image/png".into()) };
             assert_eq!(parts, [(field, b"3600".to_vec()), (file, b"\r\n--X\r\n".to_vec())], "{piece}");
+        }
+    }
+
+    #[test]
+    fn a_text_that_begins_like_the_delimiter_is_content() {
+        for content in ["a\r\n--XXY", "a\r\n--XX-", "\r\n--XX x", "\r\n--XX\n", "\r\n--XX\r", "--XXX"] {
+            let body = format!(
+                "--XX \t\r\nContent-Disposition: form-data; name=f\r\n\r\n{content}\r\n--XX  \r\nContent-Disposition: form-data; name=g\r\n\r\n\r\n--XX--"
+            );
+            for piece in [1, 2, 3, 5, 1000] {
+                let parts = run(read(body.as_bytes(), piece, FORM)).unwrap();
+                let contents: Vec<&[u8]> = parts.iter().map(|(_, content)| content.as_slice()).collect();
+                assert_eq!(contents, [content.as_bytes(), b""], "{content:?} {piece}");
+            }
         }
     }
 
