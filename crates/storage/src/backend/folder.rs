@@ -21,6 +21,7 @@ use md5::{Digest, Md5};
 use portico_base::random;
 use tokio::task::{JoinHandle, spawn_blocking};
 
+use super::durable::{DurableFolders, flush_folder};
 use super::{
     Backend, BackendError, BackendFuture, ByteRange, Content, ContentStream, KeptVersion, StoredContent, VersionKey,
     path,
@@ -39,6 +40,7 @@ const FOLDER_ATTEMPTS: usize = 8;
 pub(crate) struct Folder {
     objects: PathBuf,
     incoming: PathBuf,
+    folders: Arc<DurableFolders>,
 }
 
 impl Folder {
@@ -52,7 +54,7 @@ impl Folder {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         }
         flush_folder(root)?;
-        Ok(Self { objects, incoming })
+        Ok(Self { objects, incoming, folders: Arc::default() })
     }
 
     fn place(&self, key: &VersionKey) -> PathBuf {
@@ -93,8 +95,8 @@ impl Backend for Folder {
                 }
                 writer = blocking(move || writer.append(&chunks)).await?;
             }
-            let (root, place) = (self.objects.clone(), self.place(at));
-            blocking(move || writer.finish(&root, &place)).await
+            let (folders, root, place) = (Arc::clone(&self.folders), self.objects.clone(), self.place(at));
+            blocking(move || writer.finish(&folders, &root, &place)).await
         })
     }
 
@@ -106,14 +108,15 @@ impl Backend for Folder {
     fn copy<'a>(&'a self, from: &'a VersionKey, to: &'a VersionKey) -> BackendFuture<'a, StoredContent> {
         let (root, from, to) = (self.objects.clone(), self.place(from), self.place(to));
         let draft = self.incoming.join(random::uuid().to_string());
+        let folders = Arc::clone(&self.folders);
         Box::pin(blocking(move || {
-            match place_in(&root, &to, || fs::hard_link(&from, &to)) {
+            match place_in(&folders, &root, &to, || fs::hard_link(&from, &to)) {
                 // The file has too many names, or the file system knows only one
                 Err(error) if matches!(error.raw_os_error(), Some(MLINK | PERM | NOT_SUPPORTED)) => {
                     let draft = Draft(draft);
                     fs::copy(&from, &draft.0)?;
                     File::open(&draft.0)?.sync_all()?;
-                    place_in(&root, &to, || fs::rename(&draft.0, &to))?;
+                    place_in(&folders, &root, &to, || fs::rename(&draft.0, &to))?;
                     draft.keep();
                 }
                 linked => linked?,
@@ -242,10 +245,10 @@ impl Writer {
     }
 
     /// Flushes the file and moves it to its place.
-    fn finish(self, root: &Path, place: &Path) -> Result<StoredContent, BackendError> {
+    fn finish(self, folders: &DurableFolders, root: &Path, place: &Path) -> Result<StoredContent, BackendError> {
         let Self { file, draft, digest, size } = self;
         file.sync_all()?;
-        place_in(root, place, || fs::rename(&draft.0, place))?;
+        place_in(folders, root, place, || fs::rename(&draft.0, place))?;
         draft.keep();
         let etag = format!("\"{}\"", hex::encode(digest.finalize()));
         Ok(StoredContent { etag: Some(etag), size, modified: changed(&file.metadata()?).into() })
@@ -254,24 +257,17 @@ impl Writer {
 
 /// Makes the folder of a version, gives the file its place there by `put`, and flushes the folders
 /// that have changed.
-fn place_in(root: &Path, place: &Path, put: impl Fn() -> io::Result<()>) -> io::Result<()> {
+fn place_in(folders: &DurableFolders, root: &Path, place: &Path, put: impl Fn() -> io::Result<()>) -> io::Result<()> {
     let folder = place.parent().unwrap_or(root);
     for attempt in 1.. {
-        let made = make_folders(root, folder);
-        match made.and_then(|made| put().map(|()| made)) {
+        match folders.make(root, folder).and_then(|()| put()) {
             // A deletion has removed the folder meanwhile
             Err(error) if error.kind() == ErrorKind::NotFound && attempt < FOLDER_ATTEMPTS => {}
             Err(error) => {
                 remove_empty(root, place);
                 return Err(error);
             }
-            Ok(made) => {
-                flush_folder(folder)?;
-                for parent in made.iter().filter_map(|folder| folder.parent()) {
-                    flush_folder(parent)?;
-                }
-                return Ok(());
-            }
+            Ok(()) => return folders.flush(root, folder),
         }
     }
     Ok(())
@@ -286,31 +282,6 @@ fn remove_empty(root: &Path, place: &Path) {
             break;
         }
         folder = empty.parent();
-    }
-}
-
-/// Makes a folder below the root and returns the folders that did not exist, the innermost first.
-fn make_folders(root: &Path, folder: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut missing = Vec::new();
-    let mut at = Some(folder);
-    while let Some(folder) = at.filter(|folder| *folder != root && !folder.is_dir()) {
-        missing.push(folder.to_owned());
-        at = folder.parent();
-    }
-    for folder in missing.iter().rev() {
-        match fs::DirBuilder::new().mode(0o700).create(folder) {
-            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
-            _ => {}
-        }
-    }
-    Ok(missing)
-}
-
-fn flush_folder(folder: &Path) -> io::Result<()> {
-    match File::open(folder).and_then(|folder| folder.sync_all()) {
-        // A deletion has removed the folder, and with it what was in it
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        flushed => flushed,
     }
 }
 

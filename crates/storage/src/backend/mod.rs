@@ -5,6 +5,7 @@
 //! Rows refer to versions, so a version without a row is not an object.
 
 pub(crate) mod cleanup;
+mod durable;
 pub(crate) mod folder;
 pub(crate) mod journal;
 mod path;
