@@ -315,7 +315,8 @@ impl Operation {
         for step in after {
             batch.push(Statement::named(step.text, step.values).scope(&identity.role));
         }
-        // Behind the steps, whose triggers may change the setting: content is deleted after the commit
+        // Behind the steps, whose triggers may change the setting. Content is deleted after the
+        // commit, so the commit must not be lost
         batch.push(Statement::named(sql::SYNCHRONOUS_COMMIT, &[]));
         // A failure of the commit itself would end the transaction before the session reset
         batch.push(Statement::named(sql::CHECK_CONSTRAINTS, &[]));

@@ -125,7 +125,12 @@ impl JournalEntry {
     /// counted from now.
     pub async fn leave(self) {
         let path = self.journal.folder.join(&self.id);
-        let renew = move || fs::File::options().write(true).open(path)?.set_modified(std::time::SystemTime::now());
+        // A new file has the current time
+        let renew = move || {
+            let draft = path.with_extension("new");
+            fs::copy(&path, &draft)?;
+            fs::rename(&draft, &path)
+        };
         if let Ok(Err(error)) = spawn_blocking(renew).await {
             tracing::warn!(error = %error, "an entry of the journal could not be renewed");
         }
@@ -149,8 +154,9 @@ mod tests {
         let names = JournalNames { bucket: "b".into(), names: vec!["a".into()] };
         let entry = journal.enter(names.clone()).await.unwrap();
         let path = folder.path().join(&entry.id);
-        let old = std::time::SystemTime::now() - Duration::from_secs(7200);
-        fs::File::options().write(true).open(path).unwrap().set_modified(old).unwrap();
+        let file = fs::File::options().write(true).open(path).unwrap();
+        let now = file.metadata().unwrap().modified().unwrap();
+        file.set_modified(now - Duration::from_secs(7200)).unwrap();
         let grace = Duration::from_secs(3600);
         assert!(journal.left_over(grace).await.unwrap().is_empty(), "it is worked on");
         let id = entry.id.clone();
