@@ -152,20 +152,27 @@ async fn store_form(
     let (fields, file) = before_file.await.unwrap_or(Err(StorageError::TooSlow))?;
     let declared = file.content_type.filter(|kind| !kind.is_empty());
     fields.describe(&mut request.description, declared.as_deref());
-    let permit = upload::permit(operation, &request, authority).await?;
+    let permit = upload::permit(operation, &request, authority.clone()).await?;
     let received = upload::receive(operation, &permit, &mut form.content()).await?;
     let behind_file = async {
-        // The policies have not seen the fields behind the file, so they are ignored
-        let mut ignored = fields;
+        let mut fields = fields;
         while let Some(head) = form.next_part().await? {
             if head.is_file {
                 return Err(StorageError::InvalidRequest("reach files limit".into()));
             }
-            ignored.read(&head.name, &mut form).await?;
+            fields.read(&head.name, &mut form).await?;
         }
-        Ok(())
+        Ok(fields)
     };
-    tokio::time::timeout(timeout, behind_file).await.unwrap_or(Err(StorageError::TooSlow))?;
+    let fields = tokio::time::timeout(timeout, behind_file).await.unwrap_or(Err(StorageError::TooSlow))?;
+    // The client appends its fields to a form that already has the file. The type was checked
+    // before the content and stays; the policies have to see metadata that they have not seen
+    let mut description = request.description.clone();
+    fields.describe(&mut description, None);
+    description.mimetype.clone_from(&request.description.mimetype);
+    let is_unseen = description.user_metadata != request.description.user_metadata;
+    request.description = description;
+    let permit = if is_unseen { upload::permit(operation, &request, authority).await? } else { permit };
     upload::commit(operation, permit, received, request.description).await
 }
 
