@@ -107,6 +107,7 @@ describe("providers", () => {
       const lefts = new Set<number>();
       for (const name of ["GitHub", "GitLab", "Discord", "Microsoft"]) {
         const button = page.getByRole("button", { name: `Continue with ${name}` });
+        await button.waitFor();
         expect(await button.locator("svg").count(), name).toBe(1);
         expect((await button.innerText()).trim()).toBe(name);
         lefts.add((await button.boundingBox())!.x);
