@@ -1,41 +1,20 @@
 // The account pages in a browser, against the running program: long names, many sessions, the menu,
 // failed sign-outs.
-import type { Browser, BrowserContext, Page } from "playwright-core";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import type { Page } from "playwright-core";
+import { describe, expect, test } from "vitest";
 
 import { sql } from "../harness/database.ts";
-import { Portico } from "../harness/portico.ts";
-import { launch, openWatchedPage, type WatchedPage } from "./harness.ts";
+import { heading, openWatchedPage, signUpAs, startSite, type WatchedPage } from "./harness.ts";
 
-const password = "correct horse battery";
-let portico: Portico;
-let browser: Browser;
-let context: BrowserContext;
+const site = startSite();
 
-beforeAll(async () => {
-  [portico, browser] = await Promise.all([Portico.start(), launch()]);
-});
-afterAll(async () => {
-  await browser.close();
-  await portico.dispose();
-});
-beforeEach(async () => {
-  context = await browser.newContext();
-});
-afterEach(() => context.close());
-
-const heading = (page: Page, name: RegExp): Promise<void> => page.getByRole("heading", { level: 1, name }).waitFor();
 const menuButton = (page: Page) => page.getByRole("banner").getByRole("button", { name: "Account" });
 
 let count = 0;
 /** Opens the account page of a new account. */
 async function signUp(email = `home-${String(++count)}@portico.test`): Promise<WatchedPage & { email: string }> {
-  const watched = await openWatchedPage(context, portico.url);
-  await watched.page.goto(`${portico.url}/sign-up`);
-  await watched.page.getByLabel("Email").fill(email);
-  await watched.page.getByLabel("Password", { exact: true }).fill(password);
-  await watched.page.getByRole("button", { name: "Create account" }).click();
-  await heading(watched.page, /^Hello/);
+  const watched = await openWatchedPage(site.context, site.portico.url);
+  await signUpAs(watched.page, site.portico.url, email);
   return { ...watched, email };
 }
 
@@ -43,7 +22,7 @@ describe("fifty sessions", () => {
   test("are shortened to this device and four others, until all are wanted", async () => {
     const { page, email } = await signUp();
     await sql(
-      portico.status.DB_URL,
+      site.portico.status.DB_URL,
       `insert into auth.sessions (id, user_id, created_at, updated_at, refreshed_at, aal, user_agent)
        select gen_random_uuid(), id, now() - number * interval '1 hour', now(), now() at time zone 'utc' - number * interval '1 hour', 'aal1',
               'Mozilla/5.0 (X11; Linux x86_64) Firefox/1' || number
@@ -69,7 +48,7 @@ describe("the account menu", () => {
     const menu = page.getByRole("navigation", { name: "Account" });
     await menu.getByText(email).waitFor();
     await menu.getByRole("link", { name: "Change password" }).click();
-    await page.waitForURL(`${portico.url}/app/security`);
+    await page.waitForURL(`${site.portico.url}/app/security`);
     await heading(page, /^Security$/);
     expect(await menu.isVisible()).toBe(false);
     await menuButton(page).click();
@@ -96,7 +75,7 @@ describe("the account menu", () => {
       expect(await focused()).toBe(label);
     }
     await page.keyboard.press("Enter");
-    await page.waitForURL(`${portico.url}/`);
+    await page.waitForURL(`${site.portico.url}/`);
     expect(await page.evaluate(() => localStorage.getItem("portico.session"))).toBeNull();
   });
 });
@@ -112,7 +91,7 @@ test("a sign-out that fails has a row of its own, and can be done on this device
   expect(row!.y).toBeGreaterThan(Math.max(greeting!.y + greeting!.height, pressed!.y + pressed!.height));
   expect(row!.width).toBeGreaterThan(pressed!.x + pressed!.width - greeting!.x);
   await alert.getByRole("button", { name: "Sign out on this device anyway" }).click();
-  await page.waitForURL(`${portico.url}/`);
+  await page.waitForURL(`${site.portico.url}/`);
   await page.getByRole("button", { name: "Continue with Google" }).waitFor();
   expect(await page.evaluate(() => localStorage.getItem("portico.session"))).toBeNull();
 });
@@ -120,18 +99,18 @@ test("a sign-out that fails has a row of its own, and can be done on this device
 test("a long name and a long address fit into every width", async () => {
   const local = "wolfeschlegelsteinhausenbergerdorff.hubert-blaine.senior.of-philadelphia";
   const { page } = await signUp(`${local.slice(0, 60)}@a-very-long-subdomain.of-another-long-domain.portico.test`);
-  const { data, error } = await portico.client({}, portico.status.SECRET_KEY).auth.admin.listUsers();
+  const { data, error } = await site.portico.client({}, site.portico.status.SECRET_KEY).auth.admin.listUsers();
   expect(error).toBeNull();
   const user = data.users.find(({ email }) => email?.startsWith("wolfe"))!;
   const name = `Hubert Blaine ${"Wolfeschlegelsteinhausenbergerdorff".repeat(3)} Senior`;
-  expect((await portico.client({}, portico.status.SECRET_KEY).auth.admin.updateUserById(user.id, { user_metadata: { full_name: name } })).error).toBeNull();
+  expect((await site.portico.client({}, site.portico.status.SECRET_KEY).auth.admin.updateUserById(user.id, { user_metadata: { full_name: name } })).error).toBeNull();
   // The client receives the name with the next session.
   await page.evaluate(() => {
     const session = JSON.parse(localStorage.getItem("portico.session")!) as Record<string, unknown>;
     localStorage.setItem("portico.session", JSON.stringify({ ...session, expires_at: 1 }));
   });
   for (const path of ["/app", "/app/security", "/"]) {
-    await page.goto(`${portico.url}${path}`);
+    await page.goto(`${site.portico.url}${path}`);
     await menuButton(page).waitFor();
     if (path === "/app") await heading(page, /^Hello, Hubert/);
     await page.waitForFunction(() => document.querySelector('[aria-busy="true"]') === null);

@@ -1,38 +1,24 @@
 // The web application in a browser, against the running program: S1 to S10 are its obligations.
-import type { Browser, BrowserContext, Page } from "playwright-core";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import type { Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 
-import { codeIn, linkIn, emailTo } from "../harness/emails.ts";
+import { codeIn, emailTo, linkIn } from "../harness/emails.ts";
 import { Portico } from "../harness/portico.ts";
-import { chooseGoogleAccount, heading, launch, openWatchedPage, password, signUpAs, type WatchedPage } from "./harness.ts";
+import { chooseGoogleAccount, heading, openWatchedPage, password, signUpAs, startSite, type WatchedPage } from "./harness.ts";
 
-let portico: Portico;
-let browser: Browser;
-let context: BrowserContext;
-
-beforeAll(async () => {
-  [portico, browser] = await Promise.all([Portico.start(), launch()]);
-});
-afterAll(async () => {
-  await browser.close();
-  await portico.dispose();
-});
-beforeEach(async () => {
-  context = await browser.newContext();
-});
-afterEach(() => context.close());
+const site = startSite();
 
 let count = 0;
 const newEmail = (): string => `visitor-${++count}@portico.test`;
 
 const open = async (path: string): Promise<WatchedPage> => {
-  const watched = await openWatchedPage(context, portico.url);
-  await watched.page.goto(`${portico.url}${path}`);
+  const watched = await openWatchedPage(site.context, site.portico.url);
+  await watched.page.goto(`${site.portico.url}${path}`);
   return watched;
 };
 
 async function signUp(page: Page, email = newEmail()): Promise<string> {
-  await signUpAs(page, portico.url, email);
+  await signUpAs(page, site.portico.url, email);
   return email;
 }
 
@@ -46,11 +32,11 @@ describe("S1: a visitor signs in with a Google account", () => {
     await page.getByRole("button", { name: "Continue with Google" }).click();
     const parameters = new URL((await authorize).url()).searchParams;
     expect(parameters.get("provider")).toBe("google");
-    expect(parameters.get("redirect_to")).toBe(`${portico.url}/app`);
+    expect(parameters.get("redirect_to")).toBe(`${site.portico.url}/app`);
     expect(parameters.get("code_challenge_method")).toBe("s256");
     await chooseGoogleAccount(page);
     await heading(page, /^Hello/);
-    expect(page.url()).toBe(`${portico.url}/app`);
+    expect(page.url()).toBe(`${site.portico.url}/app`);
     expect(requests.some((request) => request.startsWith("POST /auth/v1/token?grant_type=pkce"))).toBe(true);
     await expect.poll(() => events.filter(({ name }) => name === "sign_in")).toEqual([expect.objectContaining({ properties: { method: "google" } })]);
     expect(errors).toEqual([]);
@@ -72,7 +58,7 @@ describe("S1: a visitor signs in with a Google account", () => {
     await page.getByRole("button", { name: "Continue with Google" }).click();
     await chooseGoogleAccount(page);
     await heading(page, /^Hello/);
-    await page.waitForURL(`${portico.url}/app?tab=sessions`);
+    await page.waitForURL(`${site.portico.url}/app?tab=sessions`);
   });
 });
 
@@ -110,7 +96,7 @@ describe("S5: signing out", () => {
       if (pathname === "/auth/v1/logout") order.push("logout");
     });
     await page.getByRole("button", { name: "Sign out", exact: true }).click();
-    await page.waitForURL(`${portico.url}/`);
+    await page.waitForURL(`${site.portico.url}/`);
     expect(order).toEqual(["event", "logout"]);
     expect(await stored(page)).toBeNull();
     await page.getByRole("button", { name: "Continue with Google" }).waitFor();
@@ -146,7 +132,7 @@ describe("S6: the session", () => {
     await second.page.getByRole("button", { name: "Continue with Google" }).waitFor();
     await signUp(first.page);
     await second.page.getByRole("link", { name: "Open your account" }).waitFor();
-    await second.page.goto(`${portico.url}/app`);
+    await second.page.goto(`${site.portico.url}/app`);
     await heading(second.page, /^Hello/);
     await first.page.getByRole("button", { name: "Sign out", exact: true }).click();
     await heading(second.page, /You have been signed out/);
@@ -162,11 +148,11 @@ test("S3: no screen flashes the wrong state", async () => {
     Object.assign(window, { seen });
     new MutationObserver(() => seen.push(document.body.innerText)).observe(document, { childList: true, subtree: true });
   });
-  await page.goto(`${portico.url}/app`);
+  await page.goto(`${site.portico.url}/app`);
   await heading(page, /^Hello/);
   const seen = await page.evaluate(() => (window as unknown as { seen: string[] }).seen.join("\n"));
   expect(seen).not.toContain("Welcome back");
-  await page.goto(`${portico.url}/`);
+  await page.goto(`${site.portico.url}/`);
   await page.getByRole("link", { name: "Open your account" }).waitFor();
   const onLanding = await page.evaluate(() => (window as unknown as { seen: string[] }).seen.join("\n"));
   expect(onLanding).not.toContain("Continue with Google");
@@ -201,7 +187,7 @@ describe("S8: when the session cannot be refreshed", () => {
       route.fulfill({ status: 400, contentType: "application/json", body: '{"code":"refresh_token_not_found","message":"Invalid Refresh Token: Refresh Token Not Found"}' }),
     );
     await expire(page);
-    await page.goto(`${portico.url}/app?tab=sessions`);
+    await page.goto(`${site.portico.url}/app?tab=sessions`);
     await heading(page, /You have been signed out/);
     expect(await stored(page)).toBeNull();
     const back = await page.getByRole("link", { name: "Sign in again" }).getAttribute("href");
@@ -218,7 +204,7 @@ describe("S8: when the session cannot be refreshed", () => {
       else await route.continue();
     });
     await expire(page);
-    await page.goto(`${portico.url}/app`);
+    await page.goto(`${site.portico.url}/app`);
     await heading(page, /^Hello/);
     expect(attempts).toBeGreaterThan(2);
   });
@@ -230,10 +216,10 @@ test("S9: calls carry the public key before sign-in, and the user's token after 
   page.on("request", (request) => {
     if (new URL(request.url()).pathname.startsWith("/auth/v1/")) headers.push(request.headers());
   });
-  await page.goto(`${portico.url}/sign-in`);
+  await page.goto(`${site.portico.url}/sign-in`);
   await heading(page, /Welcome back/);
   await expect.poll(() => headers.length).toBeGreaterThan(0);
-  expect(headers.every((sent) => sent["apikey"] === portico.status.PUBLISHABLE_KEY)).toBe(true);
+  expect(headers.every((sent) => sent["apikey"] === site.portico.status.PUBLISHABLE_KEY)).toBe(true);
   await signUp(page);
   const session = await stored(page);
   await expect.poll(() => headers.some((sent) => sent["authorization"] === `Bearer ${String(session?.["access_token"])}`)).toBe(true);
@@ -248,7 +234,7 @@ test("S10: an error in the address is shown and removed from it", async () => {
 test("the account page ends the other sessions", async () => {
   const { page } = await open("/");
   const email = await signUp(page);
-  const elsewhere = portico.client();
+  const elsewhere = site.portico.client();
   expect((await elsewhere.auth.signInWithPassword({ email, password })).error).toBeNull();
   await page.reload();
   await heading(page, /^Hello/);
@@ -262,7 +248,7 @@ test("an unknown address shows a page with a link to the start page", async () =
   const { page } = await open("/no/such/place");
   await page.getByRole("heading", { level: 1 }).waitFor();
   await page.getByRole("link", { name: /home/i }).first().click();
-  await page.waitForURL(`${portico.url}/`);
+  await page.waitForURL(`${site.portico.url}/`);
 });
 
 test("sign-in leads only to addresses of its own origin", async () => {
@@ -270,7 +256,7 @@ test("sign-in leads only to addresses of its own origin", async () => {
   await page.getByRole("button", { name: "Continue with Google" }).click();
   await chooseGoogleAccount(page);
   await heading(page, /^Hello/);
-  expect(new URL(page.url()).origin).toBe(portico.url);
+  expect(new URL(page.url()).origin).toBe(site.portico.url);
 });
 
 describe("with confirmation by email", () => {
@@ -281,7 +267,7 @@ describe("with confirmation by email", () => {
   afterAll(() => confirming.dispose());
 
   const signUpUnconfirmed = async (): Promise<{ page: Page; email: string }> => {
-    const { page } = await openWatchedPage(context, confirming.url);
+    const { page } = await openWatchedPage(site.context, confirming.url);
     const email = newEmail();
     await page.goto(`${confirming.url}/sign-up`);
     await page.getByLabel("Email").fill(email);
@@ -307,7 +293,7 @@ describe("with confirmation by email", () => {
 
   test("the link opened in another browser explains what to do", async () => {
     const { email } = await signUpUnconfirmed();
-    const elsewhere = await browser.newContext();
+    const elsewhere = await site.browser.newContext();
     const page = await elsewhere.newPage();
     page.setDefaultTimeout(60_000);
     await page.goto(linkIn(await emailTo(confirming.status.MAILPIT_URL, email)));

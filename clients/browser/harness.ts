@@ -5,7 +5,9 @@ import { join, resolve } from "node:path";
 
 import { source as axeSource } from "axe-core";
 import { chromium, type Browser, type BrowserContext, type Page } from "playwright-core";
-import { expect } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, expect } from "vitest";
+
+import { Portico, type ProjectFiles } from "../harness/portico.ts";
 
 const artefacts = resolve(import.meta.dirname, "../artefacts");
 
@@ -24,6 +26,35 @@ export function launch(): Promise<Browser> {
     // network beyond this machine.
     args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-dev-shm-usage", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
   });
+}
+
+/** The running program and the browser of one test file. */
+export interface Site {
+  portico: Portico;
+  /** The program's origin by the host name at which browsers permit passkeys. */
+  localhost: string;
+  browser: Browser;
+  /** A new one for each test. */
+  context: BrowserContext;
+}
+
+/** Starts the program with a project and a browser, for all tests of the file that calls this. */
+export function startSite(project: ProjectFiles = {}): Site {
+  // Filled before the first test runs
+  const site = {} as Site;
+  beforeAll(async () => {
+    [site.portico, site.browser] = await Promise.all([Portico.start(project), launch()]);
+    site.localhost = site.portico.url.replace("127.0.0.1", "localhost");
+  });
+  afterAll(async () => {
+    await site.browser.close();
+    await site.portico.dispose();
+  });
+  beforeEach(async () => {
+    site.context = await site.browser.newContext();
+  });
+  afterEach(() => site.context.close());
+  return site;
 }
 
 /** A page, and what it does beside what a test asserts. */

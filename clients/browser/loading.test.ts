@@ -1,39 +1,18 @@
 // How pages load: the static frame stays until the page is there, scripts load in parallel, and
 // failures stay in the frame.
-import type { Browser, BrowserContext, Page } from "playwright-core";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import type { Page } from "playwright-core";
+import { describe, expect, test } from "vitest";
 
-import { Portico } from "../harness/portico.ts";
-import { launch, openWatchedPage, type WatchedPage } from "./harness.ts";
+import { heading, openWatchedPage, signUpAs, startSite, type WatchedPage } from "./harness.ts";
 
-const password = "correct horse battery";
-let portico: Portico;
-let browser: Browser;
-let context: BrowserContext;
+const brand = '[web.brand]\nname = "Harbour & Sons"\naccent = "#fde047"\n';
+const site = startSite({ files: { "supabase/portico.toml": brand } });
 
-beforeAll(async () => {
-  const brand = '[web.brand]\nname = "Harbour & Sons"\naccent = "#fde047"\n';
-  [portico, browser] = await Promise.all([Portico.start({ files: { "supabase/portico.toml": brand } }), launch()]);
-});
-afterAll(async () => {
-  await browser.close();
-  await portico.dispose();
-});
-beforeEach(async () => {
-  context = await browser.newContext();
-});
-afterEach(() => context.close());
-
-const open = (): Promise<WatchedPage> => openWatchedPage(context, portico.url);
-const heading = (page: Page, name: RegExp): Promise<void> => page.getByRole("heading", { level: 1, name }).waitFor();
+const open = (): Promise<WatchedPage> => openWatchedPage(site.context, site.portico.url);
 
 let count = 0;
 async function signUp(page: Page): Promise<void> {
-  await page.goto(`${portico.url}/sign-up`);
-  await page.getByLabel("Email").fill(`loading-${String(++count)}@portico.test`);
-  await page.getByLabel("Password", { exact: true }).fill(password);
-  await page.getByRole("button", { name: "Create account" }).click();
-  await heading(page, /^Hello/);
+  await signUpAs(page, site.portico.url, `loading-${String(++count)}@portico.test`);
 }
 
 /** Records, at each change of the document, whether the frame and the page's content are there. */
@@ -58,7 +37,7 @@ describe("a cold load", () => {
   test("of /sign-in keeps the frame and its content from the first paint on", async () => {
     const { page, errors } = await open();
     const states = await recordContent(page);
-    await page.goto(`${portico.url}/sign-in`);
+    await page.goto(`${site.portico.url}/sign-in`);
     await heading(page, /Welcome back/);
     await page.getByLabel("Password", { exact: true }).waitFor();
     expect(await states()).toEqual(["header main footer"]);
@@ -69,7 +48,7 @@ describe("a cold load", () => {
     const { page, errors } = await open();
     await signUp(page);
     const states = await recordContent(page);
-    await page.goto(`${portico.url}/app`);
+    await page.goto(`${site.portico.url}/app`);
     await heading(page, /^Hello/);
     expect(await states()).toEqual(["header main footer"]);
     expect(errors).toEqual([]);
@@ -81,7 +60,7 @@ describe("a cold load", () => {
     // Scripts of the sign-up would come from the cache, in no time.
     const devtools = await page.context().newCDPSession(page);
     await devtools.send("Network.setCacheDisabled", { cacheDisabled: true });
-    await page.goto(`${portico.url}${path}`);
+    await page.goto(`${site.portico.url}${path}`);
     await heading(page, /Welcome back|^Hello/);
     const late = await page.evaluate(() => {
       const scripts = performance.getEntriesByType("resource").filter(({ name }) => /\/assets\/.*\.js$/.test(name)) as PerformanceResourceTiming[];
@@ -93,10 +72,10 @@ describe("a cold load", () => {
   });
 
   test("shows the brand before any script runs", async () => {
-    const plain = await browser.newContext({ javaScriptEnabled: false });
+    const plain = await site.browser.newContext({ javaScriptEnabled: false });
     try {
       const page = await plain.newPage();
-      await page.goto(`${portico.url}/sign-in`);
+      await page.goto(`${site.portico.url}/sign-in`);
       expect(await page.title()).toBe("Harbour & Sons");
       expect(await page.locator("header").innerText()).toBe("Harbour & Sons");
     } finally {
@@ -107,10 +86,10 @@ describe("a cold load", () => {
 
 test("text on the brand's colour, and in it, is readable in light and dark", async () => {
   for (const colorScheme of ["light", "dark"] as const) {
-    const themed = await browser.newContext({ colorScheme });
+    const themed = await site.browser.newContext({ colorScheme });
     try {
       const page = await themed.newPage();
-      await page.goto(`${portico.url}/sign-in`);
+      await page.goto(`${site.portico.url}/sign-in`);
       const button = page.getByRole("button", { name: "Sign in", exact: true });
       await button.waitFor();
       const colours = await button.evaluate((element) => [getComputedStyle(element).backgroundColor, getComputedStyle(element).color]);
@@ -124,14 +103,14 @@ test("text on the brand's colour, and in it, is readable in light and dark", asy
 });
 
 describe("addresses", () => {
-  const get = (path: string): Promise<Response> => fetch(`${portico.url}${path}`, { redirect: "manual", headers: { accept: "text/html" } });
+  const get = (path: string): Promise<Response> => fetch(`${site.portico.url}${path}`, { redirect: "manual", headers: { accept: "text/html" } });
 
   test("without a page have the status 404 and the page for it", async () => {
     const { page } = await open();
-    const response = await page.goto(`${portico.url}/nope`);
+    const response = await page.goto(`${site.portico.url}/nope`);
     expect(response?.status()).toBe(404);
     await heading(page, /Page not found/);
-    expect((await page.goto(`${portico.url}/sign-in`))?.status()).toBe(200);
+    expect((await page.goto(`${site.portico.url}/sign-in`))?.status()).toBe(200);
   });
 
   test("that browsers and password managers know exist", async () => {
@@ -146,22 +125,22 @@ describe("addresses", () => {
 
 test("without a connection, a link to a page that is not loaded stays in the frame, and can be tried again", async () => {
   const { page } = await open();
-  await page.goto(`${portico.url}/sign-in`);
+  await page.goto(`${site.portico.url}/sign-in`);
   await heading(page, /Welcome back/);
-  await context.setOffline(true);
+  await site.context.setOffline(true);
   await page.getByRole("link", { name: "Forgot password?" }).click();
   await heading(page, /This page couldn’t be loaded/);
   expect(await page.locator("header").innerText()).toContain("Harbour & Sons");
   await page.getByRole("button", { name: "Try again" }).click();
   await page.getByText("We can’t reach the server").waitFor();
-  await context.setOffline(false);
+  await site.context.setOffline(false);
   await page.getByRole("button", { name: "Try again" }).click();
   await heading(page, /Forgot your password/);
 });
 
 test("a script that fails keeps the frame, and can be tried again", async () => {
   const { page } = await open();
-  await page.goto(`${portico.url}/sign-in`);
+  await page.goto(`${site.portico.url}/sign-in`);
   await heading(page, /Welcome back/);
   const script = "**/assets/forgot-password-*.js";
   await page.route(script, (route) => route.abort());

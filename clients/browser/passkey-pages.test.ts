@@ -1,46 +1,30 @@
 // The passkeys of the web application's own pages, in a browser with an authenticator, against the
 // running program.
-import type { Browser, BrowserContext, Page } from "playwright-core";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import type { Page } from "playwright-core";
+import { describe, expect, test } from "vitest";
 
 import { emailTo } from "../harness/emails.ts";
-import { Portico } from "../harness/portico.ts";
-import { expectAccessible, heading, launch, openWatchedPage, signOutOf, signUpAs, takeScreenshot, type WatchedPage } from "./harness.ts";
+import { expectAccessible, heading, openWatchedPage, signOutOf, signUpAs, startSite, takeScreenshot, type WatchedPage } from "./harness.ts";
 
-let portico: Portico;
-let browser: Browser;
-let context: BrowserContext;
-/** The server by the host name that passkeys need. */
-let origin: string;
-
-beforeAll(async () => {
-  const files = { "supabase/portico.toml": "[auth.email]\nnotifications = true\n" };
-  [portico, browser] = await Promise.all([Portico.start({ config: "[auth.passkey]\nenabled = true\n", files }), launch()]);
-  origin = portico.url.replace("127.0.0.1", "localhost");
+const site = startSite({
+  config: "[auth.passkey]\nenabled = true\n",
+  files: { "supabase/portico.toml": "[auth.email]\nnotifications = true\n" },
 });
-afterAll(async () => {
-  await browser.close();
-  await portico.dispose();
-});
-beforeEach(async () => {
-  context = await browser.newContext();
-});
-afterEach(() => context.close());
 
 let count = 0;
 
 /** Opens the account page of a new account. */
 async function signUp(): Promise<WatchedPage & { email: string }> {
   const email = `passkey-${++count}@portico.test`;
-  const watched = await openWatchedPage(context, origin);
-  await signUpAs(watched.page, origin, email);
+  const watched = await openWatchedPage(site.context, site.localhost);
+  await signUpAs(watched.page, site.localhost, email);
   return { ...watched, email };
 }
 
 describe("a passkey", () => {
   /** Attaches an authenticator to the page, as a device has one. */
   async function attachAuthenticator(page: Page): Promise<void> {
-    const cdp = await context.newCDPSession(page);
+    const cdp = await site.context.newCDPSession(page);
     await cdp.send("WebAuthn.enable");
     await cdp.send("WebAuthn.addVirtualAuthenticator", {
       options: {
@@ -60,7 +44,7 @@ describe("a passkey", () => {
     await page.reload();
     await page.getByRole("button", { name: "Add a passkey" }).click();
     await page.getByText("Your passkey was added.").waitFor();
-    const notice = await emailTo(portico.status.MAILPIT_URL, email);
+    const notice = await emailTo(site.portico.status.MAILPIT_URL, email);
     expect(notice.Subject).toBe("A passkey was added to your account");
 
     await page.getByRole("link", { name: "Manage your passkeys" }).click();
@@ -72,13 +56,13 @@ describe("a passkey", () => {
     await expectAccessible(page);
     await takeScreenshot(page, "security-passkeys");
 
-    await signOutOf(page, origin);
+    await signOutOf(page, site.localhost);
     // The authenticator would take the browser's suggestion at once, and leave nothing for the
     // button.
     await page.addInitScript(() => {
       PublicKeyCredential.isConditionalMediationAvailable = () => Promise.resolve(false);
     });
-    await page.goto(`${origin}/sign-in?next=${encodeURIComponent("/app/security")}`);
+    await page.goto(`${site.localhost}/sign-in?next=${encodeURIComponent("/app/security")}`);
     const button = page.getByRole("button", { name: "Sign in with a passkey" });
     await button.waitFor();
     await expectAccessible(page);
@@ -95,27 +79,27 @@ describe("a passkey", () => {
   test("is suggested in the email field", async () => {
     const { page } = await signUp();
     await attachAuthenticator(page);
-    await page.goto(`${origin}/app/security`);
+    await page.goto(`${site.localhost}/app/security`);
     await page.getByRole("button", { name: "Add a passkey" }).click();
     await page.getByLabel("Name of the passkey").waitFor();
-    await signOutOf(page, origin);
+    await signOutOf(page, site.localhost);
     // The authenticator of the test chooses the suggestion at once.
-    await page.goto(`${origin}/sign-in`);
+    await page.goto(`${site.localhost}/sign-in`);
     await heading(page, /^Hello/);
     await page.getByText(/Signed in with a passkey/).waitFor();
   });
 
   test("cannot exist at an IP address, which the page says", async () => {
     await signUp();
-    const state = await context.storageState();
-    const session = state.origins.find((entry) => entry.origin === origin)!.localStorage.find(({ name }) => name === "portico.session")!.value;
-    const { page } = await openWatchedPage(context, portico.url);
-    await page.goto(portico.url);
+    const state = await site.context.storageState();
+    const session = state.origins.find((entry) => entry.origin === site.localhost)!.localStorage.find(({ name }) => name === "portico.session")!.value;
+    const { page } = await openWatchedPage(site.context, site.portico.url);
+    await page.goto(site.portico.url);
     await page.evaluate((value) => {
       localStorage.setItem("portico.session", value);
     }, session);
-    await page.goto(`${portico.url}/app/security`);
+    await page.goto(`${site.portico.url}/app/security`);
     const link = page.getByRole("link", { name: "Open this page at localhost" });
-    expect(await link.getAttribute("href")).toBe(`${origin}/app/security`);
+    expect(await link.getAttribute("href")).toBe(`${site.localhost}/app/security`);
   });
 });

@@ -1,17 +1,11 @@
 // The security page and the second step of a sign-in in a browser, against the running program.
-import type { Browser, BrowserContext, Page } from "playwright-core";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import type { Page } from "playwright-core";
+import { describe, expect, test } from "vitest";
 
 import { emailAbout } from "../harness/emails.ts";
 import { currentStep, oneTimePassword } from "../harness/one-time-password.ts";
-import { Portico } from "../harness/portico.ts";
 import { textTo } from "../harness/text-messages.ts";
-import { expectAccessible, heading, launch, openWatchedPage, password, signOutOf, signUpAs, takeScreenshot, type WatchedPage } from "./harness.ts";
-
-let portico: Portico;
-let browser: Browser;
-let context: BrowserContext;
-let origin: string;
+import { expectAccessible, heading, openWatchedPage, password, signOutOf, signUpAs, startSite, takeScreenshot, type WatchedPage } from "./harness.ts";
 
 const config = `
 [auth.mfa.totp]
@@ -23,36 +17,24 @@ verify_enabled = true
 max_frequency = "0s"
 `;
 
-beforeAll(async () => {
-  const files = { "supabase/portico.toml": "[auth.email]\nnotifications = true\n" };
-  [portico, browser] = await Promise.all([Portico.start({ config, files }), launch()]);
-  origin = portico.url;
-});
-afterAll(async () => {
-  await browser.close();
-  await portico.dispose();
-});
-beforeEach(async () => {
-  context = await browser.newContext();
-});
-afterEach(() => context.close());
+const site = startSite({ config, files: { "supabase/portico.toml": "[auth.email]\nnotifications = true\n" } });
 
 let count = 0;
 
 /** Opens the account page of a new account. */
 async function signUp(): Promise<WatchedPage & { email: string }> {
   const email = `secure-${++count}@portico.test`;
-  const watched = await openWatchedPage(context, origin);
-  await signUpAs(watched.page, origin, email);
+  const watched = await openWatchedPage(site.context, site.portico.url);
+  await signUpAs(watched.page, site.portico.url, email);
   return { ...watched, email };
 }
 
 /** Signs in with the password, and waits for the second step. */
 async function signInTo(page: Page, email: string, path: string): Promise<void> {
-  await page.goto(`${origin}${path}`);
+  await page.goto(`${site.portico.url}${path}`);
   await page.getByLabel("Email").fill(email);
   await page.getByLabel("Password", { exact: true }).fill(password);
-  // The button carries a mark once a password was used in this browser.
+  // The button carries a mark once a password was used in this site.browser.
   await page.getByRole("button", { name: /^Sign in\s*(Last used)?$/ }).click();
   await heading(page, /^Confirm it’s you$/);
 }
@@ -61,7 +43,7 @@ async function signInTo(page: Page, email: string, path: string): Promise<void> 
  * Adds an authenticator app on the security page, and returns its secret and the recovery codes.
  */
 async function addAuthenticator(page: Page): Promise<{ secret: string; step: number; codes: string[] }> {
-  await page.goto(`${origin}/app/security`);
+  await page.goto(`${site.portico.url}/app/security`);
   await page.getByRole("button", { name: "Set up: Authenticator app" }).click();
   const secret = (await page.locator("code").innerText()).replaceAll(" ", "");
   const step = currentStep();
@@ -71,7 +53,6 @@ async function addAuthenticator(page: Page): Promise<{ secret: string; step: num
   const codes = await list.getByRole("listitem").allInnerTexts();
   return { secret, step, codes };
 }
-
 
 describe("an authenticator app", () => {
   test("is asked for at the next sign-in, which leads on to the page that was requested", async () => {
@@ -84,10 +65,10 @@ describe("an authenticator app", () => {
     await page.getByText("10 codes left").waitFor();
 
     const subject = "A new verification method was added to your account";
-    const notice = await emailAbout(portico.status.MAILPIT_URL, email, subject);
-    expect(notice.HTML).toContain(`href="${portico.url.replace("127.0.0.1", "localhost")}/app/security"`);
+    const notice = await emailAbout(site.portico.status.MAILPIT_URL, email, subject);
+    expect(notice.HTML).toContain(`href="${site.portico.url.replace("127.0.0.1", "localhost")}/app/security"`);
 
-    await signOutOf(page, origin);
+    await signOutOf(page, site.portico.url);
     await signInTo(page, email, "/app/security");
     expect(new URL(page.url()).pathname + new URL(page.url()).search).toBe("/mfa?next=%2Fapp%2Fsecurity");
     // A code that was used once does not work again.
@@ -95,7 +76,7 @@ describe("an authenticator app", () => {
     await page.getByText("That code isn’t right.").waitFor();
     expect(await page.getByLabel("Six-digit code").inputValue()).toBe(oneTimePassword(secret, step));
     await page.getByLabel("Six-digit code").fill(oneTimePassword(secret, step + 1));
-    await page.waitForURL(`${origin}/app/security`);
+    await page.waitForURL(`${site.portico.url}/app/security`);
     await page.getByText("Your account has a password.").waitFor();
     await page.reload();
     await page.getByText("10 codes left").waitFor();
@@ -105,17 +86,17 @@ describe("an authenticator app", () => {
   test("is replaced by a recovery code, once", async () => {
     const { page, email } = await signUp();
     const { codes } = await addAuthenticator(page);
-    await signOutOf(page, origin);
+    await signOutOf(page, site.portico.url);
     await signInTo(page, email, "/app/security");
     await page.getByRole("button", { name: "Use a recovery code" }).click();
     await page.getByLabel("Recovery code").fill(codes[0]!.toUpperCase());
     await page.keyboard.press("Enter");
     await page.getByText("9 codes left").waitFor();
     const subject = "A recovery code was used to sign in to your account";
-    const notice = await emailAbout(portico.status.MAILPIT_URL, email, subject);
+    const notice = await emailAbout(site.portico.status.MAILPIT_URL, email, subject);
     expect(notice.Text).toContain("Codes left: 9.");
 
-    await signOutOf(page, origin);
+    await signOutOf(page, site.portico.url);
     await signInTo(page, email, "/app");
     await page.getByRole("button", { name: "Use a recovery code" }).click();
     await page.getByLabel("Recovery code").fill(codes[0]!);
@@ -142,15 +123,15 @@ describe("an authenticator app", () => {
     await page.keyboard.press("Enter");
     await page.getByText("Off", { exact: true }).waitFor();
     expect(await page.getByText("Recovery codes", { exact: true }).count()).toBe(0);
-    await page.goto(`${origin}/app`);
+    await page.goto(`${site.portico.url}/app`);
     await heading(page, /^Hello/);
   });
 
   test("ends the other sessions, and stands before a new password", async () => {
     const { page, email } = await signUp();
-    const other = await browser.newContext();
-    const elsewhere = await openWatchedPage(other, origin);
-    await elsewhere.page.goto(`${origin}/sign-in`);
+    const other = await site.browser.newContext();
+    const elsewhere = await openWatchedPage(other, site.portico.url);
+    await elsewhere.page.goto(`${site.portico.url}/sign-in`);
     await elsewhere.page.getByLabel("Email").fill(email);
     await elsewhere.page.getByLabel("Password", { exact: true }).fill(password);
     await elsewhere.page.getByRole("button", { name: "Sign in", exact: true }).click();
@@ -163,37 +144,37 @@ describe("an authenticator app", () => {
     });
     expect(sessions).toBe(1);
     await other.close();
-    await signOutOf(page, origin);
+    await signOutOf(page, site.portico.url);
     await signInTo(page, email, "/app");
-    await page.goto(`${origin}/update-password`);
+    await page.goto(`${site.portico.url}/update-password`);
     await heading(page, /^Confirm it’s you$/);
   });
 });
 
 test("a phone is added, and its codes confirm a sign-in", async () => {
   const { page, email } = await signUp();
-  await page.goto(`${origin}/app/security`);
+  await page.goto(`${site.portico.url}/app/security`);
   await page.getByRole("button", { name: "Set up: Text message" }).click();
   await page.getByLabel("Phone number").fill("+41 79 123 45 67");
   await page.getByRole("button", { name: "Continue" }).click();
   await page.getByRole("button", { name: "Text me a code" }).click();
   await page.getByLabel("Six-digit code").waitFor();
-  const first = await textTo(portico.status.MAILPIT_URL, "41791234567");
+  const first = await textTo(site.portico.status.MAILPIT_URL, "41791234567");
   await page.getByLabel("Six-digit code").fill(first.code);
   await page.getByRole("list", { name: "Recovery codes" }).waitFor();
-  await signOutOf(page, origin);
+  await signOutOf(page, site.portico.url);
   await signInTo(page, email, "/app");
   await page.getByText("We’ll text a code to +41791234567.").waitFor();
   await page.getByRole("button", { name: "Text me a code" }).click();
   await page.getByLabel("Six-digit code").waitFor();
-  const second = await textTo(portico.status.MAILPIT_URL, "41791234567", 1);
+  const second = await textTo(site.portico.status.MAILPIT_URL, "41791234567", 1);
   await page.getByLabel("Six-digit code").fill(second.code);
   await heading(page, /^Hello/);
 });
 
 test("a password is changed with the current one", async () => {
   const { page, email } = await signUp();
-  await page.goto(`${origin}/app/security`);
+  await page.goto(`${site.portico.url}/app/security`);
   await page.getByRole("button", { name: "Change password" }).click();
   await page.getByLabel("Current password").fill("not my password");
   await page.getByLabel("New password").fill("battery staple horse");
@@ -202,23 +183,23 @@ test("a password is changed with the current one", async () => {
   await page.getByLabel("Current password").fill(password);
   await page.getByRole("button", { name: "Save password" }).click();
   await page.getByText("Your password is changed. Your other devices were signed out.").waitFor();
-  const notice = await emailAbout(portico.status.MAILPIT_URL, email, "Your password was changed");
-  expect(notice.HTML).toContain(`href="${portico.url.replace("127.0.0.1", "localhost")}/forgot-password"`);
+  const notice = await emailAbout(site.portico.status.MAILPIT_URL, email, "Your password was changed");
+  expect(notice.HTML).toContain(`href="${site.portico.url.replace("127.0.0.1", "localhost")}/forgot-password"`);
 });
 
 describe("the pages", () => {
   for (const scheme of ["light", "dark"] as const) {
     for (const width of [360, 1440]) {
       test(`are accessible and fit, ${scheme}, ${width} wide`, async () => {
-        await context.close();
-        context = await browser.newContext({ colorScheme: scheme, viewport: { width, height: 900 }, reducedMotion: "reduce" });
+        await site.context.close();
+        site.context = await site.browser.newContext({ colorScheme: scheme, viewport: { width, height: 900 }, reducedMotion: "reduce" });
         const { page, email } = await signUp();
         const show = async (name: string): Promise<void> => {
           await expectAccessible(page);
           expect(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)).toBeLessThanOrEqual(0);
           await takeScreenshot(page, `${name}-${scheme}-${width}`);
         };
-        await page.goto(`${origin}/app/security`);
+        await page.goto(`${site.portico.url}/app/security`);
         await page.getByRole("button", { name: "Change password" }).click();
         await page.getByLabel("Current password").waitFor();
         await page.getByRole("button", { name: "Set up: Authenticator app" }).click();
@@ -228,7 +209,7 @@ describe("the pages", () => {
         await show("security-codes");
         await page.getByRole("button", { name: "I have saved them" }).click();
         await show("security");
-        await signOutOf(page, origin);
+        await signOutOf(page, site.portico.url);
         await signInTo(page, email, "/app");
         await show("mfa");
         await page.getByRole("button", { name: "Use a recovery code" }).click();

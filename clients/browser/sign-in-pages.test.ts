@@ -1,10 +1,9 @@
 // The pages for visitors in a browser, against the running program: providers, their failures, and
 // the rules of passwords.
-import type { Browser, BrowserContext, Page } from "playwright-core";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import type { Page } from "playwright-core";
+import { describe, expect, test } from "vitest";
 
-import { Portico } from "../harness/portico.ts";
-import { chooseGoogleAccount, launch, openWatchedPage } from "./harness.ts";
+import { chooseGoogleAccount, heading, openWatchedPage, startSite } from "./harness.ts";
 
 const providers = ["github", "gitlab", "discord", "azure"];
 const config = `
@@ -13,39 +12,21 @@ minimum_password_length = 10
 password_requirements = "lower_upper_letters_digits_symbols"
 ${providers.map((name) => `[auth.external.${name}]\nenabled = true\nclient_id = "client"\nsecret = "secret"`).join("\n")}
 `;
-let portico: Portico;
-let browser: Browser;
-let context: BrowserContext;
-/** The address that the server prints for its pages. */
-let origin: string;
+const brand = '[web.brand]\nname = "Harbour"\naccent = "#7c9cf5"\n';
+const site = startSite({ config, files: { "supabase/portico.toml": brand } });
 
-beforeAll(async () => {
-  const brand = '[web.brand]\nname = "Harbour"\naccent = "#7c9cf5"\n';
-  [portico, browser] = await Promise.all([Portico.start({ config, files: { "supabase/portico.toml": brand } }), launch()]);
-  origin = portico.url.replace("127.0.0.1", "localhost");
-});
-afterAll(async () => {
-  await browser.close();
-  await portico.dispose();
-});
-beforeEach(async () => {
-  context = await browser.newContext();
-});
-afterEach(() => context.close());
-
-const heading = (page: Page, name: RegExp): Promise<void> => page.getByRole("heading", { level: 1, name }).waitFor();
 const googleButton = (page: Page) => page.getByRole("button", { name: /Continue with Google/ });
 
 async function open(path: string): Promise<Page> {
-  const { page } = await openWatchedPage(context, origin);
-  await page.goto(`${origin}${path}`);
+  const { page } = await openWatchedPage(site.context, site.localhost);
+  await page.goto(`${site.localhost}${path}`);
   return page;
 }
 
 test("the server prints the address at which its pages can use passkeys, and that of its API", () => {
-  expect(portico.log).toMatch(new RegExp(`Web app +${origin}\\n`));
-  expect(portico.log).toMatch(new RegExp(`Mailbox +${origin}/mailbox\\n`));
-  expect(portico.log).toMatch(new RegExp(`API +${portico.url}\\n`));
+  expect(site.portico.log).toMatch(new RegExp(`Web app +${site.localhost}\\n`));
+  expect(site.portico.log).toMatch(new RegExp(`Mailbox +${site.localhost}/mailbox\\n`));
+  expect(site.portico.log).toMatch(new RegExp(`API +${site.portico.url}\\n`));
 });
 
 describe("signing in with Google", () => {
@@ -54,9 +35,9 @@ describe("signing in with Google", () => {
     await googleButton(page).click();
     await chooseGoogleAccount(page);
     await heading(page, /^Hello/);
-    expect(page.url()).toBe(`${origin}/app`);
+    expect(page.url()).toBe(`${site.localhost}/app`);
     await page.getByRole("main").getByRole("button", { name: "Sign out", exact: true }).click();
-    await page.waitForURL(`${origin}/`);
+    await page.waitForURL(`${site.localhost}/`);
     await googleButton(page).getByText("Last used").waitFor();
   });
 
@@ -67,13 +48,13 @@ describe("signing in with Google", () => {
     await page.getByText("Make it fail").click();
     await page.getByRole("button", { name: /Decline/ }).click();
     await page.getByRole("alert").getByText("You cancelled signing in with Google.").waitFor();
-    expect(page.url()).toBe(`${origin}/sign-in?next=${encodeURIComponent("/app?tab=sessions")}`);
+    expect(page.url()).toBe(`${site.localhost}/sign-in?next=${encodeURIComponent("/app?tab=sessions")}`);
     await googleButton(page).waitFor();
     expect(await page.getByText("Last used").count()).toBe(0);
     // The next attempt leads to the page.
     await googleButton(page).click();
     await chooseGoogleAccount(page);
-    await page.waitForURL(`${origin}/app?tab=sessions`);
+    await page.waitForURL(`${site.localhost}/app?tab=sessions`);
     await heading(page, /^Hello/);
   });
 
@@ -85,14 +66,14 @@ describe("signing in with Google", () => {
     await heading(page, /^Hello/);
     await page.goto((await callback).url());
     await heading(page, /^Hello/);
-    expect(page.url()).toBe(`${origin}/app`);
+    expect(page.url()).toBe(`${site.localhost}/app`);
   });
 });
 
 test("an error without a known origin is shown on our own sign-in page, in development", async () => {
   const page = await open("/auth/v1/callback?code=unknown&state=unknown");
   await page.getByRole("alert").getByText("This sign-in took too long or was started elsewhere. Try again.").waitFor();
-  expect(page.url()).toBe(`${origin}/sign-in`);
+  expect(page.url()).toBe(`${site.localhost}/sign-in`);
   await googleButton(page).waitFor();
 });
 
@@ -118,14 +99,14 @@ describe("providers", () => {
 });
 
 test("in forced colours, controls have borders", async () => {
-  await context.close();
-  context = await browser.newContext({ forcedColors: "active" });
+  await site.context.close();
+  site.context = await site.browser.newContext({ forcedColors: "active" });
   const page = await open("/sign-in");
   for (const control of [page.getByRole("button", { name: "Sign in", exact: true }), page.getByLabel("Email"), googleButton(page)]) {
     const width = await control.evaluate((element) => parseFloat(getComputedStyle(element).borderTopWidth));
     expect(width).toBeGreaterThanOrEqual(1);
   }
-  await page.goto(`${origin}/`);
+  await page.goto(`${site.localhost}/`);
   const link = page.getByRole("main").getByRole("link", { name: "Sign in" });
   expect(await link.evaluate((element) => getComputedStyle(element).outlineStyle)).toBe("solid");
 });
@@ -149,8 +130,8 @@ test("the rules for a password are shown before it is typed, and name what is mi
 });
 
 test.each(["light", "dark"] as const)("the brand's colour has a readable contrast, %s", async (colorScheme) => {
-  await context.close();
-  context = await browser.newContext({ colorScheme });
+  await site.context.close();
+  site.context = await site.browser.newContext({ colorScheme });
   const page = await open("/sign-in");
   const button = page.getByRole("button", { name: "Sign in", exact: true });
   await button.waitFor();

@@ -1,5 +1,5 @@
 // The buckets of a project folder, and uploads that a crash interrupts.
-import { createHash } from "node:crypto";
+import { createHash, randomInt } from "node:crypto";
 import { rm } from "node:fs/promises";
 
 import type { SupabaseClient } from "@supabase/supabase-js";
@@ -51,18 +51,18 @@ test("an acknowledged upload survives a crash, and no other object is torn", asy
   try {
     let portico = await Portico.start({ folder });
     await storageOf(portico).createBucket("files", { public: false });
-    // The server is killed while uploads are in flight, after another number of acknowledgements
-    // each time
-    for (const acknowledgements of [7, 31, 58]) {
+    // The server is killed while uploads are in flight: eight times within 200 acknowledged
+    // uploads, each time a moment of random length after another one
+    for (const acknowledgements of [7, 31, 12, 48, 19, 3, 54, 26]) {
       const files = storageOf(portico).from("files");
       const until = acknowledged.size + acknowledgements;
       const uploads = async (): Promise<void> => {
-        while (acknowledged.size < until) {
+        for (;;) {
           const n = next++;
           const { error } = await files.upload(`n/${n}`, content(n % 150), { contentType: "text/plain" });
           if (error !== null) return;
           acknowledged.add(n);
-          if (acknowledged.size === until) portico.child.kill("SIGKILL");
+          if (acknowledged.size === until) setTimeout(() => portico.child.kill("SIGKILL"), randomInt(12));
         }
       };
       await Promise.all(Array.from({ length: 12 }, uploads));
