@@ -46,6 +46,8 @@ pub(crate) struct BucketListRequest {
     /// A column that can be sorted by.
     pub column: &'static str,
     pub descending: bool,
+    /// The rows have the type of the bucket.
+    pub has_type: bool,
 }
 
 /// Creates a bucket.
@@ -89,7 +91,7 @@ pub(crate) async fn list(operation: &Operation, request: &BucketListRequest) -> 
     let number = |number: u64| number.min(i64::MAX as u64).to_string();
     let (limit, offset) = (request.limit.map(number), number(request.offset));
     let values = [Some(pattern.as_bytes()), limit.as_deref().map(str::as_bytes), Some(offset.as_bytes())];
-    let text = sql::list_buckets(request.column, request.descending);
+    let text = sql::list_buckets(request.column, request.descending, request.has_type);
     let rows = operation.read(Actor::Caller, Step { text: &text, values: &values }, JSON_ARRAY).await?;
     Ok(if rows.joined.rows == 0 { Bytes::from_static(b"[]") } else { rows.bytes() })
 }
@@ -195,8 +197,9 @@ struct ObjectCount {
 
 async fn delete_until(operation: &Operation, id: &str, until: &str) -> Result<()> {
     let chunk = EMPTY_CHUNK.to_string();
-    let values = [Some(id.as_bytes()), Some(until.as_bytes()), Some(chunk.as_bytes())];
+    let mut last = String::new();
     loop {
+        let values = [Some(id.as_bytes()), Some(until.as_bytes()), Some(chunk.as_bytes()), Some(last.as_bytes())];
         let names = Step { text: sql::NAME_SOME, values: &values };
         let names = operation.read(Actor::Service, names, JSON_ARRAY).await?;
         if names.joined.rows == 0 {
@@ -204,17 +207,16 @@ async fn delete_until(operation: &Operation, id: &str, until: &str) -> Result<()
         }
         let names: Vec<String> = crate::operation::parse(&names.bytes())?;
         let list = sql::text_array(&names);
+        // A trigger of the project may keep some, so the next ones are those behind them
+        let next = names.last().cloned().unwrap_or_default();
         let entry = JournalNames { bucket: id.to_owned(), names };
         let entry = operation.service.journal.enter(entry).await?;
         // An object may have been deleted and created again since its name was read
         let delete = [Some(id.as_bytes()), Some(list.as_bytes()), Some(until.as_bytes())];
         let steps = [Step { text: sql::DELETE_OBJECTS_UNTIL, values: &delete }];
         let outcome = operation.write(Actor::Service, &steps, Ending::Commit).await;
-        let deleted = delete::finish(operation, entry, id, outcome, 0, 1).await?;
-        // A trigger of the project keeps them, or others have deleted them meanwhile
-        if deleted.rows(0).is_empty() {
-            return Ok(());
-        }
+        delete::finish(operation, entry, id, outcome, 0, 1).await?;
+        last = next;
     }
 }
 

@@ -78,12 +78,12 @@ pub(crate) const INSERT_BUCKET: &str = "insert into storage.buckets \
     (id, name, owner, owner_id, public, file_size_limit, allowed_mime_types) values ($1, $2, $3, $4, $5, $6, $7)";
 
 /// One statement for each order: `$1` pattern of the name, `$2` limit, `$3` offset.
-pub(crate) fn list_buckets(column: &str, descending: bool) -> String {
+pub(crate) fn list_buckets(column: &str, descending: bool, has_type: bool) -> String {
     let direction = if descending { "desc" } else { "asc" };
+    let fields = if has_type { bucket_json!(", 'type', b.type") } else { bucket_json!("") };
     format!(
-        "select {} from storage.buckets as b where b.type = 'STANDARD' and b.name ilike $1 \
-         order by b.{column} {direction}, b.id limit $2::bigint offset $3::bigint",
-        bucket_json!(", 'type', b.type")
+        "select {fields} from storage.buckets as b where b.type = 'STANDARD' and b.name ilike $1 \
+         order by b.{column} {direction}, b.id limit $2::bigint offset $3::bigint"
     )
 }
 
@@ -109,9 +109,11 @@ pub(crate) const BUCKET_RULES: &str = "select pg_catalog.json_build_object('file
 pub(crate) const COUNT_OBJECTS: &str = "select pg_catalog.json_build_object('count', pg_catalog.count(*), 'until', pg_catalog.now())::text from \
     (select from storage.objects as o where o.bucket_id = $1 limit $2::bigint) as counted";
 
-/// The names of objects that were there at a time. `$1` bucket, `$2` time, `$3` limit.
+/// The names of objects that were there at a time, in order. `$1` bucket, `$2` time, `$3` limit,
+/// `$4` the name behind which they begin.
 pub(crate) const NAME_SOME: &str = "select pg_catalog.to_json(o.name)::text from storage.objects as o \
-    where o.bucket_id = $1 and o.created_at <= $2::timestamptz limit $3::bigint";
+    where o.bucket_id = $1 and o.created_at <= $2::timestamptz and o.name collate \"C\" > $4 \
+    order by o.name collate \"C\" limit $3::bigint";
 
 /// An object and the visibility of its bucket, without regard to row security. `$1` bucket, `$2`
 /// name.

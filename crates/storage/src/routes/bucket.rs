@@ -2,6 +2,7 @@
 
 use axum::body::Body;
 use axum::response::Response;
+use http::{HeaderMap, HeaderName, header};
 use serde_json::{Value, json};
 
 use super::address::BucketAddress;
@@ -18,7 +19,8 @@ impl Call<'_> {
             BucketAddress::Create => self.create_bucket(body).await,
             BucketAddress::List => {
                 let operation = self.operation("storage.bucket.list")?;
-                let request = list_request(&Fields::of_query(self.parts.uri.query()))?;
+                let mut request = list_request(&Fields::of_query(self.parts.uri.query()))?;
+                request.has_type = permits_type(&self.parts.headers);
                 bucket::list(&operation, &request).await.map(json_bytes)
             }
             BucketAddress::Get(id) => {
@@ -96,5 +98,51 @@ fn list_request(fields: &Fields) -> Result<BucketListRequest> {
         search: fields.text("search")?.unwrap_or_default(),
         column: fields.choice("sortColumn", &columns)?.unwrap_or("name"),
         descending: fields.choice("sortOrder", &["asc", "desc"])? == Some("desc"),
+        has_type: true,
     })
+}
+
+/// Returns whether the client accepts buckets with a type: older Python clients reject fields that
+/// they do not know.
+fn permits_type(headers: &HeaderMap) -> bool {
+    let is_older = |header: HeaderName, product: &str, since: [u32; 3]| {
+        let value = headers.get(header).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let version = value.split(' ').find_map(|part| part.strip_prefix(product)?.strip_prefix('/'));
+        version.and_then(version_numbers).is_some_and(|version| version < since)
+    };
+    !is_older(HeaderName::from_static("x-client-info"), "supabase-py", [2, 18, 0])
+        && !is_older(header::USER_AGENT, "storage3", [0, 12, 1])
+}
+
+/// Returns the numbers of a version such as `2.17.3` or `2.17.3rc1`.
+fn version_numbers(version: &str) -> Option<[u32; 3]> {
+    let mut parts = version.splitn(3, '.').map(|part| {
+        let end = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
+        part[..end].parse().ok()
+    });
+    Some([parts.next()??, parts.next()??, parts.next()??])
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn older_python_clients_get_no_type() {
+        for (name, value, permits) in [
+            ("x-client-info", "supabase-py/2.17.3", false),
+            ("x-client-info", "supabase-py/2.18.0", true),
+            ("x-client-info", "supabase-py/10.0.0", true),
+            ("x-client-info", "supabase-js/2.1.0", true),
+            ("x-client-info", "supabase-py/new", true),
+            ("user-agent", "storage3/0.12.0 httpx/0.27", false),
+            ("user-agent", "storage3/0.12.1", true),
+            ("user-agent", "storage3/0.11.3rc1", false),
+        ] {
+            let headers = HeaderMap::from_iter([(HeaderName::from_static(name), HeaderValue::from_static(value))]);
+            assert_eq!(permits_type(&headers), permits, "{name}: {value}");
+        }
+    }
 }

@@ -128,3 +128,19 @@ async fn a_bucket_with_too_many_objects_is_not_emptied() {
     let message = "Unable to empty the bucket because it contains too many objects";
     assert_error(&refused, 400, "409", "InvalidRequest", message);
 }
+
+#[tokio::test]
+async fn objects_that_a_trigger_keeps_do_not_stop_the_emptying() {
+    let f = Files::with_buckets().await;
+    f.t.execute(
+        "insert into storage.objects (bucket_id, name)
+           select 'files', kind || n from unnest(array['kept', 'other']) as kind, generate_series(1, 600) as n;
+         create function public.keep() returns trigger language plpgsql as $$ begin return null; end $$;
+         create trigger keep before delete on storage.objects for each row
+           when (old.name like 'kept%') execute function public.keep()",
+    )
+    .await;
+    f.service(f.post("/bucket/files/empty").json(&json!({}))).send().await.expect(200);
+    let names = f.t.query("select distinct left(name, 4) from storage.objects").await;
+    assert_eq!(names.iter().map(|row| row.get::<_, &str>(0)).collect::<Vec<_>>(), ["kept"]);
+}
