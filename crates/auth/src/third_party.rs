@@ -44,8 +44,10 @@ enum FetchError {
     },
     #[error("the discovery document is of the issuer {0:?}")]
     OtherIssuer(String),
-    #[error("the key set has no usable key: {0}")]
-    Keys(#[from] KeyError),
+    #[error("the key set has no usable key")]
+    NoUsableKey,
+    #[error("the key set has a wrong key: {0}")]
+    Keys(KeyError),
 }
 
 /// Asks the task of [`follow`] to read the issuer's keys again.
@@ -53,7 +55,7 @@ enum FetchError {
 pub struct ThirdPartyFollower(mpsc::Sender<oneshot::Sender<()>>);
 
 impl ThirdPartyFollower {
-    /// Returns when the keys have been read, or could not be, after this call.
+    /// Returns when the keys have been read, or could not be. A read that is under way counts.
     pub async fn refresh(&self) {
         let (done, waiting) = oneshot::channel();
         if self.0.try_send(done).is_ok() {
@@ -90,14 +92,14 @@ struct ThirdPartyKeysTask {
 impl ThirdPartyKeysTask {
     async fn run(mut self) {
         let mut pause = FIRST_PAUSE;
+        let mut in_use = None;
         let mut waiting = Vec::new();
         loop {
             let read = self.read_while_collecting(&mut waiting).await;
             let read_at = Instant::now();
-            let next = match read {
-                Ok(keys) => {
+            let next = match read.and_then(|keys| self.use_keys(keys, &mut in_use)) {
+                Ok(()) => {
                     tracing::debug!(issuer = self.settings.issuer.url, "keys of the third party loaded");
-                    self.current.replace_third_party(keys);
                     pause = FIRST_PAUSE;
                     read_at + self.interval.max(LEAST_INTERVAL)
                 }
@@ -113,18 +115,35 @@ impl ThirdPartyKeysTask {
                 }
             };
             waiting.drain(..).for_each(answer);
-            if let Ok(Some(request)) = timeout_at(next, self.requests.recv()).await {
-                waiting.push(request);
-                sleep_until(read_at + LEAST_INTERVAL).await;
+            match timeout_at(next, self.requests.recv()).await {
+                Ok(Some(request)) => {
+                    waiting.push(request);
+                    sleep_until(read_at + LEAST_INTERVAL).await;
+                }
+                // No follower is left that could ask
+                Ok(None) => sleep_until(next).await,
+                Err(_) => {}
             }
         }
     }
 
+    /// Verifies with a key set from now on. One that is in use already stays, with its cache of
+    /// verified tokens: invented key ids must not empty that.
+    fn use_keys(&self, keys: Value, in_use: &mut Option<Value>) -> Result<(), FetchError> {
+        if in_use.as_ref() == Some(&keys) {
+            return Ok(());
+        }
+        let published = ThirdPartyKeys::published(self.settings.issuer.clone(), &keys);
+        self.current.replace_third_party(published.map_err(|error| match error {
+            KeyError::NoKey => FetchError::NoUsableKey,
+            error => FetchError::Keys(error),
+        })?);
+        *in_use = Some(keys);
+        Ok(())
+    }
+
     /// Reads the keys. Requests that come meanwhile wait for the same result.
-    async fn read_while_collecting(
-        &mut self,
-        waiting: &mut Vec<oneshot::Sender<()>>,
-    ) -> Result<ThirdPartyKeys, FetchError> {
+    async fn read_while_collecting(&mut self, waiting: &mut Vec<oneshot::Sender<()>>) -> Result<Value, FetchError> {
         let (settings, client) = (self.settings.clone(), Arc::clone(&self.client));
         let mut read = std::pin::pin!(async move { fetch(&settings, &client).await });
         loop {
@@ -137,7 +156,7 @@ impl ThirdPartyKeysTask {
 }
 
 /// Reads the discovery document and the key set.
-async fn fetch(settings: &ThirdPartySettings, client: &HttpClient) -> Result<ThirdPartyKeys, FetchError> {
+async fn fetch(settings: &ThirdPartySettings, client: &HttpClient) -> Result<Value, FetchError> {
     let own = || format!("{}/.well-known/openid-configuration", settings.issuer.url.trim_end_matches('/'));
     let url = settings.discovery_url.clone().unwrap_or_else(own);
     let document = get(client, "discovery document", &url).await?;
@@ -146,8 +165,7 @@ async fn fetch(settings: &ThirdPartySettings, client: &HttpClient) -> Result<Thi
     if !settings.issuer.is_named(&discovery.issuer) {
         return Err(FetchError::OtherIssuer(discovery.issuer.chars().take(200).collect()));
     }
-    let keys = get(client, "key set", &discovery.jwks_uri).await?;
-    Ok(ThirdPartyKeys::published(settings.issuer.clone(), &keys)?)
+    get(client, "key set", &discovery.jwks_uri).await
 }
 
 async fn get(client: &HttpClient, document: &'static str, url: &str) -> Result<Value, FetchError> {

@@ -18,6 +18,8 @@ use crate::token::{TokenError, TokenHeader, named_issuer};
 pub struct ThirdPartyIssuer {
     /// `iss` of its tokens. A slash at the end makes no difference.
     pub url: String,
+    /// Further names of the same issuer in `iss`, such as that of a custom domain.
+    pub other_names: Vec<String>,
     /// The `aud` that its tokens must have. `None`: any.
     pub audience: Option<String>,
 }
@@ -26,7 +28,8 @@ impl ThirdPartyIssuer {
     /// Returns true if `iss` is the name of this issuer.
     #[must_use]
     pub fn is_named(&self, iss: &str) -> bool {
-        iss.trim_end_matches('/') == self.url.trim_end_matches('/')
+        let iss = iss.trim_end_matches('/');
+        std::iter::once(&self.url).chain(&self.other_names).any(|name| name.trim_end_matches('/') == iss)
     }
 
     fn check(&self, claims: &Claims) -> Result<(), TokenError> {

@@ -63,7 +63,7 @@ fn a_warm_look_up_of_a_token_and_of_its_key_allocates_nothing() {
     let ring = configured.with_kept_keys(kept.into(), &[]).unwrap();
     let current = CurrentKeys::new(Arc::new(ring), Arc::new(ApiKeys::development()));
     let foreign = KeyRing::new(None, vec![key(Algorithm::EdDsa, "foreign")]).unwrap();
-    let issuer = ThirdPartyIssuer { url: "https://issuer".to_owned(), audience: None };
+    let issuer = ThirdPartyIssuer { url: "https://issuer".to_owned(), other_names: Vec::new(), audience: None };
     current.replace_third_party(ThirdPartyKeys::published(issuer, &foreign.jwks()).unwrap());
 
     let own = current.sign(&json!({ "sub": "u", "role": "authenticated" })).unwrap();

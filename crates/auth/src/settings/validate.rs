@@ -57,6 +57,12 @@ impl AuthSettings {
             absolute_url("error_url", url)?;
         }
         absolute_url("external_url", &self.external_url)?;
+        if self.third_party.as_ref().is_some_and(|third_party| third_party.issuer.is_named(&self.jwt.issuer)) {
+            return Err(SettingsError::Value {
+                name: "third_party",
+                reason: "must not be the issuer of this server's own tokens".to_owned(),
+            });
+        }
         if let Some(url) = &self.custom_providers.external_url {
             absolute_url("custom_providers.external_url", url)?;
         }
@@ -204,7 +210,10 @@ fn headers(headers: &[(String, String)], sender: &Address) -> Result<(), Setting
 
 #[cfg(test)]
 mod tests {
+    use portico_tokens::ThirdPartyIssuer;
+
     use super::*;
+    use crate::settings::ThirdPartySettings;
 
     #[test]
     fn the_defaults_are_valid() {
@@ -231,6 +240,15 @@ mod tests {
             change(&mut settings);
             settings.validate().unwrap_err().to_string()
         };
+        let third_party = refused(|settings| {
+            let issuer = ThirdPartyIssuer {
+                url: "https://login.example.com".into(),
+                other_names: vec![format!("{}/", settings.jwt.issuer)],
+                audience: None,
+            };
+            settings.third_party = Some(ThirdPartySettings { issuer, discovery_url: None });
+        });
+        assert_eq!(third_party, "third_party: must not be the issuer of this server's own tokens");
         let header = refused(|settings| settings.rate_limits.header = Some("x real ip".into()));
         assert_eq!(header, "rate_limits.header: \"x real ip\" is not the name of a header");
         assert!(refused(|settings| settings.sms.template = "{{ if }}".into()).starts_with("sms.template: "));

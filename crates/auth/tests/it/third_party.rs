@@ -14,7 +14,7 @@ use crate::misbehaving::{Key, Provider};
 
 async fn accepting(provider: &Provider) -> TestServer {
     let third_party = ThirdPartySettings {
-        issuer: ThirdPartyIssuer { url: provider.base.clone(), audience: None },
+        issuer: ThirdPartyIssuer { url: provider.base.clone(), other_names: Vec::new(), audience: None },
         discovery_url: None,
     };
     let server = TestServer::with(|settings| {

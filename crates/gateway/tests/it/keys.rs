@@ -335,7 +335,7 @@ async fn a_token_of_a_key_that_another_node_has_just_put_in_use_is_accepted_at_o
 async fn tokens_of_a_third_party_reach_the_data_but_not_the_accounts() {
     let (issuer, _) = ring_of_new_key(Algorithm::Rs256, "theirs");
     let server = Server::with_echo(KeyPolicy::Hosted).await;
-    let named = ThirdPartyIssuer { url: "https://issuer.example.com".into(), audience: None };
+    let named = ThirdPartyIssuer { url: "https://issuer.example.com".into(), other_names: Vec::new(), audience: None };
     server.ring.replace_third_party(ThirdPartyKeys::published(named, &issuer.jwks()).unwrap());
     let claims = json!({ "iss": "https://issuer.example.com/", "sub": "user_1", "role": "authenticated" });
     let token = format!("Bearer {}", issuer.sign(&claims).unwrap());

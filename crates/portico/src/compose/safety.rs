@@ -84,8 +84,10 @@ pub fn problems(config: &Config, auth: &AuthSettings) -> Vec<String> {
         }
     }
     if let Some(third_party) = &auth.third_party {
-        let urls = [Some(&third_party.issuer.url), third_party.discovery_url.as_ref()];
-        if urls.into_iter().flatten().any(|url| !url.starts_with("https://")) {
+        let mut urls = std::iter::once(&third_party.issuer.url)
+            .chain(&third_party.issuer.other_names)
+            .chain(&third_party.discovery_url);
+        if urls.any(|url| !url.starts_with("https://")) {
             problems.push("[auth.third_party]: the address of the issuer must begin with https://".to_owned());
         }
     }

@@ -123,23 +123,25 @@ impl OauthServerConfig {
 #[derive(Debug, Clone, Default)]
 pub struct ThirdPartyConfig {
     /// The enabled one.
-    pub issuer: Option<ThirdPartyIssuer>,
+    pub issuer: Option<ConfiguredIssuer>,
 }
 
 /// An issuer whose tokens are accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ThirdPartyIssuer {
+pub struct ConfiguredIssuer {
     /// `firebase`, `auth0`, `aws_cognito`, `clerk` or `workos`.
     pub provider: String,
     /// Its issuer URL.
     pub url: String,
+    /// Further names of the issuer in its tokens.
+    pub other_names: Vec<String>,
     /// The `aud` of its tokens, where the issuer's keys sign those of other customers too.
     pub audience: Option<String>,
 }
 
 impl ThirdPartyConfig {
     pub(crate) fn read(mut third_party: Section<'_, '_, '_>) -> Self {
-        let found: Vec<ThirdPartyIssuer> =
+        let found: Vec<ConfiguredIssuer> =
             [firebase, auth0, cognito, clerk, workos].into_iter().filter_map(|read| read(&mut third_party)).collect();
         if found.len() > 1 {
             third_party
@@ -158,30 +160,35 @@ fn open<'r, 'e, 'n>(third_party: &mut Section<'r, 'e, 'n>, name: &'static str) -
 
 /// Adds a problem if a field that an enabled provider requires is missing.
 fn field(section: &mut Section<'_, '_, '_>, name: &'static str) -> Option<String> {
-    let value = section.text(name).filter(|value| !value.is_empty());
-    if value.is_none() && !section.is_quiet() && section.place(name) == section.place("") {
+    let value = section.text(name);
+    // A reference to an unset variable has its own warning
+    let is_missing = match &value {
+        Some(value) => value.is_empty(),
+        None => !section.is_written(name),
+    };
+    if is_missing && !section.is_quiet() {
         let message = format!("Invalid config: {} is enabled but without a {name}.", section.key(""));
         section.fail(name, message);
     }
-    value
+    value.filter(|value| !value.is_empty())
 }
 
-fn issuer(enabled: bool, provider: &str, url: Option<String>) -> Option<ThirdPartyIssuer> {
+fn issuer(enabled: bool, provider: &str, url: Option<String>) -> Option<ConfiguredIssuer> {
     if !enabled {
         return None;
     }
-    Some(ThirdPartyIssuer { provider: provider.to_owned(), url: url?, audience: None })
+    Some(ConfiguredIssuer { provider: provider.to_owned(), url: url?, other_names: Vec::new(), audience: None })
 }
 
-fn firebase(third_party: &mut Section<'_, '_, '_>) -> Option<ThirdPartyIssuer> {
+fn firebase(third_party: &mut Section<'_, '_, '_>) -> Option<ConfiguredIssuer> {
     let (mut section, enabled) = open(third_party, "firebase");
     let project = field(&mut section, "project_id");
     let url = project.as_ref().map(|project| format!("https://securetoken.google.com/{project}"));
     let issuer = issuer(enabled, "firebase", url)?;
-    Some(ThirdPartyIssuer { audience: project, ..issuer })
+    Some(ConfiguredIssuer { audience: project, ..issuer })
 }
 
-fn auth0(third_party: &mut Section<'_, '_, '_>) -> Option<ThirdPartyIssuer> {
+fn auth0(third_party: &mut Section<'_, '_, '_>) -> Option<ConfiguredIssuer> {
     let (mut section, enabled) = open(third_party, "auth0");
     let tenant = field(&mut section, "tenant");
     let region = section.text("tenant_region").filter(|region| !region.is_empty());
@@ -189,7 +196,7 @@ fn auth0(third_party: &mut Section<'_, '_, '_>) -> Option<ThirdPartyIssuer> {
     issuer(enabled, "auth0", tenant.map(|tenant| format!("https://{tenant}{region}.auth0.com")))
 }
 
-fn cognito(third_party: &mut Section<'_, '_, '_>) -> Option<ThirdPartyIssuer> {
+fn cognito(third_party: &mut Section<'_, '_, '_>) -> Option<ConfiguredIssuer> {
     let (mut section, enabled) = open(third_party, "aws_cognito");
     let pool = field(&mut section, "user_pool_id");
     let region = field(&mut section, "user_pool_region");
@@ -197,7 +204,7 @@ fn cognito(third_party: &mut Section<'_, '_, '_>) -> Option<ThirdPartyIssuer> {
     issuer(enabled, "aws_cognito", url)
 }
 
-fn clerk(third_party: &mut Section<'_, '_, '_>) -> Option<ThirdPartyIssuer> {
+fn clerk(third_party: &mut Section<'_, '_, '_>) -> Option<ConfiguredIssuer> {
     let (mut section, enabled) = open(third_party, "clerk");
     let domain = field(&mut section, "domain");
     if let Some(domain) = &domain
@@ -207,26 +214,33 @@ fn clerk(third_party: &mut Section<'_, '_, '_>) -> Option<ThirdPartyIssuer> {
         section.fail(
             "domain",
             "Invalid config: auth.third_party.clerk has invalid domain, it usually is like clerk.example.com or \
-             example.clerk.accounts.dev.",
+             example.clerk.accounts.dev. Check https://clerk.com/setup/supabase on how to find the correct value.",
         );
     }
     issuer(enabled, "clerk", domain.map(|domain| format!("https://{domain}")))
 }
 
 fn is_clerk_domain(domain: &str) -> bool {
-    let is_label =
-        |label: &str| !label.is_empty() && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    let is_label = |label: &str| {
+        let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        !label.is_empty() && label.bytes().all(allowed)
+    };
     let labels: Vec<&str> = domain.split('.').collect();
     labels.iter().all(|label| is_label(label))
         && match labels.as_slice() {
-            [_, "clerk", "accounts", "dev"] => true,
+            [_, .., "clerk", "accounts", "dev"] => true,
             ["clerk", rest @ ..] => rest.len() >= 2,
             _ => false,
         }
 }
 
-fn workos(third_party: &mut Section<'_, '_, '_>) -> Option<ThirdPartyIssuer> {
+fn workos(third_party: &mut Section<'_, '_, '_>) -> Option<ConfiguredIssuer> {
     let (mut section, enabled) = open(third_party, "workos");
     let url = field(&mut section, "issuer_url");
-    issuer(enabled, "workos", url)
+    // Older environments name the bare origin. The keys are those of the client, so tokens of other
+    // clients are not accepted
+    let origin =
+        url.as_deref().and_then(|url| url.split_once("/user_management/")).map(|(origin, _)| origin.to_owned());
+    let issuer = issuer(enabled, "workos", url)?;
+    Some(ConfiguredIssuer { other_names: origin.into_iter().collect(), ..issuer })
 }

@@ -23,7 +23,7 @@ pub use self::auth::{AuthConfig, PasswordRequirements, RateLimits};
 pub(crate) use self::db::DEFAULT_SEED_PATH;
 pub use self::db::{DbConfig, DbMigrations, DbPooler, DbSeed, DbSettings, NetworkRestrictions, PoolMode};
 pub use self::email::{EmailConfig, EmailNotification, EmailTemplate, SmtpConfig};
-pub use self::external::{ExternalProvider, OauthServerConfig, ThirdPartyConfig, ThirdPartyIssuer, Web3Config};
+pub use self::external::{ConfiguredIssuer, ExternalProvider, OauthServerConfig, ThirdPartyConfig, Web3Config};
 pub use self::functions::{EdgePolicy, EdgeRuntimeConfig, FunctionConfig};
 pub use self::local::{
     AnalyticsConfig, ExperimentalConfig, InbucketConfig, InspectRule, IpVersion, RealtimeConfig, StudioConfig,

@@ -40,6 +40,9 @@ pub struct AccountSettings {
     pub jwt_valid_methods: Option<Vec<String>>,
     /// Another address of the third party's discovery document: of a stand-in, or of a mirror.
     pub third_party_discovery_url: Option<String>,
+    /// Further names of the issuer of `[auth.third_party]` in its tokens, such as that of a custom
+    /// domain.
+    pub third_party_issuer_names: Vec<String>,
     /// One target of all providers' callbacks.
     pub external_redirect_url: Option<String>,
     /// `[auth.allowed_id_token_issuers]`: issuers whose id_tokens need no provider name, each with
@@ -203,6 +206,7 @@ impl AccountSettings {
             sb_forwarded_for: auth.flag("sb_forwarded_for"),
             jwt_valid_methods: auth.list("jwt_valid_methods"),
             third_party_discovery_url: written(&mut auth, "third_party_discovery_url"),
+            third_party_issuer_names: auth.list("third_party_issuer_names").unwrap_or_default(),
             external_redirect_url: written(&mut auth, "external_redirect_url"),
             allowed_id_token_issuers: own_names(auth.section("allowed_id_token_issuers"), |section, name| {
                 section.any_list(name)

@@ -88,6 +88,11 @@ impl<'r, 'e, 'n> Section<'r, 'e, 'n> {
         }
     }
 
+    /// Returns whether the file has a key, whatever its value.
+    pub fn is_written(&self, name: &str) -> bool {
+        self.node(name).is_some()
+    }
+
     fn node(&self, name: &str) -> Option<&'n Node> {
         self.table?.get(name)
     }

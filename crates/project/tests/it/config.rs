@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use portico_project::{
-    CaptchaProvider, EdgePolicy, PasswordRequirements, Project, SmsProvider, ThirdPartyIssuer, WarningKind,
+    CaptchaProvider, ConfiguredIssuer, EdgePolicy, PasswordRequirements, Project, SmsProvider, WarningKind,
 };
 
 use crate::folder::Folder;
@@ -249,6 +249,18 @@ fn a_value_outside_its_range_is_rejected() {
             "Only one third_party provider allowed",
         ),
         ("[auth.third_party.clerk]\nenabled = true", "auth.third_party.clerk is enabled but without a domain."),
+        (
+            "[auth.third_party.firebase]\nenabled = true\nproject_id = \"\"",
+            "auth.third_party.firebase is enabled but without a project_id.",
+        ),
+        (
+            "[auth.third_party]\nworkos = { enabled = true, issuer_url = \"\" }",
+            "auth.third_party.workos is enabled but without a issuer_url.",
+        ),
+        (
+            "[auth.third_party.clerk]\nenabled = true\ndomain = \"clerk.Example.com\"",
+            "Check https://clerk.com/setup/supabase on how to find the correct value.",
+        ),
         ("[remotes.a]\nproject_id = \"short\"", "Must be like: abcdefghijklmnopqrst"),
         (
             "[auth]\njwt_secret = \"encrypted:AAAA\"",
@@ -259,6 +271,30 @@ fn a_value_outside_its_range_is_rejected() {
         let error = Folder::config(text).error();
         assert!(error.contains(expected), "{text}\n{error}");
     }
+}
+
+#[test]
+fn a_third_party_is_known_by_its_names() {
+    for (text, url, other_names) in [
+        (
+            "[auth.third_party.workos]\nenabled = true\nissuer_url = \"https://api.workos.com/user_management/client_1\"",
+            "https://api.workos.com/user_management/client_1",
+            vec!["https://api.workos.com".to_owned()],
+        ),
+        (
+            "[auth.third_party]\nclerk = { enabled = true, domain = \"a.b.clerk.accounts.dev\" }",
+            "https://a.b.clerk.accounts.dev",
+            vec![],
+        ),
+    ] {
+        let project = Folder::config(text).load();
+        let issuer = project.config().auth.third_party.issuer.clone().expect(text);
+        assert_eq!((issuer.url.as_str(), issuer.other_names), (url, other_names));
+    }
+    let unset = "[auth.third_party]\nclerk = { enabled = true, domain = \"env(NO_SUCH_VARIABLE)\" }";
+    let project = Folder::config(unset).load();
+    assert_eq!(project.config().auth.third_party.issuer, None);
+    assert_eq!(project.warnings()[0].kind, WarningKind::UnsetVariable);
 }
 
 #[test]
@@ -299,7 +335,12 @@ fn every_section_is_parsed() {
     assert!(config.auth.email.notification["passkey_added"].enabled);
     assert!(!config.auth.email.notification["recovery_code_used"].enabled);
     assert!(config.auth.email.notification["recovery_codes_created"].enabled);
-    let auth0 = ThirdPartyIssuer { provider: "auth0".into(), url: "https://t.eu.auth0.com".into(), audience: None };
+    let auth0 = ConfiguredIssuer {
+        provider: "auth0".into(),
+        url: "https://t.eu.auth0.com".into(),
+        other_names: Vec::new(),
+        audience: None,
+    };
     assert_eq!(config.auth.third_party.issuer, Some(auth0));
     assert_eq!(config.auth.hook["custom_access_token"].uri, "pg-functions://postgres/public/hook");
     assert!(!config.auth.external.contains_key("linkedin"));

@@ -21,13 +21,25 @@ fn own() -> CurrentKeys {
 /// key.
 fn accepting(issuer: &str, audience: Option<&str>) -> CurrentKeys {
     let current = own();
-    let issuer = ThirdPartyIssuer { url: issuer.to_owned(), audience: audience.map(str::to_owned) };
+    let issuer =
+        ThirdPartyIssuer { url: issuer.to_owned(), other_names: Vec::new(), audience: audience.map(str::to_owned) };
     current.replace_third_party(ThirdPartyKeys::published(issuer, &ring("RS256", 0).jwks()).unwrap());
     current
 }
 
 fn signed(claims: &Value) -> String {
     ring("RS256", 0).sign(claims).unwrap()
+}
+
+#[test]
+fn a_token_may_name_the_issuer_by_another_of_its_names_only() {
+    let current = own();
+    let other_names = vec!["https://login.example.com/".to_owned()];
+    let issuer = ThirdPartyIssuer { url: "https://tenant.example.com".to_owned(), other_names, audience: None };
+    current.replace_third_party(ThirdPartyKeys::published(issuer, &ring("RS256", 0).jwks()).unwrap());
+    let verified = |iss: &str| current.now().verify_signature(&signed(&json!({ "iss": iss, "sub": "1" }))).is_ok();
+    assert!(verified("https://tenant.example.com/") && verified("https://login.example.com"));
+    assert!(!verified("https://login.example.com.evil.example") && !verified(""));
 }
 
 #[test]
@@ -123,7 +135,7 @@ fn an_unknown_key_names_the_issuer_whose_keys_to_read_again() {
     assert_eq!(asks("x.y.z"), None);
 
     // Before the keys were fetched every token of the issuer has an unknown key
-    let issuer = ThirdPartyIssuer { url: ISSUER.to_owned(), audience: None };
+    let issuer = ThirdPartyIssuer { url: ISSUER.to_owned(), other_names: Vec::new(), audience: None };
     current.replace_third_party(ThirdPartyKeys::unknown(issuer));
     let token = signed(&json!({ "iss": ISSUER }));
     assert!(matches!(current.now().verify_signature(&token), Err(TokenError::UnknownKey { .. })));
@@ -135,7 +147,7 @@ fn keys_of_a_third_party_that_it_withdrew_verify_nothing_any_more() {
     let current = accepting(ISSUER, None);
     let token = signed(&json!({ "iss": ISSUER }));
     assert!(current.now().verify_signature(&token).is_ok());
-    let issuer = ThirdPartyIssuer { url: ISSUER.to_owned(), audience: None };
+    let issuer = ThirdPartyIssuer { url: ISSUER.to_owned(), other_names: Vec::new(), audience: None };
     current.replace_third_party(ThirdPartyKeys::published(issuer, &ring("RS256", 1).jwks()).unwrap());
     assert!(current.now().verify_signature(&token).is_err());
 }

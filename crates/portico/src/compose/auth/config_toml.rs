@@ -62,7 +62,11 @@ pub fn settings(config: &Config) -> AuthSettings {
     settings.hooks =
         HookPoint::ALL.iter().filter_map(|point| Some((*point, hook(auth.hook.get(point.key())?)))).collect();
     settings.third_party = auth.third_party.issuer.as_ref().map(|issuer| ThirdPartySettings {
-        issuer: ThirdPartyIssuer { url: issuer.url.clone(), audience: issuer.audience.clone() },
+        issuer: ThirdPartyIssuer {
+            url: issuer.url.clone(),
+            other_names: issuer.other_names.clone(),
+            audience: issuer.audience.clone(),
+        },
         discovery_url: None,
     });
     settings.sessions.timebox = auth.sessions.timebox;

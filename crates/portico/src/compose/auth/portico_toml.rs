@@ -116,6 +116,7 @@ pub fn add(settings: &mut AuthSettings, own: &AccountSettings) {
     settings.encryption.keys.clone_from(&own.encryption.keys);
     if let Some(third_party) = &mut settings.third_party {
         third_party.discovery_url.clone_from(&own.third_party_discovery_url);
+        third_party.issuer.other_names.extend(own.third_party_issuer_names.iter().cloned());
     }
 }
 
