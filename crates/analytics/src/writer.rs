@@ -41,7 +41,7 @@ const DELETE: &str = "
 
 /// Deletes events that arrived before `limit`.
 pub(crate) async fn delete_before(database: &Database, limit: OffsetDateTime) -> Result<u64, DatabaseError> {
-    let client = database.service().await?;
+    let client = database.login_client().await?;
     let mut deleted = 0;
     loop {
         match client.execute(DELETE, &[&limit]).await? {
@@ -68,7 +68,7 @@ const LOOK_STEPS: u32 = 4;
 
 /// Deletes the oldest events beyond `kept`, in at most `steps` statements.
 pub(crate) async fn delete_surplus(database: &Database, kept: u32, steps: u32) -> Result<u64, DatabaseError> {
-    let client = database.service().await?;
+    let client = database.login_client().await?;
     let mut deleted = 0;
     for _ in 0..steps {
         match client.execute(DELETE_SURPLUS, &[&i64::from(kept)]).await? {
@@ -243,7 +243,7 @@ impl Task {
         let routes: Vec<Option<&str>> = column(held, |event| event.route.as_deref());
         let occurred: Vec<OffsetDateTime> = column(held, |event| event.occurred_at);
         let received: Vec<OffsetDateTime> = column(held, |event| event.received_at);
-        let client = self.database.service().await?;
+        let client = self.database.login_client().await?;
         let statement = client.prepare_cached(INSERT).await?;
         let written = client.execute(&statement, &[&names, &properties, &users, &routes, &occurred, &received]).await;
         if written.is_err() {

@@ -55,6 +55,7 @@ use messages::mailer::Mailer;
 use messages::recipients::Recipients;
 pub use messages::text::{TextMessage, TextTransport};
 use password::Passwords;
+use protection::attempts::GuessCounter;
 use protection::audit::AuditLog;
 use protection::captcha::Captcha;
 use protection::column_encryption::ColumnKeys;
@@ -89,6 +90,7 @@ struct Inner {
     provider_connections: oauth::ProviderConnections,
     relying_party: Option<RelyingParty>,
     hooks: Hooks,
+    guesses: GuessCounter,
 }
 
 impl Auth {
@@ -132,7 +134,8 @@ impl Auth {
         let recipients = Recipients::new(&settings.email);
         let provider_connections = oauth::ProviderConnections::new(&settings);
         let relying_party = settings.relying_party.as_ref().map(RelyingParty::new);
-        let hooks = Hooks::new(&settings.hooks, settings.private_hook_addresses)?;
+        let hooks = Hooks::new(&settings.hooks, settings.private_hook_addresses, database.clone(), clock.clone())?;
+        let guesses = GuessCounter::new(settings.rate_limits.passwords, database.clone(), clock.clone());
         let inner = Inner {
             settings,
             database,
@@ -151,6 +154,7 @@ impl Auth {
             provider_connections,
             relying_party,
             hooks,
+            guesses,
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -258,15 +262,18 @@ impl Auth {
         &self.inner.hooks
     }
 
+    /// Returns the counter of guesses at passwords and codes.
+    fn guesses(&self) -> &GuessCounter {
+        &self.inner.guesses
+    }
+
     /// Returns the queue of refreshes with the same token.
     fn refresh_queue(&self) -> &session::refresh_queue::RefreshQueue {
         &self.inner.refresh_queue
     }
 
-    /// Returns the time in microseconds, as PostgreSQL keeps it, so that a written time is read
-    /// again unchanged.
+    /// Returns the time in whole microseconds, as PostgreSQL stores it.
     pub fn now(&self) -> OffsetDateTime {
-        let now = self.inner.clock.now();
-        now.replace_nanosecond(now.nanosecond() / 1000 * 1000).unwrap_or(now)
+        self.inner.clock.now_in_microseconds()
     }
 }

@@ -15,13 +15,13 @@ use crate::sql::{Tx, identities};
 ///
 /// The transaction stays with the function that began it, which also commits it.
 #[derive(Clone, Copy)]
-pub(crate) struct Operation<'a> {
+pub(crate) struct AccountOperation<'a> {
     pub(crate) auth: &'a Auth,
     pub(crate) request: &'a RequestInfo,
     pub(crate) tx: &'a Tx,
 }
 
-impl<'a> Operation<'a> {
+impl<'a> AccountOperation<'a> {
     pub(crate) fn new(auth: &'a Auth, request: &'a RequestInfo, tx: &'a Tx) -> Self {
         Self { auth, request, tx }
     }

@@ -56,6 +56,13 @@ impl Clock {
         }
     }
 
+    /// Returns the time now in whole microseconds, as PostgreSQL stores it: a written time is read
+    /// again unchanged.
+    pub fn now_in_microseconds(&self) -> OffsetDateTime {
+        let now = self.now();
+        now.replace_nanosecond(now.nanosecond() / 1000 * 1000).unwrap_or(now)
+    }
+
     /// Returns the time since a fixed but arbitrary moment. Only the difference between two
     /// readings of clones of one clock is meaningful.
     ///

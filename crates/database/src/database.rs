@@ -85,7 +85,7 @@ impl Database {
     ///
     /// # Errors
     /// [`DatabaseError::is_unavailable`] when the database is down or all connections stay busy.
-    pub async fn service(&self) -> Result<Client, DatabaseError> {
+    pub async fn login_client(&self) -> Result<Client, DatabaseError> {
         self.pool(RoleProfile::LOGIN).client().await
     }
 

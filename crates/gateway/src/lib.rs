@@ -27,4 +27,4 @@ pub use request::access::{Access, DEFAULT_BODY_LIMIT, DEFAULT_TIMEOUT, KeyPolicy
 pub use request::cors::Cors;
 pub use request::gateway_headers::GatewayHeaders;
 pub use request::keys::KeyRefresh;
-pub use web_app::{WebApp, WebAppError};
+pub use web_app::{WebApp, WebAppError, image_media_type};

@@ -309,6 +309,20 @@ fn media_type(path: &str) -> &'static str {
         "css" => "text/css; charset=utf-8",
         "json" | "map" => "application/json; charset=utf-8",
         "webmanifest" => "application/manifest+json; charset=utf-8",
+        "woff2" => "font/woff2",
+        "woff" => "font/woff",
+        "wasm" => "application/wasm",
+        "txt" => "text/plain; charset=utf-8",
+        "xml" => "application/xml; charset=utf-8",
+        "pdf" => "application/pdf",
+        extension => image_media_type(extension).unwrap_or("application/octet-stream"),
+    }
+}
+
+/// Returns the media type of an image that browsers show, by the extension of its name in lower
+/// case; `None` for other extensions.
+pub fn image_media_type(extension: &str) -> Option<&'static str> {
+    Some(match extension {
         "svg" => "image/svg+xml",
         "png" => "image/png",
         "jpg" | "jpeg" => "image/jpeg",
@@ -316,14 +330,8 @@ fn media_type(path: &str) -> &'static str {
         "avif" => "image/avif",
         "gif" => "image/gif",
         "ico" => "image/x-icon",
-        "woff2" => "font/woff2",
-        "woff" => "font/woff",
-        "wasm" => "application/wasm",
-        "txt" => "text/plain; charset=utf-8",
-        "xml" => "application/xml; charset=utf-8",
-        "pdf" => "application/pdf",
-        _ => "application/octet-stream",
-    }
+        _ => return None,
+    })
 }
 
 #[cfg(test)]

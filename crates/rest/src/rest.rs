@@ -13,7 +13,7 @@ use portico_database::wire::{CoalescingSettings, Pool, ReadCoalescer, WirePoolSe
 use portico_database::{Database, DatabaseError};
 use portico_tokens::CurrentKeys;
 
-use crate::config::Config;
+use crate::config::RestConfig;
 use crate::config::database::LOGIN;
 use crate::service::Service;
 use crate::snapshot::SnapshotStore;
@@ -24,11 +24,11 @@ use crate::{admin, handler};
 const QUICK_READS_PER_PROCESSOR: NonZero<usize> = NonZero::new(4).expect("it is not zero");
 
 /// The operator's settings of the service itself. Settings that the database may override are in
-/// [`Config`].
+/// [`RestConfig`].
 #[derive(Debug, Clone)]
 pub struct RestSettings {
     /// The server's own configuration.
-    pub config: Config,
+    pub config: RestConfig,
     /// The connection limit (`db-pool`).
     pub connections: usize,
     /// The time limit of a request's wait for a connection (`db-pool-acquisition-timeout`).
@@ -41,7 +41,7 @@ pub struct RestSettings {
 impl Default for RestSettings {
     fn default() -> Self {
         Self {
-            config: Config::default(),
+            config: RestConfig::default(),
             connections: 10,
             wait: Duration::from_secs(10),
             public_url: "http://127.0.0.1:54321/rest/v1".into(),

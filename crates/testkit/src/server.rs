@@ -1,25 +1,27 @@
 //! The server under test and everything around it.
 
+mod messages;
+mod statements;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use portico::compose::emulators::EmulatedGoogle;
-use portico::compose::keys::Keys;
+use portico::compose::keys::ServerKeys;
 use portico::{Server, ServerDescription};
-use portico_auth::{AuthSettings, TextMessage, TextTransport};
+use portico_auth::{AuthSettings, TextTransport};
 use portico_base::{AllowedOrigins, Clock};
 use portico_database::scratch::{self, PoolerMode, TestPooler};
 use portico_database::{Database, Endpoint, PoolSettings};
 use portico_emulators::Development;
 use portico_gateway::{KeyPolicy, ServeLimits, Workers};
-use portico_mail::{Email, Transport};
+use portico_mail::Transport;
 use portico_rest::RestSettings;
 use portico_storage::{Storage, StorageSettings};
 use portico_tokens::ApiKeys;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
-use tokio_postgres::types::ToSql;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::mail::Outgoing;
@@ -262,90 +264,6 @@ impl TestServer {
         self.post("/auth/v1/token?grant_type=password").json(&body).send().await.expect(200).json()
     }
 
-    /// Returns the newest mail to `address`. Waits for one if there is none yet.
-    ///
-    /// # Panics
-    /// When none arrives.
-    pub async fn mail_to(&self, address: &str) -> Email {
-        self.mail_when(address, |mails| mails.last().cloned()).await
-    }
-
-    /// Returns the mail to `address` that arrives as number `index` (from 0). Waits for it.
-    ///
-    /// # Panics
-    /// When it does not arrive.
-    pub async fn nth_mail_to(&self, address: &str, index: usize) -> Email {
-        self.mail_when(address, |mails| mails.get(index).cloned()).await
-    }
-
-    async fn mail_when(&self, address: &str, choose: impl Fn(&[Email]) -> Option<Email>) -> Email {
-        let mut arrivals = self.outgoing.arrivals();
-        let waiting = async {
-            loop {
-                if let Some(mail) = choose(&self.outgoing.to(address)) {
-                    return mail;
-                }
-                arrivals.changed().await.expect("the mailbox is there");
-            }
-        };
-        match tokio::time::timeout(PATIENCE, waiting).await {
-            Ok(mail) => mail,
-            Err(_) => panic!("no such mail to {address} arrived; there are {}", self.outgoing.all().len()),
-        }
-    }
-
-    /// Waits until every mail has been delivered and deleted from the outbox.
-    async fn mail_is_out(&self) {
-        // The deletion of a row sends no event, so it is polled
-        let gone = async { while self.count("select count(*) from portico.mail_outbox").await > 0 {} };
-        assert!(tokio::time::timeout(PATIENCE, gone).await.is_ok(), "a mail is still waiting to be sent");
-    }
-
-    /// Returns the mails to `address` that have arrived, oldest first.
-    pub fn mails_to(&self, address: &str) -> Vec<Email> {
-        self.outgoing.to(address)
-    }
-
-    /// Returns every mail that was sent, oldest first.
-    pub fn mails(&self) -> Vec<Email> {
-        self.outgoing.all()
-    }
-
-    /// Returns the newest text message to `phone` (digits without the plus sign). Waits for one if
-    /// there is none yet.
-    ///
-    /// # Panics
-    /// When none arrives.
-    pub async fn text_to(&self, phone: &str) -> TextMessage {
-        self.texts_when(phone, 1).await.pop().expect("there is one")
-    }
-
-    /// Returns the text messages to `phone`, oldest first, once there are `count`.
-    ///
-    /// # Panics
-    /// When they do not arrive.
-    pub async fn texts_when(&self, phone: &str, count: usize) -> Vec<TextMessage> {
-        let mut arrivals = self.texts.arrivals();
-        let waiting = async {
-            loop {
-                let texts = self.texts.to(phone);
-                if texts.len() >= count {
-                    return texts;
-                }
-                arrivals.changed().await.expect("the collection is there");
-            }
-        };
-        match tokio::time::timeout(PATIENCE, waiting).await {
-            Ok(texts) => texts,
-            Err(_) => panic!("only {} of {count} text messages to {phone} arrived", self.texts.to(phone).len()),
-        }
-    }
-
-    /// Returns the text messages to `phone` that have arrived, oldest first.
-    pub fn texts_to(&self, phone: &str) -> Vec<TextMessage> {
-        self.texts.to(phone)
-    }
-
     /// Returns the server's clock, which the test moves.
     pub fn clock(&self) -> &Clock {
         &self.description.clock
@@ -357,7 +275,7 @@ impl TestServer {
     }
 
     /// Returns the keys of the server.
-    pub fn keys(&self) -> &Keys {
+    pub fn keys(&self) -> &ServerKeys {
         &self.description.keys
     }
 
@@ -405,57 +323,6 @@ impl TestServer {
     /// Returns a connection of the superuser to the scratch database.
     pub fn admin(&self) -> &tokio_postgres::Client {
         &self.admin
-    }
-
-    /// Returns the rows of a query as the superuser.
-    ///
-    /// # Panics
-    /// When PostgreSQL rejects it.
-    pub async fn query(&self, sql: &str) -> Vec<tokio_postgres::Row> {
-        self.query_with(sql, &[]).await
-    }
-
-    /// Returns the rows of a query with parameters, as the superuser.
-    ///
-    /// # Panics
-    /// When PostgreSQL rejects it.
-    pub async fn query_with(&self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Vec<tokio_postgres::Row> {
-        self.admin.query(sql, values).await.unwrap_or_else(|error| panic!("{error:?}: {sql}"))
-    }
-
-    /// Returns the single number of a query.
-    ///
-    /// # Panics
-    /// When the query returns something else.
-    pub async fn count(&self, sql: &str) -> i64 {
-        self.query(sql).await[0].get(0)
-    }
-
-    /// Runs statements as the superuser.
-    ///
-    /// # Panics
-    /// When PostgreSQL rejects them.
-    pub async fn execute(&self, sql: &str) {
-        self.admin.batch_execute(sql).await.unwrap_or_else(|error| panic!("{error:?}: {sql}"));
-    }
-
-    /// Runs statements as a migration of a project would.
-    ///
-    /// # Panics
-    /// When PostgreSQL rejects them.
-    pub async fn migrate(&self, sql: &str) {
-        let mut session = self.running().database.migrations().await.expect("a migration session");
-        session.batch(sql).await.unwrap_or_else(|error| panic!("{error:?}: {sql}"));
-    }
-
-    /// Returns the actions in the audit log, in the order in which they were written: a test never
-    /// deletes rows, so those of one moment are in that order.
-    ///
-    /// # Panics
-    /// When the log cannot be read.
-    pub async fn actions(&self) -> Vec<String> {
-        let sql = "select payload->>'action' from auth.audit_log_entries order by created_at, ctid";
-        self.query(sql).await.iter().map(|row| row.get(0)).collect()
     }
 }
 

@@ -71,7 +71,7 @@ impl Collector {
     /// Returns the table, one event a line, after the waiting events are written.
     async fn kept(&self) -> Vec<String> {
         assert!(self.analytics.flush().await, "the database takes the events");
-        let client = self.database.service().await.unwrap();
+        let client = self.database.login_client().await.unwrap();
         let rows = client
             .query(
                 "select concat_ws(' ', name, properties::text, coalesce(user_id::text, '-'), coalesce(route, '-'),

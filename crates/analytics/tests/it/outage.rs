@@ -8,7 +8,7 @@ const SIGN_OUT: &str = r#"{"events":[{"name":"sign_out"}]}"#;
 async fn events_wait_while_no_connection_is_free_without_delaying_the_sender() {
     let collector = Collector::start().await;
     // The only connection
-    let taken = collector.database.service().await.unwrap();
+    let taken = collector.database.login_client().await.unwrap();
     assert_eq!(collector.send(SIGN_OUT).await, 204);
     assert!(!collector.analytics.flush().await);
     assert_eq!(collector.send(SIGN_OUT).await, 204);
@@ -21,7 +21,7 @@ async fn events_wait_while_no_connection_is_free_without_delaying_the_sender() {
 #[tokio::test]
 async fn no_event_is_lost_when_the_schema_is_recreated() {
     let collector = Collector::start().await;
-    let run = async |sql: &str| collector.database.service().await.unwrap().batch_execute(sql).await.unwrap();
+    let run = async |sql: &str| collector.database.login_client().await.unwrap().batch_execute(sql).await.unwrap();
     assert_eq!(collector.send(SIGN_OUT).await, 204);
     assert!(collector.analytics.flush().await);
 

@@ -9,7 +9,7 @@ use crate::model::contact::{Contact, ContactKind};
 use crate::model::ids::EmailAddress;
 use crate::model::{JsonObject, User};
 use crate::one_time::message::{self, Delivery, MessageOptions};
-use crate::operation::Operation;
+use crate::operation::AccountOperation;
 use crate::protection::audit::{Action, Traits};
 use crate::settings::AuthSettings;
 use crate::sql::{identities, users};
@@ -35,7 +35,7 @@ impl ContactSettings {
 
 /// Locks and returns the account that has a contact. In the default linking domain, an address is
 /// also that of the account whose identity a provider vouches for.
-pub(crate) async fn lock_owner(op: Operation<'_>, contact: &Contact) -> Result<Option<User>, AuthError> {
+pub(crate) async fn lock_owner(op: AccountOperation<'_>, contact: &Contact) -> Result<Option<User>, AuthError> {
     let aud = &op.request.aud;
     Ok(match contact {
         Contact::Email(email) => {
@@ -50,7 +50,7 @@ pub(crate) async fn lock_owner(op: Operation<'_>, contact: &Contact) -> Result<O
 ///
 /// # Errors
 /// 422 `email_exists`, `phone_exists`.
-pub(crate) async fn check_free(op: Operation<'_>, user: &User, contact: &Contact) -> Result<(), AuthError> {
+pub(crate) async fn check_free(op: AccountOperation<'_>, user: &User, contact: &Contact) -> Result<(), AuthError> {
     match contact {
         Contact::Email(email) => {
             let others = op.auth.providers_of_other_domains();
@@ -67,7 +67,7 @@ pub(crate) async fn check_free(op: Operation<'_>, user: &User, contact: &Contact
 }
 
 /// Marks the contact of an account as confirmed, and the identities that carry it.
-pub(crate) async fn confirm(op: Operation<'_>, user: &User, kind: ContactKind) -> Result<(), AuthError> {
+pub(crate) async fn confirm(op: AccountOperation<'_>, user: &User, kind: ContactKind) -> Result<(), AuthError> {
     match kind {
         ContactKind::Email => {
             let (confirmed, verified) = tokio::join!(biased;
@@ -84,7 +84,7 @@ pub(crate) async fn confirm(op: Operation<'_>, user: &User, kind: ContactKind) -
 /// Begins a change to a new contact: sends its confirmation, or applies the change where the
 /// contact needs none.
 pub(crate) async fn begin_change(
-    op: Operation<'_>,
+    op: AccountOperation<'_>,
     user: &User,
     new: &Contact,
     options: MessageOptions<'_>,
@@ -109,7 +109,7 @@ pub(crate) async fn begin_change(
 
 /// Applies the pending change to a contact that was confirmed. [`take_address`] comes before, for
 /// an address.
-pub(crate) async fn apply_change(op: Operation<'_>, user: &User, new: &Contact) -> Result<(), AuthError> {
+pub(crate) async fn apply_change(op: AccountOperation<'_>, user: &User, new: &Contact) -> Result<(), AuthError> {
     let kind = new.kind();
     let mut data = JsonObject::from_iter([
         ("sub".to_owned(), user.id.to_string().into()),
@@ -132,7 +132,7 @@ pub(crate) async fn apply_change(op: Operation<'_>, user: &User, new: &Contact) 
 ///
 /// # Errors
 /// 422 `email_exists`, `phone_exists`.
-pub(crate) async fn store_changed(op: Operation<'_>, user: &User, new: &Contact) -> Result<(), AuthError> {
+pub(crate) async fn store_changed(op: AccountOperation<'_>, user: &User, new: &Contact) -> Result<(), AuthError> {
     match new {
         Contact::Email(email) => users::apply_email_change(op.tx, user.id, email, op.now())
             .await
@@ -146,7 +146,7 @@ pub(crate) async fn store_changed(op: Operation<'_>, user: &User, new: &Contact)
 }
 
 /// Notifies the account of a changed contact, at its address before the change.
-async fn notify_of_change(op: Operation<'_>, user: &User, new: &Contact) -> Result<(), AuthError> {
+async fn notify_of_change(op: AccountOperation<'_>, user: &User, new: &Contact) -> Result<(), AuthError> {
     if user.email.is_empty() {
         return Ok(());
     }
@@ -168,7 +168,7 @@ async fn notify_of_change(op: Operation<'_>, user: &User, new: &Contact) -> Resu
 ///
 /// # Errors
 /// 422 `email_exists` when another account has proved it too.
-pub(crate) async fn take_address(op: Operation<'_>, user: &User, new: &EmailAddress) -> Result<(), AuthError> {
+pub(crate) async fn take_address(op: AccountOperation<'_>, user: &User, new: &EmailAddress) -> Result<(), AuthError> {
     if user.is_sso_user {
         return Ok(());
     }

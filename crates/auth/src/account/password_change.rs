@@ -13,8 +13,7 @@ use crate::model::{JsonObject, User};
 use crate::one_time::message;
 use crate::one_time::text_code::{self, TypedCode};
 use crate::one_time::token::{self, TokenKind};
-use crate::operation::Operation;
-use crate::protection::attempts;
+use crate::operation::AccountOperation;
 use crate::protection::audit::{Action, Traits};
 use crate::sql::{one_time_tokens, sessions, users};
 
@@ -95,7 +94,7 @@ impl<'a> PasswordChange<'a> {
             };
             if is_right { Ok(()) } else { Err(ContractError::NonceInvalid.into()) }
         };
-        attempts::code(auth, &account, request, attempt).await
+        auth.guesses().code(&account, request, attempt).await
     }
 
     async fn check_current(&self, current: Option<&str>) -> Result<(), AuthError> {
@@ -107,7 +106,7 @@ impl<'a> PasswordChange<'a> {
         };
         let session = self.signed_in.session.as_ref();
         let session = session.map_or_else(|| user.id.to_string(), |session| session.id.to_string());
-        attempts::current_password(auth, &session, compared).await
+        auth.guesses().current_password(&session, compared).await
     }
 }
 
@@ -126,7 +125,7 @@ impl PreparedChange<'_> {
     ///
     /// # Errors
     /// 409 `conflict` when the password changed since it was compared.
-    pub(crate) async fn apply(&self, op: Operation<'_>, user: &User) -> Result<(), AuthError> {
+    pub(crate) async fn apply(&self, op: AccountOperation<'_>, user: &User) -> Result<(), AuthError> {
         let PasswordChange { signed_in, nonce, .. } = &self.change;
         if user.encrypted_password != signed_in.user.encrypted_password {
             return Err(ContractError::PasswordChangedMeanwhile.into());
@@ -158,7 +157,7 @@ impl PreparedChange<'_> {
 
 /// Gives an account that gets its first password an identity for its confirmed address, where
 /// the settings demand it.
-pub(crate) async fn create_email_identity(op: Operation<'_>, user: &User) -> Result<(), AuthError> {
+pub(crate) async fn create_email_identity(op: AccountOperation<'_>, user: &User) -> Result<(), AuthError> {
     let has_email_identity = user.identities.iter().any(|identity| identity.provider == "email");
     if !op.auth.settings().create_email_identity_on_password_set
         || user.has_password()

@@ -10,7 +10,7 @@ use crate::http::extract::{RequestInfo, SignedIn};
 use crate::model::contact::ContactKind;
 use crate::model::ids::{EmailAddress, UserId};
 use crate::one_time::message::{self, Delivery};
-use crate::operation::Operation;
+use crate::operation::AccountOperation;
 use crate::sql::{Tx, users};
 
 /// `GET /reauthenticate`
@@ -24,7 +24,7 @@ pub async fn reauthenticate(
     {
         auth.recipients().check_domain(&email).await?;
     }
-    let sent = hooks::complete(&auth, &request, || send(&auth, &request, signed_in.user.id));
+    let sent = hooks::complete(auth.hooks(), &request, || send(&auth, &request, signed_in.user.id));
     Ok(axum::Json(sent.await?.deliver(&auth).await?).into_response())
 }
 
@@ -42,7 +42,7 @@ async fn send(auth: &Auth, request: &RequestInfo, user: UserId) -> Result<Delive
             ContactKind::Phone => ContractError::ReauthenticationNeedsConfirmedPhone.into(),
         });
     }
-    let delivery = message::send_reauthentication(Operation::new(auth, request, &tx), &user, kind).await?;
+    let delivery = message::send_reauthentication(AccountOperation::new(auth, request, &tx), &user, kind).await?;
     tx.commit().await?;
     Ok(delivery)
 }

@@ -13,7 +13,7 @@ use crate::model::ids::EmailAddress;
 use crate::oauth::pkce::Challenge;
 use crate::one_time::message::{self, RecoveryMail};
 use crate::one_time::token::TokenKind;
-use crate::operation::Operation;
+use crate::operation::AccountOperation;
 use crate::protection::captcha::{self, Security};
 use crate::protection::limits::Limiter;
 use crate::protection::uniform_timing::with_uniform_timing;
@@ -46,7 +46,7 @@ pub async fn recover(
     let challenge = Challenge::from_request(body.code_challenge.as_deref(), body.code_challenge_method.as_deref())?;
     let email = EmailAddress::parse(&body.email)?;
     auth.recipients().check_domain(&email).await?;
-    let sent = hooks::complete(&auth, &request, || send(&auth, &request, &email, challenge.as_ref()));
+    let sent = hooks::complete(auth.hooks(), &request, || send(&auth, &request, &email, challenge.as_ref()));
     with_uniform_timing(sent).await?;
     Ok(axum::Json(json!({})).into_response())
 }
@@ -58,7 +58,7 @@ async fn send(
     challenge: Option<&Challenge>,
 ) -> Result<(), AuthError> {
     let tx = Tx::begin(auth.database()).await?;
-    let op = Operation::new(auth, request, &tx);
+    let op = AccountOperation::new(auth, request, &tx);
     match users::lock_by_email(&tx, email, &request.aud).await? {
         Some(user) => message::send_recovery(op, &user, RecoveryMail::Password, challenge).await?,
         None => message::enqueue_decoy(op, TokenKind::Recovery, email).await?,

@@ -17,7 +17,7 @@ use crate::model::metadata;
 use crate::model::{JsonObject, User};
 use crate::oauth::pkce::Challenge;
 use crate::one_time::message::{self, Delivery, MessageOptions, RecoveryMail};
-use crate::operation::Operation;
+use crate::operation::AccountOperation;
 use crate::protection::audit::{Action, Traits, provider_trait};
 use crate::session::{self, AuthenticationMethod};
 use crate::sql::users::NewUser;
@@ -129,9 +129,9 @@ pub(crate) async fn register(
     applicant: &Applicant<'_>,
 ) -> Result<Registration, AuthError> {
     for _ in 0..ATTEMPTS {
-        let registered = hooks::complete(auth, request, || async {
+        let registered = hooks::complete(auth.hooks(), request, || async {
             let tx = Tx::begin(auth.database()).await?;
-            let registration = try_register(Operation::new(auth, request, &tx), applicant).await?;
+            let registration = try_register(AccountOperation::new(auth, request, &tx), applicant).await?;
             if registration.is_some() {
                 tx.commit().await?;
             }
@@ -150,7 +150,7 @@ pub(crate) async fn register(
 }
 
 /// Returns `None` when another request made the account at the same time.
-async fn try_register(op: Operation<'_>, applicant: &Applicant<'_>) -> Result<Option<Registration>, AuthError> {
+async fn try_register(op: AccountOperation<'_>, applicant: &Applicant<'_>) -> Result<Option<Registration>, AuthError> {
     let kind = applicant.kind();
     let autoconfirm = ContactSettings::of(op.auth.settings(), kind).autoconfirm;
     let mut existing = contact::lock_owner(op, &applicant.contact).await?;
@@ -185,9 +185,9 @@ async fn try_register(op: Operation<'_>, applicant: &Applicant<'_>) -> Result<Op
 }
 
 /// Inserts the rows of a new account. Returns `None` when another request was faster.
-async fn insert(op: Operation<'_>, applicant: &Applicant<'_>) -> Result<Option<User>, AuthError> {
+async fn insert(op: AccountOperation<'_>, applicant: &Applicant<'_>) -> Result<Option<User>, AuthError> {
     const FAILED: ContractError = ContractError::SavingUserFailed;
-    let Operation { auth, request, tx } = op;
+    let AccountOperation { auth, request, tx } = op;
     let (id, now) = (UserId(request.hooks.uuid("user")), op.now());
     let password = auth.columns().encrypt(id.0, &applicant.hash);
     let provider = applicant.kind().provider();
@@ -231,7 +231,7 @@ async fn insert(op: Operation<'_>, applicant: &Applicant<'_>) -> Result<Option<U
 
 /// Confirms the contact and signs the person in: contacts need no confirmation.
 async fn sign_in_confirmed(
-    op: Operation<'_>,
+    op: AccountOperation<'_>,
     applicant: &Applicant<'_>,
     user: &User,
 ) -> Result<Registration, AuthError> {
@@ -251,7 +251,7 @@ async fn sign_in_confirmed(
 
 /// Sends the confirmation of a contact, and returns the account.
 async fn send_confirmation(
-    op: Operation<'_>,
+    op: AccountOperation<'_>,
     applicant: &Applicant<'_>,
     user: &User,
 ) -> Result<(Box<User>, Delivery), AuthError> {
@@ -268,7 +268,7 @@ async fn send_confirmation(
 }
 
 /// Answers a sign-up for a contact that has an account.
-async fn repeat(op: Operation<'_>, applicant: &Applicant<'_>, owner: &User) -> Result<Registration, AuthError> {
+async fn repeat(op: AccountOperation<'_>, applicant: &Applicant<'_>, owner: &User) -> Result<Registration, AuthError> {
     op.record(owner, Action::UserRepeatedSignUp, provider_trait(applicant.kind().provider())).await?;
     if let Contact::Email(email) = &applicant.contact {
         message::send_account_exists(op, owner, email).await?;
@@ -282,7 +282,7 @@ async fn repeat(op: Operation<'_>, applicant: &Applicant<'_>, owner: &User) -> R
 /// password and data of the sign-up that the message belongs to, never those of an earlier
 /// stranger.
 async fn continue_unconfirmed(
-    op: Operation<'_>,
+    op: AccountOperation<'_>,
     applicant: &Applicant<'_>,
     existing: &User,
 ) -> Result<Registration, AuthError> {
@@ -314,7 +314,7 @@ async fn continue_unconfirmed(
 /// Signs in to an account whose contact was not confirmed, where contacts need no confirmation. The
 /// account is the applicant's only if the password is.
 async fn claim_unconfirmed(
-    op: Operation<'_>,
+    op: AccountOperation<'_>,
     applicant: &Applicant<'_>,
     existing: &User,
 ) -> Result<Registration, AuthError> {
@@ -342,7 +342,7 @@ pub(crate) async fn register_for_link(
         return register(auth, request, applicant).await.map(drop);
     }
     for _ in 0..ATTEMPTS {
-        if hooks::complete(auth, request, || try_register_for_link(auth, request, applicant)).await? {
+        if hooks::complete(auth.hooks(), request, || try_register_for_link(auth, request, applicant)).await? {
             return Ok(());
         }
     }
@@ -356,7 +356,7 @@ async fn try_register_for_link(
     applicant: &Applicant<'_>,
 ) -> Result<bool, AuthError> {
     let tx = Tx::begin(auth.database()).await?;
-    let op = Operation::new(auth, request, &tx);
+    let op = AccountOperation::new(auth, request, &tx);
     let user = match users::lock_by_contact(&tx, &applicant.contact, &request.aud).await? {
         Some(user) => user,
         None => {
@@ -378,7 +378,7 @@ async fn try_register_for_link(
 /// Registers a person who signs in by a code, or continues a registration that was not confirmed.
 /// Returns `None` when another request made the account at the same time.
 pub(crate) async fn register_for_code(
-    op: Operation<'_>,
+    op: AccountOperation<'_>,
     applicant: &Applicant<'_>,
     existing: Option<User>,
 ) -> Result<Option<Delivery>, AuthError> {

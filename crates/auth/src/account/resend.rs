@@ -13,7 +13,7 @@ use crate::model::ids::EmailAddress;
 use crate::oauth::pkce::Challenge;
 use crate::one_time::message::{self, Delivery, MessageOptions};
 use crate::one_time::token::TokenKind;
-use crate::operation::Operation;
+use crate::operation::AccountOperation;
 use crate::protection::audit::{Action, provider_trait};
 use crate::protection::captcha::{self, Security};
 use crate::protection::limits::Limiter;
@@ -82,7 +82,7 @@ pub async fn resend(
     if gets_mail && let Ok(email) = EmailAddress::parse(&body.email) {
         auth.recipients().check_domain(&email).await?;
     }
-    let sent = hooks::complete(&auth, &request, || send(&auth, &request, resent, &body));
+    let sent = hooks::complete(auth.hooks(), &request, || send(&auth, &request, resent, &body));
     let delivery = with_uniform_timing(sent).await?;
     Ok(axum::Json(delivery.deliver(&auth).await?).into_response())
 }
@@ -90,7 +90,7 @@ pub async fn resend(
 /// Writes the mail, or reserves the text message.
 async fn send(auth: &Auth, request: &RequestInfo, resent: Resent, body: &Resend) -> Result<Delivery, AuthError> {
     let tx = Tx::begin(auth.database()).await?;
-    let op = Operation::new(auth, request, &tx);
+    let op = AccountOperation::new(auth, request, &tx);
     let contact = if body.phone.is_empty() {
         if !auth.settings().email.enabled {
             return Err(ContractError::EmailLoginsDisabled.into());

@@ -16,8 +16,7 @@ use crate::model::ids::UserId;
 use crate::model::metadata;
 use crate::oauth::pkce::Challenge;
 use crate::one_time::text_message::check_channel;
-use crate::operation::Operation;
-use crate::protection::attempts;
+use crate::operation::AccountOperation;
 use crate::protection::captcha::{self, Security};
 use crate::protection::limits::Limiter;
 use crate::session::{self, AuthenticationMethod};
@@ -90,7 +89,7 @@ pub async fn sign_up(
     let registration = register(&auth, &request, &applicant);
     // Without confirmations the password opens an existing account: then it is a guess
     let registration = if autoconfirm {
-        attempts::password(&auth, applicant.contact.as_str(), &request, registration).await
+        auth.guesses().password(applicant.contact.as_str(), &request, registration).await
     } else {
         registration.await
     };
@@ -127,9 +126,9 @@ async fn sign_up_anonymously(auth: &Auth, request: &RequestInfo, data: JsonObjec
         is_sso_user: false,
         is_anonymous: true,
     };
-    let tokens = hooks::complete(auth, request, || async {
+    let tokens = hooks::complete(auth.hooks(), request, || async {
         let tx = Tx::begin(auth.database()).await?;
-        let op = Operation::new(auth, request, &tx);
+        let op = AccountOperation::new(auth, request, &tx);
         Box::pin(hooks::before_user_created(op, &new)).await?;
         let (inserted, role, user) = tokio::join!(biased;
             users::insert(&tx, &new, request.now),

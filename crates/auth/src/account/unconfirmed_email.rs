@@ -12,7 +12,7 @@ use crate::error::AuthError;
 use crate::model::ids::{EmailAddress, UserId};
 use crate::model::{Identity, User};
 use crate::one_time::message;
-use crate::operation::Operation;
+use crate::operation::AccountOperation;
 use crate::sql::{Tx, identities, mfa_factors, recovery_codes, sessions, users, webauthn_credentials};
 
 /// Returns whether an account other than `except` has proved `email`. Nothing is written.
@@ -60,7 +60,7 @@ pub(crate) async fn withdraw(tx: &Tx, claimant: &User, now: OffsetDateTime) -> R
 ///
 /// # Errors
 /// 429 when it is too soon, 400 when the address may not get mail.
-pub(crate) async fn await_proof(op: Operation<'_>, user: &User, email: &str) -> Result<(), AuthError> {
+pub(crate) async fn await_proof(op: AccountOperation<'_>, user: &User, email: &str) -> Result<(), AuthError> {
     message::send_claim_confirmation(op, user, &EmailAddress::from_stored(email)).await
 }
 
@@ -79,7 +79,7 @@ pub(crate) async fn is_claimed_by_identity(tx: &Tx, user: &User) -> Result<bool,
 /// Removes sessions, number, second factors, passkeys and, unless `keep_password`, the password of
 /// an account whose address was proved just now: the person who proved it need not be the one who
 /// put them there.
-pub(crate) async fn clear_access(op: Operation<'_>, user: &User, keep_password: bool) -> Result<(), AuthError> {
+pub(crate) async fn clear_access(op: AccountOperation<'_>, user: &User, keep_password: bool) -> Result<(), AuthError> {
     let (tx, now) = (op.tx, op.now());
     remove_sessions_and_factors(tx, user.id).await?;
     if !user.phone.is_empty() {

@@ -18,7 +18,7 @@ use crate::model::{JsonObject, User};
 use crate::oauth::pkce::Challenge;
 use crate::one_time::message::{Delivery, MessageOptions};
 use crate::one_time::text_message::check_channel;
-use crate::operation::Operation;
+use crate::operation::AccountOperation;
 use crate::protection::audit::{Action, Traits};
 use crate::protection::limits::Limiter;
 use crate::sql::users::SessionSummary;
@@ -91,7 +91,7 @@ pub async fn put(
             // about the password
             if !new_contacts.is_empty() {
                 let tx = Tx::begin(auth.database()).await?;
-                check_contacts(Operation::new(&auth, &request, &tx), user, &new_contacts).await?;
+                check_contacts(AccountOperation::new(&auth, &request, &tx), user, &new_contacts).await?;
             }
             let change = PasswordChange::new(&auth, &signed_in, &body.nonce)?;
             Some(change.prepare(&request, password, body.current_password.as_deref()).await?)
@@ -105,7 +105,7 @@ pub async fn put(
         password: password_change.as_ref(),
         challenge: challenge.as_ref(),
     };
-    let (updated, deliveries) = hooks::complete(&auth, &request, || changes.apply(&auth, &request)).await?;
+    let (updated, deliveries) = hooks::complete(auth.hooks(), &request, || changes.apply(&auth, &request)).await?;
     for delivery in deliveries {
         delivery.deliver(&auth).await?;
     }
@@ -126,7 +126,7 @@ impl Changes<'_> {
     async fn apply(&self, auth: &Auth, request: &RequestInfo) -> Result<(User, Vec<Delivery>), AuthError> {
         let (changes, body) = (self, self.body);
         let tx = Tx::begin(auth.database()).await?;
-        let op = Operation::new(auth, request, &tx);
+        let op = AccountOperation::new(auth, request, &tx);
         let user = users::lock_complete(&tx, changes.user).await?.ok_or(ContractError::SubjectGone)?;
         check_contacts(op, &user, changes.contacts).await?;
         if let Some(change) = changes.password {
@@ -164,7 +164,7 @@ fn contact_of(kind: ContactKind, text: &str) -> Result<Option<Contact>, AuthErro
 }
 
 /// Checks that no other account has the new contacts.
-async fn check_contacts(op: Operation<'_>, user: &User, new: &[Contact]) -> Result<(), AuthError> {
+async fn check_contacts(op: AccountOperation<'_>, user: &User, new: &[Contact]) -> Result<(), AuthError> {
     for contact in new {
         contact::check_free(op, user, contact).await?;
     }

@@ -19,7 +19,7 @@ use crate::http::extract::RequestInfo;
 use crate::model::ids::{EmailAddress, PhoneNumber, UserId};
 use crate::model::metadata;
 use crate::model::{JsonObject, User};
-use crate::operation::Operation;
+use crate::operation::AccountOperation;
 use crate::sql::Tx;
 use crate::sql::users::{self, UserList};
 
@@ -162,7 +162,7 @@ impl Auth {
             AccountCommand::Delete { account, soft } => {
                 let user = find(self, &request, &account).await?;
                 let tx = Tx::begin(self.database()).await?;
-                delete::apply(Operation::new(self, &request, &tx), &actor, user.id, soft).await?;
+                delete::apply(AccountOperation::new(self, &request, &tx), &actor, user.id, soft).await?;
                 tx.commit().await?;
                 shown(&user)
             }
@@ -248,7 +248,7 @@ async fn add(auth: &Auth, request: &RequestInfo, actor: &User, account: AccountT
         ban: None,
     };
     let tx = Tx::begin(auth.database()).await?;
-    let user = create::insert(Operation::new(auth, request, &tx), actor, &new).await?;
+    let user = create::insert(AccountOperation::new(auth, request, &tx), actor, &new).await?;
     tx.commit().await?;
     Ok(user)
 }
@@ -282,7 +282,7 @@ async fn change(
     changes: AccountChanges,
 ) -> Result<Value, AuthError> {
     let tx = Tx::begin(auth.database()).await?;
-    let user = update::apply(Operation::new(auth, request, &tx), actor, id, changes).await?;
+    let user = update::apply(AccountOperation::new(auth, request, &tx), actor, id, changes).await?;
     tx.commit().await?;
     shown(&user)
 }

@@ -15,7 +15,7 @@ use crate::model::ids::{EmailAddress, UserId};
 use crate::model::metadata;
 use crate::model::{JsonObject, User};
 use crate::one_time::message;
-use crate::operation::Operation;
+use crate::operation::AccountOperation;
 use crate::protection::audit::Action;
 use crate::sql::users::NewUser;
 use crate::sql::{Tx, users};
@@ -39,9 +39,9 @@ pub(crate) async fn invite(
     body.data.as_ref().map_or(Ok(()), metadata::check_size)?;
     auth.recipients().check_domain(&email).await?;
     let actor = administrator.actor(&request.aud, request.now);
-    let invited = hooks::complete(&auth, &request, || async {
+    let invited = hooks::complete(auth.hooks(), &request, || async {
         let tx = Tx::begin(auth.database()).await?;
-        let op = Operation::new(&auth, &request, &tx);
+        let op = AccountOperation::new(&auth, &request, &tx);
         let user = admit(op, &email, body.data.clone()).await?;
         record(op, &actor, Action::UserInvited, &user).await?;
         message::send_invitation(op, &user).await?;
@@ -60,7 +60,7 @@ pub(crate) async fn invite(
 /// # Errors
 /// 422 `email_exists` when the address is confirmed.
 pub(crate) async fn admit(
-    op: Operation<'_>,
+    op: AccountOperation<'_>,
     email: &EmailAddress,
     data: Option<JsonObject>,
 ) -> Result<User, AuthError> {
@@ -90,7 +90,7 @@ pub(crate) async fn admit(
 /// # Errors
 /// 422 `email_exists` when another request created the account meanwhile.
 pub(crate) async fn insert(
-    op: Operation<'_>,
+    op: AccountOperation<'_>,
     email: &EmailAddress,
     data: JsonObject,
     hash: &str,

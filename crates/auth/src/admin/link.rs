@@ -19,7 +19,7 @@ use crate::model::ids::EmailAddress;
 use crate::model::metadata;
 use crate::model::{JsonObject, User};
 use crate::one_time::token::{OneTimeToken, TokenKind};
-use crate::operation::Operation;
+use crate::operation::AccountOperation;
 use crate::protection::audit::Action;
 use crate::sql::{Tx, one_time_tokens, users};
 
@@ -113,9 +113,9 @@ pub(crate) async fn generate(
     }
     let link = check(&auth, &request, body).await?;
     let actor = administrator.actor(&request.aud, request.now);
-    let generated = hooks::complete(&auth, &request, || async {
+    let generated = hooks::complete(auth.hooks(), &request, || async {
         let tx = Tx::begin(auth.database()).await?;
-        let op = Operation::new(&auth, &request, &tx);
+        let op = AccountOperation::new(&auth, &request, &tx);
         let user = find_or_create(op, &link).await?;
         match link.link_type {
             LinkType::MagicLink | LinkType::Recovery => {
@@ -174,7 +174,7 @@ async fn check(auth: &Auth, request: &RequestInfo, body: LinkRequest) -> Result<
 }
 
 /// Locks and returns the account of the link, or creates it for a sign-up or an invitation.
-async fn find_or_create(op: Operation<'_>, link: &CheckedLink) -> Result<User, AuthError> {
+async fn find_or_create(op: AccountOperation<'_>, link: &CheckedLink) -> Result<User, AuthError> {
     let existing = users::lock_by_email(op.tx, &link.email, &op.request.aud).await?;
     match (link.link_type, existing) {
         (LinkType::Invite, _) => invitation::admit(op, &link.email, link.data.clone()).await,
@@ -198,7 +198,7 @@ async fn find_or_create(op: Operation<'_>, link: &CheckedLink) -> Result<User, A
 /// Continues a sign-up whose address was not confirmed. A new password replaces that of the earlier
 /// sign-up, which may be a stranger's: the owner of the address gets the password of the sign-up
 /// that the link belongs to.
-async fn continue_sign_up(op: Operation<'_>, user: &User, link: &CheckedLink) -> Result<(), AuthError> {
+async fn continue_sign_up(op: AccountOperation<'_>, user: &User, link: &CheckedLink) -> Result<(), AuthError> {
     if let Some(hash) = &link.hash {
         let stored = op.auth.columns().encrypt(user.id.0, hash);
         users::set_password(op.tx, user.id, &stored, op.now()).await?;
@@ -213,7 +213,7 @@ async fn continue_sign_up(op: Operation<'_>, user: &User, link: &CheckedLink) ->
 }
 
 /// Makes and stores the token of the link.
-async fn store(op: Operation<'_>, user: &User, link: &CheckedLink) -> Result<OneTimeToken, AuthError> {
+async fn store(op: AccountOperation<'_>, user: &User, link: &CheckedLink) -> Result<OneTimeToken, AuthError> {
     let (tx, now) = (op.tx, op.now());
     // A change is confirmed at the address that the link is for
     let sent_to = match (link.link_type, &link.new_email) {
@@ -235,7 +235,7 @@ async fn store(op: Operation<'_>, user: &User, link: &CheckedLink) -> Result<One
 /// Stores a pending change of address. The other of its two links stays valid if it is for the same
 /// address.
 async fn begin_change(
-    op: Operation<'_>,
+    op: AccountOperation<'_>,
     user: &User,
     link: &CheckedLink,
     token: &OneTimeToken,

@@ -11,7 +11,7 @@ mod page;
 pub(crate) mod users;
 
 use crate::model::User;
-use crate::operation::Operation;
+use crate::operation::AccountOperation;
 use crate::protection::audit::{Action, Traits};
 
 /// Returns the traits that name the account of an event.
@@ -24,6 +24,11 @@ fn account_traits(user: &User) -> Traits {
 }
 
 /// Writes an entry of the audit log for an action of an administrator on the account `user`.
-async fn record(op: Operation<'_>, actor: &User, action: Action, user: &User) -> Result<(), tokio_postgres::Error> {
+async fn record(
+    op: AccountOperation<'_>,
+    actor: &User,
+    action: Action,
+    user: &User,
+) -> Result<(), tokio_postgres::Error> {
     op.record(actor, action, account_traits(user)).await
 }

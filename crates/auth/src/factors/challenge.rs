@@ -10,7 +10,7 @@ use crate::factors::open_challenge::{client_address, end_of};
 use crate::factors::{FactorType, OwnFactor, check_may_add, phone, webauthn};
 use crate::http::extract::{Json, RequestInfo};
 use crate::model::ids::FactorChallengeId;
-use crate::operation::Operation;
+use crate::operation::AccountOperation;
 use crate::protection::audit::{Action, Traits};
 use crate::protection::limits::Limiter;
 use crate::sql::mfa_challenges::FactorChallenge;
@@ -56,7 +56,7 @@ pub(crate) async fn challenge(
     };
 
     let tx = Tx::begin(auth.database()).await?;
-    let op = Operation::new(&auth, &request, &tx);
+    let op = AccountOperation::new(&auth, &request, &tx);
     // A message recorded its time before it was sent
     let is_recorded = own.kind == FactorType::Phone;
     if !is_recorded && !mfa_factors::set_challenged(&tx, own.factor.id, challenge.created_at).await? {

@@ -10,7 +10,7 @@ use crate::factors::{FactorOwner, FactorType, check_may_add, phone, totp};
 use crate::http::extract::{Json, RequestInfo};
 use crate::model::User;
 use crate::model::ids::FactorId;
-use crate::operation::Operation;
+use crate::operation::AccountOperation;
 use crate::protection::audit::{Action, Traits};
 use crate::settings::FactorSettings;
 use crate::sql::mfa_factors::NewFactor;
@@ -40,7 +40,7 @@ pub(crate) async fn enroll(
     }
 
     let tx = Tx::begin(auth.database()).await?;
-    let op = Operation::new(&auth, &request, &tx);
+    let op = AccountOperation::new(&auth, &request, &tx);
     let user = users::lock_complete(&tx, owner.user.id).await?.ok_or(ContractError::SubjectGone)?;
     let aal = sessions::lock_aal(&tx, owner.session.id, user.id).await?.ok_or(ContractError::SessionOfTokenGone)?;
     let user = make_room(op, user, draft.phone.as_deref()).await?;
@@ -74,7 +74,7 @@ pub(crate) async fn enroll(
 
 /// Deletes enrolments of a user that were abandoned, and those of the same number. Returns the user
 /// with the remaining factors.
-async fn make_room(op: Operation<'_>, mut user: User, phone: Option<&str>) -> Result<User, AuthError> {
+async fn make_room(op: AccountOperation<'_>, mut user: User, phone: Option<&str>) -> Result<User, AuthError> {
     if let Some(phone) = phone {
         if user.factors.iter().any(|factor| factor.is_verified() && factor.phone == phone) {
             return Err(ContractError::FactorPhoneVerified.into());

@@ -8,7 +8,8 @@
 //!
 //! Guarantees beyond the reference:
 //! - The number of wrong codes of an account is limited, for all its factors and recovery codes
-//!   together, see [`attempts::factor_code`](crate::protection::attempts::factor_code).
+//!   together, see the
+//!   [guess counter](crate::protection::attempts::GuessCounter::factor_code).
 //! - A code of an authenticator app is accepted once.
 //! - Once a factor is verified, another one can be proved for the first time at `aal2` only.
 //!   Otherwise a stranger with a password could finish an enrolment that began before.
@@ -36,7 +37,7 @@ use crate::messages::mailer;
 use crate::model::ids::FactorId;
 use crate::model::{Factor, User};
 use crate::one_time::message;
-use crate::operation::Operation;
+use crate::operation::AccountOperation;
 use crate::session::AuthenticationMethod;
 use crate::settings::{FactorSettings, FactorSwitches};
 use crate::sql::users::SessionSummary;
@@ -171,7 +172,12 @@ fn check_may_add(user: &User, is_aal2: bool) -> Result<(), AuthError> {
 }
 
 /// Notifies the account's owner of an added or removed factor, if such mails are enabled.
-pub(crate) async fn notify(op: Operation<'_>, user: &User, mail: MailKind, kind: FactorType) -> Result<(), AuthError> {
+pub(crate) async fn notify(
+    op: AccountOperation<'_>,
+    user: &User,
+    mail: MailKind,
+    kind: FactorType,
+) -> Result<(), AuthError> {
     let variables = Variables { factor_type: Some(kind.as_str().to_owned()), ..mailer::variables(op.auth, user) };
     message::notify(op, user, mail, &variables).await
 }

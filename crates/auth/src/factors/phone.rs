@@ -102,7 +102,7 @@ async fn reserve(auth: &Auth, own: &OwnFactor, now: OffsetDateTime) -> Result<Op
 /// Has the hook send a message.
 async fn deliver_by_hook(auth: &Auth, call: &HookCall) -> Result<(), AuthError> {
     auth.limits().take_text()?;
-    match Box::pin(auth.hooks().call(auth, call)).await {
+    match Box::pin(auth.hooks().call(call)).await {
         Ok(_) => Ok(()),
         // Clients know no other text here; the cause is in the log
         Err(_) => Err(ContractError::FactorTextHookFailed.into()),

@@ -22,9 +22,8 @@ use crate::messages::mailer;
 use crate::model::ids::UserId;
 use crate::model::{Timestamp, User};
 use crate::one_time::message;
-use crate::operation::Operation;
-use crate::protection::attempts;
-use crate::protection::audit::{self, Action, FailedLogin, Traits};
+use crate::operation::AccountOperation;
+use crate::protection::audit::{Action, FailedLogin, Traits};
 use crate::protection::limits::Limiter;
 use crate::session::elevation::{self, ProvedFactor};
 use crate::session::{AuthenticationMethod, TokenResponse};
@@ -68,14 +67,14 @@ pub(crate) async fn create(
     let codes: Vec<String> = (0..COUNT).map(|_| new_code()).collect();
     let hashes: Vec<Vec<u8>> =
         codes.iter().filter_map(|code| hash_of(owner.user.id, code)).map(|hash| hash.to_vec()).collect();
-    hooks::complete(&auth, &request, || replace(&auth, &owner, &request, &hashes)).await?;
+    hooks::complete(auth.hooks(), &request, || replace(&auth, &owner, &request, &hashes)).await?;
     Ok(axum::Json(json!({ "codes": codes })))
 }
 
 /// Stores the hashes of new codes in place of the earlier ones, in one transaction.
 async fn replace(auth: &Auth, owner: &FactorOwner, request: &RequestInfo, hashes: &[Vec<u8>]) -> Result<(), AuthError> {
     let tx = Tx::begin(auth.database()).await?;
-    let op = Operation::new(auth, request, &tx);
+    let op = AccountOperation::new(auth, request, &tx);
     let user = users::lock_complete(&tx, owner.user.id).await?.ok_or(ContractError::SubjectGone)?;
     let aal = sessions::lock_aal(&tx, owner.session.id, user.id).await?.ok_or(ContractError::SessionOfTokenGone)?;
     if !user.has_verified_factor() {
@@ -126,14 +125,14 @@ pub(crate) async fn verify(
         return Err(ContractError::RecoveryCodesNeedFactor.into());
     }
     let attempt = async {
-        let used = hooks::complete(&auth, &request, || use_up(&auth, &owner, &request, &body.code)).await;
+        let used = hooks::complete(auth.hooks(), &request, || use_up(&auth, &owner, &request, &body.code)).await;
         if let Err(error @ AuthError::Contract(ContractError::RecoveryCodeWrong)) = &used {
             let login = FailedLogin { user: Some(&owner.user), provider: "recovery_code", error };
-            audit::record_failed_login(&auth, &login, &request).await;
+            auth.audit_log().record_failed_login(auth.database(), auth.limits(), &login, &request).await;
         }
         used
     };
-    attempts::factor_code(&auth, owner.user.id, &request, attempt).await
+    auth.guesses().factor_code(owner.user.id, &request, attempt).await
 }
 
 /// Compares a code and uses it up, in one transaction.
@@ -145,7 +144,7 @@ async fn use_up(
 ) -> Result<TokenResponse, AuthError> {
     let wrong = ContractError::RecoveryCodeWrong;
     let tx = Tx::begin(auth.database()).await?;
-    let op = Operation::new(auth, request, &tx);
+    let op = AccountOperation::new(auth, request, &tx);
     let session = owner.session.id;
     let user = users::lock_complete(&tx, owner.user.id).await?.ok_or(ContractError::SubjectGone)?;
     sessions::lock_aal(&tx, session, user.id).await?.ok_or(ContractError::SessionOfTokenGone)?;
@@ -161,7 +160,7 @@ async fn use_up(
     let traits = Traits::from_iter([("remaining".to_owned(), remaining.into())]);
     op.record_with_ip(&user, Action::RecoveryCodeUsed, traits).await?;
     notify(op, &user, remaining).await?;
-    attempts::remember_factor_network(op, user.id).await?;
+    auth.guesses().remember_factor_network(op, user.id).await?;
     let proved = ProvedFactor { method: AuthenticationMethod::MfaRecoveryCode, factor: None };
     let response = elevation::elevate(op, &user, session, proved).await?;
     tx.commit().await?;
@@ -169,7 +168,7 @@ async fn use_up(
 }
 
 /// Notifies the account's owner of a used code, if such mails are enabled.
-async fn notify(op: Operation<'_>, user: &User, remaining: usize) -> Result<(), AuthError> {
+async fn notify(op: AccountOperation<'_>, user: &User, remaining: usize) -> Result<(), AuthError> {
     let variables = Variables { recovery_codes_left: Some(remaining.to_string()), ..mailer::variables(op.auth, user) };
     message::notify(op, user, MailKind::RecoveryCodeUsed, &variables).await
 }

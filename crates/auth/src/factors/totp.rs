@@ -16,7 +16,7 @@ use crate::error::{AuthError, ContractError};
 use crate::factors::draft::{EnrollBody, FactorDraft};
 use crate::model::ids::FactorId;
 use crate::model::{Factor, User};
-use crate::operation::Operation;
+use crate::operation::AccountOperation;
 use crate::sql::{mfa_factors, totp_steps};
 
 /// The length of a new secret in bytes: the length of a SHA-1 key that RFC 4226 recommends.
@@ -159,7 +159,7 @@ pub(super) async fn compare(auth: &Auth, factor: &Factor, code: &str) -> Result<
 ///
 /// # Errors
 /// 422 `mfa_verification_failed` if another request used it meanwhile.
-pub(super) async fn use_up(op: Operation<'_>, factor: FactorId, code: MatchedCode) -> Result<(), AuthError> {
+pub(super) async fn use_up(op: AccountOperation<'_>, factor: FactorId, code: MatchedCode) -> Result<(), AuthError> {
     if !totp_steps::advance(op.tx, factor, code.step).await? {
         return Err(ContractError::TotpCodeWrong.into());
     }

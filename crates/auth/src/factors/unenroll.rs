@@ -10,7 +10,7 @@ use crate::factors::{FactorType, OwnFactor, notify};
 use crate::hooks;
 use crate::http::extract::RequestInfo;
 use crate::model::{Factor, User};
-use crate::operation::Operation;
+use crate::operation::AccountOperation;
 use crate::protection::audit::{Action, Traits};
 use crate::session::AuthenticationMethod;
 use crate::sql::{Tx, mfa_factors, recovery_codes, sessions, users};
@@ -21,13 +21,13 @@ pub(crate) async fn unenroll(
     own: OwnFactor,
     request: RequestInfo,
 ) -> Result<axum::Json<Value>, AuthError> {
-    hooks::complete(&auth, &request, || try_unenroll(&auth, &own, &request)).await?;
+    hooks::complete(auth.hooks(), &request, || try_unenroll(&auth, &own, &request)).await?;
     Ok(axum::Json(json!({ "id": own.factor.id })))
 }
 
 async fn try_unenroll(auth: &Auth, own: &OwnFactor, request: &RequestInfo) -> Result<(), AuthError> {
     let tx = Tx::begin(auth.database()).await?;
-    let op = Operation::new(auth, request, &tx);
+    let op = AccountOperation::new(auth, request, &tx);
     let session = own.owner.session.id;
     let user = users::lock_complete(&tx, own.owner.user.id).await?.ok_or(ContractError::SubjectGone)?;
     let aal = sessions::lock_aal(&tx, session, user.id).await?.ok_or(ContractError::SessionOfTokenGone)?;
@@ -54,7 +54,7 @@ async fn try_unenroll(auth: &Auth, own: &OwnFactor, request: &RequestInfo) -> Re
 ///
 /// # Errors
 /// Those of the database.
-pub(crate) async fn remove(op: Operation<'_>, user: &User, factor: &Factor) -> Result<(), AuthError> {
+pub(crate) async fn remove(op: AccountOperation<'_>, user: &User, factor: &Factor) -> Result<(), AuthError> {
     let (tx, now) = (op.tx, op.now());
     mfa_factors::delete(tx, factor.id).await?;
     if let Some(kind) = FactorType::parse(&factor.factor_type) {

@@ -14,9 +14,8 @@ use crate::hooks::{self, Decision, FactorAttempt};
 use crate::http::extract::{Json, RequestInfo};
 use crate::model::User;
 use crate::model::ids::FactorChallengeId;
-use crate::operation::Operation;
-use crate::protection::attempts;
-use crate::protection::audit::{self, Action, FailedLogin, Traits};
+use crate::operation::AccountOperation;
+use crate::protection::audit::{Action, FailedLogin, Traits};
 use crate::protection::limits::Limiter;
 use crate::session::TokenResponse;
 use crate::session::elevation::{self, ProvedFactor};
@@ -64,7 +63,7 @@ pub(crate) async fn verify(
     }
     let challenge = find_challenge(&auth, &own, &request, FactorChallengeId(body.challenge_id)).await?;
     let attempt = attempt(&auth, &own, &request, &challenge, &body.code);
-    attempts::factor_code(&auth, own.owner.user.id, &request, attempt).await
+    auth.guesses().factor_code(own.owner.user.id, &request, attempt).await
 }
 
 /// Verifies the response of an authenticator, and raises the session.
@@ -86,13 +85,13 @@ async fn verify_key(
     match webauthn::compare(auth, own, &challenge, &response).await? {
         Ok(proof) => {
             let run = || complete(auth, own, request, challenge.id, FactorProof::Key(proof.clone()));
-            hooks::complete(auth, request, run).await
+            hooks::complete(auth.hooks(), request, run).await
         }
         Err(reason) => {
             tracing::info!(error = %reason, "the response of a security key was rejected");
             let error = AuthError::from(ContractError::KeyResponseRejected);
             let login = FailedLogin { user: Some(&own.owner.user), provider: own.kind.as_str(), error: &error };
-            audit::record_failed_login(auth, &login, request).await;
+            auth.audit_log().record_failed_login(auth.database(), auth.limits(), &login, request).await;
             Err(error)
         }
     }
@@ -119,7 +118,7 @@ async fn attempt(
     let completed = match proof {
         Some(proof) => {
             let run = || complete(auth, own, request, challenge.id, proof.clone());
-            hooks::complete(auth, request, run).await
+            hooks::complete(auth.hooks(), request, run).await
         }
         None => Err(wrong.clone().into()),
     };
@@ -128,7 +127,7 @@ async fn attempt(
     {
         let failed = AuthError::from(wrong);
         let login = FailedLogin { user: Some(&own.owner.user), provider: own.kind.as_str(), error: &failed };
-        audit::record_failed_login(auth, &login, request).await;
+        auth.audit_log().record_failed_login(auth.database(), auth.limits(), &login, request).await;
     }
     completed
 }
@@ -150,7 +149,7 @@ async fn ask_hook(auth: &Auth, own: &OwnFactor, request: &RequestInfo, valid: bo
             let message = message.unwrap_or_else(|| REJECTED.to_owned());
             let rejected = AuthError::from(ContractError::FactorRejectedByHook { message });
             let login = FailedLogin { user: Some(&own.owner.user), provider: own.kind.as_str(), error: &rejected };
-            audit::record_failed_login(auth, &login, request).await;
+            auth.audit_log().record_failed_login(auth.database(), auth.limits(), &login, request).await;
             Err(rejected)
         }
     }
@@ -168,7 +167,7 @@ async fn complete(
     proof: FactorProof,
 ) -> Result<TokenResponse, AuthError> {
     let tx = Tx::begin(auth.database()).await?;
-    let op = Operation::new(auth, request, &tx);
+    let op = AccountOperation::new(auth, request, &tx);
     let session = own.owner.session.id;
     let user = users::lock_complete(&tx, own.owner.user.id).await?.ok_or(ContractError::SubjectGone)?;
     let aal = sessions::lock_aal(&tx, session, user.id).await?.ok_or(ContractError::SessionOfTokenGone)?;
@@ -193,7 +192,7 @@ async fn complete(
         add(op, &user, own).await?;
     }
     mfa_factors::delete_other_unverified(&tx, user.id, own.factor.id, own.kind.as_str()).await?;
-    attempts::remember_factor_network(op, user.id).await?;
+    auth.guesses().remember_factor_network(op, user.id).await?;
     let proved = ProvedFactor { method: own.kind.method(), factor: Some(own.factor.id) };
     let response = elevation::elevate(op, &user, session, proved).await?;
     tx.commit().await?;
@@ -201,7 +200,7 @@ async fn complete(
 }
 
 /// Marks a factor as verified.
-async fn add(op: Operation<'_>, user: &User, own: &OwnFactor) -> Result<(), AuthError> {
+async fn add(op: AccountOperation<'_>, user: &User, own: &OwnFactor) -> Result<(), AuthError> {
     mfa_factors::set_verified(op.tx, own.factor.id, op.now()).await?;
     if !user.has_verified_factor() {
         // Codes of factors that were deleted without this service must not open the account again

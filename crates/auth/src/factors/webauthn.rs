@@ -11,7 +11,7 @@ use crate::Auth;
 use crate::error::{AuthError, ContractError};
 use crate::model::User;
 use crate::model::ids::UserId;
-use crate::operation::Operation;
+use crate::operation::AccountOperation;
 use crate::sql::mfa_challenges::FactorChallenge;
 use crate::sql::{Run, mfa_factors};
 use crate::webauthn::{
@@ -165,7 +165,7 @@ fn is_handle_of(response: &AssertionResponse, user: UserId) -> bool {
 /// # Errors
 /// 422 when the factor or the key changed meanwhile.
 pub(super) async fn use_up(
-    op: Operation<'_>,
+    op: AccountOperation<'_>,
     own: &OwnFactor,
     was_verified: bool,
     proof: &KeyProof,

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{HookCall, points};
 use crate::error::AuthError;
 use crate::model::{JsonObject, User};
-use crate::operation::Operation;
+use crate::operation::AccountOperation;
 use crate::settings::HookPoint;
 
 /// The data of a mail in the input of the hook. Every member is present; those that a mail does not
@@ -56,7 +56,7 @@ fn action_type(kind: MailKind) -> &'static str {
     }
 }
 
-async fn call(op: Operation<'_>, user: &User, kind: MailKind, data: EmailData) -> Result<HookCall, AuthError> {
+async fn call(op: AccountOperation<'_>, user: &User, kind: MailKind, data: EmailData) -> Result<HookCall, AuthError> {
     let user = points::complete_user(op, user, HookPoint::SendEmail).await?;
     let email_data = json!({
         "token": data.token,
@@ -85,7 +85,7 @@ async fn call(op: Operation<'_>, user: &User, kind: MailKind, data: EmailData) -
 /// # Errors
 /// Those of the hook.
 pub(crate) async fn send_email(
-    op: Operation<'_>,
+    op: AccountOperation<'_>,
     user: &User,
     kind: MailKind,
     data: EmailData,
@@ -98,7 +98,7 @@ pub(crate) async fn send_email(
 /// # Errors
 /// Those of the database.
 pub(crate) async fn send_notification(
-    op: Operation<'_>,
+    op: AccountOperation<'_>,
     user: &User,
     kind: MailKind,
     data: EmailData,

@@ -30,11 +30,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::Auth;
+use portico_base::Clock;
+use portico_database::RolePool;
+
 use crate::error::{AuthError, ContractError};
 use crate::http::extract::RequestInfo;
 use crate::model::JsonObject;
-use crate::operation::Operation;
+use crate::operation::AccountOperation;
 use crate::settings::{HookPoint, HookSettings, SettingsError};
 use crate::sql::{Tx, users};
 use endpoint::{HookEndpoint, HookEndpointError, parse_secrets};
@@ -59,6 +61,9 @@ pub(crate) struct Hooks {
     http: OnceLock<HttpHooks>,
     /// The duration of the last call that sent a mail.
     mail_duration: Mutex<Duration>,
+    /// Runs the hooks that are functions, outside of transactions.
+    database: RolePool,
+    clock: Clock,
 }
 
 struct Hook {
@@ -75,21 +80,17 @@ impl Hooks {
     pub(crate) fn new(
         settings: &BTreeMap<HookPoint, HookSettings>,
         allow_private_addresses: bool,
+        database: RolePool,
+        clock: Clock,
     ) -> Result<Self, SettingsError> {
-        let mut points = HashMap::new();
-        for (point, configured) in settings {
-            let failed = |error: HookEndpointError| SettingsError::Value {
-                name: "hook",
-                reason: format!("{}: {error}", point.key()),
-            };
-            let endpoint = HookEndpoint::parse(&configured.uri).map_err(failed)?;
-            if !allow_private_addresses && endpoint.is_at_private_address() {
-                return Err(failed(HookEndpointError::PrivateAddress));
-            }
-            let secrets = parse_secrets(configured.secrets.expose()).map_err(failed)?;
-            points.insert(*point, Hook { endpoint, secrets });
-        }
-        Ok(Self { points, allow_private_addresses, http: OnceLock::new(), mail_duration: Mutex::default() })
+        Ok(Self {
+            points: read_points(settings, allow_private_addresses)?,
+            allow_private_addresses,
+            http: OnceLock::new(),
+            mail_duration: Mutex::default(),
+            database,
+            clock,
+        })
     }
 
     /// Returns whether there is a hook for a point.
@@ -114,19 +115,20 @@ impl Hooks {
     ///
     /// # Errors
     /// Those of the hook, and of the database for a PostgreSQL function.
-    pub(crate) async fn call(&self, auth: &Auth, call: &HookCall) -> Result<JsonObject, AuthError> {
+    pub(crate) async fn call(&self, call: &HookCall) -> Result<JsonObject, AuthError> {
         let Some(hook) = self.points.get(&call.point) else { return Ok(JsonObject::new()) };
         let began = Instant::now();
         let output = match &hook.endpoint {
             HookEndpoint::Http(url) => {
-                let input = call.input(auth.now());
-                let sent = self.http()?.call(url, &hook.secrets, auth.now(), input.as_bytes()).await;
+                let now = self.clock.now_in_microseconds();
+                let sent = self.http()?.call(url, &hook.secrets, now, call.input(now).as_bytes()).await;
                 sent.map_err(|error| AuthError::from(ContractError::from(error)))
                     .and_then(|body| output::read(body.as_deref()))
             }
             HookEndpoint::Function { schema, name } => {
-                let tx = Tx::begin(auth.database()).await?;
-                let output = function::call(&tx, &hook.endpoint, schema, name, &call.input(auth.now())).await;
+                let now = self.clock.now_in_microseconds();
+                let tx = Tx::begin(&self.database).await?;
+                let output = function::call(&tx, &hook.endpoint, schema, name, &call.input(now)).await;
                 match &output {
                     Ok(_) => tx.commit().await?,
                     Err(_) => tx.rollback().await,
@@ -146,11 +148,11 @@ impl Hooks {
     ///
     /// # Errors
     /// Those of the hook, and [`AuthError::HookPending`] in the first run.
-    pub(crate) async fn call_within(&self, op: Operation<'_>, call: HookCall) -> Result<JsonObject, AuthError> {
+    pub(crate) async fn call_within(&self, op: AccountOperation<'_>, call: HookCall) -> Result<JsonObject, AuthError> {
         let Some(hook) = self.points.get(&call.point) else { return Ok(JsonObject::new()) };
         match &hook.endpoint {
             HookEndpoint::Function { schema, name } if call.point.belongs_to_transaction() => {
-                let input = call.input(op.auth.now());
+                let input = call.input(self.clock.now_in_microseconds());
                 let output = match call.is_optional {
                     false => Box::pin(function::call(op.tx, &hook.endpoint, schema, name, &input)).await,
                     true => Box::pin(function::try_call(op.tx, &hook.endpoint, schema, name, &input)).await,
@@ -170,6 +172,50 @@ impl Hooks {
             },
         }
     }
+
+    /// Calls the hook after a new account, if the committed run made one. The account stays when it
+    /// fails.
+    async fn after_user_created(&self, request: &RequestInfo) -> Result<(), AuthError> {
+        let Some(created) = request.hooks.take_created() else { return Ok(()) };
+        if !self.has(HookPoint::AfterUserCreated) {
+            return Ok(());
+        }
+        let user = {
+            let client = self.database.client().await?;
+            users::complete(&client, created).await?
+        };
+        let Some(user) = user else { return Ok(()) };
+        // Clients know this text from sign-ups by contact
+        let provider = user.app_metadata.get("provider").and_then(Value::as_str).unwrap_or_default();
+        let is_sign_up = matches!(provider, "email" | "phone");
+        let members = JsonObject::from_iter([("user".to_owned(), json!(user))]);
+        let called = self.call(&HookCall::new(request.ip, HookPoint::AfterUserCreated, members)).await;
+        match called {
+            Err(_) if is_sign_up => Err(ContractError::HookFailedAfterSignUp.into()),
+            called => called.map(drop),
+        }
+    }
+}
+
+/// Reads the settings of all points.
+fn read_points(
+    settings: &BTreeMap<HookPoint, HookSettings>,
+    allow_private_addresses: bool,
+) -> Result<HashMap<HookPoint, Hook>, SettingsError> {
+    let mut points = HashMap::new();
+    for (point, configured) in settings {
+        let failed = |error: HookEndpointError| SettingsError::Value {
+            name: "hook",
+            reason: format!("{}: {error}", point.key()),
+        };
+        let endpoint = HookEndpoint::parse(&configured.uri).map_err(failed)?;
+        if !allow_private_addresses && endpoint.is_at_private_address() {
+            return Err(failed(HookEndpointError::PrivateAddress));
+        }
+        let secrets = parse_secrets(configured.secrets.expose()).map_err(failed)?;
+        points.insert(*point, Hook { endpoint, secrets });
+    }
+    Ok(points)
 }
 
 fn log_failure(hook: &Hook, call: &HookCall, output: &Result<JsonObject, AuthError>) {
@@ -186,7 +232,7 @@ fn log_failure(hook: &Hook, call: &HookCall, output: &Result<JsonObject, AuthErr
 /// # Errors
 /// Those of `attempt` and of the hooks.
 pub(crate) async fn complete<T, Attempt>(
-    auth: &Auth,
+    hooks: &Hooks,
     request: &RequestInfo,
     mut attempt: impl FnMut() -> Attempt,
 ) -> Result<T, AuthError>
@@ -199,7 +245,7 @@ where
         match Box::pin(attempt()).await {
             Err(AuthError::HookPending) => {
                 let Some(call) = request.hooks.take_pending() else { return Err(AuthError::HookPending) };
-                let answer = match Box::pin(auth.hooks().call(auth, &call)).await {
+                let answer = match Box::pin(hooks.call(&call)).await {
                     Err(_) if call.is_optional => JsonObject::new(),
                     answer => answer.inspect_err(|_| request.hooks.note_failure(call.point))?,
                 };
@@ -208,45 +254,22 @@ where
             Err(error) => {
                 // Some rejections are committed, such as that of a sign-in whose address is not
                 // proved
-                let _ = Box::pin(after_user_created(auth, request)).await;
+                let _ = Box::pin(hooks.after_user_created(request)).await;
                 return Err(error);
             }
             Ok(done) => {
-                Box::pin(after_user_created(auth, request))
+                Box::pin(hooks.after_user_created(request))
                     .await
                     .inspect_err(|_| request.hooks.note_failure(HookPoint::AfterUserCreated))?;
                 if request.hooks.has_decoy() {
                     // As slow as for an address that gets a mail
-                    tokio::time::sleep(auth.hooks().mail_duration()).await;
+                    tokio::time::sleep(hooks.mail_duration()).await;
                 }
                 return Ok(done);
             }
         }
     }
     Err(ContractError::HookOutdated.into())
-}
-
-/// Calls the hook after a new account, if the committed run made one. The account stays when it
-/// fails.
-async fn after_user_created(auth: &Auth, request: &RequestInfo) -> Result<(), AuthError> {
-    let Some(created) = request.hooks.take_created() else { return Ok(()) };
-    if !auth.hooks().has(HookPoint::AfterUserCreated) {
-        return Ok(());
-    }
-    let user = {
-        let client = auth.database().client().await?;
-        users::complete(&client, created).await?
-    };
-    let Some(user) = user else { return Ok(()) };
-    // Clients know this text from sign-ups by contact
-    let provider = user.app_metadata.get("provider").and_then(Value::as_str).unwrap_or_default();
-    let is_sign_up = matches!(provider, "email" | "phone");
-    let members = JsonObject::from_iter([("user".to_owned(), json!(user))]);
-    let called = auth.hooks().call(auth, &HookCall::new(request.ip, HookPoint::AfterUserCreated, members)).await;
-    match called {
-        Err(_) if is_sign_up => Err(ContractError::HookFailedAfterSignUp.into()),
-        called => called.map(drop),
-    }
 }
 
 #[cfg(test)]
@@ -257,8 +280,9 @@ mod tests {
     fn a_hook_at_an_address_of_a_private_network_needs_the_setting() {
         let hooks = |uri: &str, allow_private_addresses| {
             let settings = HookSettings { uri: uri.to_owned(), secrets: "".into() };
-            let hooks = Hooks::new(&BTreeMap::from([(HookPoint::SendEmail, settings)]), allow_private_addresses);
-            hooks.map(drop).map_err(|error| error.to_string())
+            read_points(&BTreeMap::from([(HookPoint::SendEmail, settings)]), allow_private_addresses)
+                .map(drop)
+                .map_err(|error| error.to_string())
         };
         let error = hooks("https://169.254.169.254/", false).unwrap_err();
         assert!(error.starts_with("hook: send_email: ") && error.contains("private_addresses"), "{error}");

@@ -10,7 +10,7 @@ use crate::error::{AuthError, ContractError};
 use crate::http::extract::RequestInfo;
 use crate::model::ids::UserId;
 use crate::model::{JsonObject, User};
-use crate::operation::Operation;
+use crate::operation::AccountOperation;
 use crate::settings::HookPoint;
 use crate::sql::users::NewUser;
 use crate::sql::{identities, mfa_factors};
@@ -27,7 +27,7 @@ fn members<const N: usize>(members: [(&str, Value); N]) -> JsonObject {
 /// # Errors
 /// Those of the hook; 500 for claims that clients could not use.
 pub(crate) async fn custom_access_token(
-    op: Operation<'_>,
+    op: AccountOperation<'_>,
     user: UserId,
     own: JsonObject,
     authentication_method: &str,
@@ -63,7 +63,7 @@ fn replaced_claims(mut output: JsonObject) -> Result<JsonObject, AuthError> {
 ///
 /// # Errors
 /// Those of the hook.
-pub(crate) async fn before_user_created(op: Operation<'_>, new: &NewUser<'_>) -> Result<(), AuthError> {
+pub(crate) async fn before_user_created(op: AccountOperation<'_>, new: &NewUser<'_>) -> Result<(), AuthError> {
     op.request.hooks.note_created(new.id);
     if !op.auth.hooks().has(HookPoint::BeforeUserCreated) {
         return Ok(());
@@ -122,7 +122,7 @@ pub(crate) async fn password_verification_attempt(
         return Ok(Decision::Continue);
     }
     let input = members([("user_id", user.to_string().into()), ("valid", valid.into())]);
-    Ok(Decision::of(&auth.hooks().call(auth, &HookCall::new(request.ip, point, input)).await?))
+    Ok(Decision::of(&auth.hooks().call(&HookCall::new(request.ip, point, input)).await?))
 }
 
 /// An attempt at a second factor.
@@ -154,7 +154,7 @@ pub(crate) async fn mfa_verification_attempt(
         ("factor_type", attempt.factor_type.into()),
         ("valid", attempt.valid.into()),
     ]);
-    Ok(Decision::of(&auth.hooks().call(auth, &HookCall::new(request.ip, point, input)).await?))
+    Ok(Decision::of(&auth.hooks().call(&HookCall::new(request.ip, point, input)).await?))
 }
 
 /// Returns a user as hooks see it: with identities and factors, which not every operation has
@@ -163,7 +163,7 @@ pub(crate) async fn mfa_verification_attempt(
 /// # Errors
 /// Those of the database.
 pub(crate) async fn complete_user<'a>(
-    op: Operation<'_>,
+    op: AccountOperation<'_>,
     user: &'a User,
     point: HookPoint,
 ) -> Result<Cow<'a, User>, AuthError> {

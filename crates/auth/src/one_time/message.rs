@@ -17,7 +17,7 @@ use crate::model::ids::{EmailAddress, PhoneNumber};
 use crate::oauth::pkce::Challenge;
 use crate::one_time::text_message::{ReservedText, reserve};
 use crate::one_time::token::{OneTimeToken, TokenKind};
-use crate::operation::Operation;
+use crate::operation::AccountOperation;
 use crate::protection::audit::{Action, Traits};
 use crate::settings::HookPoint;
 use crate::sql::flow_state::{self, NewFlow, method};
@@ -64,7 +64,7 @@ impl Delivery {
 
 /// Checks the limits of a mail with a token, and makes the token.
 fn prepare_mail(
-    op: Operation<'_>,
+    op: AccountOperation<'_>,
     user: &User,
     kind: TokenKind,
     to: &EmailAddress,
@@ -82,13 +82,13 @@ fn prepare_mail(
 }
 
 /// Makes the token of a mail, which is the same when the transaction runs again.
-fn make_token(op: Operation<'_>, kind: TokenKind, to: &EmailAddress, is_pkce: bool) -> OneTimeToken {
+fn make_token(op: AccountOperation<'_>, kind: TokenKind, to: &EmailAddress, is_pkce: bool) -> OneTimeToken {
     let entropy = op.request.hooks.bytes(&format!("token {} {to}", kind.as_str()));
     OneTimeToken::from_entropy(entropy, to.as_str(), op.auth.settings().email.otp_length, is_pkce)
 }
 
 /// Sends a mail to the address of `user`, by the hook or through the outbox.
-async fn send(op: Operation<'_>, user: &User, kind: MailKind, variables: &Variables) -> Result<(), AuthError> {
+async fn send(op: AccountOperation<'_>, user: &User, kind: MailKind, variables: &Variables) -> Result<(), AuthError> {
     if op.auth.hooks().has(HookPoint::SendEmail) {
         return Box::pin(hooks::send_email(op, user, kind, EmailData::of(variables))).await;
     }
@@ -101,7 +101,7 @@ async fn send(op: Operation<'_>, user: &User, kind: MailKind, variables: &Variab
 /// # Errors
 /// Those of the database.
 pub(crate) async fn notify(
-    op: Operation<'_>,
+    op: AccountOperation<'_>,
     user: &User,
     kind: MailKind,
     variables: &Variables,
@@ -116,7 +116,7 @@ pub(crate) async fn notify(
 }
 
 async fn store_token(
-    op: Operation<'_>,
+    op: AccountOperation<'_>,
     user: &User,
     kind: TokenKind,
     token: &OneTimeToken,
@@ -126,7 +126,7 @@ async fn store_token(
 }
 
 async fn begin_flow(
-    op: Operation<'_>,
+    op: AccountOperation<'_>,
     user: &User,
     challenge: Option<&Challenge>,
     authentication_method: &str,
@@ -143,7 +143,7 @@ async fn begin_flow(
     Ok(())
 }
 
-fn variables_with_link(op: Operation<'_>, user: &User, kind: MailKind, token: &OneTimeToken) -> Variables {
+fn variables_with_link(op: AccountOperation<'_>, user: &User, kind: MailKind, token: &OneTimeToken) -> Variables {
     let hash = token.hash.clone();
     Variables {
         confirmation_url: Some(mailer::confirmation_url(op.auth, kind, &hash, op.request)),
@@ -160,7 +160,7 @@ fn variables_with_link(op: Operation<'_>, user: &User, kind: MailKind, token: &O
 /// # Errors
 /// 429 when it is too soon, 400 when the contact may not get messages.
 pub(crate) async fn send_confirmation(
-    op: Operation<'_>,
+    op: AccountOperation<'_>,
     user: &User,
     contact: ContactKind,
     options: MessageOptions<'_>,
@@ -193,7 +193,7 @@ pub(crate) async fn send_confirmation(
 ///
 /// # Errors
 /// 429 when too many mails were sent, 400 when the address may not get mail.
-pub(crate) async fn send_invitation(op: Operation<'_>, user: &User) -> Result<(), AuthError> {
+pub(crate) async fn send_invitation(op: AccountOperation<'_>, user: &User) -> Result<(), AuthError> {
     let kind = TokenKind::Confirmation;
     let email = EmailAddress::from_stored(&user.email);
     op.auth.recipients().check(&email)?;
@@ -226,7 +226,7 @@ pub(crate) enum RecoveryMail {
 /// # Errors
 /// 429 when it is too soon, 400 when the address may not get mail.
 pub(crate) async fn send_recovery(
-    op: Operation<'_>,
+    op: AccountOperation<'_>,
     user: &User,
     which: RecoveryMail,
     challenge: Option<&Challenge>,
@@ -258,7 +258,7 @@ pub(crate) async fn send_recovery(
 /// # Errors
 /// 429 when it is too soon, 400 when the contact may not get messages.
 pub(crate) async fn send_reauthentication(
-    op: Operation<'_>,
+    op: AccountOperation<'_>,
     user: &User,
     contact: ContactKind,
 ) -> Result<Delivery, AuthError> {
@@ -291,7 +291,7 @@ pub(crate) async fn send_reauthentication(
 /// # Errors
 /// 429 when it is too soon, 400 when the contact may not get messages.
 pub(crate) async fn send_change(
-    op: Operation<'_>,
+    op: AccountOperation<'_>,
     user: &User,
     new: &Contact,
     options: MessageOptions<'_>,
@@ -307,7 +307,7 @@ pub(crate) async fn send_change(
 }
 
 async fn send_email_change(
-    op: Operation<'_>,
+    op: AccountOperation<'_>,
     user: &User,
     new: &EmailAddress,
     challenge: Option<&Challenge>,
@@ -379,7 +379,7 @@ fn change_data(new: &OneTimeToken, current: Option<&OneTimeToken>) -> EmailData 
 /// # Errors
 /// 429 when it is too soon, 400 when the address may not get mail.
 pub(crate) async fn send_claim_confirmation(
-    op: Operation<'_>,
+    op: AccountOperation<'_>,
     user: &User,
     email: &EmailAddress,
 ) -> Result<(), AuthError> {
@@ -408,7 +408,7 @@ pub(crate) async fn send_claim_confirmation(
 /// # Errors
 /// The same as for a confirmation.
 pub(crate) async fn send_account_exists(
-    op: Operation<'_>,
+    op: AccountOperation<'_>,
     owner: &User,
     email: &EmailAddress,
 ) -> Result<(), AuthError> {
@@ -425,7 +425,11 @@ pub(crate) async fn send_account_exists(
 ///
 /// # Errors
 /// The same as for a mail that is sent.
-pub(crate) async fn enqueue_decoy(op: Operation<'_>, kind: TokenKind, email: &EmailAddress) -> Result<(), AuthError> {
+pub(crate) async fn enqueue_decoy(
+    op: AccountOperation<'_>,
+    kind: TokenKind,
+    email: &EmailAddress,
+) -> Result<(), AuthError> {
     let settings = &op.auth.settings().email;
     if op.request.hooks.is_first(format!("decoy {} {email}", kind.as_str())) {
         op.auth.limits().check_decoy_interval(kind, email.as_str(), settings.max_frequency)?;

@@ -14,7 +14,7 @@ use crate::error::AuthError;
 use crate::model::User;
 use crate::one_time::text_code::{self, TypedCode};
 use crate::one_time::token::{self, TokenKind};
-use crate::operation::Operation;
+use crate::operation::AccountOperation;
 use crate::sql::one_time_tokens::PendingPhoneChanges;
 use crate::sql::{one_time_tokens, users};
 
@@ -24,8 +24,8 @@ const LONGEST_LIFE: Duration = Duration::DAY;
 /// Locks and returns the account that a code for a change of number belongs to. Returns `None` when
 /// there is no such account, or more than one could be meant. The caller checks the code, with
 /// [`text_code::is_right_code`].
-pub(crate) async fn lock_account(op: Operation<'_>, typed: TypedCode<'_>) -> Result<Option<User>, AuthError> {
-    let Operation { auth, request, tx } = op;
+pub(crate) async fn lock_account(op: AccountOperation<'_>, typed: TypedCode<'_>) -> Result<Option<User>, AuthError> {
+    let AccountOperation { auth, request, tx } = op;
     let (phone, kind) = (typed.phone, TokenKind::PhoneChange);
     let identifies_account = text_code::identifies_account(auth, typed, auth.now());
     let life = match identifies_account {

@@ -16,7 +16,7 @@ use crate::model::{JsonObject, User};
 use crate::oauth::pkce::Challenge;
 use crate::one_time::message::{self, Delivery, MessageOptions, RecoveryMail};
 use crate::one_time::text_message::check_channel;
-use crate::operation::Operation;
+use crate::operation::AccountOperation;
 use crate::protection::audit::{Action, Traits};
 use crate::protection::captcha::{self, Security};
 use crate::protection::limits::Limiter;
@@ -130,7 +130,7 @@ async fn send(
     may_create: bool,
 ) -> Result<Value, AuthError> {
     for _ in 0..registration::ATTEMPTS {
-        match hooks::complete(auth, request, || try_send(auth, request, applicant, may_create)).await? {
+        match hooks::complete(auth.hooks(), request, || try_send(auth, request, applicant, may_create)).await? {
             Sending::Sent(delivery) => {
                 let answer = delivery.deliver(auth).await?;
                 return Ok(answer);
@@ -170,7 +170,7 @@ async fn try_send(
 ) -> Result<Sending, AuthError> {
     let kind = applicant.contact.kind();
     let tx = Tx::begin(auth.database()).await?;
-    let op = Operation::new(auth, request, &tx);
+    let op = AccountOperation::new(auth, request, &tx);
     match users::lock_by_contact(&tx, &applicant.contact, &request.aud).await? {
         Some(user) if kind.is_confirmed(&user) => {
             let delivery = send_to_confirmed(op, &user, applicant).await?;
@@ -190,7 +190,11 @@ async fn try_send(
     }
 }
 
-async fn send_to_confirmed(op: Operation<'_>, user: &User, applicant: &Applicant<'_>) -> Result<Delivery, AuthError> {
+async fn send_to_confirmed(
+    op: AccountOperation<'_>,
+    user: &User,
+    applicant: &Applicant<'_>,
+) -> Result<Delivery, AuthError> {
     match applicant.contact.kind() {
         ContactKind::Email => {
             let challenge = applicant.challenge.as_ref();

@@ -19,7 +19,7 @@ use crate::model::User;
 use crate::model::ids::{PhoneNumber, UserId};
 use crate::one_time::text_code::test_code;
 use crate::one_time::token::{OneTimeToken, TokenKind};
-use crate::operation::Operation;
+use crate::operation::AccountOperation;
 use crate::settings::HookPoint;
 use crate::sql::{Tx, one_time_tokens, users};
 
@@ -59,13 +59,13 @@ pub(crate) struct ReservedText {
 /// # Errors
 /// 429 `over_sms_send_rate_limit`, 400 for a channel that does not work, 500 without a gateway.
 pub(crate) async fn reserve(
-    op: Operation<'_>,
+    op: AccountOperation<'_>,
     user: &User,
     kind: TokenKind,
     phone: &PhoneNumber,
     channel: &str,
 ) -> Result<ReservedText, AuthError> {
-    let Operation { auth, tx, .. } = op;
+    let AccountOperation { auth, tx, .. } = op;
     let settings = &auth.settings().sms;
     if let Some(wait) = kind.wait(user, settings.max_frequency, auth.now()) {
         return Err(AuthError::too_soon(wait, |seconds| ContractError::TextTooSoon { seconds }));
@@ -127,7 +127,7 @@ impl ReservedText {
 
     async fn hand_over(mut self, auth: &Auth) -> Result<Value, AuthError> {
         if let Some(call) = &self.hook {
-            let sent = auth.hooks().call(auth, call).await;
+            let sent = auth.hooks().call(call).await;
             if sent.is_err() {
                 self.undo_or_log(auth).await;
             }

@@ -13,7 +13,7 @@ use crate::hooks;
 use crate::http::extract::RequestInfo;
 use crate::model::Passkey;
 use crate::model::ids::{PasskeyId, UserId};
-use crate::operation::Operation;
+use crate::operation::AccountOperation;
 use crate::protection::audit::Action;
 use crate::sql::{Tx, users, webauthn_credentials};
 
@@ -37,12 +37,12 @@ pub(crate) async fn delete(
     Path((user_id, id)): Path<(String, String)>,
 ) -> Result<StatusCode, AuthError> {
     let user_id = UserId::parse(&user_id).ok_or(ContractError::UserIdNotUuid)?;
-    let deleted = hooks::complete(&auth, &request, || async {
+    let deleted = hooks::complete(auth.hooks(), &request, || async {
         let tx = Tx::begin(auth.database()).await?;
         let owner = users::by_id(&tx, user_id).await?.ok_or(ContractError::UserUnknown)?;
         let id = PasskeyId::parse(&id).ok_or(ContractError::PasskeyUnknown)?;
         let passkey = webauthn_credentials::delete(&tx, id, user_id).await?.ok_or(ContractError::PasskeyUnknown)?;
-        let op = Operation::new(&auth, &request, &tx);
+        let op = AccountOperation::new(&auth, &request, &tx);
         let mut traits = super::traits(&passkey);
         traits.insert("user_id".to_owned(), user_id.to_string().into());
         let actor = administrator.actor(&request.aud, request.now);

@@ -17,8 +17,8 @@ use crate::hooks;
 use crate::http::extract::{Json, RequestInfo};
 use crate::model::ids::UserId;
 use crate::model::{Passkey, User};
-use crate::operation::Operation;
-use crate::protection::audit::{self, Action, FailedLogin};
+use crate::operation::AccountOperation;
+use crate::protection::audit::{Action, FailedLogin};
 use crate::protection::captcha;
 use crate::protection::limits::Limiter;
 use crate::session::{self, AuthenticationMethod, TokenResponse};
@@ -61,10 +61,10 @@ pub(crate) async fn verify(
 ) -> Result<TokenResponse, AuthError> {
     let response = body.parse()?;
     let claimed = Mutex::new(None);
-    let outcome = hooks::complete(&auth, &request, || async {
+    let outcome = hooks::complete(auth.hooks(), &request, || async {
         let mut named = None;
         let tx = Tx::begin(auth.database()).await?;
-        let outcome = sign_in(Operation::new(&auth, &request, &tx), response.clone(), &mut named).await;
+        let outcome = sign_in(AccountOperation::new(&auth, &request, &tx), response.clone(), &mut named).await;
         *claimed.lock().unwrap_or_else(PoisonError::into_inner) = named;
         ceremony::conclude(tx, &request, outcome).await
     })
@@ -74,7 +74,7 @@ pub(crate) async fn verify(
         && matches!(error.code(), ErrorCode::WebauthnVerificationFailed | ErrorCode::UserBanned)
     {
         let login = FailedLogin { user: claimed.as_ref(), provider: "passkey", error };
-        audit::record_failed_login(&auth, &login, &request).await;
+        auth.audit_log().record_failed_login(auth.database(), auth.limits(), &login, &request).await;
     }
     outcome
 }
@@ -82,11 +82,11 @@ pub(crate) async fn verify(
 /// Verifies the response and issues a session. `claimed` becomes the account that the response
 /// names, as soon as it is known.
 async fn sign_in(
-    op: Operation<'_>,
+    op: AccountOperation<'_>,
     response: CeremonyResponse,
     claimed: &mut Option<User>,
 ) -> Result<TokenResponse, AuthError> {
-    let Operation { auth, tx, .. } = op;
+    let AccountOperation { auth, tx, .. } = op;
     let relying_party = auth.relying_party()?;
     let ceremony = PasskeyCeremony::Authentication;
     let (challenge, response) = response.take_challenge::<AssertionResponse>(tx, ceremony, op.now()).await?;
@@ -120,7 +120,7 @@ async fn sign_in(
 }
 
 /// Checks that the owner of a proved passkey may sign in.
-fn check_may_sign_in(user: &User, op: Operation<'_>) -> Result<(), AuthError> {
+fn check_may_sign_in(user: &User, op: AccountOperation<'_>) -> Result<(), AuthError> {
     if !user.email.is_empty() && !user.is_email_confirmed() {
         return Err(ContractError::UnconfirmedEmailAtPasskey.into());
     }

@@ -6,14 +6,14 @@ use http::StatusCode;
 use portico_mail::MailKind;
 use serde::Deserialize;
 
-use super::{PasskeysEnabled, check_assurance};
+use super::{PasskeysEnabled, check_assurance, lock_owner};
 use crate::Auth;
 use crate::error::{AuthError, ContractError};
 use crate::hooks;
 use crate::http::extract::{Json, RequestInfo, SignedIn};
 use crate::model::Passkey;
 use crate::model::ids::PasskeyId;
-use crate::operation::Operation;
+use crate::operation::AccountOperation;
 use crate::protection::audit::Action;
 use crate::sql::{Tx, webauthn_credentials};
 
@@ -56,7 +56,7 @@ pub(crate) async fn rename(
     let tx = Tx::begin(auth.database()).await?;
     let renamed = webauthn_credentials::rename(&tx, id, signed_in.user.id, name, request.now).await?;
     let passkey = renamed.ok_or(ContractError::PasskeyUnknown)?;
-    let op = Operation::new(&auth, &request, &tx);
+    let op = AccountOperation::new(&auth, &request, &tx);
     op.record_with_ip(&signed_in.user, Action::PasskeyUpdated, super::traits(&passkey)).await?;
     tx.commit().await?;
     Ok(JsonResponse(passkey))
@@ -72,13 +72,14 @@ pub(crate) async fn delete(
 ) -> Result<StatusCode, AuthError> {
     check_assurance(&signed_in)?;
     let id = PasskeyId::parse(&id).ok_or(ContractError::PasskeyUnknown)?;
-    let deleted = hooks::complete(&auth, &request, || async {
+    let deleted = hooks::complete(auth.hooks(), &request, || async {
         let tx = Tx::begin(auth.database()).await?;
-        let deleted = webauthn_credentials::delete(&tx, id, signed_in.user.id).await?;
+        let user = lock_owner(&tx, &signed_in).await?;
+        let deleted = webauthn_credentials::delete(&tx, id, user.id).await?;
         let passkey = deleted.ok_or(ContractError::PasskeyUnknown)?;
-        let op = Operation::new(&auth, &request, &tx);
-        op.record_with_ip(&signed_in.user, Action::PasskeyDeleted, super::traits(&passkey)).await?;
-        super::notify(op, &signed_in.user, MailKind::PasskeyRemoved, &passkey).await?;
+        let op = AccountOperation::new(&auth, &request, &tx);
+        op.record_with_ip(&user, Action::PasskeyDeleted, super::traits(&passkey)).await?;
+        super::notify(op, &user, MailKind::PasskeyRemoved, &passkey).await?;
         tx.commit().await
     });
     deleted.await?;

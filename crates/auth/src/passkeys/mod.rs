@@ -22,8 +22,9 @@ use crate::http::extract::SignedIn;
 use crate::messages::mailer;
 use crate::model::{Passkey, User};
 use crate::one_time::message;
-use crate::operation::Operation;
+use crate::operation::AccountOperation;
 use crate::protection::audit::Traits;
+use crate::sql::{Tx, sessions, users};
 
 /// The precondition of every route for users: passkeys are enabled.
 pub(crate) struct PasskeysEnabled;
@@ -42,15 +43,37 @@ impl FromRequestParts<Auth> for PasskeysEnabled {
 /// Checks that a person with a second factor has used it in this session: a passkey signs in
 /// without one.
 fn check_assurance(signed_in: &SignedIn) -> Result<(), AuthError> {
-    let is_aal2 = signed_in.session.as_ref().is_some_and(|session| session.aal == "aal2");
-    match signed_in.user.has_verified_factor() && !is_aal2 {
+    let aal = signed_in.session.as_ref().map(|session| session.aal.as_str());
+    check_aal(&signed_in.user, aal)
+}
+
+fn check_aal(user: &User, aal: Option<&str>) -> Result<(), AuthError> {
+    match user.has_verified_factor() && aal != Some("aal2") {
         true => Err(ContractError::PasskeysNeedAal2.into()),
         false => Ok(()),
     }
 }
 
+/// Locks the account of a signed-in person and repeats [`check_assurance`] behind the lock: a
+/// second factor that was added meanwhile counts, and a session that has ended changes nothing.
+///
+/// # Errors
+/// Those of the check, of a deleted account and of an ended session.
+async fn lock_owner(tx: &Tx, signed_in: &SignedIn) -> Result<User, AuthError> {
+    let user = users::lock_complete(tx, signed_in.user.id).await?.ok_or(ContractError::SubjectGone)?;
+    let aal = match &signed_in.session {
+        Some(session) => {
+            let aal = sessions::lock_aal(tx, session.id, user.id).await?;
+            Some(aal.ok_or(ContractError::SessionOfTokenGone)?)
+        }
+        None => None,
+    };
+    check_aal(&user, aal.as_deref())?;
+    Ok(user)
+}
+
 /// Notifies the owner of an added or removed passkey, if such mails are enabled.
-async fn notify(op: Operation<'_>, owner: &User, kind: MailKind, passkey: &Passkey) -> Result<(), AuthError> {
+async fn notify(op: AccountOperation<'_>, owner: &User, kind: MailKind, passkey: &Passkey) -> Result<(), AuthError> {
     let name = Some(passkey.friendly_name.clone()).filter(|name| !name.is_empty());
     let variables = Variables { passkey_name: name, ..mailer::variables(op.auth, owner) };
     message::notify(op, owner, kind, &variables).await

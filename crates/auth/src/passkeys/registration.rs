@@ -6,16 +6,16 @@ use portico_mail::MailKind;
 use serde_json::{Value, json};
 
 use super::ceremony::{self, CeremonyBody, CeremonyResponse, IssuedChallenge, PasskeyCeremony};
-use super::{PasskeysEnabled, check_assurance, providers};
+use super::{PasskeysEnabled, check_assurance, lock_owner, providers};
 use crate::Auth;
 use crate::error::{AuthError, ContractError};
 use crate::hooks;
 use crate::http::extract::{Json, RequestInfo, SignedIn};
 use crate::model::{Passkey, Timestamp, User};
-use crate::operation::Operation;
+use crate::operation::AccountOperation;
 use crate::protection::audit::Action;
 use crate::settings::PasskeySettings;
-use crate::sql::{Tx, users, webauthn_credentials};
+use crate::sql::{Tx, webauthn_credentials};
 use crate::webauthn::{CeremonyError, CredentialOwner, RegistrationResponse, descriptor, offered_algorithms};
 
 /// `POST /passkeys/registration/options`
@@ -67,9 +67,9 @@ pub(crate) async fn verify(
 ) -> Result<JsonResponse<Value>, AuthError> {
     check_may_register(&signed_in)?;
     let response = body.parse()?;
-    let registered = hooks::complete(&auth, &request, || async {
+    let registered = hooks::complete(auth.hooks(), &request, || async {
         let tx = Tx::begin(auth.database()).await?;
-        let registered = register(Operation::new(&auth, &request, &tx), &signed_in.user, response.clone()).await;
+        let registered = register(AccountOperation::new(&auth, &request, &tx), &signed_in, response.clone()).await;
         ceremony::conclude(tx, &request, registered).await
     });
     let passkey = registered.await?;
@@ -80,11 +80,15 @@ pub(crate) async fn verify(
     })))
 }
 
-async fn register(op: Operation<'_>, user: &User, response: CeremonyResponse) -> Result<Passkey, AuthError> {
-    let Operation { auth, tx, .. } = op;
+async fn register(
+    op: AccountOperation<'_>,
+    signed_in: &SignedIn,
+    response: CeremonyResponse,
+) -> Result<Passkey, AuthError> {
+    let AccountOperation { auth, tx, .. } = op;
     let relying_party = auth.relying_party()?;
     // Registrations of one user come one after another, so that the limit holds
-    let user = users::lock_complete(tx, user.id).await?.ok_or(ContractError::SubjectGone)?;
+    let user = lock_owner(tx, signed_in).await?;
     let ceremony = PasskeyCeremony::Registration(user.id);
     let (challenge, response) = response.take_challenge::<RegistrationResponse>(tx, ceremony, op.now()).await?;
     let credential = relying_party.verify_registration(&challenge, &response).map_err(ceremony::reject)?;

@@ -16,15 +16,15 @@
 use std::pin::Pin;
 use std::time::Duration;
 
-use portico_base::hash;
+use portico_base::{Clock, hash};
+use portico_database::RolePool;
 
-use crate::Auth;
 use crate::error::{AuthError, ErrorCode};
 use crate::hooks::ledger::HookLedger;
 use crate::http::extract::RequestInfo;
 use crate::model::User;
 use crate::model::ids::UserId;
-use crate::operation::Operation;
+use crate::operation::AccountOperation;
 use crate::protection::limits::{DAY, HOUR, too_many_requests};
 use crate::sql::Tx;
 use crate::sql::attempts::{self, Charge, Charged, Network};
@@ -89,100 +89,163 @@ const FACTOR_CODES: [GuessLimit; 4] = [
 /// The limit of a session on the current password, which a change of the password requires.
 const CURRENT_PASSWORDS: [GuessLimit; 1] = [limit("passwords-per-session", 10, HOUR)];
 
-/// Counts a guess at a code of `account`, which is an address, a number or any other name, and runs
-/// `attempt`, which compares it and fails if it is wrong. `attempt` must hold no connection when it
-/// returns: the refund of a right guess needs one.
-///
-/// # Errors
-/// 429 `over_request_rate_limit`, without running `attempt`. Otherwise those of `attempt`.
-pub(crate) async fn code<T>(
-    auth: &Auth,
-    account: &str,
-    request: &RequestInfo,
-    attempt: impl Future<Output = Result<T, AuthError>>,
-) -> Result<T, AuthError> {
-    counted(auth, Guess::new(&CODES, account, request), Box::pin(attempt)).await
+/// The counter of guesses at passwords and codes.
+pub(crate) struct GuessCounter {
+    /// Guesses at passwords are limited.
+    limits_passwords: bool,
+    database: RolePool,
+    clock: Clock,
 }
 
-/// As [`code`], for the password of an address in lower case, or of a number in digits: an account
-/// with several names would have several limits.
-///
-/// # Errors
-/// As [`code`].
-pub(crate) async fn password<T>(
-    auth: &Auth,
-    account: &str,
-    request: &RequestInfo,
-    attempt: impl Future<Output = Result<T, AuthError>>,
-) -> Result<T, AuthError> {
-    if !auth.settings().rate_limits.passwords {
-        return Box::pin(attempt).await;
+impl GuessCounter {
+    pub(crate) fn new(limits_passwords: bool, database: RolePool, clock: Clock) -> Self {
+        Self { limits_passwords, database, clock }
     }
-    counted(auth, Guess::new(&PASSWORDS, account, request), Box::pin(attempt)).await
-}
 
-/// As [`code`], for the code of a second factor, or a recovery code. All of them count together.
-///
-/// # Errors
-/// As [`code`].
-pub(crate) async fn factor_code<T>(
-    auth: &Auth,
-    user: UserId,
-    request: &RequestInfo,
-    attempt: impl Future<Output = Result<T, AuthError>>,
-) -> Result<T, AuthError> {
-    counted(auth, Guess::new(&FACTOR_CODES, &factors_of(user), request), Box::pin(attempt)).await
-}
-
-/// Stores the network in which a second factor was proved as known, so that guesses from elsewhere
-/// do not count in it.
-pub(crate) async fn remember_factor_network(op: Operation<'_>, user: UserId) -> Result<(), tokio_postgres::Error> {
-    match network(&factors_of(user), op.request) {
-        Some(network) => attempts::remember_networks(op.tx, &[network], op.auth.now()).await,
-        None => Ok(()),
+    /// Counts a guess at a code of `account`, which is an address, a number or any other name, and
+    /// runs `attempt`, which compares it and fails if it is wrong. `attempt` must hold no
+    /// connection when it returns: the refund of a right guess needs one.
+    ///
+    /// # Errors
+    /// 429 `over_request_rate_limit`, without running `attempt`. Otherwise those of `attempt`.
+    pub(crate) async fn code<T>(
+        &self,
+        account: &str,
+        request: &RequestInfo,
+        attempt: impl Future<Output = Result<T, AuthError>>,
+    ) -> Result<T, AuthError> {
+        self.counted(Guess::new(&CODES, account, request), Box::pin(attempt)).await
     }
-}
 
-fn factors_of(user: UserId) -> String {
-    format!("factors of {user}")
-}
-
-/// As [`password`], for the current password of a signed-in person: only the session is limited.
-///
-/// # Errors
-/// As [`code`].
-pub(crate) async fn current_password<T>(
-    auth: &Auth,
-    session: &str,
-    attempt: impl Future<Output = Result<T, AuthError>>,
-) -> Result<T, AuthError> {
-    if !auth.settings().rate_limits.passwords {
-        return Box::pin(attempt).await;
+    /// As [`GuessCounter::code`], for the password of an address in lower case, or of a number in
+    /// digits: an account with several names would have several limits.
+    ///
+    /// # Errors
+    /// As [`GuessCounter::code`].
+    pub(crate) async fn password<T>(
+        &self,
+        account: &str,
+        request: &RequestInfo,
+        attempt: impl Future<Output = Result<T, AuthError>>,
+    ) -> Result<T, AuthError> {
+        if !self.limits_passwords {
+            return Box::pin(attempt).await;
+        }
+        self.counted(Guess::new(&PASSWORDS, account, request), Box::pin(attempt)).await
     }
-    let [limit] = CURRENT_PASSWORDS;
-    let guess = Guess { charges: vec![charge(limit, session)], network: None, hooks: None };
-    counted(auth, guess, Box::pin(attempt)).await
-}
 
-/// Stores the network of a person who was signed in as known, so that guesses from elsewhere do not
-/// count in it.
-pub(crate) async fn remember_network(
-    auth: &Auth,
-    tx: &Tx,
-    user: &User,
-    request: &RequestInfo,
-) -> Result<(), tokio_postgres::Error> {
-    // An unverified one would make the networks of an attacker known for the account of its owner
-    let names = [
-        user.is_email_confirmed().then(|| user.email.to_lowercase()),
-        user.is_phone_confirmed().then(|| user.phone.clone()),
-    ];
-    let proved = names.into_iter().flatten().filter(|name| !name.is_empty());
-    let networks: Vec<Network> = proved.filter_map(|name| network(&name, request)).collect();
-    if networks.is_empty() || !auth.settings().rate_limits.passwords {
-        return Ok(());
+    /// As [`GuessCounter::code`], for the code of a second factor, or a recovery code. All of them
+    /// count together.
+    ///
+    /// # Errors
+    /// As [`GuessCounter::code`].
+    pub(crate) async fn factor_code<T>(
+        &self,
+        user: UserId,
+        request: &RequestInfo,
+        attempt: impl Future<Output = Result<T, AuthError>>,
+    ) -> Result<T, AuthError> {
+        self.counted(Guess::new(&FACTOR_CODES, &factors_of(user), request), Box::pin(attempt)).await
     }
-    attempts::remember_networks(tx, &networks, auth.now()).await
+
+    /// Stores the network in which a second factor was proved as known, so that guesses from
+    /// elsewhere do not count in it.
+    pub(crate) async fn remember_factor_network(
+        &self,
+        op: AccountOperation<'_>,
+        user: UserId,
+    ) -> Result<(), tokio_postgres::Error> {
+        match network(&factors_of(user), op.request) {
+            Some(network) => attempts::remember_networks(op.tx, &[network], self.clock.now_in_microseconds()).await,
+            None => Ok(()),
+        }
+    }
+
+    /// As [`GuessCounter::password`], for the current password of a signed-in person: only the
+    /// session is limited.
+    ///
+    /// # Errors
+    /// As [`GuessCounter::code`].
+    pub(crate) async fn current_password<T>(
+        &self,
+        session: &str,
+        attempt: impl Future<Output = Result<T, AuthError>>,
+    ) -> Result<T, AuthError> {
+        if !self.limits_passwords {
+            return Box::pin(attempt).await;
+        }
+        let [limit] = CURRENT_PASSWORDS;
+        let guess = Guess { charges: vec![charge(limit, session)], network: None, hooks: None };
+        self.counted(guess, Box::pin(attempt)).await
+    }
+
+    /// Stores the network of a person who was signed in as known, so that guesses from elsewhere do
+    /// not count in it.
+    pub(crate) async fn remember_network(
+        &self,
+        tx: &Tx,
+        user: &User,
+        request: &RequestInfo,
+    ) -> Result<(), tokio_postgres::Error> {
+        // An unverified one would make the networks of an attacker known for the account of its
+        // owner
+        let names = [
+            user.is_email_confirmed().then(|| user.email.to_lowercase()),
+            user.is_phone_confirmed().then(|| user.phone.clone()),
+        ];
+        let proved = names.into_iter().flatten().filter(|name| !name.is_empty());
+        let networks: Vec<Network> = proved.filter_map(|name| network(&name, request)).collect();
+        if networks.is_empty() || !self.limits_passwords {
+            return Ok(());
+        }
+        attempts::remember_networks(tx, &networks, self.clock.now_in_microseconds()).await
+    }
+
+    async fn counted<T>(
+        &self,
+        guess: Guess<'_>,
+        attempt: Pin<Box<impl Future<Output = Result<T, AuthError>>>>,
+    ) -> Result<T, AuthError> {
+        // A connection of its own, returned before `attempt` checks one out
+        let charged = {
+            let client = self.database.client().await?;
+            attempts::charge(&client, &guess.charges, guess.network.as_ref(), self.clock.now_in_microseconds()).await?
+        };
+        match charged {
+            Charged::Allowed(charged) => {
+                let result = attempt.await;
+                // The hooks of an operation are called when the secret was right, or where none was
+                // compared. (Those that judge guesses are not among them: they reject right ones
+                // like wrong ones, so both count, or the limit would show which one was right)
+                let is_rejected_by_hook = || guess.hooks.is_some_and(|hooks| hooks.failed_point().is_some());
+                if result.as_ref().map_or_else(is_inconclusive, |_| true) || is_rejected_by_hook() {
+                    self.refund(&charged).await;
+                }
+                result
+            }
+            Charged::Refused { by, wait, before } => {
+                // Nothing was compared
+                if !before.is_empty() {
+                    self.refund(&before).await;
+                }
+                Err(too_many_requests(by, wait))
+            }
+        }
+    }
+
+    async fn refund(&self, charges: &[Charge]) {
+        let refunded = async {
+            let client = self.database.client().await?;
+            attempts::give_back(&client, charges).await.map_err(AuthError::from)
+        };
+        if let Err(error) = refunded.await {
+            // It stays counted until the limit is full again
+            tracing::warn!(
+                error = format!("{:#}", anyhow::Error::new(error)),
+                "the guess at a right code or password could not be refunded"
+            );
+        }
+    }
 }
 
 /// A guess that is to be counted.
@@ -204,38 +267,6 @@ impl<'a> Guess<'a> {
     }
 }
 
-async fn counted<T>(
-    auth: &Auth,
-    guess: Guess<'_>,
-    attempt: Pin<Box<impl Future<Output = Result<T, AuthError>>>>,
-) -> Result<T, AuthError> {
-    // A connection of its own, returned before `attempt` checks one out
-    let charged = {
-        let client = auth.database().client().await?;
-        attempts::charge(&client, &guess.charges, guess.network.as_ref(), auth.now()).await?
-    };
-    match charged {
-        Charged::Allowed(charged) => {
-            let result = attempt.await;
-            // The hooks of an operation are called when the secret was right, or where none was
-            // compared. (Those that judge guesses are not among them: they reject right ones like
-            // wrong ones, so both count, or the limit would show which one was right)
-            let is_rejected_by_hook = || guess.hooks.is_some_and(|hooks| hooks.failed_point().is_some());
-            if result.as_ref().map_or_else(is_inconclusive, |_| true) || is_rejected_by_hook() {
-                refund(auth, &charged).await;
-            }
-            result
-        }
-        Charged::Refused { by, wait, before } => {
-            // Nothing was compared
-            if !before.is_empty() {
-                refund(auth, &before).await;
-            }
-            Err(too_many_requests(by, wait))
-        }
-    }
-}
-
 /// Returns true if an error does not mean that the secret was wrong: it was right, or was not
 /// compared.
 fn is_inconclusive(error: &AuthError) -> bool {
@@ -253,18 +284,8 @@ fn is_inconclusive(error: &AuthError) -> bool {
         )
 }
 
-async fn refund(auth: &Auth, charges: &[Charge]) {
-    let refunded = async {
-        let client = auth.database().client().await?;
-        attempts::give_back(&client, charges).await.map_err(AuthError::from)
-    };
-    if let Err(error) = refunded.await {
-        // It stays counted until the limit is full again
-        tracing::warn!(
-            error = format!("{:#}", anyhow::Error::new(error)),
-            "the guess at a right code or password could not be refunded"
-        );
-    }
+fn factors_of(user: UserId) -> String {
+    format!("factors of {user}")
 }
 
 fn charges(limits: &[GuessLimit], account: &str, request: &RequestInfo) -> Vec<Charge> {

@@ -12,11 +12,13 @@ use time::OffsetDateTime;
 use tokio_postgres::Error;
 use uuid::Uuid;
 
-use crate::Auth;
+use portico_database::RolePool;
+
 use crate::error::AuthError;
 use crate::http::extract::RequestInfo;
 use crate::model::ids::UserId;
 use crate::model::{JsonObject, User};
+use crate::protection::limits::Limits;
 use crate::settings::AuthSettings;
 use crate::sql::{Tx, audit_log_entries};
 
@@ -165,6 +167,47 @@ impl AuditLog {
         let ip = event.ip.map(|ip| ip.to_string()).unwrap_or_default();
         audit_log_entries::insert(tx, &payload(event.actor, event.action, event.traits), &ip, now).await
     }
+
+    /// Writes an entry for a failed sign-in, with the client's address, if the budget of such
+    /// entries allows one. A failure to write is logged: the client sees the error of the sign-in
+    /// all the same.
+    pub(crate) async fn record_failed_login(
+        self,
+        database: &RolePool,
+        limits: &Limits,
+        login: &FailedLogin<'_>,
+        request: &RequestInfo,
+    ) {
+        let Some(omitted) = limits.take_failed_login(request) else { return };
+        let unknown = User { id: UserId(Uuid::nil()), ..User::without_facts(&request.aud, request.now) };
+        let actor = login.user.unwrap_or(&unknown);
+        let (action, code) = (Action::LoginFailed, login.error.code().as_str());
+        tracing::info!(
+            target: "auth_audit_event",
+            { user.id = %actor.id, action = action.name(), error.code = code },
+            "account event"
+        );
+        if !self.writes_entries {
+            return;
+        }
+        let mut traits = provider_trait(login.provider);
+        traits.insert("error_code".into(), code.into());
+        if omitted > 0 {
+            traits.insert("omitted".into(), omitted.into());
+        }
+        let ip = request.ip.map(|ip| ip.to_string()).unwrap_or_default();
+        let written = async {
+            let client = database.client().await?;
+            let payload = payload(actor, action, traits);
+            audit_log_entries::insert(&client, &payload, &ip, request.now).await.map_err(AuthError::from)
+        };
+        if let Err(error) = written.await {
+            tracing::warn!(
+                error = format!("{:#}", anyhow::Error::new(error)),
+                "the audit entry of a failed sign-in could not be written"
+            );
+        }
+    }
 }
 
 /// A failed sign-in.
@@ -176,40 +219,6 @@ pub(crate) struct FailedLogin<'a> {
     pub(crate) provider: &'static str,
     /// The error that the client sees.
     pub(crate) error: &'a AuthError,
-}
-
-/// Writes an entry for a failed sign-in, with the client's address, if the budget of such entries
-/// allows one. A failure to write is logged: the client sees the error of the sign-in all the same.
-pub(crate) async fn record_failed_login(auth: &Auth, login: &FailedLogin<'_>, request: &RequestInfo) {
-    let Some(omitted) = auth.limits().take_failed_login(request) else { return };
-    let unknown = User { id: UserId(Uuid::nil()), ..User::without_facts(&request.aud, request.now) };
-    let actor = login.user.unwrap_or(&unknown);
-    let (action, code) = (Action::LoginFailed, login.error.code().as_str());
-    tracing::info!(
-        target: "auth_audit_event",
-        { user.id = %actor.id, action = action.name(), error.code = code },
-        "account event"
-    );
-    if !auth.audit_log().writes_entries {
-        return;
-    }
-    let mut traits = provider_trait(login.provider);
-    traits.insert("error_code".into(), code.into());
-    if omitted > 0 {
-        traits.insert("omitted".into(), omitted.into());
-    }
-    let ip = request.ip.map(|ip| ip.to_string()).unwrap_or_default();
-    let written = async {
-        let client = auth.database().client().await?;
-        let payload = payload(actor, action, traits);
-        audit_log_entries::insert(&client, &payload, &ip, auth.now()).await.map_err(AuthError::from)
-    };
-    if let Err(error) = written.await {
-        tracing::warn!(
-            error = format!("{:#}", anyhow::Error::new(error)),
-            "the audit entry of a failed sign-in could not be written"
-        );
-    }
 }
 
 fn payload(actor: &User, action: Action, traits: Traits) -> Value {

@@ -7,7 +7,7 @@ use time::OffsetDateTime;
 use crate::error::AuthError;
 use crate::hooks::custom_access_token;
 use crate::model::{JsonObject, User};
-use crate::operation::Operation;
+use crate::operation::AccountOperation;
 use crate::session::AuthenticationMethod;
 use crate::session::lifetime::end_of_low_aal;
 use crate::settings::HookPoint;
@@ -56,7 +56,7 @@ pub(super) struct AccessToken {
 /// # Errors
 /// Those of the hook.
 pub(super) async fn access_token(
-    op: Operation<'_>,
+    op: AccountOperation<'_>,
     session: &Session,
     user: &User,
     authentication_method: &str,

@@ -3,7 +3,7 @@
 use crate::error::{AuthError, ContractError};
 use crate::model::User;
 use crate::model::ids::{FactorId, SessionId};
-use crate::operation::Operation;
+use crate::operation::AccountOperation;
 use crate::protection::audit::{Action, Traits};
 use crate::session::refresh::session_key;
 use crate::session::refresh_token::RefreshToken;
@@ -25,7 +25,7 @@ pub(crate) struct ProvedFactor {
 /// # Errors
 /// Those of the database.
 pub(crate) async fn elevate(
-    op: Operation<'_>,
+    op: AccountOperation<'_>,
     user: &User,
     id: SessionId,
     proved: ProvedFactor,
@@ -51,7 +51,7 @@ pub(crate) async fn elevate(
 /// Moves the counter on by two: the token before is not accepted any more, as it would be after a
 /// refresh whose response was lost.
 async fn next_counted(
-    op: Operation<'_>,
+    op: AccountOperation<'_>,
     session: &Session,
     user: User,
     method: AuthenticationMethod,

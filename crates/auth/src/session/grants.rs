@@ -12,9 +12,8 @@ use crate::http::extract::{Query, RequestInfo, TokenBody};
 use crate::model::User;
 use crate::model::ids::{EmailAddress, PhoneNumber};
 use crate::oauth;
-use crate::operation::Operation;
+use crate::operation::AccountOperation;
 use crate::password::stored_password;
-use crate::protection::attempts;
 use crate::protection::audit::{self, Action, FailedLogin, Traits};
 use crate::protection::captcha;
 use crate::protection::limits::Limiter;
@@ -77,7 +76,7 @@ async fn password(auth: &Auth, request: &RequestInfo, body: PasswordBody) -> Res
     } else {
         PhoneNumber::parse(&body.phone).map_or_else(|_| body.phone.clone(), |phone| phone.to_string())
     };
-    attempts::password(auth, &account, request, sign_in(auth, request, by_email, &body)).await
+    auth.guesses().password(&account, request, sign_in(auth, request, by_email, &body)).await
 }
 
 /// Compares the password and signs the person in.
@@ -90,7 +89,14 @@ async fn sign_in(
     let user = find(auth, request, by_email, body).await?;
     let provider = if by_email { "email" } else { "phone" };
     let refuse = async |user: Option<&User>, error: AuthError| {
-        audit::record_failed_login(auth, &FailedLogin { user, provider, error: &error }, request).await;
+        auth.audit_log()
+            .record_failed_login(
+                auth.database(),
+                auth.limits(),
+                &FailedLogin { user, provider, error: &error },
+                request,
+            )
+            .await;
         error
     };
     if user.as_ref().is_some_and(|user| user.is_banned(auth.now())) {
@@ -119,9 +125,9 @@ async fn sign_in(
         false => stored.filter(|stored| stored.is_outdated).map(|stored| stored.text),
     };
 
-    let response = hooks::complete(auth, request, || async {
+    let response = hooks::complete(auth.hooks(), request, || async {
         let tx = Tx::begin(auth.database()).await?;
-        let op = Operation::new(auth, request, &tx);
+        let op = AccountOperation::new(auth, request, &tx);
         // Again, since the account may have changed while the hash was computed
         let user = users::lock_complete(&tx, known.id)
             .await?
@@ -163,7 +169,7 @@ async fn ask_hook(auth: &Auth, request: &RequestInfo, user: &User, valid: bool) 
             let rejected = AuthError::from(ContractError::PasswordRejectedByHook { message });
             let provider = if user.email.is_empty() { "phone" } else { "email" };
             let login = FailedLogin { user: Some(user), provider, error: &rejected };
-            audit::record_failed_login(auth, &login, request).await;
+            auth.audit_log().record_failed_login(auth.database(), auth.limits(), &login, request).await;
             Err(rejected)
         }
     }
@@ -202,7 +208,7 @@ async fn pkce(auth: &Auth, request: &RequestInfo, body: PkceBody) -> Result<Toke
         return Err(ContractError::ExchangeIncomplete.into());
     }
     oauth::flow::manual_linking::look_up_pending_domain(auth, &body.auth_code).await?;
-    let run = || hooks::complete(auth, request, || exchange(auth, request, &body));
+    let run = || hooks::complete(auth.hooks(), request, || exchange(auth, request, &body));
     let mut exchanged = run().await;
     for _ in 1..oauth::MAX_RACE_ATTEMPTS {
         if !exchanged.as_ref().is_err_and(oauth::is_lost_race) {
@@ -216,7 +222,7 @@ async fn pkce(auth: &Auth, request: &RequestInfo, body: PkceBody) -> Result<Toke
 async fn exchange(auth: &Auth, request: &RequestInfo, body: &PkceBody) -> Result<TokenResponse, AuthError> {
     let not_found = || AuthError::from(ContractError::FlowNotFound);
     let tx = Tx::begin(auth.database()).await?;
-    let op = Operation::new(auth, request, &tx);
+    let op = AccountOperation::new(auth, request, &tx);
     let flow = flow_state::lock_by_code(&tx, &body.auth_code)
         .await?
         // A code that was not issued yet is not valid

@@ -24,8 +24,7 @@ use crate::error::AuthError;
 use crate::http::extract::RequestInfo;
 use crate::model::User;
 use crate::model::ids::SessionId;
-use crate::operation::Operation;
-use crate::protection::attempts;
+use crate::operation::AccountOperation;
 use crate::session::access_token::{AccessToken, access_token};
 use crate::session::refresh_token::{RefreshToken, SessionKey};
 use crate::sql::refresh_tokens;
@@ -127,11 +126,11 @@ impl AuthenticationMethod {
 /// # Errors
 /// Those of the database.
 pub(crate) async fn issue(
-    op: Operation<'_>,
+    op: AccountOperation<'_>,
     user: &User,
     method: AuthenticationMethod,
 ) -> Result<TokenResponse, AuthError> {
-    let Operation { auth, request, tx } = op;
+    let AccountOperation { auth, request, tx } = op;
     let settings = auth.settings();
     let now = request.now;
     let id = SessionId(request.hooks.uuid("session"));
@@ -160,7 +159,7 @@ pub(crate) async fn issue(
                 refresh_tokens::insert(tx, &refresh_token, None, id, user.id, now).await
             }
         },
-        attempts::remember_network(auth, tx, user, request),
+        auth.guesses().remember_network(tx, user, request),
     );
     session?;
     token?;
@@ -197,7 +196,7 @@ pub(crate) async fn issue(
 /// # Errors
 /// Those of the hook.
 pub(crate) async fn respond(
-    op: Operation<'_>,
+    op: AccountOperation<'_>,
     session: &Session,
     user: User,
     refresh_token: String,

@@ -26,7 +26,7 @@ use crate::Auth;
 use crate::error::{AuthError, ContractError, OAuthError};
 use crate::hooks;
 use crate::http::extract::RequestInfo;
-use crate::operation::Operation;
+use crate::operation::AccountOperation;
 use crate::protection::audit::{Action, AuditEvent, AuditLog};
 use crate::protection::column_encryption::ColumnKeys;
 use crate::session::refresh_token::{CountedToken, RefreshToken, SessionKey};
@@ -66,7 +66,7 @@ pub(crate) async fn grant(auth: &Auth, request: &RequestInfo, body: RefreshBody)
     let deadline = Instant::now() + PATIENCE;
     let _turn = auth.refresh_queue().enter(name, deadline).await.ok_or_else(busy)?;
     loop {
-        match hooks::complete(auth, request, || attempt(auth, request, &token)).await {
+        match hooks::complete(auth.hooks(), request, || attempt(auth, request, &token)).await {
             Ok(Some(response)) => return Ok(response),
             Ok(None) if Instant::now() < deadline => tokio::time::sleep(pause()).await,
             Ok(None) => return Err(busy()),
@@ -232,7 +232,7 @@ async fn stored(auth: &Auth, tx: Tx, request: &RequestInfo, presented: &str) -> 
         _ => (RefreshToken::new_stored(), true, None),
     };
     let replace = created && !token.revoked;
-    let op = Operation::new(auth, request, &tx);
+    let op = AccountOperation::new(auth, request, &tx);
     let mut response = session::respond(op, session, user.clone(), next.clone(), REFRESHED, now).await?;
     // One round trip: the statements are sent together and run in this order
     let (revoked, audited, inserted, finished, committed) = tokio::join!(biased;
@@ -288,7 +288,7 @@ async fn upgrade(
 ) -> Result<Response, AuthError> {
     let RefreshTokenFamily { session, user } = family;
     let key = SessionKey::generate();
-    let (op, next) = (Operation::new(auth, request, &tx), key.token(session.id.0, 0));
+    let (op, next) = (AccountOperation::new(auth, request, &tx), key.token(session.id.0, 0));
     let mut response = session::respond(op, session, user.clone(), next, REFRESHED, now).await?;
     sessions::set_key(&tx, session.id, &auth.columns().encrypt(session.id.0, &key.to_column())).await?;
     refresh_tokens::revoke_family(&tx, session.id, now).await?;
@@ -338,7 +338,7 @@ async fn counted(
         return reuse_of_counted(auth, tx, &family, now).await.map(Some);
     }
     let counter = if behind == 0 { session.counter.checked_add(1).ok_or_else(already_used)? } else { session.counter };
-    let (op, next) = (Operation::new(auth, request, &tx), key.token(session.id.0, counter));
+    let (op, next) = (AccountOperation::new(auth, request, &tx), key.token(session.id.0, counter));
     let mut response = session::respond(op, session, user.clone(), next, REFRESHED, now).await?;
     let (stored, moved, finished, committed) = tokio::join!(biased;
         async {

@@ -203,7 +203,7 @@ impl SigningKeys {
     }
 
     async fn rows(&self) -> Result<Vec<SigningKeyRow>, SigningKeyError> {
-        let client = self.database.service().await?;
+        let client = self.database.login_client().await?;
         Ok(sql::all_rows(&**client).await?)
     }
 
@@ -311,7 +311,7 @@ impl SigningKeys {
         let jwk = portico_tokens::generate_jwk(algorithm, &id)?;
         let sealed = self.columns.encrypt(encryption_id(&id), &jwk.to_string());
         let now = self.clock.now();
-        let mut client = self.database.service().await?;
+        let mut client = self.database.login_client().await?;
         let tx = client.transaction().await?;
         sql::begin_change(&*tx).await?;
         let rows = sql::all_rows(&*tx).await?;
@@ -331,7 +331,7 @@ impl SigningKeys {
     /// When there is no such key, it cannot sign, or the database fails.
     pub async fn rotate(&self, to: Option<&str>) -> Result<Rotation, SigningKeyError> {
         let now = self.clock.now();
-        let mut client = self.database.service().await?;
+        let mut client = self.database.login_client().await?;
         let tx = client.transaction().await?;
         sql::begin_change(&*tx).await?;
         let rows = sql::all_rows(&*tx).await?;
@@ -374,7 +374,7 @@ impl SigningKeys {
     /// When there is no such key, it is in use, or the database fails.
     pub async fn revoke(&self, id: &str, with_api_keys: bool) -> Result<(), SigningKeyError> {
         let now = self.clock.now();
-        let mut client = self.database.service().await?;
+        let mut client = self.database.login_client().await?;
         let tx = client.transaction().await?;
         sql::begin_change(&*tx).await?;
         let rows = sql::all_rows(&*tx).await?;

@@ -19,7 +19,7 @@ use crate::http::extract::{RequestInfo, TokenBody};
 use crate::model::JsonObject;
 use crate::oauth::flow::account_linking::{self, ExternalIdentity, SignInOutcome};
 use crate::oauth::provider::profile::Profile;
-use crate::operation::Operation;
+use crate::operation::AccountOperation;
 use crate::protection::audit::{Action, provider_trait};
 use crate::protection::captcha;
 use crate::session::{self, AuthenticationMethod, TokenResponse};
@@ -85,7 +85,7 @@ pub(crate) async fn grant(auth: &Auth, request: &RequestInfo, body: &TokenBody) 
     check_target(auth, chain, &message)?;
     check_times(auth, request, chain, &message)?;
 
-    let run = || hooks::complete(auth, request, || complete(auth, request, chain, &message));
+    let run = || hooks::complete(auth.hooks(), request, || complete(auth, request, chain, &message));
     let mut completed = run().await;
     for _ in 1..account_linking::MAX_RACE_ATTEMPTS {
         if !completed.as_ref().is_err_and(account_linking::is_lost_race) {
@@ -149,7 +149,7 @@ async fn complete(
     message: &Message,
 ) -> Result<TokenResponse, AuthError> {
     let tx = Tx::begin(auth.database()).await?;
-    let op = Operation::new(auth, request, &tx);
+    let op = AccountOperation::new(auth, request, &tx);
     let profile = profile(chain, message, subject(&tx, chain, &message.address).await?);
     let external = ExternalIdentity { provider: PROVIDER, profile: &profile, email_optional: true, invite: None };
     let user = match account_linking::sign_in(op, &external).await? {

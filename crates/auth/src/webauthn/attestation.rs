@@ -11,7 +11,7 @@ use webpki::aws_lc_rs::{
 
 use super::CeremonyError;
 use super::authenticator_data::{AttestedCredential, AuthenticatorData};
-use super::public_key::{Algorithm, read_value};
+use super::public_key::{CoseAlgorithm, read_value};
 
 /// The formats that the standard registers, which a response may name.
 const FORMATS: [&str; 8] =
@@ -81,11 +81,11 @@ impl Attestation {
         };
         let algorithm = match field(&self.statement, "alg") {
             // FIDO U2F knows only one
-            None if self.format == "fido-u2f" => Some(Algorithm::Es256),
+            None if self.format == "fido-u2f" => Some(CoseAlgorithm::Es256),
             number => number
                 .and_then(Value::as_integer)
                 .and_then(|number| i64::try_from(number).ok())
-                .and_then(Algorithm::of_number),
+                .and_then(CoseAlgorithm::of_number),
         };
         let Some(algorithm) = algorithm else {
             return false;
@@ -118,18 +118,18 @@ fn fido_u2f_message(
     Some([&[0], &data.rp_id_hash[..], client_data_hash, &credential.id, point].concat())
 }
 
-fn verification(algorithm: Algorithm) -> &'static dyn SignatureVerificationAlgorithm {
+fn verification(algorithm: CoseAlgorithm) -> &'static dyn SignatureVerificationAlgorithm {
     match algorithm {
-        Algorithm::Es256 => ECDSA_P256_SHA256,
-        Algorithm::Es384 => ECDSA_P384_SHA384,
-        Algorithm::Es512 => ECDSA_P521_SHA512,
-        Algorithm::Rs256 => RSA_PKCS1_2048_8192_SHA256,
-        Algorithm::Rs384 => RSA_PKCS1_2048_8192_SHA384,
-        Algorithm::Rs512 => RSA_PKCS1_2048_8192_SHA512,
-        Algorithm::Ps256 => RSA_PSS_2048_8192_SHA256_LEGACY_KEY,
-        Algorithm::Ps384 => RSA_PSS_2048_8192_SHA384_LEGACY_KEY,
-        Algorithm::Ps512 => RSA_PSS_2048_8192_SHA512_LEGACY_KEY,
-        Algorithm::EdDsa => ED25519,
+        CoseAlgorithm::Es256 => ECDSA_P256_SHA256,
+        CoseAlgorithm::Es384 => ECDSA_P384_SHA384,
+        CoseAlgorithm::Es512 => ECDSA_P521_SHA512,
+        CoseAlgorithm::Rs256 => RSA_PKCS1_2048_8192_SHA256,
+        CoseAlgorithm::Rs384 => RSA_PKCS1_2048_8192_SHA384,
+        CoseAlgorithm::Rs512 => RSA_PKCS1_2048_8192_SHA512,
+        CoseAlgorithm::Ps256 => RSA_PSS_2048_8192_SHA256_LEGACY_KEY,
+        CoseAlgorithm::Ps384 => RSA_PSS_2048_8192_SHA384_LEGACY_KEY,
+        CoseAlgorithm::Ps512 => RSA_PSS_2048_8192_SHA512_LEGACY_KEY,
+        CoseAlgorithm::EdDsa => ED25519,
     }
 }
 

@@ -26,7 +26,7 @@ use subtle::ConstantTimeEq as _;
 
 pub(crate) use options::{CredentialOwner, challenge_bytes, descriptor, new_challenge, offered_algorithms};
 pub(crate) use origin::RelyingPartyOrigin;
-pub(crate) use public_key::{Algorithm, PublicKey};
+pub(crate) use public_key::{CoseAlgorithm, PublicKey};
 
 use attestation::Attestation;
 use authenticator_data::AuthenticatorData;

@@ -5,7 +5,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
-use super::{Algorithm, RelyingParty};
+use super::{CoseAlgorithm, RelyingParty};
 
 /// The account for which a credential is made, as an authenticator keeps it.
 #[derive(Debug, Clone, Copy)]
@@ -38,7 +38,10 @@ impl RelyingParty {
 
 /// Returns the member `pubKeyCredParams` of registration options.
 pub(crate) fn offered_algorithms() -> Value {
-    Algorithm::OFFERED.into_iter().map(|algorithm| json!({ "type": "public-key", "alg": algorithm.number() })).collect()
+    CoseAlgorithm::OFFERED
+        .into_iter()
+        .map(|algorithm| json!({ "type": "public-key", "alg": algorithm.number() }))
+        .collect()
 }
 
 /// Returns a credential as a member of options. Transports that are not known are left out.

@@ -11,7 +11,7 @@ use super::CeremonyError;
 
 /// A signature algorithm by its COSE number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Algorithm {
+pub(crate) enum CoseAlgorithm {
     Es256,
     Es384,
     Es512,
@@ -32,7 +32,7 @@ enum KeyForm {
     Edwards,
 }
 
-impl Algorithm {
+impl CoseAlgorithm {
     /// The algorithms that options offer, in the order of preference.
     pub const OFFERED: [Self; 10] = [
         Self::Es256,
@@ -87,7 +87,7 @@ impl Algorithm {
 /// A public key of one of the offered algorithms.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PublicKey {
-    algorithm: Algorithm,
+    algorithm: CoseAlgorithm,
     material: KeyMaterial,
 }
 
@@ -134,7 +134,7 @@ impl PublicKey {
         };
         let number = |label| field(label)?.as_integer()?.try_into().ok();
         let bytes = |label| field(label)?.as_bytes().cloned();
-        let algorithm = Algorithm::of_number(number(ALGORITHM)?)?;
+        let algorithm = CoseAlgorithm::of_number(number(ALGORITHM)?)?;
         let material = match (number(KEY_TYPE)?, algorithm.key_form()) {
             (2, KeyForm::Elliptic(curve, length, _)) => {
                 let (x, y) = (bytes(-2)?, bytes(-3)?);
@@ -158,14 +158,14 @@ impl PublicKey {
     }
 
     /// Returns the algorithm.
-    pub fn algorithm(&self) -> Algorithm {
+    pub fn algorithm(&self) -> CoseAlgorithm {
         self.algorithm
     }
 
     /// Returns the uncompressed point of a key on P-256.
     pub fn uncompressed_point(&self) -> Option<&[u8]> {
         match (&self.material, self.algorithm) {
-            (KeyMaterial::Bytes(bytes), Algorithm::Es256) => Some(bytes),
+            (KeyMaterial::Bytes(bytes), CoseAlgorithm::Es256) => Some(bytes),
             _ => None,
         }
     }

@@ -28,7 +28,7 @@ enum Key {
     P256(EcdsaKeyPair),
     P384(EcdsaKeyPair),
     Ed25519(Ed25519KeyPair),
-    Rsa(RsaKeyPair, Algorithm),
+    Rsa(RsaKeyPair, CoseAlgorithm),
 }
 
 impl Key {
@@ -42,16 +42,16 @@ impl Key {
             Self::p256(),
             Self::P384(EcdsaKeyPair::generate(&ECDSA_P384_SHA384_ASN1_SIGNING).unwrap()),
             Self::Ed25519(Ed25519KeyPair::generate().unwrap()),
-            Self::Rsa(rsa(), Algorithm::Rs256),
-            Self::Rsa(rsa(), Algorithm::Ps512),
+            Self::Rsa(rsa(), CoseAlgorithm::Rs256),
+            Self::Rsa(rsa(), CoseAlgorithm::Ps512),
         ]
     }
 
-    fn algorithm(&self) -> Algorithm {
+    fn algorithm(&self) -> CoseAlgorithm {
         match self {
-            Self::P256(_) => Algorithm::Es256,
-            Self::P384(_) => Algorithm::Es384,
-            Self::Ed25519(_) => Algorithm::EdDsa,
+            Self::P256(_) => CoseAlgorithm::Es256,
+            Self::P384(_) => CoseAlgorithm::Es384,
+            Self::Ed25519(_) => CoseAlgorithm::EdDsa,
             Self::Rsa(_, algorithm) => *algorithm,
         }
     }
@@ -86,7 +86,7 @@ impl Key {
             Self::Rsa(pair, algorithm) => {
                 let mut signature = vec![0; pair.public_modulus_len()];
                 let padding: &dyn aws_lc_rs::signature::RsaEncoding =
-                    if *algorithm == Algorithm::Rs256 { &RSA_PKCS1_SHA256 } else { &RSA_PSS_SHA512 };
+                    if *algorithm == CoseAlgorithm::Rs256 { &RSA_PKCS1_SHA256 } else { &RSA_PSS_SHA512 };
                 pair.sign(padding, &random, message, &mut signature).unwrap();
                 signature
             }

@@ -349,7 +349,7 @@ async fn a_database_is_made_anew() {
         let database = ready(major).await;
         let mut session = database.migrations().await.unwrap();
         session.batch("create table public.gone (id int)").await.unwrap();
-        let pooled = database.service().await.unwrap();
+        let pooled = database.login_client().await.unwrap();
         drop(pooled);
         database.recreate(&BootstrapSettings::default()).await.unwrap();
         let client = database.administrator().await.unwrap();
@@ -361,7 +361,7 @@ async fn a_database_is_made_anew() {
             value(&client, "select pg_get_userbyid(datdba) from pg_database where datname = current_database()").await,
             "postgres"
         );
-        database.service().await.unwrap().query("select 1", &[]).await.unwrap();
+        database.login_client().await.unwrap().query("select 1", &[]).await.unwrap();
     }
 }
 

@@ -78,7 +78,7 @@ pub(crate) async fn works(database: &Database, what: &str) {
     assert_eq!(value(&api, "begin; set local role anon; select count(*) from public.notes; ").await, "0", "{what}");
     api.batch_execute("rollback").await.unwrap();
     database.maintain_message_partitions().await.unwrap();
-    database.service().await.unwrap().query("select name from portico.schema_migrations", &[]).await.unwrap();
+    database.login_client().await.unwrap().query("select name from portico.schema_migrations", &[]).await.unwrap();
 }
 
 #[tokio::test]

@@ -88,10 +88,10 @@ async fn a_killed_server_comes_back_with_what_was_committed_and_the_pools_heal()
     let folder = tempfile::tempdir().unwrap();
     let cluster = Cluster::start(ClusterSettings::new(folder.path().join("database"))).await.unwrap();
     let database = Database::open(&cluster.endpoint(), PoolSettings::default()).unwrap();
-    let held = database.service().await.unwrap();
+    let held = database.login_client().await.unwrap();
     held.batch_execute("create table public.kept (n int); insert into public.kept values (1)").await.unwrap();
     // One connection in hand, one idle in the pool.
-    drop(database.service().await.unwrap());
+    drop(database.login_client().await.unwrap());
     let before = cluster.process().unwrap();
 
     kill_process(Pid::from_raw(before.cast_signed()).unwrap(), Signal::KILL).unwrap();
@@ -102,7 +102,8 @@ async fn a_killed_server_comes_back_with_what_was_committed_and_the_pools_heal()
     // A session that has not noticed yet may still answer, so the new server is waited for first.
     within(Duration::from_secs(60), async || cluster.process().filter(|process| *process != before)).await;
     let kept: i32 = within(Duration::from_secs(60), async || {
-        let attempt = async { Ok(database.service().await?.query_one("select n from public.kept", &[]).await?.get(0)) };
+        let attempt =
+            async { Ok(database.login_client().await?.query_one("select n from public.kept", &[]).await?.get(0)) };
         let attempt: Result<_, portico_database::DatabaseError> = attempt.await;
         attempt.inspect_err(|error| assert!(error.is_unavailable(), "{error}")).ok()
     })
@@ -111,7 +112,7 @@ async fn a_killed_server_comes_back_with_what_was_committed_and_the_pools_heal()
     assert_eq!(cluster.restarts(), 1);
 
     // Every connection of the pool is whole again.
-    let all = futures_util::future::join_all((0..4).map(|_| database.service())).await;
+    let all = futures_util::future::join_all((0..4).map(|_| database.login_client())).await;
     for client in all {
         client.unwrap().query_one("select 1", &[]).await.unwrap();
     }

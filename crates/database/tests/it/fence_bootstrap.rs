@@ -80,7 +80,7 @@ async fn the_bootstrap_runs_nothing_of_a_project_as_superuser() {
         }
         let outcome = database.maintain_message_partitions().await;
         holds(&admin, &format!("the partitions on {major}: {outcome:?}")).await;
-        let service = database.service().await.unwrap();
+        let service = database.login_client().await.unwrap();
         service.batch_execute("select name from portico.schema_migrations where name = 'x'::text").await.unwrap();
         assert_eq!(
             service.query_one("show search_path", &[]).await.unwrap().get::<_, String>(0),
@@ -114,7 +114,7 @@ async fn a_database_that_was_exchanged_for_another_is_not_trusted() {
         let admin = connect(&database.endpoint().with_database("postgres")).await.unwrap();
         let error = database.bootstrap(&BootstrapSettings::default()).await.unwrap_err();
         assert!(format!("{error:?}").contains("belongs to the role postgres"), "on {major}: {error:?}");
-        assert!(database.service().await.is_err(), "on {major}");
+        assert!(database.login_client().await.is_err(), "on {major}");
         holds(&admin, &format!("an exchanged database on {major}")).await;
         assert_eq!(value(&attacker, STRIKES).await, "0", "on {major}");
         // A vault that others prepared

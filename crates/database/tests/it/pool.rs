@@ -40,7 +40,7 @@ async fn each_pool_acts_as_its_role_by_socket_and_by_url() {
         let row = client.query_one(&statement, &[]).await.unwrap();
         let values: Vec<String> = (0..4).map(|column| row.get(column)).collect();
         assert_eq!(values, [login, "supabase_auth_admin", "auth", "8s"]);
-        let row = database.service().await.unwrap().query_one(who, &[]).await.unwrap();
+        let row = database.login_client().await.unwrap().query_one(who, &[]).await.unwrap();
         assert_eq!(row.get::<_, &str>(1), owner);
 
         let second = database.pool(AUTH).client().await.unwrap();
@@ -72,7 +72,7 @@ async fn each_pool_acts_as_its_role_by_socket_and_by_url() {
 async fn an_error_of_a_statement_is_not_mistaken_for_an_absence() {
     let cluster = portico_database::scratch::shared_cluster().await.unwrap();
     let database = Database::open(&cluster.endpoint(), PoolSettings::default()).unwrap();
-    let client = database.service().await.unwrap();
+    let client = database.login_client().await.unwrap();
     let error = DatabaseError::from(client.query("select 1 from nowhere", &[]).await.unwrap_err());
     assert!(!error.is_unavailable());
     assert_eq!(error.sqlstate(), Some(&portico_database::sqlstate::UNDEFINED_TABLE));
@@ -87,7 +87,7 @@ async fn a_database_that_is_being_made_anew_is_waited_for_and_a_missing_one_is_m
     let name = portico_database::scratch::fresh_name();
     let database = Database::open(&admin.with_database(&name), PoolSettings::default()).unwrap();
 
-    let (client, made) = tokio::join!(database.service(), async {
+    let (client, made) = tokio::join!(database.login_client(), async {
         // By now the pool has found nothing.
         tokio::task::yield_now().await;
         database.administrator().await

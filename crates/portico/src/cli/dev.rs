@@ -273,7 +273,7 @@ async fn listen_for_mail(
 fn status_values(
     project: &Project,
     server: &Server,
-    keys: &keys::Keys,
+    keys: &keys::ServerKeys,
     store: &ProjectPostgres,
     mailbox: Option<&str>,
 ) -> StatusValues {

@@ -11,7 +11,7 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, header};
-use portico_gateway::Access;
+use portico_gateway::{Access, image_media_type};
 
 use super::service::Service;
 
@@ -43,15 +43,8 @@ impl Mark {
 
     fn of(path: &Path) -> anyhow::Result<Self> {
         let extension = path.extension().and_then(|kind| kind.to_str()).unwrap_or_default().to_ascii_lowercase();
-        let media_type = match extension.as_str() {
-            "svg" => "image/svg+xml",
-            "png" => "image/png",
-            "jpg" | "jpeg" => "image/jpeg",
-            "webp" => "image/webp",
-            "avif" => "image/avif",
-            "gif" => "image/gif",
-            "ico" => "image/x-icon",
-            _ => bail!("expected an image: .svg, .png, .webp, .avif, .jpg, .gif or .ico"),
+        let Some(media_type) = image_media_type(&extension) else {
+            bail!("expected an image: .svg, .png, .webp, .avif, .jpg, .gif or .ico");
         };
         let size = std::fs::metadata(path)?.len();
         if size == 0 || size > MAX_BYTES {

@@ -11,7 +11,7 @@ use portico_project::Project;
 use portico_project::portico_toml::Settings;
 
 use super::emulators::{self, EmulatedGoogle};
-use super::keys::Keys;
+use super::keys::ServerKeys;
 use super::{ServerDescription, auth, brand, mail, rest, storage, texts, web_app, webauthn};
 
 /// The inputs of a development server's description.
@@ -22,7 +22,7 @@ pub struct DevelopmentInputs<'a> {
     /// The settings of `portico.toml`.
     pub settings: &'a Settings,
     /// The keys.
-    pub keys: &'a Keys,
+    pub keys: &'a ServerKeys,
     /// The clock.
     pub clock: &'a Clock,
     /// The port of the API.

@@ -28,7 +28,7 @@ const LEGACY_ISSUER: &str = "supabase";
 
 /// The keys that prove identities.
 #[derive(Debug, Clone)]
-pub struct Keys {
+pub struct ServerKeys {
     /// The key ring that signs and verifies access tokens.
     pub ring: Arc<KeyRing>,
     /// The API keys.
@@ -42,10 +42,10 @@ pub struct Keys {
 ///
 /// # Errors
 /// When a constant is invalid, which a test rules out.
-pub fn development() -> anyhow::Result<Keys> {
+pub fn development() -> anyhow::Result<ServerKeys> {
     let jwt_secret = Secret::new(development::JWT_SECRET);
     let ring = KeyRing::new(Some(jwt_secret.clone()), vec![development_signing_key()?])?;
-    Ok(Keys { ring: Arc::new(ring), api: Arc::new(ApiKeys::development()), jwt_secret })
+    Ok(ServerKeys { ring: Arc::new(ring), api: Arc::new(ApiKeys::development()), jwt_secret })
 }
 
 fn development_signing_key() -> anyhow::Result<SigningKey> {
@@ -57,7 +57,7 @@ fn development_signing_key() -> anyhow::Result<SigningKey> {
 ///
 /// # Errors
 /// When a configured key is not usable.
-pub fn for_development(auth: &AuthConfig, methods: ValidMethods<'_>, clock: &Clock) -> anyhow::Result<Keys> {
+pub fn for_development(auth: &AuthConfig, methods: ValidMethods<'_>, clock: &Clock) -> anyhow::Result<ServerKeys> {
     let jwt_secret = auth.jwt_secret.clone().unwrap_or_else(|| Secret::new(development::JWT_SECRET));
     let signing = match &auth.signing_keys_path {
         Some(path) => read_signing_keys(path)?,
@@ -73,7 +73,11 @@ pub fn for_development(auth: &AuthConfig, methods: ValidMethods<'_>, clock: &Clo
         let expires = time::OffsetDateTime::from_unix_timestamp(development::KEYS_EXPIRE_AT).unwrap_or(clock.now());
         ApiKeys::mint(&KeyRing::hs256(&jwt_secret), development::KEY_ISSUER, expires, publishable, secret)?
     };
-    Ok(Keys { ring: Arc::new(ring), api: Arc::new(with_configured(auth, &signed, publishable, secret)?), jwt_secret })
+    Ok(ServerKeys {
+        ring: Arc::new(ring),
+        api: Arc::new(with_configured(auth, &signed, publishable, secret)?),
+        jwt_secret,
+    })
 }
 
 /// Returns the keys of a production server with the data folder `data`.
@@ -87,7 +91,7 @@ pub fn for_production(
     data: &Path,
     missing: MissingSecrets,
     clock: &Clock,
-) -> anyhow::Result<Keys> {
+) -> anyhow::Result<ServerKeys> {
     let own = own_secrets(data, missing, clock)?;
     let jwt_secret = auth.jwt_secret.clone().unwrap_or_else(|| own.jwt_secret.clone().into());
     if jwt_secret.expose() == development::JWT_SECRET {
@@ -112,7 +116,7 @@ pub fn for_production(
     if api.contains_development_key() {
         bail!("an API key of [auth] is a published development key: remove it, and Portico makes its own");
     }
-    Ok(Keys { ring: Arc::new(ring), api: Arc::new(api), jwt_secret })
+    Ok(ServerKeys { ring: Arc::new(ring), api: Arc::new(api), jwt_secret })
 }
 
 fn configured(key: Option<&Secret>) -> Option<&str> {

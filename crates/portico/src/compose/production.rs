@@ -14,7 +14,7 @@ use portico_project::Project;
 use portico_project::portico_toml::Settings;
 
 use super::brand::Mark;
-use super::keys::Keys;
+use super::keys::ServerKeys;
 use super::{ServerDescription, auth, mail, rest, safety, storage, texts, unsupported, web_app, webauthn};
 
 /// The parts of a configuration that has passed the checks of [`check`].
@@ -77,7 +77,7 @@ impl CheckedConfiguration {
         project: &Project,
         settings: &Settings,
         data: &Path,
-        keys: &Keys,
+        keys: &ServerKeys,
         clock: Clock,
     ) -> ServerDescription {
         let Self { public_url, trusted_proxies, auth, mail, texts, mark } = self;

@@ -6,7 +6,7 @@ use anyhow::Context;
 use axum::extract::Request;
 use portico_gateway::{Access, BoxedResponse, Cors, GatewayHeaders};
 use portico_project::Config;
-use portico_rest::config::{Config as ApiConfig, PlanSettings};
+use portico_rest::config::{PlanSettings, RestConfig};
 use portico_rest::{Rest, RestSettings};
 
 use super::service::{Foundation, Service};
@@ -63,7 +63,7 @@ pub fn settings(config: &Config, public_url: &str, connections: usize, developme
     let defaults = RestSettings::default();
     let schemas = if api.schemas.is_empty() { vec!["public".to_owned()] } else { api.schemas.clone() };
     Some(RestSettings {
-        config: ApiConfig {
+        config: RestConfig {
             schemas,
             extra_search_path: api.extra_search_path.clone(),
             // 0 means no limit

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::brand::Mark;
 use super::emulators::EmulatedGoogle;
-use super::keys::Keys;
+use super::keys::ServerKeys;
 use super::service::{Foundation, Upkeep};
 use super::{analytics, auth, functions, graphql, realtime, rest, signing_keys, storage, web_app};
 
@@ -31,7 +31,7 @@ pub struct ServerDescription {
     /// The settings of the storage service; `None` turns it off.
     pub storage: Option<StorageSettings>,
     /// The keys that sign and verify tokens, and the API keys.
-    pub keys: Keys,
+    pub keys: ServerKeys,
     /// The requests that need an API key.
     pub key_policy: KeyPolicy,
     /// Delivers mails.

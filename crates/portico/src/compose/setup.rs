@@ -8,7 +8,7 @@ use portico_project::{Exposure, MigrationError, PlanOptions, PrepareOptions, Pro
 use portico_tokens::development;
 use tokio::sync::mpsc;
 
-use super::keys::Keys;
+use super::keys::ServerKeys;
 use crate::control::Reply;
 
 /// The login roles that have the published password in development. The superuser is not one of
@@ -34,7 +34,7 @@ pub struct DatabaseSetup {
 impl DatabaseSetup {
     /// Returns a set-up for development: login roles have the published password, and SQL can read
     /// the signing secret, as older migrations expect.
-    pub fn development(project: &Project, database: &Database, keys: &Keys, exposure: &Exposure) -> Self {
+    pub fn development(project: &Project, database: &Database, keys: &ServerKeys, exposure: &Exposure) -> Self {
         let login = |role: &str| (role.to_owned(), Password::new(development::DATABASE_PASSWORD));
         let mut setup = Self::production(project, database, exposure);
         setup.bootstrap.jwt_secret = Some(Password::new(keys.jwt_secret.expose()));

@@ -12,7 +12,7 @@ use portico_database::Database;
 use portico_gateway::KeyRefresh;
 use portico_tokens::{CurrentKeys, TokenIssuer};
 
-use super::keys::Keys;
+use super::keys::ServerKeys;
 use super::service::Service;
 
 /// Opens the signing keys of a server with these configured keys.
@@ -20,12 +20,12 @@ use super::service::Service;
 /// # Errors
 /// When an encryption key is not usable.
 pub fn open(
-    keys: &Keys,
+    keys: &ServerKeys,
     encryption: &EncryptionSettings,
     database: &Database,
     clock: Clock,
 ) -> anyhow::Result<SigningKeys> {
-    let Keys { ring, api, jwt_secret } = keys.clone();
+    let ServerKeys { ring, api, jwt_secret } = keys.clone();
     let configured = ConfiguredKeys { ring, api, jwt_secret };
     SigningKeys::new(database.clone(), encryption, configured, clock).context("[auth.encryption]")
 }

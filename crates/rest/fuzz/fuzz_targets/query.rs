@@ -5,7 +5,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use portico_rest::RestError;
-use portico_rest::query::{LogicTree, Operation, Query, QueryTarget, SelectItem, canonical, parse};
+use portico_rest::query::{LogicTree, FilterOperation, Query, QueryTarget, SelectItem, canonical, parse};
 
 fuzz_target!(|raw: &str| {
     for target in [QueryTarget::Relation, QueryTarget::Function { read: false }, QueryTarget::Function { read: true }] {
@@ -67,8 +67,8 @@ fn logic(tree: &LogicTree, depth: usize) {
     }
 }
 
-fn configuration(operation: &Operation) {
-    if let Operation::Fts { config: Some(config), .. } = operation {
+fn configuration(operation: &FilterOperation) {
+    if let FilterOperation::Fts { config: Some(config), .. } = operation {
         plain(config);
     }
 }

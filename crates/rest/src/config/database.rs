@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use portico_database::DatabaseError;
 use tokio_postgres::Client;
 
-use crate::config::{Config, IN_DATABASE};
+use crate::config::{IN_DATABASE, RestConfig};
 use crate::schema::QualifiedName;
 
 /// The settings of a role (`alter role … set`).
@@ -71,7 +71,7 @@ const ROLES_15: &str = " or pg_catalog.has_parameter_privilege($1, known.name, '
 ///
 /// # Errors
 /// The database cannot be reached, or the `db-pre-config` function fails.
-pub async fn load(client: &Client, login: &str, server: &Config) -> Result<(Config, Roles), DatabaseError> {
+pub async fn load(client: &Client, login: &str, server: &RestConfig) -> Result<(RestConfig, Roles), DatabaseError> {
     let version: String = client.query_one("select current_setting('server_version_num')", &[]).await?.get(0);
     let is_15 = version.parse::<u32>().is_ok_and(|version| version >= 150_000);
     let roles_text = format!("{ROLES}{})", if is_15 { ROLES_15 } else { "" });

@@ -62,7 +62,7 @@ impl Default for PlanSettings {
 
 /// All settings in effect. Replaced as a whole when they change.
 #[derive(Debug, Clone)]
-pub struct Config {
+pub struct RestConfig {
     /// Exposed schemas, the default one first; never empty.
     pub schemas: Vec<String>,
     /// Schemas on the search path after that of the request.
@@ -113,7 +113,7 @@ pub struct Config {
     pub plan: PlanSettings,
 }
 
-impl Default for Config {
+impl Default for RestConfig {
     /// Returns the defaults of the hosted service.
     fn default() -> Self {
         Self {
@@ -175,7 +175,7 @@ pub const IN_DATABASE: &[&str] = &[
     "url_use_legacy_target_names",
 ];
 
-impl Config {
+impl RestConfig {
     /// Returns the schemas of a request's search path, each once; that of the request comes first.
     pub fn search_path<'a>(&'a self, schema: &'a str) -> impl Iterator<Item = &'a str> {
         std::iter::once(schema)
@@ -373,8 +373,8 @@ const MAX_KEYS: usize = 64;
 mod tests {
     use super::*;
 
-    fn applied(settings: &[(&str, &str)]) -> (Config, Vec<String>) {
-        let (mut config, mut problems) = (Config::default(), Vec::new());
+    fn applied(settings: &[(&str, &str)]) -> (RestConfig, Vec<String>) {
+        let (mut config, mut problems) = (RestConfig::default(), Vec::new());
         config.apply(settings.iter().copied(), &mut problems);
         (config, problems)
     }
@@ -408,10 +408,10 @@ mod tests {
             ("jwt_secret", "short"),
         ]);
         assert_eq!(config.plan.max_rows, Some(1000));
-        assert_eq!(config.schemas, Config::default().schemas);
+        assert_eq!(config.schemas, RestConfig::default().schemas);
         assert!(config.keys.is_none());
         assert_eq!(problems.len(), 5);
-        assert_eq!(config.schema_poll, Config::default().schema_poll);
+        assert_eq!(config.schema_poll, RestConfig::default().schema_poll);
         assert!(problems.iter().all(|problem| !problem.contains("short")), "a secret is never reported: {problems:?}");
     }
 

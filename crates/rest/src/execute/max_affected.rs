@@ -5,7 +5,7 @@
 
 use super::statement_result::StatementResult;
 use crate::error::RestError;
-use crate::plan::{Operation, StatementPlan};
+use crate::plan::{PlannedStatement, StatementPlan};
 
 /// Checks the number of affected rows.
 ///
@@ -13,8 +13,8 @@ use crate::plan::{Operation, StatementPlan};
 /// PGRST124 if there are more than the limit.
 pub(crate) fn check(plan: &StatementPlan, result: &StatementResult) -> Result<(), RestError> {
     let affected = match plan.operation {
-        Operation::Write { .. } => result.total.unwrap_or(result.rows),
-        Operation::Read { .. } | Operation::Call { .. } => result.rows,
+        PlannedStatement::Write { .. } => result.total.unwrap_or(result.rows),
+        PlannedStatement::Read { .. } | PlannedStatement::Call { .. } => result.rows,
     };
     match plan.max_affected {
         Some(limit) if affected > limit => Err(RestError::MaxAffected(affected)),

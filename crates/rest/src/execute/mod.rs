@@ -5,17 +5,17 @@ pub(crate) mod max_affected;
 pub(crate) mod missing_grant;
 pub(crate) mod postgres_error;
 pub(crate) mod response_overrides;
-pub(crate) mod session_settings;
 pub(crate) mod statement_result;
 pub(crate) mod transaction;
+pub(crate) mod transaction_settings;
 
 use portico_database::wire::{PooledConnection, ReadError, RowSeparators, WireError};
 
-use self::session_settings::TransactionContext;
 use self::statement_result::StatementResult;
 use self::transaction::{RequestStatements, TransactionEnding};
+use self::transaction_settings::TransactionContext;
 use crate::error::RestError;
-use crate::plan::{Operation, StatementPlan};
+use crate::plan::{PlannedStatement, StatementPlan};
 use crate::request::ApiRequest;
 use crate::request::preferences::{CountMode, TransactionEnd};
 use crate::service::Service;
@@ -188,8 +188,8 @@ fn total(
     estimate: Option<u64>,
 ) -> Option<u64> {
     match (&plan.operation, plan.count?) {
-        (Operation::Read { .. }, CountMode::Planned) => estimate,
-        (Operation::Read { .. }, CountMode::Estimated) => {
+        (PlannedStatement::Read { .. }, CountMode::Planned) => estimate,
+        (PlannedStatement::Read { .. }, CountMode::Estimated) => {
             let counted = result.total.unwrap_or_default();
             match context.snapshot.config.plan.max_rows {
                 Some(most) if counted <= most => Some(counted),

@@ -10,7 +10,7 @@ use portico_database::wire::{
     Statement, WireError,
 };
 
-use super::session_settings::{SessionSettings, TransactionContext, set_local};
+use super::transaction_settings::{TransactionContext, TransactionSettings, set_local};
 use crate::config::database::Isolation;
 use crate::sql::StatementOutput;
 use crate::statement_builder::Sql;
@@ -101,7 +101,7 @@ struct TransactionBatch<'a> {
 impl<'a> TransactionBatch<'a> {
     fn of(
         context: &'a TransactionContext<'a>,
-        settings: &'a SessionSettings<'a>,
+        settings: &'a TransactionSettings<'a>,
         statements: &'a RequestStatements<'a>,
     ) -> Self {
         let list = settings.list();
@@ -166,7 +166,7 @@ pub(crate) async fn run(
     statements: RequestStatements<'_>,
     ending: TransactionEnding,
 ) -> Result<BatchResults, WireError> {
-    let settings = SessionSettings::of(context);
+    let settings = TransactionSettings::of(context);
     let transaction = TransactionBatch::of(context, &settings, &statements);
     let (batch, positions) = transaction.batch(ending);
     Ok(BatchResults { answers: connection.run(&batch).await?, positions })
@@ -184,7 +184,7 @@ pub(crate) async fn read(
     main: &Sql,
     separators: RowSeparators,
 ) -> Result<BatchResults, ReadError> {
-    let settings = SessionSettings::of(context);
+    let settings = TransactionSettings::of(context);
     let statements = RequestStatements { main, output: StatementOutput::Rows(separators), then: None };
     let transaction = TransactionBatch::of(context, &settings, &statements);
     let (batch, positions) = transaction.batch(TransactionEnding::Commit);

@@ -2,7 +2,7 @@
 
 use super::PlanContext;
 use super::column_path::{ColumnPath, column_of};
-use crate::query::{Filter, Logic, LogicTree, Operation, Query};
+use crate::query::{Filter, FilterOperation, Logic, LogicTree, Query};
 use crate::schema::{QualifiedName, Relation};
 
 /// A condition on the rows of a level.
@@ -15,7 +15,7 @@ pub enum Condition {
         /// `NOT`
         negated: bool,
         /// The operator and its right side.
-        operation: Operation,
+        operation: FilterOperation,
         /// The function that parses values for the column's domain.
         from_text: Option<QualifiedName>,
         /// The column is not a `tsvector`: a text search converts it.

@@ -26,7 +26,7 @@ pub use negotiate::{NegotiatedFormat, ResultSource, negotiate};
 pub use overload::ArgumentSource;
 pub(crate) use read::name_of as aggregate_name;
 pub use read::{CALL, ReadRoot};
-pub(crate) use request_plan::{Operation, RequestPlan, StatementPlan, plan};
+pub(crate) use request_plan::{PlannedStatement, RequestPlan, StatementPlan, plan};
 pub use row_count::RowCount;
 pub(crate) use tree::counts_rows;
 pub use tree::{

@@ -7,7 +7,7 @@ use super::{
     ArgumentSource, BodyFormat, CallInput, CallPlan, JsonBody, NegotiatedFormat, PlanContext, ReadPlan, ReadRoot,
     ResultSource, RowCount, WriteOptions, WritePlan, find, hoisted_settings, is_read_only, negotiate,
 };
-use crate::config::Config;
+use crate::config::RestConfig;
 use crate::config::database::Isolation;
 use crate::error::RestError;
 use crate::query::{Query, SelectItem};
@@ -28,7 +28,7 @@ pub(crate) enum RequestPlan {
 
 /// The plan of a main statement and of the transaction around it.
 pub(crate) struct StatementPlan {
-    pub operation: Operation,
+    pub operation: PlannedStatement,
     pub format: NegotiatedFormat,
     /// The `count` preference.
     pub count: Option<CountMode>,
@@ -48,7 +48,7 @@ pub(crate) struct StatementPlan {
 }
 
 /// The plan of the statement itself.
-pub(crate) enum Operation {
+pub(crate) enum PlannedStatement {
     Read {
         plan: ReadPlan,
         relation: QualifiedName,
@@ -67,21 +67,21 @@ pub(crate) enum Operation {
 impl StatementPlan {
     /// Returns true for a PUT.
     pub fn is_put(&self) -> bool {
-        matches!(&self.operation, Operation::Write { plan, .. } if plan.action == WriteAction::Put)
+        matches!(&self.operation, PlannedStatement::Write { plan, .. } if plan.action == WriteAction::Put)
     }
 
     /// Returns true if the planner's estimate of the number of rows is needed.
     pub fn needs_estimate(&self) -> bool {
-        matches!(self.operation, Operation::Read { .. })
+        matches!(self.operation, PlannedStatement::Read { .. })
             && matches!(self.count, Some(CountMode::Planned | CountMode::Estimated))
     }
 
     /// Returns the names that were used instead of aliases, each with its alias.
     pub fn legacy_names(&self) -> &[(String, String)] {
         match &self.operation {
-            Operation::Read { plan, .. } => &plan.legacy_names,
-            Operation::Call { plan } => &plan.read.legacy_names,
-            Operation::Write { .. } => &[],
+            PlannedStatement::Read { plan, .. } => &plan.legacy_names,
+            PlannedStatement::Call { plan } => &plan.read.legacy_names,
+            PlannedStatement::Write { .. } => &[],
         }
     }
 }
@@ -91,7 +91,11 @@ impl StatementPlan {
 /// # Errors
 /// PGRST1xx and 2xx: the request does not fit the schema, or no accepted media type can be
 /// produced.
-pub(crate) fn plan(cache: &SchemaCache, config: &Config, request: &ApiRequest<'_>) -> Result<RequestPlan, RestError> {
+pub(crate) fn plan(
+    cache: &SchemaCache,
+    config: &RestConfig,
+    request: &ApiRequest<'_>,
+) -> Result<RequestPlan, RestError> {
     let head = &request.head;
     let context = PlanContext { cache, schema: head.schema, settings: &config.plan };
     let plan = match (&head.resource, head.action) {
@@ -154,7 +158,7 @@ fn read(
         max_affected: None,
         first_row: plan.root.offset.unwrap_or_default(),
         format: if body { format } else { format.without_body() },
-        operation: Operation::Read { plan, relation: relation.name.clone() },
+        operation: PlannedStatement::Read { plan, relation: relation.name.clone() },
     })
 }
 
@@ -190,7 +194,7 @@ fn write(
         max_affected,
         first_row: 0,
         format: if options.returns == ReturnPreference::Representation { format } else { format.without_body() },
-        operation: Operation::Write {
+        operation: PlannedStatement::Write {
             plan,
             returns: options.returns,
             resolvable: !relation.primary_key.is_empty() || request.query.on_conflict.is_some(),
@@ -200,7 +204,7 @@ fn write(
 
 fn call(
     context: &PlanContext<'_>,
-    config: &Config,
+    config: &RestConfig,
     name: &str,
     request: &ApiRequest<'_>,
     action: RequestAction,
@@ -239,7 +243,7 @@ fn call(
         max_affected,
         first_row: plan.read.root.offset.unwrap_or_default(),
         format: if has_body { format } else { format.without_body() },
-        operation: Operation::Call { plan },
+        operation: PlannedStatement::Call { plan },
     })
 }
 

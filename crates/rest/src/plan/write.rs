@@ -9,7 +9,7 @@ use http::StatusCode;
 use super::filter::{Condition, conditions_of_write};
 use super::{PlanContext, ReadPlan, ReadRoot, ReturnedColumns};
 use crate::error::{PostgresErrorResponse, RestError};
-use crate::query::{Operation, QuantOperator, Query};
+use crate::query::{FilterOperation, QuantOperator, Query};
 use crate::request::WriteAction;
 use crate::request::body::JsonPayload;
 use crate::request::preferences::{MissingPreference, Preferences, Resolution, ReturnPreference};
@@ -302,7 +302,7 @@ fn put_key(context: &PlanContext<'_>, relation: &Relation, query: &Query) -> Res
         filters.iter().find_map(|filter| match &filter.value {
             filter if filter.negated || filter.field.name != name || !filter.field.json_path.is_empty() => None,
             filter => match &filter.operation {
-                Operation::Quantified(QuantOperator::Equal, None, value) => Some(value.clone()),
+                FilterOperation::Quantified(QuantOperator::Equal, None, value) => Some(value.clone()),
                 _ => None,
             },
         })

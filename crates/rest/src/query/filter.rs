@@ -2,7 +2,9 @@
 
 use super::cursor::{Cursor, Parsed, count_scanned};
 use super::name::{field, ident, name, scan_quoted};
-use super::types::{AtLevel, EmbedPath, Field, Fts, IsValue, Operation, QuantOperator, Quantifier, SimpleOperator};
+use super::types::{
+    AtLevel, EmbedPath, Field, FilterOperation, Fts, IsValue, QuantOperator, Quantifier, SimpleOperator,
+};
 
 const OPERATOR: &str = "operator (eq, gt, ...)";
 const DELIMITER: &str = "delimiter (.)";
@@ -44,7 +46,7 @@ pub(super) fn embed_path(cursor: &mut Cursor<'_>) -> Parsed<EmbedPath> {
 }
 
 /// Parses `[not.]operation`.
-pub(super) fn condition(cursor: &mut Cursor<'_>, context: ValueContext) -> Parsed<(bool, Operation)> {
+pub(super) fn condition(cursor: &mut Cursor<'_>, context: ValueContext) -> Parsed<(bool, FilterOperation)> {
     let negated = cursor.take("not.");
     if !negated {
         cursor.note("\"not\"");
@@ -52,21 +54,21 @@ pub(super) fn condition(cursor: &mut Cursor<'_>, context: ValueContext) -> Parse
     Ok((negated, operation(cursor, context)?))
 }
 
-fn operation(cursor: &mut Cursor<'_>, context: ValueContext) -> Parsed<Operation> {
+fn operation(cursor: &mut Cursor<'_>, context: ValueContext) -> Parsed<FilterOperation> {
     let start = cursor.position();
     let operator = cursor.take_while(|c| c.is_ascii_lowercase());
     match operator {
         "in" => {
             delimiter(cursor)?;
-            list(cursor).map(Operation::In)
+            list(cursor).map(FilterOperation::In)
         }
         "is" => {
             delimiter(cursor)?;
-            is_value(cursor).map(Operation::Is)
+            is_value(cursor).map(FilterOperation::Is)
         }
         "isdistinct" => {
             delimiter(cursor)?;
-            value(cursor, context).map(Operation::IsDistinct)
+            value(cursor, context).map(FilterOperation::IsDistinct)
         }
         _ => {
             if let Some(function) = fts(operator) {
@@ -78,10 +80,10 @@ fn operation(cursor: &mut Cursor<'_>, context: ValueContext) -> Parsed<Operation
                     None
                 };
                 delimiter(cursor)?;
-                Ok(Operation::Fts { function, config, value: value(cursor, context)? })
+                Ok(FilterOperation::Fts { function, config, value: value(cursor, context)? })
             } else if let Some(operator) = simple(operator) {
                 delimiter(cursor)?;
-                Ok(Operation::Simple(operator, value(cursor, context)?))
+                Ok(FilterOperation::Simple(operator, value(cursor, context)?))
             } else if let Some(operator) = quant(operator) {
                 let quantifier = if cursor.take("(any)") {
                     Some(Quantifier::Any)
@@ -91,7 +93,7 @@ fn operation(cursor: &mut Cursor<'_>, context: ValueContext) -> Parsed<Operation
                     None
                 };
                 delimiter(cursor)?;
-                Ok(Operation::Quantified(operator, quantifier, value(cursor, context)?))
+                Ok(FilterOperation::Quantified(operator, quantifier, value(cursor, context)?))
             } else {
                 cursor.go_back(start);
                 cursor.fail(OPERATOR)

@@ -75,8 +75,8 @@ mod types;
 pub use lex::canonical;
 pub use parse::{QueryTarget, parse};
 pub use types::{
-    Aggregate, Arrow, AtLevel, Direction, EmbedPath, Field, Filter, Fts, IsValue, Join, JsonStep, Logic, LogicTree,
-    Nulls, Operand, Operation, OrderTerm, QuantOperator, Quantifier, Query, RowRange, SelectColumn, SelectItem,
+    Aggregate, Arrow, AtLevel, Direction, EmbedPath, Field, Filter, FilterOperation, Fts, IsValue, Join, JsonStep,
+    Logic, LogicTree, Nulls, Operand, OrderTerm, QuantOperator, Quantifier, Query, RowRange, SelectColumn, SelectItem,
     SelectRelation, SimpleOperator,
 };
 

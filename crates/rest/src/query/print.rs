@@ -96,12 +96,12 @@ fn item(item: &SelectItem) -> String {
     text
 }
 
-fn condition(negated: bool, operation: &Operation, in_logic: bool) -> String {
+fn condition(negated: bool, operation: &FilterOperation, in_logic: bool) -> String {
     let value = |text: &String| if in_logic { quoted(text) } else { text.clone() };
     let not = if negated { "not." } else { "" };
     let text = match operation {
-        Operation::In(list) => format!("in.({})", joined(list, ",", |text| quoted(text))),
-        Operation::Is(is) => match is {
+        FilterOperation::In(list) => format!("in.({})", joined(list, ",", |text| quoted(text))),
+        FilterOperation::Is(is) => match is {
             IsValue::Null => "is.null",
             IsValue::NotNull => "is.not_NULL",
             IsValue::True => "is.TRUE",
@@ -109,8 +109,8 @@ fn condition(negated: bool, operation: &Operation, in_logic: bool) -> String {
             IsValue::Unknown => "is.unknown",
         }
         .to_owned(),
-        Operation::IsDistinct(text) => format!("isdistinct.{}", value(text)),
-        Operation::Fts { function, config, value: text } => {
+        FilterOperation::IsDistinct(text) => format!("isdistinct.{}", value(text)),
+        FilterOperation::Fts { function, config, value: text } => {
             let name = match function {
                 Fts::Query => "fts",
                 Fts::Plain => "plfts",
@@ -120,7 +120,7 @@ fn condition(negated: bool, operation: &Operation, in_logic: bool) -> String {
             let config = config.as_ref().map_or(String::new(), |config| format!("({config})"));
             format!("{name}{config}.{}", value(text))
         }
-        Operation::Simple(operator, text) => {
+        FilterOperation::Simple(operator, text) => {
             let name = match operator {
                 SimpleOperator::NotEqual => "neq",
                 SimpleOperator::Contains => "cs",
@@ -134,7 +134,7 @@ fn condition(negated: bool, operation: &Operation, in_logic: bool) -> String {
             };
             format!("{name}.{}", value(text))
         }
-        Operation::Quantified(operator, quantifier, text) => {
+        FilterOperation::Quantified(operator, quantifier, text) => {
             let name = match operator {
                 QuantOperator::Equal => "eq",
                 QuantOperator::GreaterOrEqual => "gte",

@@ -33,7 +33,7 @@ fn filter(raw: &str) -> Filter {
     value
 }
 
-fn operation(value: &str) -> Operation {
+fn operation(value: &str) -> FilterOperation {
     filter(&format!("a={value}")).operation
 }
 
@@ -68,7 +68,7 @@ fn pairs_are_separated_by_ampersands_and_semicolons_and_need_an_equals_sign() {
     let query = relation("dropped&=dropped&a=eq.1;b=eq.2&&;c=eq.=3");
     let values: Vec<_> =
         query.filters.iter().map(|filter| (&*filter.value.field.name, &filter.value.operation)).collect();
-    let equal = |text: &str| Operation::Quantified(QuantOperator::Equal, None, text.into());
+    let equal = |text: &str| FilterOperation::Quantified(QuantOperator::Equal, None, text.into());
     assert_eq!(values, [("a", &equal("1")), ("b", &equal("2")), ("c", &equal("=3"))]);
 }
 
@@ -156,8 +156,8 @@ fn select_ignores_text_after_the_last_item() {
     assert_eq!(select("a::int::text,x"), select("a::int,x"));
     assert_eq!(names(&select("count(id)")), ["count"]);
     assert_eq!(filter("id::text=eq.1").field.name, "id");
-    assert_eq!(operation("in.(1,2)junk"), Operation::In(vec!["1".into(), "2".into()]));
-    assert_eq!(operation("is.nullify"), Operation::Is(IsValue::Null));
+    assert_eq!(operation("in.(1,2)junk"), FilterOperation::In(vec!["1".into(), "2".into()]));
+    assert_eq!(operation("is.nullify"), FilterOperation::Is(IsValue::Null));
     assert_eq!(relation("columns=a,b)c").columns.unwrap(), ["a", "b"]);
     assert!(matches!(tree("or=(a.eq.1)junk"), LogicTree::Group { .. }));
 }
@@ -248,7 +248,7 @@ fn filters_read_every_operator() {
         ("imatch", Q::IMatch),
     ] {
         for (suffix, quantifier) in [("", None), ("(any)", Some(Quantifier::Any)), ("(all)", Some(Quantifier::All))] {
-            let expected = Operation::Quantified(operator, quantifier, "{a,b}".into());
+            let expected = FilterOperation::Quantified(operator, quantifier, "{a,b}".into());
             assert_eq!(operation(&format!("{text}{suffix}.{{a,b}}")), expected);
         }
     }
@@ -263,12 +263,15 @@ fn filters_read_every_operator() {
         ("nxl", S::NotExtendsLeft),
         ("adj", S::Adjacent),
     ] {
-        assert_eq!(operation(&format!("{text}.x")), Operation::Simple(operator, "x".into()));
+        assert_eq!(operation(&format!("{text}.x")), FilterOperation::Simple(operator, "x".into()));
     }
     for (text, function) in [("fts", Fts::Query), ("plfts", Fts::Plain), ("phfts", Fts::Phrase), ("wfts", Fts::Web)] {
-        assert_eq!(operation(&format!("{text}.x")), Operation::Fts { function, config: None, value: "x".into() });
+        assert_eq!(operation(&format!("{text}.x")), FilterOperation::Fts { function, config: None, value: "x".into() });
         let config = Some("english".into());
-        assert_eq!(operation(&format!("{text}(english).x")), Operation::Fts { function, config, value: "x".into() });
+        assert_eq!(
+            operation(&format!("{text}(english).x")),
+            FilterOperation::Fts { function, config, value: "x".into() }
+        );
     }
     for (text, value) in [
         ("null", IsValue::Null),
@@ -277,9 +280,9 @@ fn filters_read_every_operator() {
         ("false", IsValue::False),
         ("UNKNOWN", IsValue::Unknown),
     ] {
-        assert_eq!(operation(&format!("is.{text}")), Operation::Is(value));
+        assert_eq!(operation(&format!("is.{text}")), FilterOperation::Is(value));
     }
-    assert_eq!(operation("isdistinct.x"), Operation::IsDistinct("x".into()));
+    assert_eq!(operation("isdistinct.x"), FilterOperation::IsDistinct("x".into()));
     assert!(filter("a=not.eq.1").negated);
     assert!(!filter("a=eq.not.1").negated);
 }
@@ -287,7 +290,7 @@ fn filters_read_every_operator() {
 #[test]
 fn values_of_parameters_are_used_unchanged() {
     let value = |text: &str| match operation(text) {
-        Operation::Quantified(_, _, value) => value,
+        FilterOperation::Quantified(_, _, value) => value,
         other => panic!("{other:?}"),
     };
     assert_eq!(value("eq.%22Ann%22"), "\"Ann\"");
@@ -299,7 +302,7 @@ fn values_of_parameters_are_used_unchanged() {
 #[test]
 fn lists_keep_spaces_and_unquote_elements() {
     let list = |text: &str| match operation(text) {
-        Operation::In(list) => list,
+        FilterOperation::In(list) => list,
         other => panic!("{other:?}"),
     };
     assert_eq!(list("in.()"), [""; 0]);
@@ -326,15 +329,17 @@ fn logic_reads_trees_and_their_values() {
     };
     assert_eq!((negated, logic, parts.len()), (false, Logic::Or, 4));
     let LogicTree::Filter(first) = &parts[0] else { panic!() };
-    assert_eq!(first.operation, Operation::Quantified(QuantOperator::Equal, None, "x,)".into()));
+    assert_eq!(first.operation, FilterOperation::Quantified(QuantOperator::Equal, None, "x,)".into()));
     let LogicTree::Group { negated: false, logic: Logic::And, parts: inner } = &parts[1] else { panic!() };
     assert!(matches!(&inner[0], LogicTree::Filter(filter) if filter.negated));
-    assert!(matches!(&inner[1], LogicTree::Filter(Filter { operation: Operation::In(list), .. }) if list.len() == 2));
+    assert!(
+        matches!(&inner[1], LogicTree::Filter(Filter { operation: FilterOperation::In(list), .. }) if list.len() == 2)
+    );
     let LogicTree::Group { negated: true, logic: Logic::And, parts: inner } = &parts[2] else { panic!() };
     let values: Vec<_> = inner
         .iter()
         .map(|part| match part {
-            LogicTree::Filter(Filter { operation: Operation::Simple(_, value), .. }) => value.as_str(),
+            LogicTree::Filter(Filter { operation: FilterOperation::Simple(_, value), .. }) => value.as_str(),
             other => panic!("{other:?}"),
         })
         .collect();
@@ -357,7 +362,7 @@ fn logic_may_have_spaces_around_its_fields_and_parentheses() {
     let values: Vec<_> = parts
         .iter()
         .map(|part| match part {
-            LogicTree::Filter(Filter { operation: Operation::Quantified(_, _, value), .. }) => value.as_str(),
+            LogicTree::Filter(Filter { operation: FilterOperation::Quantified(_, _, value), .. }) => value.as_str(),
             other => panic!("{other:?}"),
         })
         .collect();
@@ -411,9 +416,12 @@ fn requests_of_the_official_client_are_parsed() {
     );
     assert_eq!(operation("fts%28english%29.fat+%26+rat"), {
         let (function, config) = (Fts::Query, Some("english".into()));
-        Operation::Fts { function, config, value: "fat & rat".into() }
+        FilterOperation::Fts { function, config, value: "fat & rat".into() }
     });
-    assert_eq!(operation("cs.%7B%22a%22%3A1%7D"), Operation::Simple(SimpleOperator::Contains, "{\"a\":1}".into()));
+    assert_eq!(
+        operation("cs.%7B%22a%22%3A1%7D"),
+        FilterOperation::Simple(SimpleOperator::Contains, "{\"a\":1}".into())
+    );
     let nested = relation("messages.or=%28a.eq.1%2Cb.not.is.null%29").logic.remove(0);
     assert_eq!(nested.path, ["messages"]);
 }

@@ -174,12 +174,12 @@ pub struct Filter {
     /// `not.`
     pub negated: bool,
     /// The operator and its right side.
-    pub operation: Operation,
+    pub operation: FilterOperation,
 }
 
 /// An operator and its right side.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Operation {
+pub enum FilterOperation {
     /// `in.(a,b)`. A list whose only element is empty is already the empty list here.
     In(Vec<String>),
     /// `is.null`, `is.true` and so on.

@@ -27,7 +27,7 @@ pub use self::resource::WriteAction;
 use self::resource::{RequestAction, Resource, SchemaProfile};
 use self::role::RequestRole;
 use self::row_window::RowWindow;
-use crate::config::Config;
+use crate::config::RestConfig;
 use crate::error::RestError;
 use crate::query::{self, Query, QueryTarget, RowRange};
 
@@ -64,7 +64,7 @@ impl<'a> RequestHead<'a> {
         forwarded: ForwardedHeaders<'a>,
         caller: &'a Caller,
         role: RequestRole,
-        config: &'a Config,
+        config: &'a RestConfig,
     ) -> Result<Self, RestError> {
         let requested = Resource::of(parts.uri.path(), config)?;
         let profile = SchemaProfile::of(&parts.headers, &parts.method, config)?;

@@ -3,7 +3,7 @@
 use http::{HeaderMap, HeaderName, Method};
 use percent_encoding::percent_decode_str;
 
-use crate::config::{Config, OpenApiMode};
+use crate::config::{OpenApiMode, RestConfig};
 use crate::error::RestError;
 use crate::schema::{Relation, Routine, Volatility};
 
@@ -20,7 +20,7 @@ pub(crate) enum Resource {
 
 impl Resource {
     /// Reads a path without the prefix of the service.
-    pub fn of(path: &str, config: &Config) -> Result<Self, RestError> {
+    pub fn of(path: &str, config: &RestConfig) -> Result<Self, RestError> {
         let mut segments = Vec::with_capacity(3);
         for segment in path.strip_prefix('/').unwrap_or(path).split('/') {
             segments.push(percent_decode_str(segment).decode_utf8().map_err(|_| RestError::Path)?);
@@ -96,7 +96,7 @@ pub(crate) struct SchemaProfile<'a> {
 
 impl<'a> SchemaProfile<'a> {
     /// Reads the header that applies to the method.
-    pub fn of(headers: &HeaderMap, method: &Method, config: &'a Config) -> Result<Self, RestError> {
+    pub fn of(headers: &HeaderMap, method: &Method, config: &'a RestConfig) -> Result<Self, RestError> {
         let reads = [Method::GET, Method::HEAD, Method::OPTIONS].contains(method);
         let name = if reads { ACCEPT_PROFILE } else { CONTENT_PROFILE };
         let several = config.schemas.len() > 1;
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_path_names_a_resource() {
-        let config = Config::default();
+        let config = RestConfig::default();
         let resource = |path: &str| Resource::of(path, &config);
         assert_eq!(resource("/"), Ok(Resource::Root));
         assert_eq!(resource("/items"), Ok(Resource::Relation("items".into())));
@@ -152,7 +152,7 @@ mod tests {
         for path in ["/items/", "/rpc/f/x", "/rpc/", "/a/b", "/%ff"] {
             assert_eq!(resource(path), Err(RestError::Path), "{path}");
         }
-        let disabled = Config { openapi_mode: OpenApiMode::Disabled, ..Config::default() };
+        let disabled = RestConfig { openapi_mode: OpenApiMode::Disabled, ..RestConfig::default() };
         assert_eq!(Resource::of("/", &disabled), Err(RestError::RootDisabled));
     }
 
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn the_method_decides_which_profile_header_applies() {
-        let config = Config { schemas: vec!["a".into(), "b".into()], ..Config::default() };
+        let config = RestConfig { schemas: vec!["a".into(), "b".into()], ..RestConfig::default() };
         let mut headers = HeaderMap::new();
         headers.insert("accept-profile", "b".parse().unwrap());
         assert_eq!(SchemaProfile::of(&headers, &Method::GET, &config).unwrap().schema, "b");
@@ -176,7 +176,7 @@ mod tests {
         headers.insert("content-profile", "c".parse().unwrap());
         let error = SchemaProfile::of(&headers, &Method::POST, &config).unwrap_err();
         assert_eq!(error.hint().unwrap(), "Only the following schemas are exposed: a, b");
-        let one = Config { schemas: vec!["a".into()], ..Config::default() };
+        let one = RestConfig { schemas: vec!["a".into()], ..RestConfig::default() };
         assert!(!SchemaProfile::of(&HeaderMap::new(), &Method::GET, &one).unwrap().is_shown);
     }
 }

@@ -8,7 +8,7 @@ use portico_tokens::{Caller, Claims, TokenError, bearer, looks_opaque};
 use serde_json::{Map, Value};
 use time::{Duration, OffsetDateTime};
 
-use crate::config::Config;
+use crate::config::RestConfig;
 use crate::config::database::LOGIN;
 use crate::error::{PostgresErrorResponse, RestError};
 
@@ -37,7 +37,7 @@ impl RequestRole {
     pub fn of(
         caller: &Caller,
         headers: &HeaderMap,
-        config: &Config,
+        config: &RestConfig,
         login: &str,
         now: OffsetDateTime,
     ) -> Result<Self, RestError> {
@@ -75,7 +75,7 @@ impl RequestRole {
         }
     }
 
-    fn without_token(role: &str, config: &Config) -> Self {
+    fn without_token(role: &str, config: &RestConfig) -> Self {
         let claims = Value::Object(Map::from_iter([("role".to_owned(), Value::from(role))]));
         Self {
             name: role.to_owned(),
@@ -84,7 +84,7 @@ impl RequestRole {
         }
     }
 
-    fn of_claims(claims: &Claims, config: &Config, login: &str) -> Result<Self, RestError> {
+    fn of_claims(claims: &Claims, config: &RestConfig, login: &str) -> Result<Self, RestError> {
         let role = match config.role_claim.find(claims.values()) {
             Some(Cow::Borrowed(Value::String(role))) => Cow::Borrowed(role.as_str()),
             Some(Cow::Owned(Value::String(role))) => Cow::Owned(role),

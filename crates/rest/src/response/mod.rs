@@ -13,7 +13,7 @@ use self::chunked_body::ChunkedBody;
 use self::content_range::{content_range, read_status};
 use crate::error::RestError;
 use crate::execute::statement_result::StatementResult;
-use crate::plan::{Operation, StatementPlan, WritePlan};
+use crate::plan::{PlannedStatement, StatementPlan, WritePlan};
 use crate::query;
 use crate::request::preferences::{HonouredPreferences, Resolution, ReturnPreference};
 use crate::request::resource::{RequestAction, SchemaProfile};
@@ -57,7 +57,7 @@ pub(crate) fn success(completed: CompletedRequest<'_>) -> Result<Response, RestE
     }
     let (mut status, has_body) = match &plan.operation {
         _ if plan.format.explain.is_some() => (StatusCode::OK, true),
-        Operation::Read { relation, .. } => {
+        PlannedStatement::Read { relation, .. } => {
             let (status, range) = read_status(plan.first_row, result.rows, result.total)?;
             set(&mut headers, header::CONTENT_RANGE, &range);
             let mut location = format!("/{}", utf8_percent_encode(&relation.name, QUERY));
@@ -71,16 +71,16 @@ pub(crate) fn success(completed: CompletedRequest<'_>) -> Result<Response, RestE
             }
             (status, true)
         }
-        Operation::Call { plan } if plan.routine.returns.void => {
+        PlannedStatement::Call { plan } if plan.routine.returns.void => {
             set(&mut headers, header::CONTENT_RANGE, "0-0/*");
             (StatusCode::NO_CONTENT, false)
         }
-        Operation::Call { .. } => {
+        PlannedStatement::Call { .. } => {
             let (status, range) = read_status(plan.first_row, result.rows, result.total)?;
             set(&mut headers, header::CONTENT_RANGE, &range);
             (status, true)
         }
-        Operation::Write { plan, returns, .. } => write_head(&mut headers, plan, *returns, &result),
+        PlannedStatement::Write { plan, returns, .. } => write_head(&mut headers, plan, *returns, &result),
     };
     if !plan.legacy_names().is_empty() {
         let names: Vec<_> =
@@ -118,11 +118,11 @@ fn is_bodiless(status: StatusCode) -> bool {
 /// Returns the preferences that an operation honours.
 fn honoured(plan: &StatementPlan, transaction: bool) -> HonouredPreferences {
     match &plan.operation {
-        Operation::Read { .. } => HonouredPreferences { transaction, ..HonouredPreferences::default() },
-        Operation::Call { .. } => {
+        PlannedStatement::Read { .. } => HonouredPreferences { transaction, ..HonouredPreferences::default() },
+        PlannedStatement::Call { .. } => {
             HonouredPreferences { transaction, max_affected: true, ..HonouredPreferences::default() }
         }
-        Operation::Write { plan: WritePlan { action, .. }, resolvable, .. } => HonouredPreferences {
+        PlannedStatement::Write { plan: WritePlan { action, .. }, resolvable, .. } => HonouredPreferences {
             resolution: *action == WriteAction::Insert && *resolvable,
             missing: matches!(action, WriteAction::Insert | WriteAction::Update),
             returned: true,

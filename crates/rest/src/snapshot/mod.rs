@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use self::reload::Reloader;
-use crate::config::Config;
+use crate::config::RestConfig;
 use crate::config::database::Roles;
 use crate::schema::SchemaCache;
 
@@ -27,7 +27,7 @@ const LONGEST_RELOAD_WAIT: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     /// The configuration, with the overrides of the database.
-    pub config: Arc<Config>,
+    pub config: Arc<RestConfig>,
     /// The settings of roles.
     pub roles: Arc<Roles>,
     /// The schema cache; `None` until it is loaded for the first time.
@@ -90,7 +90,7 @@ impl Drop for ReloadTask {
 impl SnapshotStore {
     /// Starts the reload task. `server` is the server's own configuration, which the database may
     /// override.
-    pub fn start(database: Database, pool: Pool, server: Config) -> (Self, ReloadTask) {
+    pub fn start(database: Database, pool: Pool, server: RestConfig) -> (Self, ReloadTask) {
         let snapshot = Snapshot { config: Arc::new(server.clone()), roles: Arc::default(), cache: None };
         let shared = Arc::new(Shared { snapshot: RwLock::new(Arc::new(snapshot)), statistics: RwLock::default() });
         let (catch_up, requests) = mpsc::channel(1024);

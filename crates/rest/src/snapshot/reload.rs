@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::{Shared, Snapshot, catalog_digest};
-use crate::config::Config;
+use crate::config::RestConfig;
 use crate::config::database::{self, LOGIN};
 use crate::schema::{LoadSettings, load as load_schema};
 
@@ -51,7 +51,7 @@ impl ReloadScope {
 pub(super) struct Reloader {
     pub database: Database,
     pub pool: Pool,
-    pub server: Config,
+    pub server: RestConfig,
     pub shared: Arc<Shared>,
     /// Requests that wait for everything that is committed so far.
     pub requests: mpsc::Receiver<oneshot::Sender<()>>,

@@ -3,7 +3,7 @@
 use super::Sql;
 use crate::array::text_array;
 use crate::plan::{ColumnPath, Condition};
-use crate::query::{Arrow, Fts, IsValue, Logic, Operand, Operation, QuantOperator, Quantifier, SimpleOperator};
+use crate::query::{Arrow, FilterOperation, Fts, IsValue, Logic, Operand, QuantOperator, Quantifier, SimpleOperator};
 use crate::schema::QualifiedName;
 
 /// Appends conditions, joined by AND, on rows with the name `alias`. `exists` writes the condition
@@ -67,18 +67,18 @@ fn filter(
     sql: &mut Sql,
     alias: &str,
     left: &ColumnPath,
-    operation: &Operation,
+    operation: &FilterOperation,
     from_text: Option<&QualifiedName>,
     to_tsvector: bool,
 ) {
     match operation {
-        Operation::In(values) => {
+        FilterOperation::In(values) => {
             column(sql, alias, left);
             sql.raw(" = ANY (");
             values_of(sql, text_array(values.iter().map(String::as_str)), from_text);
             sql.raw(")");
         }
-        Operation::Is(value) => {
+        FilterOperation::Is(value) => {
             column(sql, alias, left);
             sql.raw(match value {
                 IsValue::Null => " IS NULL",
@@ -88,11 +88,11 @@ fn filter(
                 IsValue::Unknown => " IS UNKNOWN",
             });
         }
-        Operation::IsDistinct(value) => {
+        FilterOperation::IsDistinct(value) => {
             column(sql, alias, left);
             sql.raw(" IS DISTINCT FROM ").value(value.as_str());
         }
-        Operation::Fts { function, config, value } => {
+        FilterOperation::Fts { function, config, value } => {
             let config = config.as_deref();
             if to_tsvector {
                 sql.raw("to_tsvector(");
@@ -111,12 +111,12 @@ fn filter(
             text_search_config(sql, config);
             sql.value(value.as_str()).raw(")");
         }
-        Operation::Simple(operator, value) => {
+        FilterOperation::Simple(operator, value) => {
             column(sql, alias, left);
             sql.raw(simple(*operator));
             value_of(sql, value.clone(), from_text);
         }
-        Operation::Quantified(operator, quantifier, value) => {
+        FilterOperation::Quantified(operator, quantifier, value) => {
             column(sql, alias, left);
             sql.raw(quantifiable(*operator));
             let is_like = matches!(operator, QuantOperator::Like | QuantOperator::ILike);

@@ -1,7 +1,7 @@
 //! The main statement of a request.
 
 use super::{Sql, StatementOutput, call, explain, matching, plain_read, plain_write, read_statement, write};
-use crate::plan::{Operation, RowCount, StatementPlan};
+use crate::plan::{PlannedStatement, RowCount, StatementPlan};
 use crate::request::preferences::ReturnPreference;
 
 /// The statements of a request.
@@ -20,17 +20,19 @@ impl MainStatement {
         let uncounted = plan.row_count == RowCount::None;
         let plain = match &plan.operation {
             _ if plan.format.explain.is_some() => None,
-            Operation::Read { plan, .. } if uncounted => plain_read(plan, body_format),
-            Operation::Write { plan, returns, .. } if uncounted || *returns != ReturnPreference::Representation => {
+            PlannedStatement::Read { plan, .. } if uncounted => plain_read(plan, body_format),
+            PlannedStatement::Write { plan, returns, .. }
+                if uncounted || *returns != ReturnPreference::Representation =>
+            {
                 plain_write(plan, body_format)
             }
             _ => None,
         };
         let (main, output) = plain.unwrap_or_else(|| {
             let enveloped = match &plan.operation {
-                Operation::Read { plan: read, .. } => read_statement(read, plan.row_count, body_format),
-                Operation::Write { plan: change, .. } => write(change, plan.row_count, body_format),
-                Operation::Call { plan: invoked } => call(invoked, plan.row_count, body_format),
+                PlannedStatement::Read { plan: read, .. } => read_statement(read, plan.row_count, body_format),
+                PlannedStatement::Write { plan: change, .. } => write(change, plan.row_count, body_format),
+                PlannedStatement::Call { plan: invoked } => call(invoked, plan.row_count, body_format),
             };
             let main = match &plan.format.explain {
                 Some(wanted) => explain::of_main(enveloped, wanted),
@@ -39,7 +41,9 @@ impl MainStatement {
             (main, StatementOutput::Envelope)
         });
         let estimate = match &plan.operation {
-            Operation::Read { plan: read, .. } if plan.needs_estimate() => Some(explain::of_count(matching(read))),
+            PlannedStatement::Read { plan: read, .. } if plan.needs_estimate() => {
+                Some(explain::of_count(matching(read)))
+            }
             _ => None,
         };
         Self { main, output, estimate }

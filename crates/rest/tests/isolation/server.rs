@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use portico_database::scratch::PoolerMode;
 use portico_rest::RestSettings;
-use portico_rest::config::Config;
+use portico_rest::config::RestConfig;
 use portico_testkit::{TestResponse, TestServer};
 
 use crate::caller::Caller;
@@ -67,8 +67,8 @@ impl IsolationServer {
     }
 
     /// Starts a server with other settings of the data API.
-    pub async fn with(connections: usize, scenarios: Vec<Scenario>, change: impl FnOnce(&mut Config)) -> Self {
-        let mut config = Config { schemas: vec!["public".into()], ..Config::default() };
+    pub async fn with(connections: usize, scenarios: Vec<Scenario>, change: impl FnOnce(&mut RestConfig)) -> Self {
+        let mut config = RestConfig { schemas: vec!["public".into()], ..RestConfig::default() };
         change(&mut config);
         Self::on(connections, scenarios, config, None).await
     }
@@ -77,11 +77,11 @@ impl IsolationServer {
     pub async fn behind_pooler(connections: usize, scenarios: Vec<Scenario>, mode: PoolerMode) -> Self {
         // No change of the schema is announced there
         let schema_poll = Some(Duration::from_millis(100));
-        let config = Config { schemas: vec!["public".into()], schema_poll, ..Config::default() };
+        let config = RestConfig { schemas: vec!["public".into()], schema_poll, ..RestConfig::default() };
         Self::on(connections, scenarios, config, Some(mode)).await
     }
 
-    async fn on(connections: usize, scenarios: Vec<Scenario>, config: Config, pooler: Option<PoolerMode>) -> Self {
+    async fn on(connections: usize, scenarios: Vec<Scenario>, config: RestConfig, pooler: Option<PoolerMode>) -> Self {
         let server = TestServer::with(|settings| {
             settings.rest = Some(RestSettings { config, connections, ..RestSettings::default() });
             settings.pooler = pooler;

@@ -15,7 +15,7 @@ use crate::http::link_redirect::{self, Fields, error_fields};
 use crate::model::User;
 use crate::model::contact::ContactKind;
 use crate::one_time::token::{self, TokenKind};
-use crate::operation::Operation;
+use crate::operation::AccountOperation;
 use crate::protection::limits::Limiter;
 use crate::session::{self, AuthenticationMethod, TokenResponse};
 use crate::sql::Tx;
@@ -28,7 +28,8 @@ pub async fn follow(State(auth): State<Auth>, request: RequestInfo, query: Query
     let hash = query.get("token").or_else(|| query.get("token_hash")).ok_or(ContractError::VerifyLinkNeedsToken)?;
     let is_pkce = token::is_pkce(hash);
     let target = &request.redirect_to;
-    let location = match hooks::complete(&auth, &request, || redeem_link(&auth, &request, type_text, hash)).await {
+    let location = match hooks::complete(auth.hooks(), &request, || redeem_link(&auth, &request, type_text, hash)).await
+    {
         Ok(FollowedLink::SignedIn(tokens, link_type)) => {
             let mut fields = tokens.fragment();
             fields.push(("type", link_type.to_owned()));
@@ -80,7 +81,7 @@ async fn redeem_link(
         .filter(|verify_type| verify_type.contact() == ContactKind::Email)
         .ok_or(ContractError::VerifyTypeInvalid)?;
     let tx = Tx::begin(auth.database()).await?;
-    let op = Operation::new(auth, request, &tx);
+    let op = AccountOperation::new(auth, request, &tx);
     let found = lookup::by_hash(op, verify_type, hash).await?;
     let kind = found.kind;
     let followed = match redeem(op, found, verify_type).await? {
@@ -104,7 +105,7 @@ async fn redeem_link(
 
 /// Issues the code that the app exchanges: that of the newest flow that the user began in this way.
 async fn issue_code(
-    op: Operation<'_>,
+    op: AccountOperation<'_>,
     user: &User,
     verify_type: VerifyType,
     kind: TokenKind,

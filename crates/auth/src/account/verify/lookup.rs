@@ -10,7 +10,7 @@ use crate::model::ids::EmailAddress;
 use crate::one_time::pending_phone_change;
 use crate::one_time::text_code::{self, GatewayVerdict, TypedCode};
 use crate::one_time::token::{self, TokenKind};
-use crate::operation::Operation;
+use crate::operation::AccountOperation;
 use crate::sql::{Tx, one_time_tokens, users};
 
 /// A valid token, with its locked user, who may use it.
@@ -20,7 +20,11 @@ pub(super) struct FoundToken {
 }
 
 /// Finds the token of a link.
-pub(super) async fn by_hash(op: Operation<'_>, verify_type: VerifyType, hash: &str) -> Result<FoundToken, AuthError> {
+pub(super) async fn by_hash(
+    op: AccountOperation<'_>,
+    verify_type: VerifyType,
+    hash: &str,
+) -> Result<FoundToken, AuthError> {
     let kinds = verify_type.kinds();
     let labels: Vec<&str> = kinds.iter().map(|kind| kind.as_str()).collect();
     let user = users::lock_by_token(op.tx, hash, &labels).await?.ok_or(ContractError::LinkExpired)?;
@@ -38,7 +42,7 @@ pub(super) async fn by_hash(op: Operation<'_>, verify_type: VerifyType, hash: &s
 /// Finds the token of a code that was typed for a contact. `verdict` is that of the gateway, where
 /// it makes the codes.
 pub(super) async fn by_code(
-    op: Operation<'_>,
+    op: AccountOperation<'_>,
     verify_type: VerifyType,
     contact: &Contact,
     code: &str,
@@ -59,7 +63,7 @@ pub(super) async fn by_code(
 }
 
 async fn by_emailed_code(
-    op: Operation<'_>,
+    op: AccountOperation<'_>,
     verify_type: VerifyType,
     email: &EmailAddress,
     code: &str,
@@ -86,7 +90,7 @@ async fn by_emailed_code(
 
 /// Locks and returns the user for whom a code was sent to an address.
 async fn lock_by_sent_code(
-    op: Operation<'_>,
+    op: AccountOperation<'_>,
     kind: TokenKind,
     address: &str,
     code: &str,
@@ -113,14 +117,15 @@ pub(super) async fn ask_gateway(
         return Ok(None);
     }
     let tx = Tx::begin(auth.database()).await?;
-    let FoundToken { user, kind } = lock_by_phone(Operation::new(auth, request, &tx), verify_type, typed).await?;
+    let FoundToken { user, kind } =
+        lock_by_phone(AccountOperation::new(auth, request, &tx), verify_type, typed).await?;
     tx.rollback().await;
     text_code::ask_gateway(auth, kind.stored(&user), typed, request.now).await
 }
 
 /// Locks the account that may prove a number, and returns it with the kind of token that does so.
 async fn lock_by_phone(
-    op: Operation<'_>,
+    op: AccountOperation<'_>,
     verify_type: VerifyType,
     typed: TypedCode<'_>,
 ) -> Result<FoundToken, AuthError> {
@@ -131,6 +136,6 @@ async fn lock_by_phone(
     Ok(FoundToken { user: user.ok_or(ContractError::CodeExpired)?, kind })
 }
 
-fn check_not_banned(op: Operation<'_>, user: &User) -> Result<(), AuthError> {
+fn check_not_banned(op: AccountOperation<'_>, user: &User) -> Result<(), AuthError> {
     if user.is_banned(op.now()) { Err(ContractError::Banned.into()) } else { Ok(()) }
 }

@@ -19,9 +19,8 @@ use crate::error::{AuthError, ContractError};
 use crate::hooks;
 use crate::http::extract::{Json, RequestInfo};
 use crate::model::contact::{Contact, ContactKind};
-use crate::operation::Operation;
-use crate::protection::attempts;
-use crate::protection::audit::{self, FailedLogin};
+use crate::operation::AccountOperation;
+use crate::protection::audit::FailedLogin;
 use crate::protection::limits::Limiter;
 use crate::session::{self, AuthenticationMethod};
 use crate::sql::{Tx, users};
@@ -68,9 +67,9 @@ pub async fn verify(
     let verify_type = verify_type
         .filter(|verify_type| verify_type.contact() == ContactKind::Email)
         .ok_or(ContractError::VerifyTypeInvalid)?;
-    let verified = hooks::complete(&auth, &request, || async {
+    let verified = hooks::complete(auth.hooks(), &request, || async {
         let tx = Tx::begin(auth.database()).await?;
-        let op = Operation::new(&auth, &request, &tx);
+        let op = AccountOperation::new(&auth, &request, &tx);
         let found = lookup::by_hash(op, verify_type, &body.token_hash).await?;
         let response = complete(op, found, verify_type).await?;
         tx.commit().await?;
@@ -80,7 +79,7 @@ pub async fn verify(
 }
 
 /// Redeems a token that was found, and signs the person in. The caller commits.
-async fn complete(op: Operation<'_>, found: FoundToken, verify_type: VerifyType) -> Result<Response, AuthError> {
+async fn complete(op: AccountOperation<'_>, found: FoundToken, verify_type: VerifyType) -> Result<Response, AuthError> {
     Ok(match redeem(op, found, verify_type).await? {
         Redeemed::Verified(user) => session::issue(op, &user, AuthenticationMethod::Otp).await?.into_response(),
         Redeemed::FirstOfTwo => axum::Json(json!({"code": "200", "msg": FIRST_OF_TWO})).into_response(),
@@ -108,9 +107,9 @@ async fn verify_typed(
     let attempt = async {
         // Before the transaction that redeems the code: a gateway may be slow
         let verdict = lookup::ask_gateway(auth, request, verify_type, &contact, &body.token).await?;
-        let verified = hooks::complete(auth, request, || async {
+        let verified = hooks::complete(auth.hooks(), request, || async {
             let tx = Tx::begin(auth.database()).await?;
-            let op = Operation::new(auth, request, &tx);
+            let op = AccountOperation::new(auth, request, &tx);
             let found = lookup::by_code(op, verify_type, &contact, &body.token, verdict.as_ref()).await?;
             let response = complete(op, found, verify_type).await?;
             tx.commit().await?;
@@ -118,7 +117,7 @@ async fn verify_typed(
         });
         verified.await
     };
-    let verified = attempts::code(auth, contact.as_str(), request, attempt).await;
+    let verified = auth.guesses().code(contact.as_str(), request, attempt).await;
     if let Err(error) = &verified {
         record_failure(auth, &contact, error, request).await;
     }
@@ -139,5 +138,12 @@ async fn record_failure(auth: &Auth, contact: &Contact, error: &AuthError, reque
     // When the look-up fails, the entry does not name the account
     let user = user.await.unwrap_or_default();
     let provider = contact.kind().provider();
-    audit::record_failed_login(auth, &FailedLogin { user: user.as_ref(), provider, error }, request).await;
+    auth.audit_log()
+        .record_failed_login(
+            auth.database(),
+            auth.limits(),
+            &FailedLogin { user: user.as_ref(), provider, error },
+            request,
+        )
+        .await;
 }

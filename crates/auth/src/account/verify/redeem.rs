@@ -12,7 +12,7 @@ use crate::model::User;
 use crate::model::contact::{Contact, ContactKind};
 use crate::model::ids::{EmailAddress, UserId};
 use crate::one_time::token::TokenKind;
-use crate::operation::Operation;
+use crate::operation::AccountOperation;
 use crate::protection::audit::{Action, Traits, provider_trait};
 use crate::sql::{identities, one_time_tokens, sessions, users};
 
@@ -28,7 +28,7 @@ const FAILED: ContractError = ContractError::UpdatingUserFailed;
 
 /// Redeems a token.
 pub(super) async fn redeem(
-    op: Operation<'_>,
+    op: AccountOperation<'_>,
     found: FoundToken,
     verify_type: VerifyType,
 ) -> Result<Redeemed, AuthError> {
@@ -56,7 +56,7 @@ pub(super) async fn redeem(
 }
 
 /// Deletes the tokens of the user, and reads the account anew: the end of every verification.
-async fn finish(op: Operation<'_>, user: UserId) -> Result<Redeemed, AuthError> {
+async fn finish(op: AccountOperation<'_>, user: UserId) -> Result<Redeemed, AuthError> {
     let (cleared, providers, user) = tokio::join!(biased;
         one_time_tokens::delete_all(op.tx, user),
         users::refresh_providers(op.tx, user, op.now()),
@@ -72,7 +72,7 @@ fn main_provider(user: &User) -> &str {
     user.app_metadata.get("provider").and_then(|provider| provider.as_str()).unwrap_or("email")
 }
 
-async fn confirm_email(op: Operation<'_>, user: &User, verify_type: VerifyType) -> Result<(), AuthError> {
+async fn confirm_email(op: AccountOperation<'_>, user: &User, verify_type: VerifyType) -> Result<(), AuthError> {
     if !user.is_email_confirmed() {
         let signed_up_by_mail =
             identities::of_user(op.tx, user.id).await?.iter().any(|identity| identity.provider == "email");
@@ -94,7 +94,7 @@ async fn confirm_email(op: Operation<'_>, user: &User, verify_type: VerifyType) 
     confirmed
 }
 
-async fn sign_in_again(op: Operation<'_>, user: &User) -> Result<(), AuthError> {
+async fn sign_in_again(op: AccountOperation<'_>, user: &User) -> Result<(), AuthError> {
     let (cleared, audit) = tokio::join!(biased;
         users::clear_recovery(op.tx, user.id, op.now()),
         op.record(user, Action::Login, provider_trait(main_provider(user))),
@@ -103,7 +103,7 @@ async fn sign_in_again(op: Operation<'_>, user: &User) -> Result<(), AuthError> 
     Ok(audit?)
 }
 
-async fn recover_unconfirmed(op: Operation<'_>, user: &User) -> Result<(), AuthError> {
+async fn recover_unconfirmed(op: AccountOperation<'_>, user: &User) -> Result<(), AuthError> {
     users::clear_recovery(op.tx, user.id, op.now()).await?;
     // The address was not proved before, so no password, session, number or identity of the account
     // counts
@@ -119,7 +119,7 @@ async fn recover_unconfirmed(op: Operation<'_>, user: &User) -> Result<(), AuthE
 }
 
 /// Returns whether the change was applied; else it needs the other confirmation.
-async fn change_email(op: Operation<'_>, user: &User, kind: TokenKind) -> Result<bool, AuthError> {
+async fn change_email(op: AccountOperation<'_>, user: &User, kind: TokenKind) -> Result<bool, AuthError> {
     let settings = &op.auth.settings().email;
     let needs_two = !settings.autoconfirm && settings.secure_change && !user.email.is_empty();
     if needs_two && user.email_change_confirm_status == 0 {
@@ -146,7 +146,7 @@ async fn change_email(op: Operation<'_>, user: &User, kind: TokenKind) -> Result
 
 /// Makes the address that an identity claimed the account's own. The identity stays, as the mail
 /// promised.
-async fn confirm_claim(op: Operation<'_>, user: &User, new: EmailAddress) -> Result<(), AuthError> {
+async fn confirm_claim(op: AccountOperation<'_>, user: &User, new: EmailAddress) -> Result<(), AuthError> {
     unconfirmed_email::clear_access(op, user, false).await?;
     let address = new.to_string();
     let new = Contact::Email(new);
@@ -160,7 +160,7 @@ async fn confirm_claim(op: Operation<'_>, user: &User, new: EmailAddress) -> Res
     Ok(verified?)
 }
 
-async fn confirm_phone(op: Operation<'_>, user: &User) -> Result<(), AuthError> {
+async fn confirm_phone(op: AccountOperation<'_>, user: &User) -> Result<(), AuthError> {
     let (audit, confirmed) = tokio::join!(biased;
         op.record(user, Action::UserSignedUp, provider_trait("phone")),
         contact::confirm(op, user, ContactKind::Phone),
@@ -169,7 +169,7 @@ async fn confirm_phone(op: Operation<'_>, user: &User) -> Result<(), AuthError> 
     confirmed
 }
 
-async fn change_phone(op: Operation<'_>, user: &User) -> Result<(), AuthError> {
+async fn change_phone(op: AccountOperation<'_>, user: &User) -> Result<(), AuthError> {
     op.record(user, Action::UserModified, Traits::new()).await?;
     contact::apply_change(op, user, &Contact::parse(ContactKind::Phone, &user.phone_change)?).await
 }

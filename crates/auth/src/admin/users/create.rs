@@ -13,7 +13,7 @@ use crate::http::extract::{Json, RequestInfo};
 use crate::model::ids::{EmailAddress, PhoneNumber, UserId};
 use crate::model::metadata;
 use crate::model::{JsonObject, User};
-use crate::operation::Operation;
+use crate::operation::AccountOperation;
 use crate::password::{self, MAX_BYTES};
 use crate::protection::audit::Action;
 use crate::sql::users::NewUser;
@@ -48,7 +48,7 @@ pub(crate) async fn create(
     let account = check(&auth, &request, body).await?;
     let actor = administrator.actor(&request.aud, request.now);
     let tx = Tx::begin(auth.database()).await?;
-    let user = insert(Operation::new(&auth, &request, &tx), &actor, &account).await?;
+    let user = insert(AccountOperation::new(&auth, &request, &tx), &actor, &account).await?;
     tx.commit().await?;
     Ok(axum::Json(user))
 }
@@ -128,7 +128,7 @@ pub(crate) async fn check_email_free(auth: &Auth, email: &EmailAddress, aud: &st
 ///
 /// # Errors
 /// 422 `email_exists` and `phone_exists` when another request created the account meanwhile.
-pub(crate) async fn insert(op: Operation<'_>, actor: &User, account: &NewAccount) -> Result<User, AuthError> {
+pub(crate) async fn insert(op: AccountOperation<'_>, actor: &User, account: &NewAccount) -> Result<User, AuthError> {
     let (tx, now, id) = (op.tx, op.now(), account.id);
     let email = account.email.as_ref().map_or("", |email| email.as_str());
     let phone = account.phone.as_ref().map_or("", |phone| phone.as_str());

@@ -18,7 +18,7 @@ use crate::error::{AuthError, ContractError, SqlResultExt as _};
 use crate::http::extract::{RequestInfo, parse_json, read_body};
 use crate::model::User;
 use crate::model::ids::UserId;
-use crate::operation::Operation;
+use crate::operation::AccountOperation;
 use crate::protection::audit::Action;
 use crate::sql::users::Obfuscated;
 use crate::sql::{Tx, identities, users};
@@ -45,7 +45,7 @@ pub(crate) async fn delete(
     let deletion: Deletion = if body.is_empty() { Deletion::default() } else { parse_json(&body)? };
     let actor = administrator.actor(&info.aud, info.now);
     let tx = Tx::begin(auth.database()).await?;
-    apply(Operation::new(&auth, &info, &tx), &actor, user.id, deletion.should_soft_delete).await?;
+    apply(AccountOperation::new(&auth, &info, &tx), &actor, user.id, deletion.should_soft_delete).await?;
     tx.commit().await?;
     Ok(Json(json!({})))
 }
@@ -54,7 +54,7 @@ pub(crate) async fn delete(
 ///
 /// # Errors
 /// 404 when it is gone; 500 when a row of the application keeps it.
-pub(crate) async fn apply(op: Operation<'_>, actor: &User, id: UserId, softly: bool) -> Result<(), AuthError> {
+pub(crate) async fn apply(op: AccountOperation<'_>, actor: &User, id: UserId, softly: bool) -> Result<(), AuthError> {
     const FAILED: ContractError = ContractError::DeletingUserFailed;
     let user = users::lock_by_id(op.tx, id).await?.ok_or(ContractError::UserUnknown)?;
     record(op, actor, Action::UserDeleted, &user).await.context(FAILED)?;
@@ -68,7 +68,7 @@ pub(crate) async fn apply(op: Operation<'_>, actor: &User, id: UserId, softly: b
     Ok(())
 }
 
-async fn soft_delete(op: Operation<'_>, user: &User) -> Result<(), AuthError> {
+async fn soft_delete(op: AccountOperation<'_>, user: &User) -> Result<(), AuthError> {
     let hidden = |text: &str| obfuscate(user.id, text);
     let hidden_phone = |text: &str| hidden(text).chars().take(PHONE_CHARACTERS).collect::<String>();
     let obfuscated = Obfuscated {

@@ -14,7 +14,7 @@ use crate::hooks;
 use crate::http::extract::{Json, RequestInfo};
 use crate::model::ids::{FactorId, PhoneNumber};
 use crate::model::{Factor, User};
-use crate::operation::Operation;
+use crate::operation::AccountOperation;
 use crate::protection::audit::{Action, Traits};
 use crate::sql::{Tx, mfa_factors, users};
 
@@ -32,9 +32,9 @@ pub(crate) async fn delete(
     Path((_, id)): Path<(String, String)>,
 ) -> Result<axum::Json<Factor>, AuthError> {
     let id = FactorId::parse(&id).ok_or(ContractError::FactorIdNotUuid)?;
-    let deleted = hooks::complete(&auth, &request, || async {
+    let deleted = hooks::complete(auth.hooks(), &request, || async {
         let tx = Tx::begin(auth.database()).await?;
-        let op = Operation::new(&auth, &request, &tx);
+        let op = AccountOperation::new(&auth, &request, &tx);
         let user = users::lock_complete(&tx, user.id).await?.ok_or(ContractError::UserUnknown)?;
         let factor = of_user(&user, id)?;
         unenroll::remove(op, &user, &factor).await?;
@@ -77,7 +77,7 @@ pub(crate) async fn put(
     };
     let name = Some(body.friendly_name.as_str()).filter(|name| !name.is_empty());
     let tx = Tx::begin(auth.database()).await?;
-    let op = Operation::new(&auth, &request, &tx);
+    let op = AccountOperation::new(&auth, &request, &tx);
     let user = users::lock_complete(&tx, user.id).await?.ok_or(ContractError::UserUnknown)?;
     of_user(&user, id)?;
     mfa_factors::change(&tx, id, name, phone.as_ref(), request.now).await.on_constraint(

@@ -16,7 +16,7 @@ use crate::model::ids::UserId;
 use crate::model::metadata;
 use crate::model::{JsonObject, User};
 use crate::one_time::token::TokenKind;
-use crate::operation::Operation;
+use crate::operation::AccountOperation;
 use crate::protection::audit::Action;
 use crate::sql::{Tx, one_time_tokens, sessions, users};
 
@@ -46,7 +46,7 @@ pub(crate) async fn put(
     let changes = check(&auth, user.id, body).await?;
     let actor = administrator.actor(&request.aud, request.now);
     let tx = Tx::begin(auth.database()).await?;
-    let user = apply(Operation::new(&auth, &request, &tx), &actor, user.id, changes).await?;
+    let user = apply(AccountOperation::new(&auth, &request, &tx), &actor, user.id, changes).await?;
     tx.commit().await?;
     Ok(axum::Json(user))
 }
@@ -81,7 +81,7 @@ async fn check(auth: &Auth, id: UserId, body: Attributes) -> Result<AccountChang
 /// 404 when the account is gone; 500 for an error of the database, which includes a contact of
 /// another account.
 pub(crate) async fn apply(
-    op: Operation<'_>,
+    op: AccountOperation<'_>,
     actor: &User,
     id: UserId,
     changes: AccountChanges,
@@ -97,7 +97,7 @@ pub(crate) async fn apply(
     updated.context(FAILED)?.ok_or_else(|| AuthError::internal(anyhow::anyhow!("a trigger removed the user")))
 }
 
-async fn change(op: Operation<'_>, user: &User, changes: AccountChanges) -> Result<(), AuthError> {
+async fn change(op: AccountOperation<'_>, user: &User, changes: AccountChanges) -> Result<(), AuthError> {
     let (tx, now, id) = (op.tx, op.now(), user.id);
     if let Some(role) = &changes.role {
         users::set_role(tx, id, role, now).await?;
@@ -143,7 +143,7 @@ async fn change(op: Operation<'_>, user: &User, changes: AccountChanges) -> Resu
 }
 
 /// Stores a password, and ends all sessions and every message that is on its way.
-async fn set_password(op: Operation<'_>, user: &User, stored: &str) -> Result<(), AuthError> {
+async fn set_password(op: AccountOperation<'_>, user: &User, stored: &str) -> Result<(), AuthError> {
     let (password, tokens, sessions) = tokio::join!(biased;
         users::set_password(op.tx, user.id, stored, op.now()),
         one_time_tokens::delete_all(op.tx, user.id),
@@ -156,7 +156,7 @@ async fn set_password(op: Operation<'_>, user: &User, stored: &str) -> Result<()
 }
 
 /// Stores a contact with its identity. Messages to the contact before are invalid then.
-async fn set_contact(op: Operation<'_>, user: &User, new: &Contact, is_verified: bool) -> Result<(), AuthError> {
+async fn set_contact(op: AccountOperation<'_>, user: &User, new: &Contact, is_verified: bool) -> Result<(), AuthError> {
     let kind = new.kind();
     if kind.stored(user) != new.as_str() {
         match new {

@@ -18,7 +18,7 @@ use crate::model::{Identity, JsonObject, User};
 use crate::oauth::provider::profile::{Profile, ProviderEmail};
 use crate::one_time::message;
 use crate::one_time::token::TokenKind;
-use crate::operation::Operation;
+use crate::operation::AccountOperation;
 use crate::protection::audit::{self, Action, Traits};
 use crate::sql::users::LinkingDomain;
 use crate::sql::users::NewUser;
@@ -82,7 +82,10 @@ pub(crate) async fn look_up_domain(auth: &Auth, profile: &Profile) {
 ///
 /// # Errors
 /// When the sign-in is not permitted; the transaction must then be rolled back.
-pub(crate) async fn sign_in(op: Operation<'_>, external: &ExternalIdentity<'_>) -> Result<SignInOutcome, AuthError> {
+pub(crate) async fn sign_in(
+    op: AccountOperation<'_>,
+    external: &ExternalIdentity<'_>,
+) -> Result<SignInOutcome, AuthError> {
     if external.profile.emails.is_empty() && !external.email_optional {
         return Err(AuthError::failed(
             ContractError::ProviderEmailMissing,
@@ -136,7 +139,7 @@ async fn lock_user(tx: &Tx, id: UserId) -> Result<User, AuthError> {
     users::lock_complete(tx, id).await?.ok_or_else(|| AuthError::from(ContractError::UserUnknown))
 }
 
-async fn merge_metadata(op: Operation<'_>, user: &User, data: &JsonObject) -> Result<(), AuthError> {
+async fn merge_metadata(op: AccountOperation<'_>, user: &User, data: &JsonObject) -> Result<(), AuthError> {
     let mut merged = user.user_metadata.clone();
     merged.extend(data.clone());
     if merged != user.user_metadata {
@@ -145,7 +148,7 @@ async fn merge_metadata(op: Operation<'_>, user: &User, data: &JsonObject) -> Re
     Ok(())
 }
 
-pub(crate) async fn record_link(op: Operation<'_>, user: &User, identity: &Identity) -> Result<(), AuthError> {
+pub(crate) async fn record_link(op: AccountOperation<'_>, user: &User, identity: &Identity) -> Result<(), AuthError> {
     let traits = identity_traits(identity);
     op.record_with_ip(user, Action::IdentityLinked, traits).await?;
     notify(op, user, MailKind::IdentityLinked, identity).await
@@ -153,7 +156,7 @@ pub(crate) async fn record_link(op: Operation<'_>, user: &User, identity: &Ident
 
 /// Notifies the account's owner of a linked or unlinked identity, if such mails are enabled.
 pub(crate) async fn notify(
-    op: Operation<'_>,
+    op: AccountOperation<'_>,
     user: &User,
     kind: MailKind,
     identity: &Identity,
@@ -192,7 +195,7 @@ fn domain(auth: &Auth, provider: &str) -> LinkingDomain {
 }
 
 /// Finds the only user who has a verified address of the profile.
-async fn find_owner(op: Operation<'_>, external: &ExternalIdentity<'_>) -> Result<Option<UserId>, AuthError> {
+async fn find_owner(op: AccountOperation<'_>, external: &ExternalIdentity<'_>) -> Result<Option<UserId>, AuthError> {
     let verified = external.profile.verified_emails();
     if verified.is_empty() {
         return Ok(None);
@@ -216,7 +219,7 @@ async fn find_owner(op: Operation<'_>, external: &ExternalIdentity<'_>) -> Resul
 }
 
 async fn create(
-    op: Operation<'_>,
+    op: AccountOperation<'_>,
     external: &ExternalIdentity<'_>,
     data: &JsonObject,
 ) -> Result<(User, Identity), AuthError> {
@@ -254,7 +257,7 @@ async fn create(
 /// Returns the profile's address if the account may have it now: it is verified, or addresses need
 /// no confirmation, and no other account has it.
 async fn usable_address(
-    op: Operation<'_>,
+    op: AccountOperation<'_>,
     external: &ExternalIdentity<'_>,
     user: UserId,
     is_sso_user: bool,
@@ -273,7 +276,7 @@ async fn usable_address(
 
 /// Checks that the user may sign in, and confirms an account that was not confirmed before.
 async fn confirm_and_admit(
-    op: Operation<'_>,
+    op: AccountOperation<'_>,
     external: &ExternalIdentity<'_>,
     mut user: User,
     identity: &Identity,
@@ -339,7 +342,7 @@ async fn confirm_and_admit(
 /// Stores an address that the provider has not verified as a pending change. `Ok(Some)`: the
 /// sign-in is rejected, and the account awaits the confirmation of this address.
 async fn handle_unverified_email(
-    op: Operation<'_>,
+    op: AccountOperation<'_>,
     external: &ExternalIdentity<'_>,
     user: &User,
 ) -> Result<Option<String>, AuthError> {
@@ -380,7 +383,7 @@ async fn handle_unverified_email(
 }
 
 async fn accept_invitation(
-    op: Operation<'_>,
+    op: AccountOperation<'_>,
     external: &ExternalIdentity<'_>,
     hash: &str,
 ) -> Result<SignInOutcome, AuthError> {

@@ -29,7 +29,7 @@ use crate::oauth::provider::identification::Identification;
 use crate::oauth::provider::lookup;
 use crate::oauth::provider::profile::Profile;
 use crate::oauth::provider::resolved::{ProviderEndpoints, ResolvedProvider};
-use crate::operation::Operation;
+use crate::operation::AccountOperation;
 use crate::session::{self, AuthenticationMethod, TokenResponse};
 use crate::sql::flow_state::{self, Arrival, ClientState, FlowState};
 use crate::sql::{Tx, users};
@@ -223,7 +223,7 @@ async fn finish(
     let callback = &CallbackRequest { request, ..*callback };
     account_linking::look_up_domain(auth, &profile).await;
     let person = IdentifiedPerson { provider: &provider.name, profile: &profile, tokens: &tokens };
-    let run = || hooks::complete(auth, callback.request, || complete(auth, callback, flow, &person));
+    let run = || hooks::complete(auth.hooks(), callback.request, || complete(auth, callback, flow, &person));
     let mut completed = run().await;
     for _ in 1..account_linking::MAX_RACE_ATTEMPTS {
         if !completed.as_ref().is_err_and(account_linking::is_lost_race) {
@@ -338,7 +338,7 @@ async fn complete(
     let request = callback.request;
     let IdentifiedPerson { provider, profile, tokens } = *person;
     let tx = Tx::begin(auth.database()).await?;
-    let op = Operation::new(auth, request, &tx);
+    let op = AccountOperation::new(auth, request, &tx);
     // Locked: of two callbacks with one state, the second finds the flow finished
     let flow = match check(auth, request, callback.browser, flow_state::lock_by_id(&tx, flow.id).await?) {
         Ok(flow) => flow,

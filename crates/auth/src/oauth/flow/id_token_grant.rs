@@ -22,7 +22,7 @@ use crate::oauth::provider::identification::make_storable;
 use crate::oauth::provider::profile::Profile;
 use crate::oauth::provider::readers;
 use crate::oauth::provider::resolved::{self, IdTokenIssuer, ResolvedProvider};
-use crate::operation::Operation;
+use crate::operation::AccountOperation;
 use crate::session::{self, AuthenticationMethod, TokenResponse};
 use crate::settings::ProviderSettings;
 use crate::sql::{Tx, users};
@@ -75,7 +75,8 @@ pub(crate) async fn grant(
     let claims = verified(auth, request, &body, &expected).await?;
     let profile = read(&expected, &claims)?;
     account_linking::look_up_domain(auth, &profile).await;
-    let run = || hooks::complete(auth, request, || complete(auth, request, &expected, &profile, linking.as_ref()));
+    let run =
+        || hooks::complete(auth.hooks(), request, || complete(auth, request, &expected, &profile, linking.as_ref()));
     let mut completed = run().await;
     for _ in 1..account_linking::MAX_RACE_ATTEMPTS {
         if !completed.as_ref().is_err_and(account_linking::is_lost_race) {
@@ -102,7 +103,7 @@ async fn complete(
     linking: Option<&SignedIn>,
 ) -> Result<TokenResponse, AuthError> {
     let tx = Tx::begin(auth.database()).await?;
-    let op = Operation::new(auth, request, &tx);
+    let op = AccountOperation::new(auth, request, &tx);
     let outcome = match linking {
         Some(person) => {
             let user = users::lock_complete(&tx, person.user.id).await?.ok_or(ContractError::LinkingTargetUnknown)?;

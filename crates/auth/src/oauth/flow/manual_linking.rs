@@ -20,7 +20,7 @@ use crate::oauth::flow::authorize;
 use crate::oauth::flow::browser_binding::BrowserContext;
 use crate::oauth::flow::callback_redirect;
 use crate::oauth::provider::profile::{Profile, ProviderEmail};
-use crate::operation::Operation;
+use crate::operation::AccountOperation;
 use crate::protection::audit::Action;
 use crate::sql::flow_state::{self, FlowState};
 use crate::sql::{Tx, identities, users};
@@ -57,7 +57,7 @@ pub(crate) async fn authorize(
 /// # Errors
 /// `user_banned`, `identity_already_exists`, `email_exists`.
 pub(crate) async fn check_link(
-    op: Operation<'_>,
+    op: AccountOperation<'_>,
     user: &User,
     provider: &str,
     profile: &Profile,
@@ -82,7 +82,7 @@ pub(crate) async fn check_link(
 
 /// Returns true if the address of an identity belongs to another account. An unverified address of
 /// another account counts only where this one need not be verified either.
-async fn is_taken(op: Operation<'_>, user: &User, email: &ProviderEmail) -> Result<bool, AuthError> {
+async fn is_taken(op: AccountOperation<'_>, user: &User, email: &ProviderEmail) -> Result<bool, AuthError> {
     if !email.verified && op.auth.settings().email.autoconfirm {
         return Ok(users::is_address_taken(op.tx, &email.address, &user.aud, Some(user.id)).await?);
     }
@@ -91,7 +91,7 @@ async fn is_taken(op: Operation<'_>, user: &User, email: &ProviderEmail) -> Resu
 
 /// Stores the identity until the code is exchanged, and returns its id.
 pub(crate) async fn store_pending_link(
-    op: Operation<'_>,
+    op: AccountOperation<'_>,
     provider: &str,
     profile: &Profile,
 ) -> Result<Uuid, AuthError> {
@@ -124,7 +124,7 @@ pub(crate) async fn look_up_pending_domain(auth: &Auth, code: &str) -> Result<()
 /// # Errors
 /// As [`link`]; 404 `flow_state_not_found` when there is no such identity.
 pub(crate) async fn complete_pending_link(
-    op: Operation<'_>,
+    op: AccountOperation<'_>,
     user: User,
     flow: &FlowState,
 ) -> Result<SignInOutcome, AuthError> {
@@ -139,7 +139,7 @@ pub(crate) async fn complete_pending_link(
     // The links in mails of this flow lead to the app as well
     let redirect_to = flow.referrer.clone().unwrap_or_else(|| op.request.redirect_to.clone());
     let request = &RequestInfo { redirect_to, ..op.request.clone() };
-    link(Operation { request, ..op }, user, &flow.provider_type, &profile).await
+    link(AccountOperation { request, ..op }, user, &flow.provider_type, &profile).await
 }
 
 /// Links a provider's identity to `user`, who is locked and complete.
@@ -147,7 +147,7 @@ pub(crate) async fn complete_pending_link(
 /// # Errors
 /// As [`check_link`]; the transaction must then be rolled back.
 pub(crate) async fn link(
-    op: Operation<'_>,
+    op: AccountOperation<'_>,
     user: User,
     provider: &str,
     profile: &Profile,
@@ -195,14 +195,14 @@ pub(crate) async fn unlink(
     if request.names_aud && signed_in.claims.audience().is_some_and(|audience| audience != request.aud) {
         return Err(ContractError::AudienceMismatchOfUnlink.into());
     }
-    hooks::complete(&auth, &request, || try_unlink(&auth, &request, &signed_in, id)).await?;
+    hooks::complete(auth.hooks(), &request, || try_unlink(&auth, &request, &signed_in, id)).await?;
     Ok(Json(json!({})))
 }
 
 async fn try_unlink(auth: &Auth, request: &RequestInfo, signed_in: &SignedIn, id: IdentityId) -> Result<(), AuthError> {
     let now = request.now;
     let tx = Tx::begin(auth.database()).await?;
-    let op = Operation::new(auth, request, &tx);
+    let op = AccountOperation::new(auth, request, &tx);
     let user = users::lock_complete(&tx, signed_in.user.id).await?.ok_or(ContractError::UserUnknown)?;
     if user.identities.len() <= 1 {
         return Err(ContractError::LastIdentity.into());
@@ -226,7 +226,7 @@ async fn try_unlink(auth: &Auth, request: &RequestInfo, signed_in: &SignedIn, id
 
 /// Replaces the account's address, which was that of the unlinked identity, by one that a remaining
 /// identity proves. Without such an identity the account has no address from then on.
-async fn replace_email(op: Operation<'_>, user: &User, remaining: &[&Identity]) -> Result<(), AuthError> {
+async fn replace_email(op: AccountOperation<'_>, user: &User, remaining: &[&Identity]) -> Result<(), AuthError> {
     let now = op.now();
     // The data of a phone identity is written by its owner
     let proves = |identity: &Identity| {

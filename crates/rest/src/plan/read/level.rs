@@ -11,7 +11,7 @@ use crate::plan::filter::{Condition, filter_condition, tree_condition};
 use crate::plan::node::QueryNode;
 use crate::plan::tree::{Embed, EmbedShape, Level, LevelSource, OutputColumn, SpreadColumn};
 use crate::query::{
-    Aggregate, Arrow, Field, Filter, IsValue, Join, Operand, Operation, QuantOperator, SelectColumn, SelectItem,
+    Aggregate, Arrow, Field, Filter, FilterOperation, IsValue, Join, Operand, QuantOperator, SelectColumn, SelectItem,
 };
 use crate::schema::{Relation, RelationKind, RelationshipKind};
 
@@ -383,7 +383,7 @@ fn last_key(field: &Field) -> &str {
 /// Returns the condition of `embed=is.null` or `embed=not.is.null`. No other filter on an embed is
 /// a condition on its rows.
 fn null_filter(node: &QueryNode<'_>, filter: &Filter) -> Option<Condition> {
-    if filter.operation != Operation::Is(IsValue::Null) || !filter.field.json_path.is_empty() {
+    if filter.operation != FilterOperation::Is(IsValue::Null) || !filter.field.json_path.is_empty() {
         return None;
     }
     let embed = node.children.iter().position(|child| child.key() == filter.field.name)?;
@@ -398,7 +398,7 @@ fn finds_one_row(node: &QueryNode<'_>, relation: &Relation) -> bool {
             !filter.negated
                 && filter.field.name == *name
                 && filter.field.json_path.is_empty()
-                && matches!(filter.operation, Operation::Quantified(QuantOperator::Equal, None, _))
+                && matches!(filter.operation, FilterOperation::Quantified(QuantOperator::Equal, None, _))
         })
     };
     matches!(relation.kind, RelationKind::Table | RelationKind::PartitionedTable)

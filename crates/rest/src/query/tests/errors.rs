@@ -92,7 +92,7 @@ fn nesting_and_lists_are_bounded() {
     assert!(parse_error(&"a=eq.1&".repeat(5000)).1.contains("more than 4096 parameters"));
     assert!(parse_error(&format!("a={}", "a".repeat(70_000))).1.contains("longer than"));
     let list = format!("a=in.({})", vec!["1"; 20_000].join(","));
-    assert!(matches!(filter(&list).operation, Operation::In(list) if list.len() == 20_000));
+    assert!(matches!(filter(&list).operation, FilterOperation::In(list) if list.len() == 20_000));
 }
 
 /// Returns the number of bytes that are scanned to parse `raw`.

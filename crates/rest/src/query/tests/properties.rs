@@ -200,12 +200,13 @@ fn filter() -> impl Strategy<Value = Filter> {
     let operation = prop_oneof![
         vec(value(), 0..4)
             .prop_filter("reads as the empty list", |list| !matches!(list.as_slice(), [only] if only.is_empty()))
-            .prop_map(Operation::In),
-        is.prop_map(Operation::Is),
-        value().prop_map(Operation::IsDistinct),
-        (fts, cast(), value()).prop_map(|(function, config, value)| Operation::Fts { function, config, value }),
-        (simple, value()).prop_map(|(operator, value)| Operation::Simple(operator, value)),
-        (quant, quantifier, value()).prop_map(|(operator, any, value)| Operation::Quantified(operator, any, value)),
+            .prop_map(FilterOperation::In),
+        is.prop_map(FilterOperation::Is),
+        value().prop_map(FilterOperation::IsDistinct),
+        (fts, cast(), value()).prop_map(|(function, config, value)| FilterOperation::Fts { function, config, value }),
+        (simple, value()).prop_map(|(operator, value)| FilterOperation::Simple(operator, value)),
+        (quant, quantifier, value())
+            .prop_map(|(operator, any, value)| FilterOperation::Quantified(operator, any, value)),
     ];
     (field(), any::<bool>(), operation).prop_map(|(field, negated, operation)| Filter { field, negated, operation })
 }

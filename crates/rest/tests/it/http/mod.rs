@@ -14,7 +14,7 @@ mod transactions;
 use std::ops::Deref;
 
 use portico_rest::RestSettings;
-use portico_rest::config::Config;
+use portico_rest::config::RestConfig;
 use portico_testkit::{Request, TestServer};
 use serde_json::{Value, json};
 
@@ -39,9 +39,11 @@ impl CinemaServer {
         Self::with(|_| {}).await
     }
 
-    pub async fn with(change: impl FnOnce(&mut Config)) -> Self {
-        let mut config =
-            Config { schemas: vec!["public".into(), "archive".into(), "Qu\"oted schéma".into()], ..Config::default() };
+    pub async fn with(change: impl FnOnce(&mut RestConfig)) -> Self {
+        let mut config = RestConfig {
+            schemas: vec!["public".into(), "archive".into(), "Qu\"oted schéma".into()],
+            ..RestConfig::default()
+        };
         change(&mut config);
         let server = TestServer::with(|settings| {
             settings.rest = Some(RestSettings { config, connections: 4, ..RestSettings::default() });

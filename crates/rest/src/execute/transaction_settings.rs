@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderName, Method, header};
 use portico_base::Secret;
 use serde_json::{Map, Value};
 
-use crate::config::Config;
+use crate::config::RestConfig;
 use crate::config::database::{Isolation, RoleSettings};
 use crate::request::ForwardedHeaders;
 use crate::request::role::RequestRole;
@@ -19,7 +19,7 @@ use crate::statement_builder::Sql;
 /// The inputs of a request's transaction.
 #[derive(Clone, Copy)]
 pub(crate) struct TransactionContext<'a> {
-    pub config: &'a Config,
+    pub config: &'a RestConfig,
     pub role: &'a RequestRole,
     /// The settings of the database role (`alter role … set`).
     pub role_settings: Option<&'a RoleSettings>,
@@ -40,7 +40,7 @@ pub(crate) struct TransactionContext<'a> {
 }
 
 /// Returns the search path of requests for a schema.
-pub(crate) fn search_path(config: &Config, schema: &str) -> String {
+pub(crate) fn search_path(config: &RestConfig, schema: &str) -> String {
     let mut path = Sql::new();
     path.list(", ", config.search_path(schema), |path, schema| {
         path.name(schema);
@@ -49,14 +49,14 @@ pub(crate) fn search_path(config: &Config, schema: &str) -> String {
 }
 
 /// The values of all session settings of one transaction.
-pub(crate) struct SessionSettings<'a> {
+pub(crate) struct TransactionSettings<'a> {
     context: &'a TransactionContext<'a>,
     search_path: String,
     headers: String,
     cookies: Option<String>,
 }
 
-impl<'a> SessionSettings<'a> {
+impl<'a> TransactionSettings<'a> {
     /// Computes the values.
     pub fn of(context: &'a TransactionContext<'a>) -> Self {
         let mut visible = context.headers.clone();
@@ -157,7 +157,7 @@ fn write_json(out: &mut String, text: &str) {
 mod tests {
     use super::*;
 
-    fn context<'a>(config: &'a Config, role: &'a RequestRole, headers: &'a HeaderMap) -> TransactionContext<'a> {
+    fn context<'a>(config: &'a RestConfig, role: &'a RequestRole, headers: &'a HeaderMap) -> TransactionContext<'a> {
         TransactionContext {
             config,
             role,
@@ -181,7 +181,8 @@ mod tests {
 
     #[test]
     fn settings_are_listed_in_a_fixed_order() {
-        let config = Config { app_settings: vec![("app.settings.x".into(), "'; y".into())], ..Config::default() };
+        let config =
+            RestConfig { app_settings: vec![("app.settings.x".into(), "'; y".into())], ..RestConfig::default() };
         let role = anon();
         let role_settings = RoleSettings { settings: vec![("statement_timeout".into(), "3s".into())], isolation: None };
         let mut headers = HeaderMap::new();
@@ -211,14 +212,14 @@ mod tests {
             ("work_mem", "1MB"),
             ("app.settings.x", "'; y"),
         ];
-        assert_eq!(SessionSettings::of(&context).list(), all);
+        assert_eq!(TransactionSettings::of(&context).list(), all);
     }
 
     #[test]
     fn a_request_without_cookies_and_preferences_sets_the_same_settings() {
-        let (role, headers, config) = (anon(), HeaderMap::new(), Config::default());
+        let (role, headers, config) = (anon(), HeaderMap::new(), RestConfig::default());
         let context = context(&config, &role, &headers);
-        let settings = SessionSettings::of(&context);
+        let settings = TransactionSettings::of(&context);
         let names: Vec<_> = settings.list().into_iter().map(|(name, _)| name).collect();
         let expected = [
             "search_path",
