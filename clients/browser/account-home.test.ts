@@ -67,7 +67,7 @@ describe("the account menu", () => {
     expect(await focused()).toBe("Open your account");
     await page.keyboard.press("Escape");
     await menu.waitFor({ state: "hidden" });
-    expect(await focused()).toBe("Account");
+    await expect.poll(focused).toBe("Account");
     await page.keyboard.press("Space");
     await menu.waitFor();
     for (const label of ["Open your account", "Change password", "Sign out"]) {

@@ -112,12 +112,14 @@ describe("an authenticator app", () => {
     await addAuthenticator(page);
     await page.getByRole("button", { name: "I have saved them" }).focus();
     await page.keyboard.press("Enter");
-    await page.getByRole("button", { name: "Remove Authenticator app" }).focus();
+    const opener = page.getByRole("button", { name: "Remove Authenticator app" });
+    await opener.focus();
     await page.keyboard.press("Enter");
     const dialog = page.getByRole("dialog");
     await dialog.waitFor();
     await page.keyboard.press("Escape");
     await dialog.waitFor({ state: "detached" });
+    await expect.poll(() => opener.evaluate((element) => document.activeElement === element)).toBe(true);
     await page.keyboard.press("Enter");
     await dialog.getByRole("button", { name: "Remove" }).focus();
     await page.keyboard.press("Enter");
