@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 /// The longest wait of a measurement.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A keep-alive connection.
 pub struct Connection {
@@ -49,6 +49,38 @@ impl Connection {
     /// Sends a whole request and reads the whole response.
     pub async fn call(&mut self, request: &[u8]) -> Result<BenchResponse> {
         self.stream.write_all(request).await?;
+        let (status, head_end, length) = self.head().await?;
+        while self.buffer.len() < head_end + length {
+            if self.stream.read_buf(&mut self.buffer).await? == 0 {
+                bail!("the server closed the connection");
+            }
+        }
+        Ok(BenchResponse { status, body: self.buffer[head_end..head_end + length].to_vec() })
+    }
+
+    /// Sends a request with a body and reads the response, of which it keeps nothing but the size:
+    /// large content costs the generator as little as possible.
+    async fn transfer(&mut self, request: &[u8], body: &[u8], pieces: &mut [u8]) -> Result<usize> {
+        self.stream.write_all(request).await?;
+        self.stream.write_all(body).await?;
+        let (status, head_end, length) = self.head().await?;
+        let mut left = (head_end + length).saturating_sub(self.buffer.len());
+        while left > 0 {
+            let most = left.min(pieces.len());
+            match self.stream.read(&mut pieces[..most]).await? {
+                0 => bail!("the server closed the connection"),
+                count => left -= count,
+            }
+        }
+        if status >= 300 {
+            bail!("{status}: {}", String::from_utf8_lossy(&self.buffer));
+        }
+        Ok(length)
+    }
+
+    /// Reads the head of a response into the buffer. Returns the status, the end of the head and
+    /// the length of the body.
+    async fn head(&mut self) -> Result<(u16, usize, usize)> {
         self.buffer.clear();
         let head_end = loop {
             if let Some(end) = find(&self.buffer, b"\r\n\r\n") {
@@ -65,12 +97,7 @@ impl Connection {
             None if status == 204 => 0,
             None => bail!("an answer without a length: {head}"),
         };
-        while self.buffer.len() < head_end + length {
-            if self.stream.read_buf(&mut self.buffer).await? == 0 {
-                bail!("the server closed the connection");
-            }
-        }
-        Ok(BenchResponse { status, body: self.buffer[head_end..head_end + length].to_vec() })
+        Ok((status, head_end, length))
     }
 
     /// As [`Self::call`], for a response that must be successful.
@@ -105,6 +132,12 @@ pub fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &str) -
 pub trait Calls: Send + Sync {
     /// Returns the bytes of the `call`th request of a connection.
     fn request(&self, connection: usize, call: u64) -> Cow<'_, [u8]>;
+
+    /// Returns what follows each request, and that the content of responses is not needed. `None`
+    /// for requests that are complete by themselves.
+    fn transferred(&self) -> Option<&[u8]> {
+        None
+    }
 
     /// Stores what a connection needs for its next request.
     fn answered(&self, _connection: usize, _answer: &BenchResponse) -> Result<()> {
@@ -156,9 +189,17 @@ async fn load_here(address: &str, connections: usize, end: End, calls: Arc<impl 
         let (calls, over) = (calls.clone(), over.clone());
         tasks.spawn(async move {
             let mut done = 0;
+            let mut pieces = vec![0; if calls.transferred().is_some() { 256 * 1024 } else { 0 }];
             while done < most && !over.load(Ordering::Relaxed) {
-                let answer = connection.succeed(&calls.request(number, done)).await?;
-                calls.answered(number, &answer)?;
+                match calls.transferred() {
+                    Some(body) => {
+                        connection.transfer(&calls.request(number, done), body, &mut pieces).await?;
+                    }
+                    None => {
+                        let answer = connection.succeed(&calls.request(number, done)).await?;
+                        calls.answered(number, &answer)?;
+                    }
+                }
                 done += 1;
             }
             anyhow::Ok(done)

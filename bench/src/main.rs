@@ -9,7 +9,7 @@
 //! (`scripts/release`).
 //!
 //! Arguments choose parts: `starts`, `accounts`, `enumeration`, `schema-cache`, `tokens`, `data`,
-//! or a part of the last: see [`DATA`].
+//! `storage`, or a part of the last two: see [`DATA`] and [`STORAGE`].
 
 #![allow(clippy::print_stdout, reason = "a command line tool speaks by printing")]
 
@@ -25,10 +25,13 @@ mod rounds;
 mod schema_cache;
 mod server;
 mod starts;
+mod storage;
 mod tokens;
 
 use anyhow::Result;
 
+/// The parts of `storage`.
+const STORAGE: [&str; 4] = ["storage-download", "storage-upload", "storage-list", "storage-memory"];
 /// The parts of `data`.
 const DATA: [&str; 5] = ["data-row", "data-lists", "data-insert", "data-large", "data-idle"];
 
@@ -64,6 +67,10 @@ async fn run() -> Result<()> {
     let of_data = |part: &str| wanted("data") || wanted(part);
     if DATA.iter().any(|part| of_data(part)) {
         data::measure(&mut report, of_data).await?;
+    }
+    let of_storage = |part: &str| wanted("storage") || wanted(part);
+    if STORAGE.iter().any(|part| of_storage(part)) {
+        storage::measure(&mut report, of_storage).await?;
     }
     if !rounds::practises() {
         println!("{}", report.render());
