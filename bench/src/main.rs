@@ -8,8 +8,8 @@
 //! With `--practice` nothing is compared: the subject runs once, for a profiler that observes it
 //! (`scripts/release`).
 //!
-//! Arguments choose parts: `starts`, `accounts`, `enumeration`, `schema-cache`, `tokens`, `data`,
-//! `storage`, or a part of the last two: see [`DATA`] and [`STORAGE`].
+//! Arguments choose parts: `starts`, `accounts`, `enumeration`, `schema-cache`, `tokens`, `images`,
+//! `data`, `storage`, or a part of the last two: see [`DATA`] and [`STORAGE`].
 
 #![allow(clippy::print_stdout, reason = "a command line tool speaks by printing")]
 
@@ -17,6 +17,7 @@ mod accounts;
 mod client;
 mod data;
 mod enumeration;
+mod images;
 mod limits;
 mod people;
 mod processor;
@@ -63,6 +64,9 @@ async fn run() -> Result<()> {
     }
     if wanted("tokens") {
         tokens::measure(&mut report)?;
+    }
+    if wanted("images") {
+        images::measure(&mut report).await?;
     }
     let of_data = |part: &str| wanted("data") || wanted(part);
     if DATA.iter().any(|part| of_data(part)) {

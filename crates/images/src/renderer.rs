@@ -1,0 +1,234 @@
+//! Rendering beside the threads of requests: bounded in threads and in waiting requests, once for
+//! equal requests at one time, with results kept on disk.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::{AbortHandle, spawn_blocking};
+
+use crate::{RenderControl, RenderError, RenderLimits, RenderedImage, RequestedFormat, ResultCache, Transformation};
+
+/// The settings of a [`Renderer`].
+#[derive(Debug, Clone)]
+pub struct RendererSettings {
+    /// The bounds of one rendering.
+    pub limits: RenderLimits,
+    /// The time for one rendering, from the moment at which it is queued.
+    pub time_limit: Duration,
+    /// Renderings at one time. Each may take [`RenderLimits::max_memory`] and half as much again.
+    pub workers: usize,
+    /// Renderings that wait for a worker. Further ones are rejected.
+    pub queue: usize,
+}
+
+impl Default for RendererSettings {
+    /// The time limit of the wire contract, and a worker for each core, at most four.
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Self { limits: RenderLimits::default(), time_limit: Duration::from_secs(15), workers: cores.min(4), queue: 64 }
+    }
+}
+
+/// The identity of a result: the version of the source, the parameters and the requested format.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct RenderKey {
+    text: String,
+}
+
+impl RenderKey {
+    /// Returns the key of a result.
+    ///
+    /// `source_version` names the bytes of the source: whenever they change, it changes. Two buckets
+    /// or projects never share one.
+    pub fn new(source_version: &str, transformation: &Transformation, requested: RequestedFormat) -> Self {
+        // The length keeps the parts apart, whatever characters a version has
+        let length = source_version.len();
+        Self { text: format!("{length}:{source_version};{};{}", transformation.to_claim(), requested.key()) }
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+/// Renders images. Clones share the workers, the queue and the cache.
+///
+/// It does not know who asks: callers decide permission before each call, whether or not a result is
+/// kept already.
+#[derive(Clone)]
+pub struct Renderer {
+    shared: Arc<RendererState>,
+}
+
+struct RendererState {
+    settings: RendererSettings,
+    cache: Option<ResultCache>,
+    workers: Arc<Semaphore>,
+    /// Places of renderings that wait or run.
+    places: Arc<Semaphore>,
+    /// The renderings under way. An entry without strong references is one that all callers left.
+    under_way: Mutex<HashMap<RenderKey, Weak<SharedRendering>>>,
+    next_id: AtomicU64,
+}
+
+type RenderOutcome = Result<RenderedImage, RenderError>;
+
+/// A rendering under way, held by the callers that wait for it. When the last one drops it, the
+/// rendering leaves the queue, or stops at its next step.
+struct SharedRendering {
+    id: u64,
+    key: RenderKey,
+    outcome: watch::Receiver<Option<RenderOutcome>>,
+    control: RenderControl,
+    task: AbortHandle,
+    state: Weak<RendererState>,
+}
+
+impl Drop for SharedRendering {
+    fn drop(&mut self) {
+        self.control.cancel();
+        self.task.abort();
+        if let Some(state) = self.state.upgrade() {
+            let mut under_way = state.under_way();
+            // Meanwhile another rendering may have the key
+            if under_way.get(&self.key).is_some_and(|entry| entry.strong_count() == 0) {
+                under_way.remove(&self.key);
+            }
+        }
+    }
+}
+
+impl Renderer {
+    /// Returns a renderer. Without a cache, each request is computed.
+    pub fn new(settings: RendererSettings, cache: Option<ResultCache>) -> Self {
+        let workers = settings.workers.max(1);
+        let shared = RendererState {
+            workers: Arc::new(Semaphore::new(workers)),
+            places: Arc::new(Semaphore::new(workers + settings.queue)),
+            under_way: Mutex::default(),
+            next_id: AtomicU64::new(0),
+            settings,
+            cache,
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Returns the result of `transformation` on a source: from the cache, from a rendering that is
+    /// under way, or from a new one, for which `load` reads the source. Dropping the future gives
+    /// the rendering up, if no other caller waits for it.
+    ///
+    /// # Errors
+    /// Any [`RenderError`]; [`RenderError::TooManyRequests`] if the queue is full.
+    pub async fn render<F>(
+        &self,
+        source_version: &str,
+        transformation: &Transformation,
+        requested: RequestedFormat,
+        load: impl FnOnce(usize) -> F + Send + 'static,
+    ) -> Result<RenderedImage, RenderError>
+    where
+        F: Future<Output = Result<Bytes, RenderError>> + Send + 'static,
+    {
+        let key = RenderKey::new(source_version, transformation, requested);
+        let rendering = {
+            let mut under_way = self.shared.under_way();
+            match under_way.get(&key).and_then(Weak::upgrade) {
+                Some(rendering) => rendering,
+                None => {
+                    let rendering = self.start(key.clone(), transformation.clone(), requested, load);
+                    under_way.insert(key, Arc::downgrade(&rendering));
+                    rendering
+                }
+            }
+        };
+        let mut outcome = rendering.outcome.clone();
+        let outcome = match outcome.wait_for(Option::is_some).await {
+            Ok(outcome) => outcome.clone(),
+            // The task ended without an outcome: it panicked, or the program ends
+            Err(_) => None,
+        };
+        outcome.unwrap_or(Err(RenderError::Internal))
+    }
+
+    /// Starts a rendering in a task of its own, which ends when all its callers are gone.
+    fn start<F>(
+        &self,
+        key: RenderKey,
+        transformation: Transformation,
+        requested: RequestedFormat,
+        load: impl FnOnce(usize) -> F + Send + 'static,
+    ) -> Arc<SharedRendering>
+    where
+        F: Future<Output = Result<Bytes, RenderError>> + Send + 'static,
+    {
+        let (sender, outcome) = watch::channel(None);
+        let control = RenderControl::with_time_limit(self.shared.settings.time_limit);
+        let id = self.shared.next_id.fetch_add(1, Ordering::Relaxed);
+        let state = self.shared.clone();
+        let (task_key, task_control) = (key.clone(), control.clone());
+        let task = tokio::spawn(async move {
+            let work = state.clone().produce(task_key.clone(), transformation, requested, task_control, load);
+            let outcome = tokio::time::timeout(state.settings.time_limit, work).await;
+            // From here on, a new request starts anew, or finds the result in the cache
+            state.forget(&task_key, id);
+            sender.send_replace(Some(outcome.unwrap_or(Err(RenderError::TimedOut))));
+        });
+        let (task, state) = (task.abort_handle(), Arc::downgrade(&self.shared));
+        Arc::new(SharedRendering { id, key, outcome, control, task, state })
+    }
+}
+
+impl RendererState {
+    /// Looks into the cache, waits for a worker, reads the source and renders.
+    async fn produce<F>(
+        self: Arc<Self>,
+        key: RenderKey,
+        transformation: Transformation,
+        requested: RequestedFormat,
+        control: RenderControl,
+        load: impl FnOnce(usize) -> F + Send + 'static,
+    ) -> RenderOutcome
+    where
+        F: Future<Output = Result<Bytes, RenderError>> + Send + 'static,
+    {
+        let (state, cached_key) = (self.clone(), key.clone());
+        let cached = spawn_blocking(move || state.cache.as_ref().and_then(|cache| cache.read(&cached_key)));
+        if let Some(image) = cached.await.map_err(|_| RenderError::Internal)? {
+            return Ok(image);
+        }
+        let place = self.places.clone().try_acquire_owned().map_err(|_| RenderError::TooManyRequests)?;
+        let worker = self.workers.clone().acquire_owned().await.map_err(|_| RenderError::Internal)?;
+        // With a worker at hand, so that sources do not pile up in memory
+        let source = load(self.settings.limits.max_source_bytes).await?;
+        let rendering = spawn_blocking(move || {
+            let image = crate::render(&source, &transformation, requested, &self.settings.limits, &control);
+            if let (Some(cache), Ok(image)) = (&self.cache, &image) {
+                cache.store(&key, image);
+            }
+            // Held by the thread: it may go on for a while after its callers are gone
+            drop((worker, place));
+            image
+        });
+        rendering.await.map_err(|_| RenderError::Internal)?
+    }
+
+    /// Removes a rendering that has ended from those under way.
+    fn forget(&self, key: &RenderKey, id: u64) {
+        let mut under_way = self.under_way();
+        let rendering = under_way.get(key).and_then(Weak::upgrade);
+        if rendering.as_ref().is_some_and(|rendering| rendering.id == id) {
+            under_way.remove(key);
+        }
+        // Dropping a rendering takes the lock
+        drop(under_way);
+        drop(rendering);
+    }
+
+    fn under_way(&self) -> MutexGuard<'_, HashMap<RenderKey, Weak<SharedRendering>>> {
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
