@@ -14,7 +14,9 @@ use bytes::Bytes;
 use fast_image_resize::images::{Image, ImageRef};
 use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
 use image::{ImageFormat, RgbImage};
-use portico_images::{OutputFormat, Renderer, RendererSettings, RequestedFormat, ResultCache, Transformation};
+use portico_images::{
+    OutputFormat, RenderSource, Renderer, RendererSettings, RequestedFormat, ResultCache, Transformation,
+};
 
 use crate::report::{Report, median};
 use crate::rounds::practises;
@@ -127,7 +129,7 @@ async fn render(renderer: &Renderer, thumbnail: &Thumbnail, version: &str) -> Re
     })?;
     let source = thumbnail.source.clone();
     let load = move |_| std::future::ready(Ok(source));
-    let image = renderer.render(version, &transformation, thumbnail.requested, load).await?;
+    let image = renderer.render(&RenderSource::new(version), &transformation, thumbnail.requested, load).await?;
     ensure!(matches!(image.format, OutputFormat::Jpeg | OutputFormat::WebP | OutputFormat::Avif));
     Ok(image.bytes.len())
 }

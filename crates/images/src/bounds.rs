@@ -12,7 +12,8 @@ use crate::RenderError;
 pub struct RenderLimits {
     /// Bytes of the source.
     pub max_source_bytes: usize,
-    /// Pixels of the source, width by height; for an animation, of all its processed frames together.
+    /// Pixels of the source, width by height; for an animation, of all its processed frames
+    /// together.
     pub max_pixels: u64,
     /// Frames of an animation that are kept. Later ones are dropped.
     pub max_frames: usize,

@@ -3,7 +3,7 @@
 //! A file that is damaged or was not written here is removed when it is met. So a result needs no
 //! flush to the disk: what a crash leaves half written does not match its digest.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -33,8 +33,8 @@ pub struct ResultCache {
 /// The files of the cache in the order of their last use.
 #[derive(Default)]
 struct CacheIndex {
-    /// Size and last use, by file name.
-    files: HashMap<String, (u64, u64)>,
+    /// Size and last use, by file name: those of one source are neighbours.
+    files: BTreeMap<String, (u64, u64)>,
     /// File names by their last use, which is a running number.
     by_use: BTreeMap<u64, String>,
     total_bytes: u64,
@@ -42,8 +42,8 @@ struct CacheIndex {
 }
 
 impl ResultCache {
-    /// Opens the cache in a folder of its own, which is created if it is missing. Removes what is not
-    /// a result from it, then what exceeds `max_bytes`.
+    /// Opens the cache in a folder of its own, which is created if it is missing. Removes what is
+    /// not a result from it, then what exceeds `max_bytes`.
     ///
     /// # Errors
     /// The folder cannot be created or read.
@@ -104,6 +104,20 @@ impl ResultCache {
         self.evict(&mut index);
     }
 
+    /// Removes all results of a source: of all its revisions, parameters and formats.
+    pub(crate) fn forget(&self, source: &str) {
+        let prefix = source_prefix(source);
+        let mut index = self.index();
+        let names: Vec<String> = {
+            let from_prefix = index.files.range(prefix.clone()..).map(|(name, _)| name);
+            from_prefix.take_while(|name| name.starts_with(&prefix)).cloned().collect()
+        };
+        for name in names {
+            index.remove(&name);
+            remove(&self.folder.join(&name));
+        }
+    }
+
     /// Returns the sum of the sizes of all files.
     pub fn total_bytes(&self) -> u64 {
         self.index().total_bytes
@@ -159,12 +173,18 @@ impl CacheIndex {
     }
 }
 
+/// Returns the name of a file: the digest of its source, then that of its whole key.
 fn file_name(key: &RenderKey) -> String {
-    sha256_hex(key.as_str().as_bytes())
+    source_prefix(key.source()) + &sha256_hex(key.as_str().as_bytes())
+}
+
+fn source_prefix(source: &str) -> String {
+    sha256_hex(source.as_bytes()) + "-"
 }
 
 fn is_result_name(name: &str) -> bool {
-    name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+    let is_digest = |part: &str| part.len() == 64 && part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    name.split_once('-').is_some_and(|(source, key)| is_digest(source) && is_digest(key))
 }
 
 fn remove(path: &Path) {
@@ -221,10 +241,15 @@ fn decode_file(file: Vec<u8>, key: &RenderKey) -> Option<RenderedImage> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{RequestedFormat, Transformation};
+    use crate::{RenderSource, RequestedFormat, Transformation};
 
     fn key(source: &str) -> RenderKey {
-        RenderKey::new(source, &Transformation::default(), RequestedFormat::Origin)
+        key_of(source, "1")
+    }
+
+    fn key_of(source: &str, revision: &str) -> RenderKey {
+        let source = RenderSource::new(source).revision(revision);
+        RenderKey::new(&source, &Transformation::default(), RequestedFormat::Origin)
     }
 
     fn image(byte: u8, length: usize) -> RenderedImage {
@@ -304,6 +329,29 @@ mod tests {
         fs::copy(folder.path().join(file_name(&key("a"))), folder.path().join(file_name(&key("b")))).unwrap();
         assert_eq!(cache.read(&key("b")), None);
         assert_eq!(cache.read(&key("a")), Some(image(1, 10)));
+    }
+
+    #[test]
+    fn a_forgotten_source_leaves_no_file_and_other_sources_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = ResultCache::open(folder.path(), 100_000).unwrap();
+        cache.store(&key_of("a", "1"), &image(1, 10));
+        cache.store(&key_of("a", "2"), &image(2, 10));
+        for source in ["b", "a1", ""] {
+            cache.store(&key(source), &image(3, 10));
+        }
+        // Results of an earlier start too
+        drop(cache);
+        let cache = ResultCache::open(folder.path(), 100_000).unwrap();
+        cache.forget("a");
+        assert_eq!((cache.read(&key_of("a", "1")), cache.read(&key_of("a", "2"))), (None, None));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
+        for source in ["b", "a1", ""] {
+            assert!(cache.read(&key(source)).is_some(), "{source}");
+        }
+        let on_disk: u64 =
+            fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum();
+        assert_eq!(on_disk, cache.total_bytes());
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Colour profiles: results have the colours of sRGB, which is what clients assume without a profile.
+//! Colour profiles: results have the colours of sRGB, which is what clients assume without a
+//! profile.
 
 use moxcms::{ColorProfile, DataColorSpace, Layout, TransformOptions};
 

@@ -68,7 +68,8 @@ impl Pixels {
     /// Converts back, for the operations that [`DynamicImage`] has.
     ///
     /// # Errors
-    /// [`RenderError::Internal`] if the number of bytes does not fit the size, which does not happen.
+    /// [`RenderError::Internal`] if the number of bytes does not fit the size, which does not
+    /// happen.
     pub(crate) fn into_image(self) -> Result<DynamicImage, RenderError> {
         let PixelSize { width, height } = self.size;
         let image = match self.channels {

@@ -79,7 +79,8 @@ fn is_svg_name(text: &str) -> bool {
 pub enum RequestedFormat {
     /// The format of the source: asked for by name, or because nothing better is accepted.
     Origin,
-    /// WebP, negotiated: the client accepts it. Sources that are no pictures of pixels stay as they are.
+    /// WebP, negotiated: the client accepts it. Sources that are no pictures of pixels stay as they
+    /// are.
     WebPAccepted,
     /// WebP, asked for by name.
     WebP,

@@ -79,8 +79,8 @@ pub fn result_size(source: PixelSize, transformation: &Transformation) -> PixelS
 }
 
 /// Plans a result of which the crop is anchored by `transformation`. `interest` is the centre of
-/// the most detailed part, in fractions of the source; it is called for [`Gravity::Smart`] only, with
-/// the size of the crop in fractions of the source.
+/// the most detailed part, in fractions of the source; it is called for [`Gravity::Smart`] only,
+/// with the size of the crop in fractions of the source.
 pub fn plan(
     source: PixelSize,
     transformation: &Transformation,

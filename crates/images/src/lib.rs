@@ -4,10 +4,10 @@
 //! [`Renderer`] does so beside the threads of requests, once for equal requests at one time, and
 //! keeps results in a [`ResultCache`] on disk.
 //!
-//! Guarantees: whatever the bytes, the result is an image of the size that [`geometry`] computes, or
-//! a [`RenderError`]. Pixels, memory, frames and time are bounded by [`RenderLimits`], which are
-//! checked before anything is decoded. A result carries no metadata of its source: neither
-//! places nor cameras nor previews.
+//! Guarantees: whatever the bytes, the result is an image of the size that [`geometry`] computes,
+//! or a [`RenderError`]. Pixels, memory, frames and time are bounded by [`RenderLimits`], which are
+//! checked before anything is decoded. A result carries no metadata of its source: neither places
+//! nor cameras nor previews.
 //!
 //! This crate does not know HTTP, databases, buckets or permissions. Permission is decided before
 //! the renderer is called, for each request.
@@ -32,5 +32,5 @@ pub use cache::ResultCache;
 pub use error::RenderError;
 pub use format::{OutputFormat, RequestedFormat, SourceFormat};
 pub use render::{RenderedImage, render};
-pub use renderer::{RenderKey, Renderer, RendererSettings};
+pub use renderer::{RenderSource, Renderer, RendererSettings};
 pub use transformation::{Gravity, ParameterError, ResizeMode, Transformation};

@@ -34,7 +34,8 @@ pub struct RenderedImage {
 /// requests.
 ///
 /// # Errors
-/// Any [`RenderError`] except [`RenderError::TooManyRequests`] and [`RenderError::SourceUnavailable`].
+/// Any [`RenderError`] except [`RenderError::TooManyRequests`] and
+/// [`RenderError::SourceUnavailable`].
 pub fn render(
     file: &Bytes,
     transformation: &Transformation,
@@ -55,8 +56,8 @@ pub fn render(
         };
     }
     let rendering = Rendering { file, source_format, transformation, requested, limits, control };
-    // Codecs are meant to return errors for damaged files. Where one panics, the file is damaged, and
-    // nothing of it is kept: all that the closure writes belongs to this rendering
+    // Codecs are meant to return errors for damaged files. Where one panics, the file is damaged,
+    // and nothing of it is kept: all that the closure writes belongs to this rendering
     let outcome = catch_unwind(AssertUnwindSafe(|| rendering.run()));
     outcome.unwrap_or_else(|_| {
         tracing::warn!(format = ?source_format, "a codec panicked on the file of an image");

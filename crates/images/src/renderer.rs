@@ -2,7 +2,7 @@
 //! equal requests at one time, with results kept on disk.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -33,32 +33,59 @@ impl Default for RendererSettings {
     }
 }
 
-/// The identity of a result: the version of the source, the parameters and the requested format.
+/// Identifies the bytes of a source: whenever they change, the name or the revision changes. Two
+/// files never share a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RenderSource {
+    name: String,
+    revision: String,
+}
+
+impl RenderSource {
+    /// Returns the source of this name. Its results are forgotten under the name
+    /// ([`Renderer::forget`]).
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), revision: String::new() }
+    }
+
+    /// Distinguishes contents of a file that is replaced under the same name.
+    #[must_use]
+    pub fn revision(self, revision: impl Into<String>) -> Self {
+        Self { revision: revision.into(), ..self }
+    }
+}
+
+/// The identity of a result: the source, the parameters and the requested format.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct RenderKey {
+pub(crate) struct RenderKey {
     text: String,
+    source: String,
 }
 
 impl RenderKey {
     /// Returns the key of a result.
-    ///
-    /// `source_version` names the bytes of the source: whenever they change, it changes. Two buckets
-    /// or projects never share one.
-    pub fn new(source_version: &str, transformation: &Transformation, requested: RequestedFormat) -> Self {
-        // The length keeps the parts apart, whatever characters a version has
-        let length = source_version.len();
-        Self { text: format!("{length}:{source_version};{};{}", transformation.to_claim(), requested.key()) }
+    pub fn new(source: &RenderSource, transformation: &Transformation, requested: RequestedFormat) -> Self {
+        let RenderSource { name, revision } = source;
+        // The lengths keep the parts apart, whatever characters they have
+        let source = format!("{}:{name};{}:{revision}", name.len(), revision.len());
+        let text = format!("{source};{};{}", transformation.to_claim(), requested.key());
+        Self { text, source: name.clone() }
     }
 
-    pub(crate) fn as_str(&self) -> &str {
+    pub fn as_str(&self) -> &str {
         &self.text
+    }
+
+    /// Returns the name of the source.
+    pub fn source(&self) -> &str {
+        &self.source
     }
 }
 
 /// Renders images. Clones share the workers, the queue and the cache.
 ///
-/// It does not know who asks: callers decide permission before each call, whether or not a result is
-/// kept already.
+/// It does not know who asks: callers decide permission before each call, whether or not a result
+/// is kept already.
 #[derive(Clone)]
 pub struct Renderer {
     shared: Arc<RendererState>,
@@ -72,7 +99,30 @@ struct RendererState {
     places: Arc<Semaphore>,
     /// The renderings under way. An entry without strong references is one that all callers left.
     under_way: Mutex<HashMap<RenderKey, Weak<SharedRendering>>>,
+    /// The sources in use: of renderings under way, and of those that all callers left and whose
+    /// thread is still busy.
+    sources: Mutex<HashMap<u64, SourceUse>>,
     next_id: AtomicU64,
+}
+
+/// The use of a source by one rendering.
+struct SourceUse {
+    name: String,
+    /// The source was forgotten since: the result must not be kept.
+    forgotten: Arc<AtomicBool>,
+}
+
+/// Keeps an entry of [`RendererState::sources`] for as long as a rendering may store its result.
+struct SourceGuard {
+    state: Arc<RendererState>,
+    id: u64,
+    forgotten: Arc<AtomicBool>,
+}
+
+impl Drop for SourceGuard {
+    fn drop(&mut self) {
+        self.state.sources().remove(&self.id);
+    }
 }
 
 type RenderOutcome = Result<RenderedImage, RenderError>;
@@ -110,6 +160,7 @@ impl Renderer {
             workers: Arc::new(Semaphore::new(workers)),
             places: Arc::new(Semaphore::new(workers + settings.queue)),
             under_way: Mutex::default(),
+            sources: Mutex::default(),
             next_id: AtomicU64::new(0),
             settings,
             cache,
@@ -125,7 +176,7 @@ impl Renderer {
     /// Any [`RenderError`]; [`RenderError::TooManyRequests`] if the queue is full.
     pub async fn render<F>(
         &self,
-        source_version: &str,
+        source: &RenderSource,
         transformation: &Transformation,
         requested: RequestedFormat,
         load: impl FnOnce(usize) -> F + Send + 'static,
@@ -133,7 +184,7 @@ impl Renderer {
     where
         F: Future<Output = Result<Bytes, RenderError>> + Send + 'static,
     {
-        let key = RenderKey::new(source_version, transformation, requested);
+        let key = RenderKey::new(source, transformation, requested);
         let rendering = {
             let mut under_way = self.shared.under_way();
             match under_way.get(&key).and_then(Weak::upgrade) {
@@ -152,6 +203,27 @@ impl Renderer {
             Err(_) => None,
         };
         outcome.unwrap_or(Err(RenderError::Internal))
+    }
+
+    /// Removes the results of sources that no longer exist, by their names. A rendering under way
+    /// is finished for its callers, and not kept. Call it once the bytes are gone, so that no new
+    /// rendering can begin.
+    pub async fn forget(&self, names: Vec<String>) {
+        {
+            let sources = self.shared.sources();
+            for source in sources.values().filter(|source| names.contains(&source.name)) {
+                source.forgotten.store(true, Ordering::SeqCst);
+            }
+        }
+        let state = self.shared.clone();
+        let removal = spawn_blocking(move || {
+            if let Some(cache) = &state.cache {
+                names.iter().for_each(|name| cache.forget(name));
+            }
+        });
+        if let Err(error) = removal.await {
+            tracing::error!(%error, "the results of deleted images could not be removed");
+        }
     }
 
     /// Starts a rendering in a task of its own, which ends when all its callers are gone.
@@ -195,6 +267,7 @@ impl RendererState {
     where
         F: Future<Output = Result<Bytes, RenderError>> + Send + 'static,
     {
+        let guard = self.clone().use_source(key.source());
         let (state, cached_key) = (self.clone(), key.clone());
         let cached = spawn_blocking(move || state.cache.as_ref().and_then(|cache| cache.read(&cached_key)));
         if let Some(image) = cached.await.map_err(|_| RenderError::Internal)? {
@@ -206,14 +279,32 @@ impl RendererState {
         let source = load(self.settings.limits.max_source_bytes).await?;
         let rendering = spawn_blocking(move || {
             let image = crate::render(&source, &transformation, requested, &self.settings.limits, &control);
-            if let (Some(cache), Ok(image)) = (&self.cache, &image) {
+            if let (Some(cache), Ok(image)) = (&self.cache, &image)
+                && !guard.forgotten.load(Ordering::SeqCst)
+            {
                 cache.store(&key, image);
+                // Forgotten meanwhile, possibly before the result was stored
+                if guard.forgotten.load(Ordering::SeqCst) {
+                    cache.forget(key.source());
+                }
             }
             // Held by the thread: it may go on for a while after its callers are gone
-            drop((worker, place));
+            drop((guard, worker, place));
             image
         });
         rendering.await.map_err(|_| RenderError::Internal)?
+    }
+
+    /// Records the use of a source until the guard is dropped.
+    fn use_source(self: Arc<Self>, name: &str) -> SourceGuard {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let forgotten = Arc::new(AtomicBool::new(false));
+        self.sources().insert(id, SourceUse { name: name.to_owned(), forgotten: forgotten.clone() });
+        SourceGuard { state: self, id, forgotten }
+    }
+
+    fn sources(&self) -> MutexGuard<'_, HashMap<u64, SourceUse>> {
+        self.sources.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Removes a rendering that has ended from those under way.

@@ -9,7 +9,8 @@ pub(crate) const PREVIEW_SIDE: u32 = 128;
 /// Finds the window with the most detail and returns its centre, in fractions of the image.
 ///
 /// Detail is contrast between neighbours plus a part of the saturation: faces, lettering and
-/// colourful things win over sky and walls. Among equal windows, the one nearest to the middle wins.
+/// colourful things win over sky and walls. Among equal windows, the one nearest to the middle
+/// wins.
 ///
 /// `window_width` and `window_height` are fractions of the image, above 0 and at most 1.
 pub(crate) fn most_detailed(preview: Pixels, window_width: f64, window_height: f64) -> (f64, f64) {

@@ -104,7 +104,8 @@ impl Gravity {
     }
 }
 
-/// The parameters of a rendering, within their bounds. The default changes nothing but the encoding.
+/// The parameters of a rendering, within their bounds. The default changes nothing but the
+/// encoding.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Transformation {
     width: Option<u32>,

@@ -9,6 +9,7 @@ use axum::body::Body;
 use axum::response::Response;
 use http::{HeaderValue, StatusCode, header};
 use portico_database::wire::{PostgresError, WireError};
+use portico_images::RenderError;
 use serde_json::json;
 
 /// The result of an operation.
@@ -69,6 +70,8 @@ pub(crate) enum StorageError {
     /// The request arrives too slowly.
     TooSlow,
     DiskFull,
+    /// An image could not be rendered.
+    Render(RenderError),
     /// There is no such route: method and path.
     NoRoute(String),
 }
@@ -211,6 +214,14 @@ impl StorageError {
             Self::DiskFull => {
                 with_status(plain(507, "InsufficientStorage", "", "There is no space left for the object"))
             }
+            Self::Render(error) => {
+                let response = of(error.status(), "InvalidRequest", "", error.to_string().into());
+                if error.status() < 500 {
+                    response
+                } else {
+                    with_status(ErrorResponse { code: "InternalError", ..response })
+                }
+            }
             Self::NoRoute(route) => {
                 with_http(404, of(404, "InvalidRequest", "Not Found", format!("Route {route} not found").into()))
             }
@@ -260,6 +271,12 @@ const TOO_MANY_CONNECTIONS: [&str; 4] = [
     "no more connections allowed",
     "Max client connections reached",
 ];
+
+impl From<RenderError> for StorageError {
+    fn from(error: RenderError) -> Self {
+        Self::Render(error)
+    }
+}
 
 impl From<WireError> for StorageError {
     fn from(error: WireError) -> Self {

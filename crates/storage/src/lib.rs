@@ -22,6 +22,7 @@ mod model;
 mod name;
 mod object;
 mod operation;
+mod rendering;
 mod routes;
 mod seed;
 mod settings;
@@ -30,5 +31,5 @@ mod sql;
 mod storage;
 
 pub use seed::{ExistingBuckets, SeedBucket, SeedError};
-pub use settings::{BackendSettings, StorageSettings};
+pub use settings::{BackendSettings, ImageSettings, StorageSettings};
 pub use storage::Storage;

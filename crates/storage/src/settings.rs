@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use portico_images::RendererSettings;
+
 /// The operator's settings of the service.
 #[derive(Debug, Clone)]
 pub struct StorageSettings {
@@ -31,6 +33,28 @@ pub struct StorageSettings {
     /// The age from which content without a row is deleted. No upload may take longer from its last
     /// byte to its commit.
     pub grace: Duration,
+    /// The rendering of images; `None` if it is switched off.
+    pub images: Option<ImageSettings>,
+}
+
+/// The settings of the rendering of images.
+#[derive(Debug, Clone)]
+pub struct ImageSettings {
+    /// The bounds of one rendering, the workers and the queue.
+    pub rendering: RendererSettings,
+    /// The folder of results, which has nothing else in it.
+    pub cache_folder: PathBuf,
+    /// The largest sum of the sizes of results, in bytes.
+    pub cache_bytes: u64,
+}
+
+impl ImageSettings {
+    /// Returns the default settings with results in a folder of their own.
+    #[must_use]
+    pub fn in_folder(folder: impl Into<PathBuf>) -> Self {
+        let cache_folder = folder.into();
+        Self { rendering: RendererSettings::default(), cache_folder, cache_bytes: 512 * 1024 * 1024 }
+    }
 }
 
 /// The place of the content of objects.
@@ -56,6 +80,7 @@ impl StorageSettings {
             upload_url_lifetime: Duration::from_secs(7200),
             empty_bucket_limit: 200_000,
             grace: Duration::from_secs(3600),
+            images: None,
         }
     }
 }

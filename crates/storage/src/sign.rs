@@ -1,5 +1,6 @@
 //! Signed URLs: tokens that name one object and one purpose.
 
+use portico_images::Transformation;
 use portico_tokens::Claims;
 use serde_json::{Map, Value, json};
 use time::OffsetDateTime;
@@ -35,6 +36,8 @@ pub(crate) struct UrlToken {
     pub upsert: bool,
     /// The owner of an upload.
     pub owner: Owner,
+    /// The parameters of an image, if the URL is one of an image.
+    pub transformation: Option<Transformation>,
 }
 
 /// Signs the token of a URL that is valid for `lifetime` seconds. `extra` are claims of the
@@ -89,9 +92,11 @@ pub(crate) fn verify(service: &Service, token: &str, path: &ObjectPath, scope: U
     if url.is_none() || claims.get("url").and_then(Value::as_str) != url.as_deref() {
         return Err(StorageError::InvalidSignature("Invalid signature"));
     }
+    let text = |name| claims.get(name).and_then(Value::as_str);
     Ok(UrlToken {
         expires_at: expiry(&claims),
         upsert: claims.get("upsert") == Some(&Value::Bool(true)),
+        transformation: text("transformations").map(|claim| Transformation::from_claim(claim, text("format"))),
         owner: Owner { id: claims.get("owner").and_then(Value::as_str).map(str::to_owned) },
     })
 }

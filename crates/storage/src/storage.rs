@@ -8,6 +8,7 @@ use axum::response::Response;
 use http::HeaderMap;
 use portico_base::Clock;
 use portico_database::wire::ReadCoalescer;
+use portico_images::{Renderer, ResultCache};
 use portico_tokens::CurrentKeys;
 use tokio::sync::Semaphore;
 
@@ -30,6 +31,8 @@ pub(crate) struct Service {
     pub journal: Journal,
     /// Bounds the uploads that are received at the same time.
     pub uploads: Semaphore,
+    /// Renders images, unless they are switched off.
+    pub renderer: Option<Renderer>,
 }
 
 /// The storage service. Clones share all state.
@@ -55,8 +58,15 @@ impl Storage {
         let backend: Arc<dyn Backend> = Arc::new(Folder::open(root)?);
         let journal = Journal::open(&root.join("journal"))?;
         let uploads = Semaphore::new(settings.max_uploads.min(Semaphore::MAX_PERMITS));
+        let renderer = match &settings.images {
+            Some(images) => {
+                let cache = ResultCache::open(&images.cache_folder, images.cache_bytes)?;
+                Some(Renderer::new(images.rendering.clone(), Some(cache)))
+            }
+            None => None,
+        };
         let login = login.to_owned();
-        let service = Service { settings, keys, clock, reads, login, backend, journal, uploads };
+        let service = Service { settings, keys, clock, reads, login, backend, journal, uploads, renderer };
         Ok(Self { service: Arc::new(service) })
     }
 

@@ -1,5 +1,5 @@
-//! Animated GIF. Each frame has a palette of its own. While nothing is transparent, only the area that
-//! changes is stored.
+//! Animated GIF. Each frame has a palette of its own. While nothing is transparent, only the area
+//! that changes is stored.
 
 use gif::{DisposalMethod, Encoder, Frame, Repeat};
 use image::metadata::LoopCount;

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use image::ImageFormat;
-use portico_images::{RenderError, RenderedImage, Renderer, RendererSettings, RequestedFormat, ResultCache};
+use portico_images::{
+    RenderError, RenderSource, RenderedImage, Renderer, RendererSettings, RequestedFormat, ResultCache,
+};
 use tokio::sync::{Notify, oneshot};
 
 use crate::{corpus, transformation};
@@ -20,7 +22,8 @@ fn renderer(workers: usize, queue: usize) -> Renderer {
     Renderer::new(RendererSettings { workers, queue, ..RendererSettings::default() }, None)
 }
 
-/// Starts a rendering whose source arrives when `source` is sent. Returns once the source is asked for.
+/// Starts a rendering whose source arrives when `source` is sent. Returns once the source is asked
+/// for.
 async fn start(
     renderer: &Renderer,
     version: &str,
@@ -34,7 +37,7 @@ async fn start(
             loading.notify_one();
             async move { source.await.map_err(|_| RenderError::SourceUnavailable) }
         };
-        renderer.render(&version, &transformation("width=8"), RequestedFormat::Origin, load).await
+        renderer.render(&RenderSource::new(version), &transformation("width=8"), RequestedFormat::Origin, load).await
     });
     started.notified().await;
     task
@@ -49,7 +52,7 @@ async fn equal_requests_at_one_time_are_rendered_once() {
         let renderer = renderer.clone();
         async move {
             let load = |_| async { panic!("the source is read a second time") };
-            renderer.render("v1", &transformation("width=8"), RequestedFormat::Origin, load).await
+            renderer.render(&RenderSource::new("v1"), &transformation("width=8"), RequestedFormat::Origin, load).await
         }
     });
     let others = tokio::spawn(futures_util::future::join_all(others.collect::<Vec<_>>()));
@@ -74,7 +77,7 @@ async fn other_versions_parameters_and_formats_are_other_results() {
             loads.fetch_add(1, Ordering::Relaxed);
             ready(Ok(picture()))
         };
-        renderer.render(version, &transformation(query), requested, load).await.unwrap()
+        renderer.render(&RenderSource::new(version), &transformation(query), requested, load).await.unwrap()
     };
     let first = render("v1", "width=8", RequestedFormat::Origin).await;
     for (version, query, requested) in [
@@ -101,7 +104,9 @@ async fn a_full_queue_rejects_the_next_request_and_recovers() {
     let (sender, source) = oneshot::channel();
     let first = start(&renderer, "v1", source).await;
     let next = async |version| {
-        renderer.render(version, &transformation(""), RequestedFormat::Origin, |_| ready(Ok(picture()))).await
+        renderer
+            .render(&RenderSource::new(version), &transformation(""), RequestedFormat::Origin, |_| ready(Ok(picture())))
+            .await
     };
     assert_eq!(next("v2").await, Err(RenderError::TooManyRequests));
     sender.send(picture()).unwrap();
@@ -119,7 +124,12 @@ async fn a_caller_that_leaves_frees_its_place() {
     // The place is free as soon as the task of the rendering has ended
     let again = async || {
         loop {
-            match renderer.render("v1", &transformation(""), RequestedFormat::Origin, |_| ready(Ok(picture()))).await {
+            match renderer
+                .render(&RenderSource::new("v1"), &transformation(""), RequestedFormat::Origin, |_| {
+                    ready(Ok(picture()))
+                })
+                .await
+            {
                 Err(RenderError::TooManyRequests) => tokio::task::yield_now().await,
                 outcome => return outcome,
             }
@@ -136,7 +146,9 @@ async fn a_rendering_goes_on_while_one_caller_waits() {
     let second = {
         let renderer = renderer.clone();
         tokio::spawn(async move {
-            renderer.render("v1", &transformation("width=8"), RequestedFormat::Origin, |_| pending()).await
+            renderer
+                .render(&RenderSource::new("v1"), &transformation("width=8"), RequestedFormat::Origin, |_| pending())
+                .await
         })
     };
     tokio::task::yield_now().await;
@@ -150,7 +162,8 @@ async fn a_rendering_goes_on_while_one_caller_waits() {
 async fn a_source_that_does_not_arrive_times_out() {
     let settings = RendererSettings { time_limit: Duration::ZERO, ..RendererSettings::default() };
     let renderer = Renderer::new(settings, None);
-    let outcome = renderer.render("v1", &transformation(""), RequestedFormat::Origin, |_| pending()).await;
+    let outcome =
+        renderer.render(&RenderSource::new("v1"), &transformation(""), RequestedFormat::Origin, |_| pending()).await;
     assert_eq!(outcome, Err(RenderError::TimedOut));
 }
 
@@ -161,9 +174,32 @@ async fn an_error_is_not_kept() {
     let settings = RendererSettings { time_limit: Duration::from_secs(60), ..RendererSettings::default() };
     let renderer = Renderer::new(settings, Some(cache));
     let render = async |source: Result<Bytes, RenderError>| {
-        renderer.render("v1", &transformation(""), RequestedFormat::Origin, move |_| ready(source)).await
+        renderer
+            .render(&RenderSource::new("v1"), &transformation(""), RequestedFormat::Origin, move |_| ready(source))
+            .await
     };
     assert_eq!(render(Err(RenderError::SourceUnavailable)).await, Err(RenderError::SourceUnavailable));
     assert_eq!(render(Ok(Bytes::from_static(b"text"))).await, Err(RenderError::InvalidSource));
     assert!(render(Ok(picture())).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_source_forgotten_while_it_is_rendered_leaves_no_result() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = ResultCache::open(folder.path(), 1 << 20).unwrap();
+    let renderer = Renderer::new(RendererSettings::default(), Some(cache));
+    let (sender, source) = oneshot::channel();
+    let rendering = start(&renderer, "v1", source).await;
+    renderer.forget(vec!["v1".into()]).await;
+    sender.send(picture()).unwrap();
+    rendering.await.unwrap().unwrap();
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+
+    let other = RenderSource::new("v2");
+    let load = |_| ready(Ok(picture()));
+    renderer.render(&other, &transformation(""), RequestedFormat::Origin, load).await.unwrap();
+    renderer.forget(vec!["v1".into()]).await;
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "results of others stay");
+    renderer.forget(vec!["v2".into()]).await;
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }

@@ -11,13 +11,15 @@ use http::StatusCode;
 use portico_database::wire::{CoalescingSettings, Pool, ReadCoalescer, WirePoolSettings};
 use portico_gateway::{Access, BoxedResponse, Cors, GatewayHeaders};
 use portico_project::{Config, Project};
-use portico_storage::{ExistingBuckets, SeedBucket, SeedError, Storage, StorageSettings};
+use portico_storage::{ExistingBuckets, ImageSettings, SeedBucket, SeedError, Storage, StorageSettings};
 use serde_json::json;
 
 use super::service::{Foundation, Service, json_error, unavailable};
 
 /// The folder of the content within the data folder.
 const FOLDER: &str = "storage";
+/// The folder of rendered images within the data folder.
+const IMAGE_FOLDER: &str = "rendered-images";
 /// The connections to the database where the data API, which shares its own, is turned off.
 const CONNECTIONS: usize = 10;
 /// The role that the connections of the data API log in with.
@@ -30,8 +32,11 @@ const CLEAN_UP_PERIOD: Duration = Duration::from_secs(600);
 #[must_use]
 pub fn settings(config: &Config, data: &Path) -> Option<StorageSettings> {
     let storage = &config.storage;
-    let settings =
-        StorageSettings { file_size_limit: storage.file_size_limit, ..StorageSettings::in_folder(data.join(FOLDER)) };
+    let settings = StorageSettings {
+        file_size_limit: storage.file_size_limit,
+        images: storage.image_transformation.then(|| ImageSettings::in_folder(data.join(IMAGE_FOLDER))),
+        ..StorageSettings::in_folder(data.join(FOLDER))
+    };
     storage.enabled.then_some(settings)
 }
 

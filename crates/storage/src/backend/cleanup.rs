@@ -11,8 +11,8 @@ use super::VersionKey;
 use super::journal::{JournalEntry, JournalNames};
 use crate::error::Result;
 use crate::operation::{Actor, JSON_ARRAY, Operation, RequestDescription, Step, parse};
-use crate::sql;
 use crate::storage::Service;
+use crate::{rendering, sql};
 
 /// The name of an object and the version that its row refers to.
 #[derive(Debug, Deserialize)]
@@ -25,12 +25,14 @@ pub(crate) struct NamedVersion {
 /// fails is left for [`run`].
 pub(crate) async fn delete_versions(service: &Service, entry: JournalEntry, versions: Vec<VersionKey>) {
     let mut is_complete = true;
-    for version in versions {
-        if let Err(error) = service.backend.delete(&version).await {
+    for version in &versions {
+        if let Err(error) = service.backend.delete(version).await {
             tracing::warn!(error = %error, "content that is no longer used could not be deleted");
             is_complete = false;
         }
     }
+    // Behind the deletion of the content: nothing can be rendered of it any more
+    rendering::forget(service, &versions).await;
     if is_complete {
         entry.close().await;
     }
@@ -80,6 +82,7 @@ async fn reconcile(service: &Arc<Service>, names: &JournalNames, grace: Duration
         }
         if version.since.elapsed().is_ok_and(|age| age >= grace) {
             service.backend.delete(&version.key).await?;
+            rendering::forget(service, std::slice::from_ref(&version.key)).await;
         } else {
             is_complete = false;
         }

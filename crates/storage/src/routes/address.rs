@@ -20,6 +20,15 @@ pub(super) enum Address {
     SwitchedOff(&'static str),
     Bucket(BucketAddress),
     Object(ObjectAddress),
+    Render(RenderAddress),
+}
+
+/// A route below `/render/image`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum RenderAddress {
+    Public(ObjectPath),
+    Authenticated(ObjectPath),
+    Signed(ObjectPath),
 }
 
 /// A route below `/bucket`.
@@ -82,8 +91,29 @@ impl Address {
             "iceberg" => Some(Self::SwitchedOff("iceberg")),
             "bucket" => BucketAddress::parse(method, rest.unwrap_or_default())?.map(Self::Bucket),
             "object" => ObjectAddress::parse(method, rest.unwrap_or_default())?.map(Self::Object),
+            "render" if is_read => RenderAddress::parse(rest.unwrap_or_default())?.map(Self::Render),
             _ => None,
         })
+    }
+}
+
+impl RenderAddress {
+    /// Parses a path below `/render`.
+    fn parse(rest: &str) -> Result<Option<Self>> {
+        let routes: [(&str, fn(ObjectPath) -> Self); 3] =
+            [("public/", Self::Public), ("authenticated/", Self::Authenticated), ("sign/", Self::Signed)];
+        let Some(rest) = rest.strip_prefix("image/") else { return Ok(None) };
+        for (word, address) in routes {
+            let Some((bucket, name)) = rest.strip_prefix(word).and_then(|rest| rest.split_once('/')) else { continue };
+            if bucket.is_empty() {
+                return Ok(None);
+            }
+            return Ok(match (parameter(bucket)?, parameter(name)?) {
+                (Some(bucket), Some(name)) => Some(address(ObjectPath { bucket, name })),
+                _ => None,
+            });
+        }
+        Ok(None)
     }
 }
 
@@ -218,6 +248,15 @@ mod tests {
         ] {
             assert_eq!(parse(method.clone(), path), Some(Address::Object(address)), "{method} {path}");
         }
+        for (path, address) in [
+            ("/render/image/public/b/a/c.png", RenderAddress::Public(object("b", "a/c.png"))),
+            ("/render/image/authenticated/b/x%20y", RenderAddress::Authenticated(object("b", "x y"))),
+            ("/render/image/sign/b/x", RenderAddress::Signed(object("b", "x"))),
+        ] {
+            assert_eq!(parse(Method::GET, path), Some(Address::Render(address.clone())), "{path}");
+            assert_eq!(parse(Method::HEAD, path), Some(Address::Render(address)), "{path}");
+            assert_eq!(parse(Method::POST, path), None, "{path}");
+        }
         assert_eq!(parse(Method::GET, "/bucket/"), Some(Address::Bucket(BucketAddress::List)));
         assert_eq!(
             parse(Method::POST, "/bucket/b%20c/empty"),
@@ -226,6 +265,9 @@ mod tests {
         for (method, path) in [
             (Method::GET, "/nothing"),
             (Method::GET, "/object/onlybucket"),
+            (Method::GET, "/render/image/public/b"),
+            (Method::GET, "/render/image/public//x"),
+            (Method::GET, "/render/image/b/x"),
             (Method::PATCH, "/object/b/x"),
             (Method::PUT, "/object/b"),
             (Method::GET, "/bucket/a/b"),

@@ -29,7 +29,7 @@ const COMPONENT: &AsciiSet = &NON_ALPHANUMERIC
 const X_ROBOTS_TAG: HeaderName = HeaderName::from_static("x-robots-tag");
 
 /// The policy for content that could run scripts if it is opened as a page.
-const SANDBOX: HeaderValue =
+pub(super) const SANDBOX: HeaderValue =
     HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox");
 
 const OCTETS: &str = "application/octet-stream";

@@ -58,7 +58,8 @@ impl Fields {
         self.values.get(name)
     }
 
-    fn invalid(&self, name: &str, problem: &str) -> StorageError {
+    /// Returns the error of a field with another value than its route accepts.
+    pub fn invalid(&self, name: &str, problem: &str) -> StorageError {
         StorageError::Schema(format!("{}/{name} {problem}", self.part))
     }
 

@@ -7,6 +7,7 @@ mod deliver;
 mod fields;
 mod form;
 mod object;
+mod render;
 mod sign;
 mod upload;
 
@@ -63,6 +64,7 @@ impl Call<'_> {
             Address::SwitchedOff(feature) => Err(StorageError::FeatureNotEnabled(feature)),
             Address::Bucket(address) => self.bucket(address, body).await,
             Address::Object(address) => self.object(address, body).await,
+            Address::Render(address) => self.render(address).await,
         }
     }
 

@@ -101,6 +101,7 @@ impl Call<'_> {
                 response.headers_mut().insert(name, value.clone());
             }
         }
+        self.echo_transformation(response.headers_mut());
         Ok(response)
     }
 

@@ -6,8 +6,9 @@ use serde_json::{Map, Value, json};
 
 use super::deliver::Caching;
 use super::fields::Fields;
+use super::render::transformation_of;
 use super::{Call, json_response};
-use crate::error::Result;
+use crate::error::{Result, StorageError};
 use crate::object::ObjectPath;
 use crate::object::download::{self, ReadRule};
 use crate::object::upload::{self, UploadAuthority};
@@ -22,9 +23,24 @@ impl Call<'_> {
         let operation = self.operation("storage.object.sign")?;
         let fields = self.fields(body).await?;
         let lifetime = fields.required_number("expiresIn", 1)?;
+        let transformation = match fields.object("transform")? {
+            Some(transform) => Some(transform.read(transformation_of)?),
+            None => None,
+        };
         download::find(&operation, ReadRule::Policies, &path).await?;
-        let token = sign::sign(self.service, &path, UrlScope::Download, lifetime, Map::new())?;
-        Ok(json_response(&json!({ "signedURL": url(&path, &token) })))
+        // Without a renderer, the URL leads to the object as it is
+        let transformation = transformation.filter(|_| self.service.renderer.is_some());
+        let Some(transformation) = transformation else {
+            let token = sign::sign(self.service, &path, UrlScope::Download, lifetime, Map::new())?;
+            return Ok(json_response(&json!({ "signedURL": url(&path, &token) })));
+        };
+        let mut claims = Map::from_iter([("transformations".to_owned(), transformation.to_claim().into())]);
+        if let Some(format) = transformation.format_name() {
+            claims.insert("format".into(), format.into());
+        }
+        let token = sign::sign(self.service, &path, UrlScope::Download, lifetime, claims)?;
+        let url = format!("/render/image/sign/{}/{}?token={token}", path.bucket, path.name);
+        Ok(json_response(&json!({ "signedURL": url })))
     }
 
     /// Signs the URLs of many objects of a bucket.
@@ -52,6 +68,10 @@ impl Call<'_> {
     /// Sends an object to the holder of a signed URL.
     pub(super) async fn get_signed(&self, path: ObjectPath) -> Result<Response> {
         let token = sign::verify(self.service, &self.token()?, &path, UrlScope::Download)?;
+        // The URL of a preview does not lead to the original
+        if token.transformation.is_some() {
+            return Err(StorageError::InvalidSignature("Invalid signature"));
+        }
         let operation = self.open_operation("storage.object.get_signed");
         let found = download::find(&operation, ReadRule::SignedUrl, &path).await?;
         self.deliver(&operation, ReadRule::SignedUrl, &path, found.row, Caching::Until(token.expires_at)).await
@@ -81,7 +101,11 @@ impl Call<'_> {
         Ok(json_response(&json!({ "Key": key })))
     }
 
-    fn token(&self) -> Result<String> {
+    /// Returns the token in the query.
+    ///
+    /// # Errors
+    /// When it is missing.
+    pub(super) fn token(&self) -> Result<String> {
         let query = Fields::of_query(self.parts.uri.query());
         query.required_text("token")
     }

@@ -10,5 +10,6 @@ mod interruption;
 mod listing;
 mod moving;
 mod permission;
+mod rendering;
 mod signing;
 mod upload;
