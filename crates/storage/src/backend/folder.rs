@@ -4,23 +4,21 @@
 //! then flushed too: a version is there as a whole and survives a loss of power, or is not there.
 //! A copy is a second name of the same file, since versions never change.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+mod content;
+mod draft;
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime};
 
-use axum::body::Body;
-use bytes::{Bytes, BytesMut};
 use futures_util::{FutureExt, StreamExt};
-use http_body::{Body as HttpBody, Frame, SizeHint};
-use md5::{Digest, Md5};
 use portico_base::random;
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::task::spawn_blocking;
 
+use self::draft::{Draft, Writer, place_in, remove_empty};
 use super::durable::{DurableFolders, flush_folder};
 use super::{
     Backend, BackendError, BackendFuture, ByteRange, Content, ContentStream, KeptVersion, StoredContent, VersionKey,
@@ -29,12 +27,6 @@ use super::{
 
 /// The bytes of an upload that are written at once.
 const WRITE_SIZE: usize = 256 * 1024;
-/// The bytes of a download that are read at once.
-const READ_SIZE: u64 = 256 * 1024;
-/// Content of at most this size is read when it is opened.
-const SMALL: u64 = 64 * 1024;
-/// The attempts to make a folder that another deletion removes at the same time.
-const FOLDER_ATTEMPTS: usize = 8;
 
 /// A folder with content.
 pub(crate) struct Folder {
@@ -102,7 +94,7 @@ impl Backend for Folder {
 
     fn get<'a>(&'a self, at: &'a VersionKey, range: Option<ByteRange>) -> BackendFuture<'a, Content> {
         let place = self.place(at);
-        Box::pin(blocking(move || open(&place, range)))
+        Box::pin(blocking(move || content::open(&place, range)))
     }
 
     fn copy<'a>(&'a self, from: &'a VersionKey, to: &'a VersionKey) -> BackendFuture<'a, StoredContent> {
@@ -203,167 +195,13 @@ fn changed(metadata: &fs::Metadata) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds)
 }
 
-/// A file that is deleted unless it is moved to its place.
-struct Draft(PathBuf);
-
-impl Draft {
-    /// Keeps the file, which has another name now.
-    fn keep(mut self) {
-        self.0 = PathBuf::new();
-    }
-}
-
-impl Drop for Draft {
-    fn drop(&mut self) {
-        if !self.0.as_os_str().is_empty() {
-            let _ = fs::remove_file(&self.0);
-        }
-    }
-}
-
-/// Writes an upload.
-struct Writer {
-    file: File,
-    draft: Draft,
-    digest: Md5,
-    size: u64,
-}
-
-impl Writer {
-    fn create(draft: PathBuf) -> Result<Self, BackendError> {
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
-        Ok(Self { file, draft: Draft(draft), digest: Md5::new(), size: 0 })
-    }
-
-    fn append(mut self, chunks: &[Bytes]) -> Result<Self, BackendError> {
-        for chunk in chunks {
-            self.file.write_all(chunk)?;
-            self.digest.update(chunk);
-            self.size += chunk.len() as u64;
-        }
-        Ok(self)
-    }
-
-    /// Flushes the file and moves it to its place.
-    fn finish(self, folders: &DurableFolders, root: &Path, place: &Path) -> Result<StoredContent, BackendError> {
-        let Self { file, draft, digest, size } = self;
-        file.sync_all()?;
-        place_in(folders, root, place, || fs::rename(&draft.0, place))?;
-        draft.keep();
-        let etag = format!("\"{}\"", hex::encode(digest.finalize()));
-        Ok(StoredContent { etag: Some(etag), size, modified: changed(&file.metadata()?).into() })
-    }
-}
-
-/// Makes the folder of a version, gives the file its place there by `put`, and flushes the folders
-/// that have changed.
-fn place_in(folders: &DurableFolders, root: &Path, place: &Path, put: impl Fn() -> io::Result<()>) -> io::Result<()> {
-    let folder = place.parent().unwrap_or(root);
-    for attempt in 1.. {
-        match folders.make(root, folder).and_then(|()| put()) {
-            // A deletion has removed the folder meanwhile
-            Err(error) if error.kind() == ErrorKind::NotFound && attempt < FOLDER_ATTEMPTS => {}
-            Err(error) => {
-                remove_empty(root, place);
-                return Err(error);
-            }
-            Ok(()) => return folders.flush(root, folder),
-        }
-    }
-    Ok(())
-}
-
-/// Removes the folders of a place, as far as they are empty.
-fn remove_empty(root: &Path, place: &Path) {
-    let mut folder = place.parent();
-    while let Some(empty) = folder.filter(|folder| *folder != root) {
-        // It fails where something is left in it
-        if fs::remove_dir(empty).is_err() {
-            break;
-        }
-        folder = empty.parent();
-    }
-}
-
-/// Opens a version.
-fn open(place: &Path, range: Option<ByteRange>) -> Result<Content, BackendError> {
-    let file = File::open(place)?;
-    let metadata = file.metadata()?;
-    if !metadata.is_file() {
-        return Err(BackendError::NotFound);
-    }
-    let size = metadata.len();
-    let part = match range {
-        Some(range) => range.resolve(size).ok_or(BackendError::Range)?,
-        None => (0, size),
-    };
-    let body = if part.1 - part.0 <= SMALL {
-        Body::from(read(&file, part.0, part.1)?)
-    } else {
-        Body::new(FileBody { file: Arc::new(file), position: part.0, end: part.1, reading: None })
-    };
-    Ok(Content { size, part, body })
-}
-
-fn read(file: &File, start: u64, end: u64) -> io::Result<Bytes> {
-    let mut bytes = BytesMut::zeroed(usize::try_from(end - start).map_err(io::Error::other)?);
-    file.read_exact_at(&mut bytes, start)?;
-    Ok(bytes.freeze())
-}
-
-/// A part of a file as a body. It keeps the file open, so that a deletion does not disturb it.
-struct FileBody {
-    file: Arc<File>,
-    /// The position that is read next.
-    position: u64,
-    end: u64,
-    reading: Option<JoinHandle<io::Result<Bytes>>>,
-}
-
-impl HttpBody for FileBody {
-    type Data = Bytes;
-    type Error = io::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
-        let this = &mut *self;
-        if this.position >= this.end {
-            return Poll::Ready(None);
-        }
-        let (start, end) = (this.position, this.end.min(this.position + READ_SIZE));
-        let reading = this.reading.get_or_insert_with(|| {
-            let file = Arc::clone(&this.file);
-            spawn_blocking(move || read(&file, start, end))
-        });
-        let outcome = ready!(Pin::new(reading).poll(context));
-        this.reading = None;
-        Poll::Ready(Some(match outcome.unwrap_or_else(|error| Err(io::Error::other(error))) {
-            Ok(bytes) => {
-                this.position = end;
-                Ok(Frame::data(bytes))
-            }
-            Err(error) => {
-                this.position = this.end;
-                Err(error)
-            }
-        }))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.position >= self.end
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.end - self.position)
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use futures_util::stream;
+    use http_body::Body as _;
     use http_body_util::BodyExt;
+    use md5::{Digest, Md5};
 
     use super::*;
     use crate::error::StorageError;

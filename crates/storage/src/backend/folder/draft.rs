@@ -1,0 +1,103 @@
+//! Files that are written and moved to their place.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use md5::{Digest, Md5};
+
+use super::changed;
+use crate::backend::durable::DurableFolders;
+use crate::backend::{BackendError, StoredContent};
+
+/// The attempts to make a folder that another deletion removes at the same time.
+const FOLDER_ATTEMPTS: usize = 8;
+
+/// A file that is deleted unless it is moved to its place.
+pub(super) struct Draft(pub PathBuf);
+
+impl Draft {
+    /// Keeps the file, which has another name now.
+    pub fn keep(mut self) {
+        self.0 = PathBuf::new();
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if !self.0.as_os_str().is_empty() {
+            let _ = fs::remove_file(&self.0);
+        }
+    }
+}
+
+/// Writes an upload.
+pub(super) struct Writer {
+    file: File,
+    draft: Draft,
+    digest: Md5,
+    size: u64,
+}
+
+impl Writer {
+    pub fn create(draft: PathBuf) -> Result<Self, BackendError> {
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+        Ok(Self { file, draft: Draft(draft), digest: Md5::new(), size: 0 })
+    }
+
+    pub fn append(mut self, chunks: &[Bytes]) -> Result<Self, BackendError> {
+        for chunk in chunks {
+            self.file.write_all(chunk)?;
+            self.digest.update(chunk);
+            self.size += chunk.len() as u64;
+        }
+        Ok(self)
+    }
+
+    /// Flushes the file and moves it to its place.
+    pub fn finish(self, folders: &DurableFolders, root: &Path, place: &Path) -> Result<StoredContent, BackendError> {
+        let Self { file, draft, digest, size } = self;
+        file.sync_all()?;
+        place_in(folders, root, place, || fs::rename(&draft.0, place))?;
+        draft.keep();
+        let etag = format!("\"{}\"", hex::encode(digest.finalize()));
+        Ok(StoredContent { etag: Some(etag), size, modified: changed(&file.metadata()?).into() })
+    }
+}
+
+/// Makes the folder of a version, gives the file its place there by `put`, and flushes the folders
+/// that have changed.
+pub(super) fn place_in(
+    folders: &DurableFolders,
+    root: &Path,
+    place: &Path,
+    put: impl Fn() -> io::Result<()>,
+) -> io::Result<()> {
+    let folder = place.parent().unwrap_or(root);
+    for attempt in 1.. {
+        match folders.make(root, folder).and_then(|()| put()) {
+            // A deletion has removed the folder meanwhile
+            Err(error) if error.kind() == ErrorKind::NotFound && attempt < FOLDER_ATTEMPTS => {}
+            Err(error) => {
+                remove_empty(root, place);
+                return Err(error);
+            }
+            Ok(()) => return folders.flush(root, folder),
+        }
+    }
+    Ok(())
+}
+
+/// Removes the folders of a place, as far as they are empty.
+pub(super) fn remove_empty(root: &Path, place: &Path) {
+    let mut folder = place.parent();
+    while let Some(empty) = folder.filter(|folder| *folder != root) {
+        // It fails where something is left in it
+        if fs::remove_dir(empty).is_err() {
+            break;
+        }
+        folder = empty.parent();
+    }
+}
