@@ -6,7 +6,9 @@
 
 mod auth;
 mod messages;
+mod object_store;
 mod people;
+mod storage;
 
 use std::net::IpAddr;
 use std::num::NonZeroU32;
@@ -22,7 +24,9 @@ pub use auth::{
     RefreshTokenExtras, SessionExtras,
 };
 pub use messages::{LinkPaths, RateLimitExtras, SendRate, SmsExtras};
+pub use object_store::ObjectStoreSettings;
 pub use people::DevelopmentUser;
+pub use storage::StorageExtras;
 
 use crate::config::absolute;
 use crate::document::Node;
@@ -41,6 +45,8 @@ pub struct Settings {
     pub web: WebSettings,
     /// `[auth]`
     pub auth: AccountSettings,
+    /// `[storage]`
+    pub storage: StorageExtras,
     /// `[texts]`
     pub texts: TextSettings,
     /// `[emulators]`
@@ -175,6 +181,7 @@ impl Settings {
             database: DatabaseSettings::read(root.section("database"), project, &folder),
             web: WebSettings::read(root.section("web"), &folder),
             auth: AccountSettings::read(root.section("auth")),
+            storage: StorageExtras::read(root.section("storage")),
             texts: TextSettings::read(root.section("texts")),
             emulators: EmulatorSettings { google: root.section("emulators").flag_or("google", true) },
             warnings: Vec::new(),

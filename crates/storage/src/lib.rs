@@ -31,5 +31,5 @@ mod sql;
 mod storage;
 
 pub use seed::{ExistingBuckets, SeedBucket, SeedError};
-pub use settings::{BackendSettings, ImageSettings, StorageSettings};
+pub use settings::{BackendSettings, ImageSettings, S3StoreCredentials, S3StoreSettings, StorageSettings};
 pub use storage::Storage;

@@ -1,8 +1,9 @@
 //! The settings of the service.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use portico_base::Secret;
 use portico_images::RendererSettings;
 
 /// The operator's settings of the service.
@@ -62,6 +63,77 @@ impl ImageSettings {
 pub enum BackendSettings {
     /// A folder of this machine.
     Folder(PathBuf),
+    /// A bucket of an S3-compatible store.
+    S3 {
+        /// The store.
+        store: S3StoreSettings,
+        /// The folder of this machine with the journal.
+        folder: PathBuf,
+    },
+}
+
+impl BackendSettings {
+    /// Returns the folder of this machine: with the content, if that is not in a store, and with
+    /// the journal.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        match self {
+            Self::Folder(folder) | Self::S3 { folder, .. } => folder,
+        }
+    }
+}
+
+/// A bucket of an S3-compatible store.
+#[derive(Debug, Clone)]
+pub struct S3StoreSettings {
+    /// The URL of the store; `None`: that of Amazon S3 in the region.
+    pub endpoint: Option<String>,
+    /// The region, which is part of every signature.
+    pub region: String,
+    /// The name of the bucket. It must exist.
+    pub bucket: String,
+    /// The begin of all keys, without the slash behind it; empty: none.
+    pub prefix: String,
+    /// True if URLs have the bucket in their path, false if they have it in their host.
+    pub path_style: bool,
+    /// The credentials.
+    pub credentials: S3StoreCredentials,
+    /// The size of the parts of an upload in bytes, at least 5 MiB. Smaller content is stored in
+    /// one request. The parts of very large objects are larger.
+    pub part_size: u64,
+    /// The memory for parts that are being received or sent, in bytes.
+    pub part_memory: u64,
+    /// The time after which a request without progress is sent again.
+    pub timeout: Duration,
+}
+
+impl S3StoreSettings {
+    /// Returns the default settings for a bucket.
+    #[must_use]
+    pub fn new(bucket: impl Into<String>, region: impl Into<String>, credentials: S3StoreCredentials) -> Self {
+        Self {
+            endpoint: None,
+            region: region.into(),
+            bucket: bucket.into(),
+            prefix: String::new(),
+            path_style: false,
+            credentials,
+            part_size: 8 * 1024 * 1024,
+            part_memory: 256 * 1024 * 1024,
+            timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+/// The credentials for a store.
+#[derive(Debug, Clone)]
+pub struct S3StoreCredentials {
+    /// The name of the key.
+    pub access_key_id: String,
+    /// The key that signs.
+    pub secret_access_key: Secret,
+    /// The token of a session, if the key is a temporary one.
+    pub session_token: Option<Secret>,
 }
 
 impl StorageSettings {

@@ -14,6 +14,7 @@ use tokio::sync::Semaphore;
 
 use crate::backend::folder::Folder;
 use crate::backend::journal::Journal;
+use crate::backend::object_store::S3Store;
 use crate::backend::{Backend, cleanup};
 use crate::routes;
 use crate::settings::{BackendSettings, StorageSettings};
@@ -46,7 +47,7 @@ impl Storage {
     /// `login`.
     ///
     /// # Errors
-    /// When the folder of the content cannot be made.
+    /// When the folder of the content cannot be made, or the settings of the store are invalid.
     pub fn new(
         settings: StorageSettings,
         reads: ReadCoalescer,
@@ -54,9 +55,11 @@ impl Storage {
         keys: CurrentKeys,
         clock: Clock,
     ) -> std::io::Result<Self> {
-        let BackendSettings::Folder(root) = &settings.backend;
-        let backend: Arc<dyn Backend> = Arc::new(Folder::open(root)?);
-        let journal = Journal::open(&root.join("journal"))?;
+        let backend: Arc<dyn Backend> = match &settings.backend {
+            BackendSettings::Folder(root) => Arc::new(Folder::open(root)?),
+            BackendSettings::S3 { store, .. } => Arc::new(S3Store::new(store, clock.clone())?),
+        };
+        let journal = Journal::open(&settings.backend.folder().join("journal"))?;
         let uploads = Semaphore::new(settings.max_uploads.min(Semaphore::MAX_PERMITS));
         let renderer = match &settings.images {
             Some(images) => {

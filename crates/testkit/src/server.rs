@@ -94,6 +94,12 @@ impl TestServer {
         let files = tempfile::tempdir().expect("a temporary folder");
         let mut storage = StorageSettings::in_folder(files.path());
         change(&mut storage);
+        Self::with_storage_in(files, storage).await
+    }
+
+    /// Starts a server with the storage service, whose settings refer to a folder that is removed
+    /// with the server.
+    pub async fn with_storage_in(files: tempfile::TempDir, storage: StorageSettings) -> Self {
         let server = Self::with(|settings| settings.storage = Some(storage)).await;
         Self { files: Some(files), ..server }
     }

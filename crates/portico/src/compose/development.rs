@@ -108,7 +108,7 @@ pub fn describe(inputs: DevelopmentInputs<'_>) -> anyhow::Result<(ServerDescript
     let description = ServerDescription {
         auth: auth_settings,
         rest: rest::settings(config, &origin, settings.database.pool_size as usize, true),
-        storage: storage::settings(config, data),
+        storage: storage::settings(config, &settings.storage, data),
         keys: keys.clone(),
         key_policy: KeyPolicy::Development,
         mail,

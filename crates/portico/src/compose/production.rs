@@ -92,7 +92,7 @@ impl CheckedConfiguration {
         ServerDescription {
             auth,
             rest: rest::settings(project.config(), &public_url, settings.database.pool_size as usize, false),
-            storage: storage::settings(project.config(), data),
+            storage: storage::settings(project.config(), &settings.storage, data),
             keys: keys.clone(),
             key_policy: KeyPolicy::Hosted,
             mail,

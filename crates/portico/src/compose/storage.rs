@@ -10,8 +10,12 @@ use axum::response::Response;
 use http::StatusCode;
 use portico_database::wire::{CoalescingSettings, Pool, ReadCoalescer, WirePoolSettings};
 use portico_gateway::{Access, BoxedResponse, Cors, GatewayHeaders};
+use portico_project::portico_toml::{ObjectStoreSettings, StorageExtras};
 use portico_project::{Config, Project};
-use portico_storage::{ExistingBuckets, ImageSettings, SeedBucket, SeedError, Storage, StorageSettings};
+use portico_storage::{
+    BackendSettings, ExistingBuckets, ImageSettings, S3StoreCredentials, S3StoreSettings, SeedBucket, SeedError,
+    Storage, StorageSettings,
+};
 use serde_json::json;
 
 use super::service::{Foundation, Service, json_error, unavailable};
@@ -28,16 +32,36 @@ const LOGIN: &str = "authenticator";
 const CLEAN_UP_PERIOD: Duration = Duration::from_secs(600);
 
 /// Returns the settings that the configuration describes; `None` if the service is turned off. The
-/// content is below `data`.
+/// content is below `data`, or in the store of `extras`.
 #[must_use]
-pub fn settings(config: &Config, data: &Path) -> Option<StorageSettings> {
+pub fn settings(config: &Config, extras: &StorageExtras, data: &Path) -> Option<StorageSettings> {
     let storage = &config.storage;
-    let settings = StorageSettings {
+    let mut settings = StorageSettings {
         file_size_limit: storage.file_size_limit,
         images: storage.image_transformation.then(|| ImageSettings::in_folder(data.join(IMAGE_FOLDER))),
         ..StorageSettings::in_folder(data.join(FOLDER))
     };
+    if let Some(store) = &extras.backend {
+        settings.backend = BackendSettings::S3 { store: object_store(store), folder: data.join(FOLDER) };
+    }
     storage.enabled.then_some(settings)
+}
+
+fn object_store(store: &ObjectStoreSettings) -> S3StoreSettings {
+    let credentials = S3StoreCredentials {
+        access_key_id: store.access_key_id.clone(),
+        secret_access_key: store.secret_access_key.clone(),
+        session_token: store.session_token.clone(),
+    };
+    let defaults = S3StoreSettings::new(&store.bucket, &store.region, credentials);
+    S3StoreSettings {
+        endpoint: store.endpoint.clone(),
+        prefix: store.prefix.clone(),
+        path_style: store.path_style,
+        part_size: store.part_size.unwrap_or(defaults.part_size),
+        timeout: store.timeout.unwrap_or(defaults.timeout),
+        ..defaults
+    }
 }
 
 /// Makes the buckets of `[storage.buckets]` and uploads the files of their folders. Calls

@@ -156,3 +156,39 @@ fn an_invalid_value_is_reported_with_its_line() {
         assert!(error.contains(expected), "{text}\n{error}");
     }
 }
+
+#[test]
+fn an_object_store_is_read_with_its_credentials() {
+    let written = settings(
+        "[storage.backend]\ntype = \"s3\"\nendpoint = \"https://s3.example.com\"\nregion = \"eu\"\nbucket = \"files\"\nprefix = \"app\"\n\
+         access_key_id = \"id\"\nsecret_access_key = \"key\"\npart_size = \"16MiB\"\ntimeout = \"30s\"\n",
+    );
+    let store = written.unwrap().storage.backend.unwrap();
+    assert_eq!((store.endpoint.as_deref(), store.region.as_str()), (Some("https://s3.example.com"), "eu"));
+    assert_eq!((store.bucket.as_str(), store.prefix.as_str(), store.path_style), ("files", "app", true));
+    assert_eq!((store.access_key_id.as_str(), store.secret_access_key.expose()), ("id", "key"));
+    assert_eq!((store.part_size, store.timeout), (Some(16 << 20), Some(Duration::from_secs(30))));
+    assert!(!format!("{store:?}").contains("\"key\""));
+
+    let folder = Folder::with("supabase/portico.toml", "[storage.backend]\ntype = \"s3\"\nbucket = \"files\"\n");
+    folder.put(
+        "supabase/.env",
+        "AWS_REGION=eu-west-1\nAWS_ACCESS_KEY_ID=id\nAWS_SECRET_ACCESS_KEY=key\nAWS_SESSION_TOKEN=token\n",
+    );
+    let store = Settings::load(&folder.load()).unwrap().storage.backend.unwrap();
+    assert_eq!((store.region.as_str(), store.access_key_id.as_str(), store.path_style), ("eu-west-1", "id", false));
+    assert_eq!(store.secret_access_key.expose(), "key");
+    assert_eq!(store.session_token.map(|token| token.expose().to_owned()).as_deref(), Some("token"));
+
+    assert!(settings("[storage.backend]\ntype = \"folder\"\n").unwrap().storage.backend.is_none());
+    for (text, problem) in [
+        ("bucket = \"x\"", "Missing required field in config: storage.backend.type"),
+        ("type = \"s3\"\nregion = \"x\"", "Missing required field in config: storage.backend.bucket"),
+        ("type = \"s3\"\nendpoint = \"minio:9000\"", "storage.backend.endpoint: expected the URL of a store"),
+        ("type = \"s3\"\npart_size = \"1MiB\"", "storage.backend.part_size: expected a size from 5MiB"),
+        ("type = \"s3\"\nacces_key_id = \"x\"", "did you mean storage.backend.access_key_id?"),
+    ] {
+        let error = settings(&format!("[storage.backend]\n{text}\n")).unwrap_err();
+        assert!(error.contains(problem), "{error}");
+    }
+}

@@ -24,17 +24,12 @@ pub(crate) struct NamedVersion {
 /// Deletes versions that no row refers to any more, and closes the entry if nothing is left. What
 /// fails is left for [`run`].
 pub(crate) async fn delete_versions(service: &Service, entry: JournalEntry, versions: Vec<VersionKey>) {
-    let mut is_complete = true;
-    for version in &versions {
-        if let Err(error) = service.backend.delete(version).await {
-            tracing::warn!(error = %error, "content that is no longer used could not be deleted");
-            is_complete = false;
-        }
-    }
+    let deleted = service.backend.delete_many(&versions).await;
     // Behind the deletion of the content: nothing can be rendered of it any more
     rendering::forget(service, &versions).await;
-    if is_complete {
-        entry.close().await;
+    match deleted {
+        Ok(()) => entry.close().await,
+        Err(error) => tracing::warn!(error = %error, "content that is no longer used could not be deleted"),
     }
 }
 

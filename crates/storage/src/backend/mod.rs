@@ -8,6 +8,7 @@ pub(crate) mod cleanup;
 mod durable;
 pub(crate) mod folder;
 pub(crate) mod journal;
+pub(crate) mod object_store;
 mod path;
 
 use std::future::Future;
@@ -155,6 +156,18 @@ pub(crate) trait Backend: Send + Sync {
 
     /// Deletes a version. It is no error if it does not exist.
     fn delete<'a>(&'a self, at: &'a VersionKey) -> BackendFuture<'a, ()>;
+
+    /// Deletes versions, also if one of them cannot be deleted. It is no error if one does not
+    /// exist.
+    fn delete_many<'a>(&'a self, versions: &'a [VersionKey]) -> BackendFuture<'a, ()> {
+        Box::pin(async move {
+            let mut outcome = Ok(());
+            for version in versions {
+                outcome = outcome.and(self.delete(version).await);
+            }
+            outcome
+        })
+    }
 
     /// Returns the versions that are kept for an object, whether rows refer to them or not.
     fn versions<'a>(&'a self, bucket: &'a str, name: &'a str) -> BackendFuture<'a, Vec<KeptVersion>>;

@@ -58,7 +58,7 @@ pub(super) fn version_of_file(file: &str) -> Option<&str> {
 }
 
 /// Returns true for a UUID in its usual form, in lower case.
-fn is_uuid(text: &str) -> bool {
+pub(super) fn is_uuid(text: &str) -> bool {
     text.len() == 36 && Uuid::try_parse(text).is_ok_and(|id| id.hyphenated().to_string() == text)
 }
 

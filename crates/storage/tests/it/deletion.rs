@@ -96,17 +96,15 @@ async fn the_clean_up_deletes_what_a_crash_has_left_and_nothing_else() {
     f.store("files/a/b", "kept").await.expect(200);
     f.has_files(1).await;
     // An upload that was stored and not committed, one that was being received, and a deletion
-    let objects = f.t.files().join("objects/files");
-    std::fs::write(objects.join("a/b/00000000-0000-4000-8000-000000000001"), "orphan").unwrap();
-    std::fs::create_dir_all(objects.join("gone")).unwrap();
-    std::fs::write(objects.join("gone/00000000-0000-4000-8000-000000000002"), "orphan").unwrap();
-    std::fs::write(f.t.files().join("incoming/draft"), "half").unwrap();
+    f.place.write("files/a/b/00000000-0000-4000-8000-000000000001", "orphan").await;
+    f.place.write("files/gone/00000000-0000-4000-8000-000000000002", "orphan").await;
+    f.place.interrupt_upload().await;
     std::fs::write(f.t.files().join("journal/one"), r#"{"bucket":"files","names":["a/b","gone"]}"#).unwrap();
     std::fs::write(f.t.files().join("journal/two.new"), "{\"buck").unwrap();
-    assert_eq!(f.file_count(), 6);
+    assert_eq!(f.file_count().await, 6);
     f.t.storage().clean_up(Duration::from_secs(3600)).await;
-    assert_eq!(f.file_count(), 6, "all of it is too young");
+    assert_eq!(f.file_count().await, 6, "all of it is too young");
     f.t.storage().clean_up(Duration::ZERO).await;
-    assert_eq!(f.file_count(), 1);
+    assert_eq!(f.file_count().await, 1);
     assert_eq!(f.content("files/a/b").await, "kept");
 }

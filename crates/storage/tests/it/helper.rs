@@ -5,9 +5,12 @@ use portico_storage::StorageSettings;
 use portico_testkit::{Member, Request, TestResponse, TestServer};
 use serde_json::{Value, json};
 
+use crate::place::{Place, count};
+
 /// A server with the storage service.
 pub struct Files {
     pub t: TestServer,
+    pub place: Place,
 }
 
 /// The policies that give every user the folder of its own id in every bucket.
@@ -23,7 +26,11 @@ impl Files {
     }
 
     pub async fn with(change: impl FnOnce(&mut StorageSettings)) -> Self {
-        Self { t: TestServer::with_storage(change).await }
+        let files = tempfile::tempdir().unwrap();
+        let mut settings = StorageSettings::in_folder(files.path());
+        let place = Place::prepare(&mut settings).await;
+        change(&mut settings);
+        Self { t: TestServer::with_storage_in(files, settings).await, place }
     }
 
     /// Starts a server with the private bucket `files` and the public one `site`.
@@ -81,25 +88,41 @@ impl Files {
         self.service(self.get(&format!("/object/{path}"))).send().await.expect(200).text()
     }
 
-    /// Returns the number of files in the folder of the content, whatever they are.
-    pub fn file_count(&self) -> usize {
-        fn count(folder: &std::path::Path) -> usize {
-            let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
-            entries.flatten().map(|entry| if entry.path().is_dir() { count(&entry.path()) } else { 1 }).sum()
-        }
-        count(self.t.files())
+    /// Returns the number of files and objects at the place of the content, whatever they are.
+    pub async fn file_count(&self) -> usize {
+        self.place.count().await
     }
 
-    /// Waits until the folder of the content has this number of files: content that is no longer
-    /// used is deleted after the response.
-    pub async fn has_files(&self, wanted: usize) {
+    /// Returns the paths of the content of one object.
+    pub async fn versions(&self, object: &str) -> Vec<String> {
+        let is_version = |path: &String| path.rsplit_once('/').is_some_and(|(folder, _)| folder == object);
+        self.place.paths().await.into_iter().filter(is_version).collect()
+    }
+
+    /// Returns the number of entries of the journal.
+    pub fn journal_entries(&self) -> usize {
+        count(&self.t.files().join("journal"))
+    }
+
+    /// Waits until the journal has this number of entries.
+    pub async fn has_journal_entries(&self, wanted: usize) {
+        self.settles(async || self.journal_entries() == wanted).await;
+    }
+
+    async fn settles(&self, is_settled: impl AsyncFn() -> bool) {
         let settled = async {
-            while self.file_count() != wanted {
+            while !is_settled().await {
                 tokio::task::yield_now().await;
             }
         };
         let outcome = tokio::time::timeout(std::time::Duration::from_secs(30), settled).await;
-        assert!(outcome.is_ok(), "{} files, wanted {wanted}", self.file_count());
+        assert!(outcome.is_ok(), "{} files: {:?}", self.file_count().await, self.place.paths().await);
+    }
+
+    /// Waits until the place of the content has this number of files: content that is no longer
+    /// used is deleted after the response.
+    pub async fn has_files(&self, wanted: usize) {
+        self.settles(async || self.file_count().await == wanted).await;
     }
 }
 

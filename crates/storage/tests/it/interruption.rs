@@ -7,20 +7,6 @@ use tokio::sync::mpsc;
 
 use crate::helper::{Files, assert_error, streamed};
 
-/// Waits until a condition holds.
-async fn until(condition: impl Fn() -> bool) {
-    let reached = async {
-        while !condition() {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(30), reached).await.expect("the condition holds in time");
-}
-
-fn entries(f: &Files, folder: &str) -> usize {
-    std::fs::read_dir(f.t.files().join(folder)).map_or(0, |entries| entries.flatten().count())
-}
-
 #[tokio::test]
 async fn content_stays_until_the_outcome_of_its_commit_is_known() {
     let f = Files::with_buckets().await;
@@ -41,12 +27,12 @@ async fn content_stays_until_the_outcome_of_its_commit_is_known() {
     let alice = f.t.member("alice@example.com").await;
     let failed = alice.sends(f.post("/object/files/a").body("x")).send().await;
     assert_ne!(failed.status, 200);
-    assert_eq!((entries(&f, "objects/files/a"), entries(&f, "journal")), (1, 1));
+    assert_eq!((f.versions("files/a").await.len(), f.journal_entries()), (1, 1));
     let body = json!({ "bucketId": "files", "sourceKey": "old", "destinationKey": "new" });
     assert_ne!(alice.sends(f.post("/object/move").json(&body)).send().await.status, 200);
-    assert_eq!((entries(&f, "objects/files/new"), entries(&f, "journal")), (1, 3));
+    assert_eq!((f.versions("files/new").await.len(), f.journal_entries()), (1, 3));
     f.t.storage().clean_up(Duration::ZERO).await;
-    assert_eq!((f.content("files/old").await, f.file_count()), ("kept".into(), 1));
+    assert_eq!((f.content("files/old").await, f.file_count().await), ("kept".into(), 1));
 }
 
 #[tokio::test]
@@ -65,7 +51,7 @@ async fn a_slow_upload_does_not_replace_an_object_that_its_sender_may_not_change
     let slow = mallory.sends(f.put("/object/files/new").body(streamed(chunks))).send();
     let meanwhile = async {
         // The test of the permission is over
-        until(|| entries(&f, "incoming") == 1).await;
+        f.has_journal_entries(1).await;
         alice.sends(f.post("/object/files/new").body("alice")).send().await.expect(200);
         drop(sender);
     };

@@ -10,6 +10,7 @@ mod interruption;
 mod listing;
 mod moving;
 mod permission;
+mod place;
 mod rendering;
 mod signing;
 mod upload;

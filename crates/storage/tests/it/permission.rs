@@ -63,7 +63,7 @@ async fn without_policies_only_the_service_reads_and_writes() {
     );
     let listed = alice.sends(f.post("/object/list/files").json(&json!({ "prefix": "" }))).send().await.expect(200);
     assert_eq!(listed.json(), json!([]));
-    assert_eq!(f.file_count(), 1);
+    assert_eq!(f.file_count().await, 1);
     let unknown = alice.sends(f.post("/object/nothing/a").body("x")).send().await;
     assert_error(&unknown, 400, "404", "NoSuchBucket", "Bucket not found");
 }

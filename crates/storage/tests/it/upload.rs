@@ -44,8 +44,7 @@ async fn a_raw_body_is_stored_with_its_headers() {
     assert_eq!(row.get::<_, Value>(2), json!({ "album": "x" }));
     assert_eq!(row.get::<_, Option<String>>(3), None);
     let version: String = row.get(4);
-    let file = f.t.files().join("objects/files/u1/me.txt").join(version);
-    assert_eq!(std::fs::read(file).unwrap(), b"hello");
+    assert_eq!(f.place.read(&format!("files/u1/me.txt/{version}")).await, b"hello");
     f.has_files(1).await;
 }
 

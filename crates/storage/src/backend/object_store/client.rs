@@ -1,0 +1,355 @@
+//! Requests to a store: signed, bounded in time, and repeated where that helps.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use portico_base::{Clock, hash, random};
+use reqwest::Response;
+use tokio::task::spawn_blocking;
+use url::Url;
+
+use super::signature::{RequestSigner, encode_key, encode_query};
+use super::xml;
+use crate::backend::BackendError;
+use crate::settings::S3StoreSettings;
+
+/// The times that a request is sent.
+const ATTEMPTS: u32 = 4;
+/// The longest pause before the second attempt. Each further one may be twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+/// The time to connect.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The largest document that is read: a page of a thousand keys.
+const MAX_DOCUMENT: usize = 16 * 1024 * 1024;
+/// Bodies from this size are hashed on a thread that may block.
+const LARGE_BODY: usize = 256 * 1024;
+
+/// The reason why a store did not do what was requested.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum StoreError {
+    #[error("the object store answered {status} {code}")]
+    Refused { status: u16, code: String },
+    #[error("the object store could not be reached: {0}")]
+    Unreachable(String),
+    #[error("the object store sent an answer that is not of its protocol")]
+    Malformed,
+}
+
+impl StoreError {
+    /// Returns true for the code of an error.
+    pub fn is(&self, wanted: &str) -> bool {
+        matches!(self, Self::Refused { code, .. } if code == wanted)
+    }
+
+    /// Returns true if the object does not exist, although its bucket does.
+    pub fn is_missing(&self) -> bool {
+        // The answer to HEAD has no document
+        matches!(self, Self::Refused { status: 404, code } if matches!(code.as_str(), "NoSuchKey" | ""))
+    }
+
+    fn is_passing(&self) -> bool {
+        match self {
+            Self::Unreachable(_) => true,
+            Self::Refused { status: 429 | 500 | 502 | 503 | 504, .. } => true,
+            Self::Refused { code, .. } => {
+                matches!(code.as_str(), "InternalError" | "RequestTimeout" | "ServiceUnavailable" | "SlowDown")
+            }
+            Self::Malformed => false,
+        }
+    }
+}
+
+impl From<StoreError> for BackendError {
+    fn from(error: StoreError) -> Self {
+        match &error {
+            error if error.is_missing() => Self::NotFound,
+            StoreError::Refused { status: 416, .. } => Self::Range,
+            StoreError::Refused { code, .. } if code == "EntityTooLarge" => Self::TooLarge,
+            StoreError::Refused { status: 507, .. } => Self::Full,
+            StoreError::Refused { code, .. } if matches!(code.as_str(), "QuotaExceeded" | "XMinioStorageFull") => {
+                Self::Full
+            }
+            _ => Self::Io(std::io::Error::other(error)),
+        }
+    }
+}
+
+/// A request to a store.
+#[derive(Debug, Clone)]
+pub(super) struct StoreRequest<'a> {
+    method: Method,
+    /// The object; `None`: the bucket.
+    key: Option<&'a str>,
+    query: Vec<(&'a str, &'a str)>,
+    headers: HeaderMap,
+    body: Bytes,
+    /// The time for one attempt with its answer; `None`: as long as bytes arrive.
+    timeout: Option<Duration>,
+}
+
+impl<'a> StoreRequest<'a> {
+    /// Returns a request about an object.
+    pub fn of_object(method: Method, key: &'a str) -> Self {
+        Self { key: Some(key), ..Self::of_bucket(method) }
+    }
+
+    /// Returns a request about the bucket.
+    pub fn of_bucket(method: Method) -> Self {
+        Self { method, key: None, query: Vec::new(), headers: HeaderMap::new(), body: Bytes::new(), timeout: None }
+    }
+
+    /// Adds a parameter.
+    pub fn query(mut self, name: &'a str, value: &'a str) -> Self {
+        self.query.push((name, value));
+        self
+    }
+
+    /// Adds a header.
+    pub fn header(mut self, name: HeaderName, value: &str) -> Self {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            self.headers.insert(name, value);
+        }
+        self
+    }
+
+    /// Sets the body.
+    pub fn body(mut self, body: impl Into<Bytes>) -> Self {
+        self.body = body.into();
+        self
+    }
+
+    /// Sets the time for one attempt with its answer.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+}
+
+/// The head and the document of an answer.
+#[derive(Debug)]
+pub(super) struct StoreAnswer {
+    pub headers: HeaderMap,
+    pub document: Bytes,
+}
+
+/// Sends requests about the objects of one bucket.
+#[derive(Debug)]
+pub(super) struct StoreClient {
+    http: reqwest::Client,
+    /// The URL of the bucket, with a slash at the end.
+    bucket_url: Url,
+    signer: RequestSigner,
+    clock: Clock,
+}
+
+impl StoreClient {
+    /// Makes a client.
+    ///
+    /// # Errors
+    /// When the endpoint is not a URL, or the system's root certificates cannot be loaded.
+    pub fn new(settings: &S3StoreSettings, clock: Clock) -> std::io::Result<Self> {
+        // An error only means that a provider is installed already
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let http = reqwest::Client::builder()
+            .connect_timeout(CONNECT_TIMEOUT)
+            .read_timeout(settings.timeout)
+            .redirect(reqwest::redirect::Policy::none())
+            .user_agent(concat!("portico/", env!("CARGO_PKG_VERSION")))
+            // HTTP/2 would put all transfers on one connection
+            .http1_only();
+        let http = http.build().map_err(std::io::Error::other)?;
+        let signer = RequestSigner { region: settings.region.clone(), credentials: settings.credentials.clone() };
+        Ok(Self { http, bucket_url: bucket_url(settings)?, signer, clock })
+    }
+
+    /// Returns the current time.
+    pub fn now(&self) -> time::OffsetDateTime {
+        self.clock.now()
+    }
+
+    /// Returns the value of `x-amz-copy-source` for an object.
+    pub fn copy_source(bucket: &str, key: &str) -> String {
+        format!("/{}/{}", encode_key(bucket), encode_key(key))
+    }
+
+    /// Sends a request and returns the head of its answer. The body is read by the caller.
+    ///
+    /// # Errors
+    /// The error of the last attempt.
+    pub async fn open(&self, request: StoreRequest<'_>) -> Result<Response, StoreError> {
+        let payload = digest_of(&request.body).await;
+        let mut attempt = 1;
+        loop {
+            match self.attempt(&request, &payload).await {
+                Err(error) if error.is_passing() && attempt < ATTEMPTS => pause(attempt, &error).await,
+                outcome => return outcome,
+            }
+            attempt += 1;
+        }
+    }
+
+    /// Sends a request and reads the answer.
+    ///
+    /// # Errors
+    /// The error of the last attempt.
+    pub async fn call(&self, request: StoreRequest<'_>) -> Result<StoreAnswer, StoreError> {
+        let payload = digest_of(&request.body).await;
+        let mut attempt = 1;
+        loop {
+            let outcome = async {
+                let response = self.attempt(&request, &payload).await?;
+                let (status, headers) = (response.status().as_u16(), response.headers().clone());
+                let document = read(response).await?;
+                // Long operations are answered with a success before they are complete
+                match xml::error_code(&document) {
+                    Some(code) => Err(StoreError::Refused { status, code }),
+                    None => Ok(StoreAnswer { headers, document }),
+                }
+            };
+            match outcome.await {
+                Err(error) if error.is_passing() && attempt < ATTEMPTS => pause(attempt, &error).await,
+                outcome => return outcome,
+            }
+            attempt += 1;
+        }
+    }
+
+    async fn attempt(&self, request: &StoreRequest<'_>, payload: &str) -> Result<Response, StoreError> {
+        let mut url = self.bucket_url.clone();
+        if let Some(key) = request.key {
+            url.set_path(&format!("{}{}", url.path(), encode_key(key)));
+        }
+        if !request.query.is_empty() {
+            url.set_query(Some(&encode_query(&request.query)));
+        }
+        let mut headers = request.headers.clone();
+        self.signer.sign(&request.method, &url, &mut headers, payload, self.clock.now());
+        let mut sent = self.http.request(request.method.clone(), url).headers(headers);
+        if !request.body.is_empty() || matches!(request.method, Method::PUT | Method::POST) {
+            sent = sent.body(request.body.clone());
+        }
+        if let Some(timeout) = request.timeout {
+            sent = sent.timeout(timeout);
+        }
+        let response = sent.send().await.map_err(unreachable)?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        let code = match status {
+            StatusCode::NOT_MODIFIED => String::new(),
+            _ => read(response).await.ok().and_then(|document| xml::error_code(&document)).unwrap_or_default(),
+        };
+        Err(StoreError::Refused { status: status.as_u16(), code })
+    }
+}
+
+/// Returns the URL of the bucket, with a slash at the end.
+fn bucket_url(settings: &S3StoreSettings) -> std::io::Result<Url> {
+    let invalid = |text: &str| std::io::Error::new(std::io::ErrorKind::InvalidInput, text.to_owned());
+    let endpoint = match &settings.endpoint {
+        Some(endpoint) => endpoint.clone(),
+        None => format!("https://s3.{}.amazonaws.com", settings.region),
+    };
+    let mut url = Url::parse(&endpoint).map_err(|_| invalid("the endpoint of the object store is not a URL"))?;
+    let host = url.host_str().filter(|_| matches!(url.scheme(), "http" | "https")).map(str::to_owned);
+    let host = host.ok_or_else(|| invalid("the endpoint of the object store is not a URL of the web"))?;
+    url.set_query(None);
+    let path = url.path().trim_end_matches('/').to_owned();
+    if settings.path_style {
+        url.set_path(&format!("{path}/{}/", encode_key(&settings.bucket)));
+    } else {
+        let host = format!("{}.{host}", settings.bucket);
+        url.set_host(Some(&host)).map_err(|_| invalid("the bucket of the object store is not a host name"))?;
+        url.set_path(&format!("{path}/"));
+    }
+    Ok(url)
+}
+
+/// Returns the SHA-256 of a body in hexadecimal digits.
+async fn digest_of(body: &Bytes) -> String {
+    if body.len() < LARGE_BODY {
+        return hash::sha256_hex(body);
+    }
+    let body = body.clone();
+    // A panic there is impossible, and an empty digest would only be refused
+    spawn_blocking(move || hash::sha256_hex(&body)).await.unwrap_or_default()
+}
+
+/// Reads a document of bounded size.
+async fn read(mut response: Response) -> Result<Bytes, StoreError> {
+    let mut document = BytesMut::new();
+    while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
+        if document.len() + chunk.len() > MAX_DOCUMENT {
+            return Err(StoreError::Malformed);
+        }
+        document.extend_from_slice(&chunk);
+    }
+    Ok(document.freeze())
+}
+
+/// Waits before the next attempt: at random, so that many clients do not return at once.
+async fn pause(attempt: u32, error: &StoreError) {
+    tracing::debug!(error = %error, attempt, "a request to the object store is sent again");
+    let longest = FIRST_PAUSE * 2_u32.saturating_pow(attempt.saturating_sub(1));
+    let share = f64::from(u16::from_le_bytes(random::bytes::<2>())) / f64::from(u16::MAX);
+    tokio::time::sleep(longest.mul_f64(0.5 + share / 2.0)).await;
+}
+
+/// Returns the error of a connection with its causes but without the URL, which has the key.
+pub(super) fn unreachable(error: reqwest::Error) -> StoreError {
+    let error = error.without_url();
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(&error);
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    StoreError::Unreachable(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::S3StoreCredentials;
+
+    fn settings(endpoint: Option<&str>, path_style: bool) -> S3StoreSettings {
+        let credentials = S3StoreCredentials {
+            access_key_id: "id".into(),
+            secret_access_key: portico_base::Secret::new("secret"),
+            session_token: None,
+        };
+        let settings = S3StoreSettings::new("files", "eu-west-1", credentials);
+        S3StoreSettings { endpoint: endpoint.map(str::to_owned), path_style, ..settings }
+    }
+
+    #[test]
+    fn the_bucket_is_in_the_host_or_in_the_path() {
+        let url = |endpoint, path_style| bucket_url(&settings(endpoint, path_style)).map(String::from).ok();
+        assert_eq!(url(None, false).as_deref(), Some("https://files.s3.eu-west-1.amazonaws.com/"));
+        assert_eq!(url(None, true).as_deref(), Some("https://s3.eu-west-1.amazonaws.com/files/"));
+        assert_eq!(url(Some("http://127.0.0.1:9000/s3/"), true).as_deref(), Some("http://127.0.0.1:9000/s3/files/"));
+        for endpoint in ["minio:9000", "ftp://minio", "not a url"] {
+            assert_eq!(url(Some(endpoint), true), None, "{endpoint}");
+        }
+    }
+
+    #[test]
+    fn an_error_of_the_store_is_one_of_the_backend() {
+        let refused = |status, code: &str| BackendError::from(StoreError::Refused { status, code: code.into() });
+        assert!(matches!(refused(404, "NoSuchKey"), BackendError::NotFound));
+        // The operator's mistake, not a lost object
+        assert!(matches!(refused(404, "NoSuchBucket"), BackendError::Io(_)));
+        assert!(matches!(refused(416, "InvalidRange"), BackendError::Range));
+        assert!(matches!(refused(507, "XMinioStorageFull"), BackendError::Full));
+        assert!(matches!(refused(403, "AccessDenied"), BackendError::Io(_)));
+    }
+
+    #[test]
+    fn no_text_of_the_settings_has_the_secret() {
+        let client = StoreClient::new(&settings(None, false), Clock::system());
+        let text = format!("{:?} {client:?}", settings(None, false));
+        assert!(!text.contains("\"secret\""), "{text}");
+    }
+}

@@ -1,0 +1,201 @@
+//! Downloads from a store, as bodies.
+//!
+//! A store ends connections whose reader is slow, and connections break. Versions never change, so
+//! the rest is then requested again.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::body::Body;
+use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::stream::{self, BoxStream};
+use http::{HeaderMap, Method, header};
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use reqwest::Response;
+
+use super::client::{StoreClient, StoreError, StoreRequest, unreachable};
+use crate::backend::{BackendError, ByteRange, Content};
+
+/// The times that a download continues after an interruption without a byte in between.
+const RESUMPTIONS: u32 = 3;
+
+/// Opens an object for reading.
+///
+/// # Errors
+/// [`BackendError::NotFound`], [`BackendError::Range`], and those of the store.
+pub(super) async fn open(
+    client: &Arc<StoreClient>,
+    key: String,
+    range: Option<ByteRange>,
+) -> Result<Content, BackendError> {
+    let mut request = StoreRequest::of_object(Method::GET, &key);
+    if let Some(range) = range {
+        request = request.header(header::RANGE, &value_of(range).ok_or(BackendError::Range)?);
+    }
+    let response = client.open(request).await?;
+    let size = super::size_of(response.headers()).ok_or(StoreError::Malformed)?;
+    let (part, size) = match content_range(response.headers()) {
+        Some((start, end, size)) => ((start, end), size),
+        None => ((0, size), size),
+    };
+    // A store may answer a range that it cannot satisfy with the whole content
+    if let Some(range) = range
+        && range.resolve(size) != Some(part)
+    {
+        return Err(BackendError::Range);
+    }
+    let download = Download {
+        client: Arc::clone(client),
+        key,
+        etag: super::upload::etag_of(response.headers()),
+        position: part.0,
+        end: part.1,
+        response: Some(response),
+        resumptions: 0,
+    };
+    let chunks = stream::try_unfold(download, |mut download| async move {
+        Ok(download.next().await?.map(|chunk| (chunk, download)))
+    });
+    let body = RemoteBody { chunks: chunks.boxed(), left: part.1 - part.0 };
+    Ok(Content { size, part, body: Body::new(body) })
+}
+
+/// Returns the value of `Range`; `None` for a range without bytes.
+fn value_of(range: ByteRange) -> Option<String> {
+    match range {
+        ByteRange::From(start, None) => Some(format!("bytes={start}-")),
+        ByteRange::From(start, Some(end)) if start <= end => Some(format!("bytes={start}-{end}")),
+        ByteRange::Last(count) if count > 0 => Some(format!("bytes=-{count}")),
+        ByteRange::From(..) | ByteRange::Last(_) => None,
+    }
+}
+
+/// Returns the first position of a part, the one after the last, and the size of the whole content.
+fn content_range(headers: &HeaderMap) -> Option<(u64, u64, u64)> {
+    let value = headers.get(header::CONTENT_RANGE)?.to_str().ok()?.strip_prefix("bytes ")?;
+    let (part, size) = value.split_once('/')?;
+    let (start, last) = part.split_once('-')?;
+    let (start, last) = (start.parse().ok()?, last.parse::<u64>().ok()?);
+    Some((start, last.checked_add(1)?, size.parse().ok()?)).filter(|(start, end, _)| start < end)
+}
+
+/// A download in progress.
+struct Download {
+    client: Arc<StoreClient>,
+    key: String,
+    etag: Option<String>,
+    /// The position that is read next.
+    position: u64,
+    end: u64,
+    /// `None` after an interruption.
+    response: Option<Response>,
+    resumptions: u32,
+}
+
+impl Download {
+    async fn next(&mut self) -> io::Result<Option<Bytes>> {
+        while self.position < self.end {
+            let Some(response) = &mut self.response else {
+                self.resume().await.map_err(io::Error::other)?;
+                continue;
+            };
+            match response.chunk().await {
+                Ok(Some(mut chunk)) => {
+                    let left = usize::try_from(self.end - self.position).unwrap_or(usize::MAX);
+                    chunk.truncate(left);
+                    self.position += chunk.len() as u64;
+                    self.resumptions = 0;
+                    return Ok(Some(chunk));
+                }
+                outcome => {
+                    let error = outcome.err().map_or(StoreError::Malformed, unreachable);
+                    if self.resumptions == RESUMPTIONS {
+                        return Err(io::Error::other(error));
+                    }
+                    tracing::debug!(error = %error, "a download from the object store is continued");
+                    self.resumptions += 1;
+                    self.response = None;
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    async fn resume(&mut self) -> Result<(), StoreError> {
+        let range = format!("bytes={}-{}", self.position, self.end - 1);
+        let mut request = StoreRequest::of_object(Method::GET, &self.key).header(header::RANGE, &range);
+        if let Some(etag) = &self.etag {
+            request = request.header(header::IF_MATCH, etag);
+        }
+        let response = self.client.open(request).await?;
+        let part = content_range(response.headers());
+        if part.is_none_or(|(start, end, _)| (start, end) != (self.position, self.end)) {
+            return Err(StoreError::Malformed);
+        }
+        self.response = Some(response);
+        Ok(())
+    }
+}
+
+/// The body of a download. Its size is known.
+struct RemoteBody {
+    chunks: BoxStream<'static, io::Result<Bytes>>,
+    left: u64,
+}
+
+impl HttpBody for RemoteBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        if self.left == 0 {
+            return Poll::Ready(None);
+        }
+        self.chunks.as_mut().poll_next(context).map(|next| {
+            next.map(|chunk| {
+                let chunk = chunk?;
+                self.left = self.left.saturating_sub(chunk.len() as u64);
+                Ok(Frame::data(chunk))
+            })
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left == 0
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_part_of_an_answer_is_read() {
+        let of = |value: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::CONTENT_RANGE, value.parse().unwrap());
+            content_range(&headers)
+        };
+        assert_eq!(of("bytes 5-9/100"), Some((5, 10, 100)));
+        for value in ["bytes 9-5/100", "bytes */100", "bytes 5-9/*", "5-9/100", "bytes 0-18446744073709551615/1"] {
+            assert_eq!(of(value), None, "{value}");
+        }
+    }
+
+    #[test]
+    fn a_range_without_bytes_is_not_sent() {
+        assert_eq!(value_of(ByteRange::From(5, Some(4))), None);
+        assert_eq!(value_of(ByteRange::Last(0)), None);
+        assert_eq!(value_of(ByteRange::Last(7)).as_deref(), Some("bytes=-7"));
+    }
+}

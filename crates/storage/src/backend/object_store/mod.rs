@@ -1,0 +1,259 @@
+//! Content in a bucket of an S3-compatible store.
+//!
+//! A version is an object of its own, which a store makes visible as a whole. So what a crash
+//! leaves is a version without a row, as in a folder, or a multipart upload without an end.
+
+mod client;
+mod content;
+mod key;
+mod signature;
+mod upload;
+mod xml;
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::{HeaderMap, HeaderName, Method, header};
+use md5::{Digest, Md5};
+use portico_base::Clock;
+use time::OffsetDateTime;
+
+use self::client::{StoreClient, StoreError, StoreRequest};
+use self::upload::{MAX_PARTS, MultipartUpload, PartMemory, UploadBounds};
+use self::xml::{DeletionAnswer, ListedUpload, ObjectPage, PartPage, UploadPage};
+use super::{
+    Backend, BackendError, BackendFuture, ByteRange, Content, ContentStream, KeptVersion, StoredContent, VersionKey,
+};
+use crate::model::parse_timestamp;
+use crate::settings::S3StoreSettings;
+
+const COPY_SOURCE: HeaderName = HeaderName::from_static("x-amz-copy-source");
+const COPY_SOURCE_RANGE: HeaderName = HeaderName::from_static("x-amz-copy-source-range");
+const CONTENT_MD5: HeaderName = HeaderName::from_static("content-md5");
+/// The time for a request during which a store copies content.
+const COPY_TIMEOUT: Duration = Duration::from_secs(900);
+/// The largest object that a store copies in one request, in bytes.
+const MAX_COPY: u64 = 5 * 1024 * 1024 * 1024;
+/// The least size of a part of a copy, in bytes.
+const COPY_PART: u64 = 1024 * 1024 * 1024;
+/// The number of objects that one request deletes.
+const DELETED_AT_ONCE: usize = 1000;
+
+/// A bucket of a store.
+pub(crate) struct S3Store {
+    client: Arc<StoreClient>,
+    /// The bucket's name.
+    bucket: String,
+    /// The begin of all keys: empty, or with a slash at the end.
+    prefix: String,
+    part_size: u64,
+    memory: PartMemory,
+}
+
+impl S3Store {
+    /// Makes the backend. The store is not contacted.
+    ///
+    /// # Errors
+    /// When the settings are invalid.
+    pub fn new(settings: &S3StoreSettings, clock: Clock) -> std::io::Result<Self> {
+        let prefix = settings.prefix.trim_matches('/');
+        Ok(Self {
+            client: Arc::new(StoreClient::new(settings, clock)?),
+            bucket: settings.bucket.clone(),
+            prefix: if prefix.is_empty() { String::new() } else { format!("{prefix}/") },
+            part_size: settings.part_size,
+            memory: PartMemory::new(settings.part_memory),
+        })
+    }
+
+    fn key(&self, at: &VersionKey) -> String {
+        key::of(&self.prefix, at)
+    }
+
+    /// Returns the size of an object.
+    async fn size(&self, key: &str) -> Result<u64, BackendError> {
+        let answer = self.client.call(StoreRequest::of_object(Method::HEAD, key)).await?;
+        Ok(size_of(&answer.headers).ok_or(StoreError::Malformed)?)
+    }
+
+    async fn copy_in_parts(&self, source: &str, to: &str, size: u64) -> Result<(), BackendError> {
+        let mut upload = MultipartUpload::begin(&self.client, to).await?;
+        let part_size = COPY_PART.max(size.div_ceil(MAX_PARTS));
+        let mut first = 0;
+        while first < size {
+            let end = size.min(first + part_size);
+            upload.copy_part(source, first, end - 1).await?;
+            first = end;
+        }
+        upload.complete(size).await?;
+        Ok(())
+    }
+
+    /// Deletes objects one by one, for stores that cannot delete many.
+    async fn delete_each(&self, keys: &[String]) -> Result<(), BackendError> {
+        for key in keys {
+            match self.client.call(StoreRequest::of_object(Method::DELETE, key)).await {
+                Err(error) if !error.is_missing() => return Err(error.into()),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    async fn delete_keys(&self, keys: &[String]) -> Result<(), BackendError> {
+        if let [_] = keys {
+            return self.delete_each(keys).await;
+        }
+        let document = xml::deletion(keys);
+        // Stores require a digest of the document
+        let digest = STANDARD.encode(Md5::digest(document.as_bytes()));
+        let request = StoreRequest::of_bucket(Method::POST).query("delete", "").header(CONTENT_MD5, &digest);
+        match self.client.call(request.header(header::CONTENT_TYPE, "application/xml").body(document)).await {
+            Ok(answer) => {
+                let answer: DeletionAnswer = xml::parse(&answer.document)?;
+                match answer.errors.into_iter().find(|error| error.code != "NoSuchKey") {
+                    Some(error) => Err(StoreError::Refused { status: 200, code: error.code }.into()),
+                    None => Ok(()),
+                }
+            }
+            Err(StoreError::Refused { status: 400 | 405 | 501, .. }) => self.delete_each(keys).await,
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Returns true if nothing of an upload has arrived for `grace`.
+    async fn is_abandoned(&self, upload: &ListedUpload, grace: Duration) -> Result<bool, StoreError> {
+        if !is_old(&upload.initiated, grace) {
+            return Ok(false);
+        }
+        let mut marker: Option<String> = None;
+        loop {
+            let mut request = StoreRequest::of_object(Method::GET, &upload.key).query("uploadId", &upload.upload_id);
+            if let Some(marker) = &marker {
+                request = request.query("part-number-marker", marker);
+            }
+            let page: PartPage = xml::parse(&self.client.call(request).await?.document)?;
+            if page.parts.iter().any(|part| !is_old(&part.last_modified, grace)) {
+                return Ok(false);
+            }
+            let next = page.next_part_number_marker.filter(|_| page.is_truncated);
+            if next.is_none() || next == marker {
+                return Ok(true);
+            }
+            marker = next;
+        }
+    }
+}
+
+impl Backend for S3Store {
+    fn put<'a>(
+        &'a self,
+        at: &'a VersionKey,
+        content: ContentStream<'a>,
+        limit: u64,
+    ) -> BackendFuture<'a, StoredContent> {
+        Box::pin(async move {
+            let part_size = self.part_size.max(limit.div_ceil(MAX_PARTS));
+            let bounds = UploadBounds { limit, part_size: usize::try_from(part_size).unwrap_or(usize::MAX) };
+            upload::put(&self.client, &self.memory, &self.key(at), content, bounds).await
+        })
+    }
+
+    fn get<'a>(&'a self, at: &'a VersionKey, range: Option<ByteRange>) -> BackendFuture<'a, Content> {
+        Box::pin(content::open(&self.client, self.key(at), range))
+    }
+
+    fn copy<'a>(&'a self, from: &'a VersionKey, to: &'a VersionKey) -> BackendFuture<'a, StoredContent> {
+        Box::pin(async move {
+            let (from, to) = (self.key(from), self.key(to));
+            let size = self.size(&from).await?;
+            let source = StoreClient::copy_source(&self.bucket, &from);
+            if size > MAX_COPY {
+                self.copy_in_parts(&source, &to, size).await?;
+            } else {
+                let request = StoreRequest::of_object(Method::PUT, &to).header(COPY_SOURCE, &source);
+                self.client.call(request.timeout(COPY_TIMEOUT)).await?;
+            }
+            Ok(StoredContent { etag: None, size, modified: self.client.now() })
+        })
+    }
+
+    fn delete<'a>(&'a self, at: &'a VersionKey) -> BackendFuture<'a, ()> {
+        Box::pin(async move { self.delete_keys(&[self.key(at)]).await })
+    }
+
+    fn delete_many<'a>(&'a self, versions: &'a [VersionKey]) -> BackendFuture<'a, ()> {
+        Box::pin(async move {
+            for versions in versions.chunks(DELETED_AT_ONCE) {
+                let keys: Vec<String> = versions.iter().map(|at| self.key(at)).collect();
+                self.delete_keys(&keys).await?;
+            }
+            Ok(())
+        })
+    }
+
+    fn versions<'a>(&'a self, bucket: &'a str, name: &'a str) -> BackendFuture<'a, Vec<KeptVersion>> {
+        Box::pin(async move {
+            let folder = key::folder_of(&self.prefix, bucket, name);
+            let mut kept = Vec::new();
+            let mut token: Option<String> = None;
+            loop {
+                let mut request = StoreRequest::of_bucket(Method::GET)
+                    .query("list-type", "2")
+                    .query("prefix", &folder)
+                    .query("delimiter", "/");
+                if let Some(token) = &token {
+                    request = request.query("continuation-token", token);
+                }
+                let page: ObjectPage = xml::parse(&self.client.call(request).await?.document)?;
+                for object in page.contents {
+                    let Some(version) = key::version_of(&folder, &object.key) else { continue };
+                    let since = parse_timestamp(&object.last_modified).ok_or(StoreError::Malformed)?;
+                    let key = VersionKey::new(bucket, name, Some(version));
+                    kept.push(KeptVersion { key, since: since.into() });
+                }
+                token = page.next_continuation_token;
+                if token.is_none() {
+                    return Ok(kept);
+                }
+            }
+        })
+    }
+
+    fn sweep(&self, grace: Duration) -> BackendFuture<'_, ()> {
+        Box::pin(async move {
+            let mut markers: Option<(String, String)> = None;
+            loop {
+                let mut request =
+                    StoreRequest::of_bucket(Method::GET).query("uploads", "").query("prefix", &self.prefix);
+                if let Some((key, id)) = &markers {
+                    request = request.query("key-marker", key).query("upload-id-marker", id);
+                }
+                let page: UploadPage = xml::parse(&self.client.call(request).await?.document)?;
+                for upload in &page.uploads {
+                    if self.is_abandoned(upload, grace).await? {
+                        upload::abort(&self.client, &upload.key, &upload.upload_id).await?;
+                    }
+                }
+                let next = page.next_key_marker.zip(page.next_upload_id_marker).filter(|_| page.is_truncated);
+                if next.is_none() || next == markers {
+                    return Ok(());
+                }
+                markers = next;
+            }
+        })
+    }
+}
+
+/// Returns the length of the body that an answer describes.
+fn size_of(headers: &HeaderMap) -> Option<u64> {
+    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+/// Returns true for a time that is at least `grace` ago.
+fn is_old(time: &str, grace: Duration) -> bool {
+    let since = parse_timestamp(time).map(OffsetDateTime::into);
+    since.is_some_and(|since: SystemTime| since.elapsed().is_ok_and(|age| age >= grace))
+}

@@ -1,0 +1,234 @@
+//! Uploads to a store: in one request if the content is small, else in parts.
+//!
+//! While a part is sent, the next one is received. The memory for parts is bounded for all uploads
+//! together. An upload that fails or is cancelled is aborted.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt;
+use futures_util::future::join;
+use http::{HeaderMap, Method, header};
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::client::{StoreClient, StoreError, StoreRequest};
+use super::xml::{self, EtagAnswer, InitiatedUpload};
+use crate::backend::{BackendError, ContentStream, StoredContent};
+
+/// The bytes of an upload that need no share of the memory for parts.
+const FREE: usize = 256 * 1024;
+/// The unit of the memory for parts, in bytes.
+const UNIT: usize = 1024 * 1024;
+/// The number of parts that a store allows.
+pub(super) const MAX_PARTS: u64 = 10_000;
+
+/// The memory for parts that all uploads share.
+#[derive(Debug, Clone)]
+pub(super) struct PartMemory {
+    units: Arc<Semaphore>,
+    total: u32,
+}
+
+impl PartMemory {
+    /// Returns a memory of some bytes.
+    pub fn new(bytes: u64) -> Self {
+        let total = u32::try_from(bytes / UNIT as u64).unwrap_or(u32::MAX).clamp(1, 1 << 20);
+        Self { units: Arc::new(Semaphore::new(total as usize)), total }
+    }
+
+    /// Waits for the memory of a part. Whoever waits must hold none, except for parts that are
+    /// being sent.
+    async fn reserve(&self, size: usize) -> Option<OwnedSemaphorePermit> {
+        let units = u32::try_from(size.div_ceil(UNIT)).unwrap_or(u32::MAX).min(self.total);
+        Arc::clone(&self.units).acquire_many_owned(units).await.ok()
+    }
+}
+
+/// A part of an upload, with its share of the memory.
+struct Part {
+    bytes: Bytes,
+    _memory: Option<OwnedSemaphorePermit>,
+}
+
+/// Collects the chunks of an upload to parts.
+struct PartReader<'a> {
+    content: ContentStream<'a>,
+    memory: &'a PartMemory,
+    part_size: usize,
+    /// The bytes that are still allowed.
+    left: u64,
+    /// What a chunk had beyond the end of its part.
+    rest: Bytes,
+}
+
+impl PartReader<'_> {
+    /// Receives the next part. It is shorter than the others at the end of the content, and empty
+    /// behind it.
+    async fn next(&mut self) -> Result<Part, BackendError> {
+        let (mut bytes, mut memory) = (BytesMut::new(), None);
+        loop {
+            if !self.rest.is_empty() {
+                if bytes.len() + self.rest.len() > FREE && memory.is_none() {
+                    memory = self.memory.reserve(self.part_size).await;
+                }
+                let taken = self.rest.split_to(self.rest.len().min(self.part_size - bytes.len()));
+                bytes.extend_from_slice(&taken);
+            }
+            if bytes.len() == self.part_size {
+                break;
+            }
+            let Some(chunk) = self.content.next().await else { break };
+            let chunk = chunk.map_err(BackendError::Source)?;
+            self.left = self.left.checked_sub(chunk.len() as u64).ok_or(BackendError::TooLarge)?;
+            self.rest = chunk;
+        }
+        Ok(Part { bytes: bytes.freeze(), _memory: memory })
+    }
+}
+
+/// The sizes of the parts of an upload.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct UploadBounds {
+    /// The largest content, in bytes.
+    pub limit: u64,
+    /// The size of a part, in bytes.
+    pub part_size: usize,
+}
+
+/// Stores content under a key.
+///
+/// # Errors
+/// Those of the sender and of the store; nothing is left then.
+pub(super) async fn put(
+    client: &Arc<StoreClient>,
+    memory: &PartMemory,
+    key: &str,
+    content: ContentStream<'_>,
+    bounds: UploadBounds,
+) -> Result<StoredContent, BackendError> {
+    let UploadBounds { limit, part_size } = bounds;
+    let mut parts = PartReader { content, memory, part_size, left: limit, rest: Bytes::new() };
+    let first = parts.next().await?;
+    if first.bytes.len() < part_size {
+        let size = first.bytes.len() as u64;
+        let request = StoreRequest::of_object(Method::PUT, key).body(first.bytes.clone());
+        let answer = client.call(request).await?;
+        return Ok(StoredContent { etag: etag_of(&answer.headers), size, modified: client.now() });
+    }
+    let mut upload = MultipartUpload::begin(client, key).await?;
+    let (mut part, mut size) = (first, 0);
+    while !part.bytes.is_empty() {
+        size += part.bytes.len() as u64;
+        let (sent, next) = join(upload.send(part), parts.next()).await;
+        sent?;
+        part = next?;
+    }
+    let etag = upload.complete(size).await?;
+    Ok(StoredContent { etag: Some(etag), size, modified: client.now() })
+}
+
+/// A multipart upload. It is aborted if it is dropped before its end.
+pub(super) struct MultipartUpload {
+    client: Arc<StoreClient>,
+    key: String,
+    id: String,
+    etags: Vec<String>,
+    is_complete: bool,
+}
+
+impl MultipartUpload {
+    /// Begins an upload.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn begin(client: &Arc<StoreClient>, key: &str) -> Result<Self, StoreError> {
+        let request = StoreRequest::of_object(Method::POST, key).query("uploads", "");
+        let begun: InitiatedUpload = xml::parse(&client.call(request).await?.document)?;
+        let client = Arc::clone(client);
+        Ok(Self { client, key: key.to_owned(), id: begun.upload_id, etags: Vec::new(), is_complete: false })
+    }
+
+    async fn send(&mut self, part: Part) -> Result<(), StoreError> {
+        let number = (self.etags.len() + 1).to_string();
+        let request = StoreRequest::of_object(Method::PUT, &self.key)
+            .query("partNumber", &number)
+            .query("uploadId", &self.id)
+            .body(part.bytes.clone());
+        let answer = self.client.call(request).await?;
+        self.etags.push(etag_of(&answer.headers).ok_or(StoreError::Malformed)?);
+        Ok(())
+    }
+
+    /// Adds a part of another object, which the store copies: the positions of its first and last
+    /// byte.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn copy_part(&mut self, source: &str, first: u64, last: u64) -> Result<(), StoreError> {
+        let number = (self.etags.len() + 1).to_string();
+        let request = StoreRequest::of_object(Method::PUT, &self.key)
+            .query("partNumber", &number)
+            .query("uploadId", &self.id)
+            .header(super::COPY_SOURCE, source)
+            .header(super::COPY_SOURCE_RANGE, &format!("bytes={first}-{last}"))
+            .timeout(super::COPY_TIMEOUT);
+        let copied: EtagAnswer = xml::parse(&self.client.call(request).await?.document)?;
+        self.etags.push(copied.etag);
+        Ok(())
+    }
+
+    /// Makes the parts an object of a size and returns its ETag.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn complete(mut self, size: u64) -> Result<String, StoreError> {
+        let request = StoreRequest::of_object(Method::POST, &self.key)
+            .query("uploadId", &self.id)
+            .body(xml::completion(&self.etags))
+            .timeout(super::COPY_TIMEOUT);
+        let etag = match self.client.call(request).await {
+            Ok(answer) => xml::parse::<EtagAnswer>(&answer.document)?.etag,
+            // The answer to an attempt that succeeded was lost
+            Err(error) if error.is("NoSuchUpload") => {
+                let answer = self.client.call(StoreRequest::of_object(Method::HEAD, &self.key)).await?;
+                let is_whole = super::size_of(&answer.headers) == Some(size);
+                etag_of(&answer.headers).filter(|_| is_whole).ok_or(error)?
+            }
+            Err(error) => return Err(error),
+        };
+        self.is_complete = true;
+        Ok(etag)
+    }
+}
+
+impl Drop for MultipartUpload {
+    fn drop(&mut self) {
+        if self.is_complete {
+            return;
+        }
+        let Ok(runtime) = Handle::try_current() else { return };
+        let (client, key, id) = (Arc::clone(&self.client), self.key.clone(), self.id.clone());
+        runtime.spawn(async move {
+            if let Err(error) = abort(&client, &key, &id).await {
+                tracing::warn!(error = %error, "an upload to the object store could not be aborted");
+            }
+        });
+    }
+}
+
+/// Aborts an upload. It is no error if it does not exist.
+///
+/// # Errors
+/// Those of the store.
+pub(super) async fn abort(client: &StoreClient, key: &str, id: &str) -> Result<(), StoreError> {
+    match client.call(StoreRequest::of_object(Method::DELETE, key).query("uploadId", id)).await {
+        Err(error) if !error.is("NoSuchUpload") && !error.is_missing() => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the ETag of an answer.
+pub(super) fn etag_of(headers: &HeaderMap) -> Option<String> {
+    headers.get(header::ETAG).and_then(|etag| etag.to_str().ok()).map(str::to_owned)
+}

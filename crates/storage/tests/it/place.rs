@@ -1,0 +1,68 @@
+//! The content of a test's server: a folder.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use portico_storage::StorageSettings;
+
+/// The folder of a test's server.
+pub struct Place {
+    root: PathBuf,
+}
+
+impl Place {
+    /// Returns the place that the settings name.
+    pub async fn prepare(settings: &mut StorageSettings) -> Self {
+        Self { root: settings.backend.folder().to_owned() }
+    }
+
+    /// Returns the number of files, whatever they are.
+    pub async fn count(&self) -> usize {
+        count(&self.root)
+    }
+
+    /// Returns the paths of all content: `<bucket>/<name>/<version>`.
+    pub async fn paths(&self) -> Vec<String> {
+        let root = self.root.join("objects");
+        let mut paths = Vec::new();
+        let mut folders = vec![root.clone()];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).unwrap().flatten() {
+                if entry.path().is_dir() {
+                    folders.push(entry.path());
+                } else {
+                    paths.push(entry.path().strip_prefix(&root).unwrap().to_str().unwrap().to_owned());
+                }
+            }
+        }
+        paths
+    }
+
+    /// Returns content.
+    pub async fn read(&self, path: &str) -> Vec<u8> {
+        fs::read(self.root.join("objects").join(path)).unwrap()
+    }
+
+    /// Stores content past the service.
+    pub async fn write(&self, path: &str, content: &str) {
+        let path = self.root.join("objects").join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+
+    /// Deletes content past the service.
+    pub async fn remove(&self, path: &str) {
+        fs::remove_file(self.root.join("objects").join(path)).unwrap();
+    }
+
+    /// Leaves what a process that dies during an upload leaves.
+    pub async fn interrupt_upload(&self) {
+        fs::write(self.root.join("incoming/draft"), "half").unwrap();
+    }
+}
+
+/// Returns the number of files below a folder.
+pub fn count(folder: &Path) -> usize {
+    let Ok(entries) = fs::read_dir(folder) else { return 0 };
+    entries.flatten().map(|entry| if entry.path().is_dir() { count(&entry.path()) } else { 1 }).sum()
+}
