@@ -258,7 +258,9 @@ impl GatewayState {
     /// Applies the CORS and compression rules of a mount.
     async fn enter(&self, mount: &Mount, parts: Parts, body: Body, client: Client, id: RequestId) -> Response {
         let cors = &mount.access.cors;
-        if cors::is_preflight(&parts.method, &parts.headers) {
+        let has_own_cors =
+            parts.uri.path().get(mount.prefix.len()..).is_some_and(|path| mount.access.has_own_cors(path));
+        if !has_own_cors && cors::is_preflight(&parts.method, &parts.headers) {
             discard(&parts.headers, body).await;
             return cors.preflight(&parts.headers);
         }
@@ -268,7 +270,9 @@ impl GatewayState {
         if let Some(compression) = compression {
             answer = compression.apply_to(answer);
         }
-        cors.open(origin.as_ref(), answer.headers_mut());
+        if !has_own_cors || !answer.headers().contains_key(header::ACCESS_CONTROL_ALLOW_ORIGIN) {
+            cors.open(origin.as_ref(), answer.headers_mut());
+        }
         answer
     }
 

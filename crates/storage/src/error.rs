@@ -102,6 +102,11 @@ impl StorageError {
         self.response().message
     }
 
+    /// Returns the status that protocols other than REST answer with.
+    pub fn status(&self) -> u16 {
+        self.response().status
+    }
+
     fn response(&self) -> ErrorResponse {
         let of = |status: u16, code: &'static str, error: &'static str, message: Cow<'static, str>| ErrorResponse {
             http: 400,

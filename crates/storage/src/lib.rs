@@ -23,6 +23,7 @@ mod name;
 mod object;
 mod operation;
 mod rendering;
+mod resumable;
 mod routes;
 mod seed;
 mod settings;

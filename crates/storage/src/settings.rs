@@ -29,6 +29,10 @@ pub struct StorageSettings {
     pub fields_timeout: Duration,
     /// The lifetime of signed upload URLs.
     pub upload_url_lifetime: Duration,
+    /// The time from the creation of a resumable upload to its expiry.
+    pub resumable_lifetime: Duration,
+    /// Clients reach the server by https, whatever the headers of a proxy say.
+    pub https: bool,
     /// The largest number of objects that emptying a bucket deletes.
     pub empty_bucket_limit: u64,
     /// The age from which content without a row is deleted. No upload may take longer from its last
@@ -150,6 +154,8 @@ impl StorageSettings {
             min_rate_after: Duration::from_secs(60),
             fields_timeout: Duration::from_secs(60),
             upload_url_lifetime: Duration::from_secs(7200),
+            resumable_lifetime: Duration::from_secs(24 * 60 * 60),
+            https: false,
             empty_bucket_limit: 200_000,
             grace: Duration::from_secs(3600),
             images: None,

@@ -16,6 +16,7 @@ use crate::backend::folder::Folder;
 use crate::backend::journal::Journal;
 use crate::backend::object_store::S3Store;
 use crate::backend::{Backend, cleanup};
+use crate::resumable::ResumableUploads;
 use crate::routes;
 use crate::settings::{BackendSettings, StorageSettings};
 
@@ -30,6 +31,7 @@ pub(crate) struct Service {
     pub login: String,
     pub backend: Arc<dyn Backend>,
     pub journal: Journal,
+    pub resumable: ResumableUploads,
     /// Bounds the uploads that are received at the same time.
     pub uploads: Semaphore,
     /// Renders images, unless they are switched off.
@@ -60,6 +62,7 @@ impl Storage {
             BackendSettings::S3 { store, .. } => Arc::new(S3Store::new(store, clock.clone())?),
         };
         let journal = Journal::open(&settings.backend.folder().join("journal"))?;
+        let resumable = ResumableUploads::open(&settings.backend.folder().join("resumable"))?;
         let uploads = Semaphore::new(settings.max_uploads.min(Semaphore::MAX_PERMITS));
         let renderer = match &settings.images {
             Some(images) => {
@@ -69,7 +72,8 @@ impl Storage {
             None => None,
         };
         let login = login.to_owned();
-        let service = Service { settings, keys, clock, reads, login, backend, journal, uploads, renderer };
+        let service =
+            Service { settings, keys, clock, reads, login, backend, journal, resumable, uploads, renderer };
         Ok(Self { service: Arc::new(service) })
     }
 
@@ -80,9 +84,10 @@ impl Storage {
     }
 
     /// Deletes content without a row that is older than `grace`, as far as the journal names it:
-    /// what a crash has left of uploads and deletions.
+    /// what a crash has left of uploads and deletions. Deletes resumable uploads that have expired.
     pub async fn clean_up(&self, grace: Duration) {
         cleanup::run(&self.service, grace).await;
+        self.service.resumable.sweep(self.service.clock.now(), grace).await;
     }
 
     /// Returns the state that requests share.

@@ -23,6 +23,7 @@ pub struct Access {
     pub(crate) body_limit: usize,
     pub(crate) timeout: Option<Duration>,
     pub(crate) cors: Cors,
+    pub(crate) own_cors: Vec<String>,
     pub(crate) compressed: bool,
     pub(crate) third_party: bool,
 }
@@ -42,6 +43,7 @@ impl Access {
             body_limit: DEFAULT_BODY_LIMIT,
             timeout: Some(DEFAULT_TIMEOUT),
             cors: Cors::default(),
+            own_cors: Vec::new(),
             compressed: false,
             third_party: true,
         }
@@ -91,6 +93,15 @@ impl Access {
         self
     }
 
+    /// Leaves preflights and CORS headers of paths below the prefix, with all paths below them, to
+    /// the service: `"/upload/resumable"`. Responses without CORS headers still get those of the
+    /// mount.
+    #[must_use]
+    pub fn own_cors<'a>(mut self, paths: impl IntoIterator<Item = &'a str>) -> Self {
+        self.own_cors.extend(paths.into_iter().map(str::to_owned));
+        self
+    }
+
     /// Compresses responses for clients that accept it. Default: responses are not compressed.
     ///
     /// Not for a service whose responses contain a secret beside text that others chose: an
@@ -103,11 +114,20 @@ impl Access {
     }
 
     pub(crate) fn is_open(&self, path: &str) -> bool {
-        !self.keyed
-            || self.open_paths.iter().any(|open| {
-                path.strip_prefix(open.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-            })
+        !self.keyed || is_below(path, &self.open_paths)
     }
+
+    /// Returns true if the service itself answers preflights of a path.
+    pub(crate) fn has_own_cors(&self, path: &str) -> bool {
+        is_below(path, &self.own_cors)
+    }
+}
+
+/// Returns true if a path is one of the roots, or below one.
+fn is_below(path: &str, roots: &[String]) -> bool {
+    roots
+        .iter()
+        .any(|root| path.strip_prefix(root.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::time::Duration;
 use portico_gateway::{Access, Cors, KeyPolicy};
 use portico_tokens::development::ANON_KEY;
 use reqwest::Method;
+use reqwest::header::HeaderValue;
 
 use crate::Server;
 
@@ -62,6 +63,46 @@ async fn every_response_of_a_service_is_open_to_every_page() {
             }
         }
     }
+}
+
+#[tokio::test]
+async fn a_service_can_have_cors_headers_of_its_own() {
+    let server = Server::start(|gateway| {
+        let own = || async { [("access-control-allow-origin", "https://only.example"), ("x-own", "1")] };
+        let router = axum::Router::new()
+            .route("/own", axum::routing::any(own))
+            .route("/own/below", axum::routing::any(own))
+            .route("/own/without", axum::routing::get(async || "x"))
+            .route("/owner", axum::routing::any(own));
+        let keyed = gateway.mount("/rest/v1", router.clone(), Access::keyed().own_cors(["/own"]));
+        keyed.mount("/storage/v1", router, Access::open().own_cors(["/own"]))
+    })
+    .await;
+    let send = |method: Method, path: &str| {
+        let request = server.client.request(method, server.url(path)).header("origin", "https://app.example");
+        request.header("access-control-request-method", "PATCH").send()
+    };
+    for (path, origin, is_own) in [
+        ("/storage/v1/own", "https://only.example", true),
+        ("/storage/v1/own/below", "https://only.example", true),
+        ("/storage/v1/owner", "*", false),
+    ] {
+        let preflight = send(Method::OPTIONS, path).await.unwrap();
+        assert_eq!(
+            (&preflight.headers()["access-control-allow-origin"], preflight.headers().contains_key("x-own")),
+            (&HeaderValue::from_static(origin), is_own),
+            "{path}"
+        );
+        let answer = send(Method::GET, path).await.unwrap();
+        assert_eq!(answer.headers()["access-control-allow-origin"], origin, "{path}");
+    }
+    let without = send(Method::GET, "/storage/v1/own/without").await.unwrap();
+    assert_eq!(without.headers()["access-control-allow-origin"], "*");
+    let refused = server.get("/rest/v1/own").header("origin", "https://app.example").send().await.unwrap();
+    assert_eq!(
+        (refused.status().is_success(), &refused.headers()["access-control-allow-origin"]),
+        (false, &HeaderValue::from_static("*"))
+    );
 }
 
 #[tokio::test]

@@ -12,6 +12,7 @@ use portico_gateway::KeyPolicy;
 use portico_mail::Transport;
 use portico_project::Project;
 use portico_project::portico_toml::Settings;
+use portico_storage::StorageSettings;
 
 use super::brand::Mark;
 use super::keys::ServerKeys;
@@ -92,7 +93,8 @@ impl CheckedConfiguration {
         ServerDescription {
             auth,
             rest: rest::settings(project.config(), &public_url, settings.database.pool_size as usize, false),
-            storage: storage::settings(project.config(), &settings.storage, data),
+            storage: storage::settings(project.config(), &settings.storage, data)
+                .map(|settings| StorageSettings { https: public_url.starts_with("https://"), ..settings }),
             keys: keys.clone(),
             key_policy: KeyPolicy::Hosted,
             mail,

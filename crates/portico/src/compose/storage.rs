@@ -137,7 +137,7 @@ fn access() -> Access {
     let cors = Cors::default().max_age(Duration::from_secs(24 * 60 * 60)).exposing(
         "Accept-Ranges, Cache-Control, Content-Disposition, Content-Length, Expires, Last-Modified, X-Robots-Tag",
     );
-    Access::open().body_limit(usize::MAX).timeout(None).cors(cors)
+    Access::open().body_limit(usize::MAX).timeout(None).cors(cors).own_cors(["/upload/resumable"])
 }
 
 fn refuse() -> Response {

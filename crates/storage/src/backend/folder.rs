@@ -52,6 +52,28 @@ impl Folder {
     fn place(&self, key: &VersionKey) -> PathBuf {
         self.objects.join(path::of(key))
     }
+
+    /// Gives a durable file a second name, or copies it where that is not possible.
+    async fn link(&self, from: PathBuf, to: PathBuf) -> Result<StoredContent, BackendError> {
+        let (root, folders) = (self.objects.clone(), Arc::clone(&self.folders));
+        let draft = self.incoming.join(random::uuid().to_string());
+        blocking(move || {
+            match place_in(&folders, &root, &to, || fs::hard_link(&from, &to)) {
+                // The file has too many names, or the file system knows only one or is another one
+                Err(error) if matches!(error.raw_os_error(), Some(MLINK | PERM | NOT_SUPPORTED | OTHER_DEVICE)) => {
+                    let draft = Draft(draft);
+                    fs::copy(&from, &draft.0)?;
+                    File::open(&draft.0)?.sync_all()?;
+                    place_in(&folders, &root, &to, || fs::rename(&draft.0, &to))?;
+                    draft.keep();
+                }
+                linked => linked?,
+            }
+            let metadata = fs::metadata(&to)?;
+            Ok(StoredContent { etag: None, size: metadata.len(), modified: changed(&metadata).into() })
+        })
+        .await
+    }
 }
 
 impl Backend for Folder {
@@ -97,25 +119,16 @@ impl Backend for Folder {
         Box::pin(blocking(move || content::open(&place, range)))
     }
 
+    fn put_file<'a>(&'a self, at: &'a VersionKey, path: &'a Path) -> BackendFuture<'a, StoredContent> {
+        let (path, source) = (path.to_owned(), path.to_owned());
+        Box::pin(async move {
+            blocking(move || Ok(File::open(source)?.sync_all()?)).await?;
+            self.link(path, self.place(at)).await
+        })
+    }
+
     fn copy<'a>(&'a self, from: &'a VersionKey, to: &'a VersionKey) -> BackendFuture<'a, StoredContent> {
-        let (root, from, to) = (self.objects.clone(), self.place(from), self.place(to));
-        let draft = self.incoming.join(random::uuid().to_string());
-        let folders = Arc::clone(&self.folders);
-        Box::pin(blocking(move || {
-            match place_in(&folders, &root, &to, || fs::hard_link(&from, &to)) {
-                // The file has too many names, or the file system knows only one
-                Err(error) if matches!(error.raw_os_error(), Some(MLINK | PERM | NOT_SUPPORTED)) => {
-                    let draft = Draft(draft);
-                    fs::copy(&from, &draft.0)?;
-                    File::open(&draft.0)?.sync_all()?;
-                    place_in(&folders, &root, &to, || fs::rename(&draft.0, &to))?;
-                    draft.keep();
-                }
-                linked => linked?,
-            }
-            let metadata = fs::metadata(&to)?;
-            Ok(StoredContent { etag: None, size: metadata.len(), modified: changed(&metadata).into() })
-        }))
+        Box::pin(self.link(self.place(from), self.place(to)))
     }
 
     fn delete<'a>(&'a self, at: &'a VersionKey) -> BackendFuture<'a, ()> {
@@ -173,10 +186,11 @@ impl Backend for Folder {
     }
 }
 
-/// `EMLINK`, `EPERM` and `EOPNOTSUPP`.
+/// `EMLINK`, `EPERM`, `EOPNOTSUPP` and `EXDEV`.
 const MLINK: i32 = 31;
 const PERM: i32 = 1;
 const NOT_SUPPORTED: i32 = 95;
+const OTHER_DEVICE: i32 = 18;
 
 /// Runs work on files on a thread that may block.
 async fn blocking<T: Send + 'static>(

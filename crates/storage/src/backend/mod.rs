@@ -12,15 +12,20 @@ pub(crate) mod object_store;
 mod path;
 
 use std::future::Future;
+use std::path::Path;
 use std::pin::Pin;
 use std::time::SystemTime;
 
 use axum::body::Body;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_util::Stream;
 use time::OffsetDateTime;
+use tokio::io::AsyncReadExt;
 
 use crate::error::StorageError;
+
+/// The bytes of a file that are read at once.
+const FILE_CHUNK: usize = 256 * 1024;
 
 /// The future of a backend's operation.
 pub(crate) type BackendFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, BackendError>> + Send + 'a>>;
@@ -147,6 +152,21 @@ pub(crate) trait Backend: Send + Sync {
         content: ContentStream<'a>,
         limit: u64,
     ) -> BackendFuture<'a, StoredContent>;
+
+    /// Stores a finished file as a new version, as [`put`](Self::put) stores a stream. Afterwards
+    /// the file may be gone, or be the content itself: it must not change any more.
+    fn put_file<'a>(&'a self, at: &'a VersionKey, path: &'a Path) -> BackendFuture<'a, StoredContent> {
+        Box::pin(async move {
+            let file = tokio::fs::File::open(path).await?;
+            let chunks = futures_util::stream::try_unfold(file, |mut file| async {
+                let mut chunk = BytesMut::with_capacity(FILE_CHUNK);
+                let read =
+                    file.read_buf(&mut chunk).await.map_err(|error| StorageError::from(BackendError::from(error)))?;
+                Ok::<_, StorageError>((read > 0).then(|| (chunk.freeze(), file)))
+            });
+            self.put(at, &mut Box::pin(chunks), u64::MAX).await
+        })
+    }
 
     /// Opens a version for reading.
     fn get<'a>(&'a self, at: &'a VersionKey, range: Option<ByteRange>) -> BackendFuture<'a, Content>;

@@ -5,6 +5,8 @@
 //! version, and the row is written by the service. What an upsert replaces may have changed while
 //! the content arrived, so its test is repeated in the transaction that commits, behind the lock.
 
+use std::path::Path;
+
 use bytes::Bytes;
 use portico_database::wire::Param;
 use serde_json::{Value, json};
@@ -56,6 +58,13 @@ pub(crate) struct UploadPermit {
     owner: Owner,
     /// The largest content, in bytes.
     size_limit: u64,
+}
+
+impl UploadPermit {
+    /// Returns the largest content, in bytes.
+    pub fn size_limit(&self) -> u64 {
+        self.size_limit
+    }
 }
 
 /// The authority that an upload runs with.
@@ -144,6 +153,27 @@ pub(crate) async fn receive(
     let content = service.backend.put(version.key(), content, permit.size_limit).await;
     version.received();
     Ok(ReceivedContent { version, content: content? })
+}
+
+/// Stores a finished file as the content of an upload. The file must not change from now on, and
+/// may be gone afterwards; its size was checked. `version` is an id that no version ever had, and
+/// `etag` the ETag of the content.
+///
+/// # Errors
+/// The errors of the backend; the file is left then.
+pub(crate) async fn receive_file(
+    operation: &Operation,
+    permit: &UploadPermit,
+    version: String,
+    file: &Path,
+    etag: String,
+) -> Result<ReceivedContent> {
+    let service = &operation.service;
+    let mut version = NewVersion::with_id(service, &permit.bucket, permit.key.as_str(), version).await?;
+    let content = service.backend.put_file(version.key(), file).await;
+    version.received();
+    let content = content?;
+    Ok(ReceivedContent { version, content: StoredContent { etag: content.etag.or(Some(etag)), ..content } })
 }
 
 /// Writes the row of received content. Returns the row as JSON.

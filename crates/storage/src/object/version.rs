@@ -34,9 +34,14 @@ enum Progress {
 impl NewVersion {
     /// Makes an id for a new version and enters the object in the journal.
     pub async fn begin(service: &Arc<Service>, bucket: &str, name: &str) -> Result<Self> {
+        Self::with_id(service, bucket, name, random::uuid().to_string()).await
+    }
+
+    /// Enters the object of a new version in the journal. No version ever had this id: the content
+    /// of an earlier one may still be deleted.
+    pub async fn with_id(service: &Arc<Service>, bucket: &str, name: &str, version: String) -> Result<Self> {
         let names = JournalNames { bucket: bucket.to_owned(), names: vec![name.to_owned()] };
         let entry = service.journal.enter(names).await?;
-        let version = random::uuid().to_string();
         let key = VersionKey { bucket: bucket.to_owned(), name: name.to_owned(), version: Some(version) };
         Ok(Self { service: Arc::clone(service), key, entry: Some(entry), progress: Progress::Receiving })
     }

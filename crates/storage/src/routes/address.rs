@@ -11,13 +11,14 @@ const MAX_PARAMETER: usize = 2500;
 
 /// The object or bucket that a request addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Address {
+pub(crate) enum Address {
     Status,
     Version,
     Health,
     Purge,
     /// The name of the feature.
     SwitchedOff(&'static str),
+    Resumable(ResumableTarget),
     Bucket(BucketAddress),
     Object(ObjectAddress),
     Render(RenderAddress),
@@ -31,9 +32,18 @@ pub(super) enum RenderAddress {
     Signed(ObjectPath),
 }
 
+/// A route below `/upload/resumable`, for all methods.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ResumableTarget {
+    /// The upload is allowed by a signed URL.
+    pub is_signed: bool,
+    /// The rest of the path: the id of an upload.
+    pub id: Option<String>,
+}
+
 /// A route below `/bucket`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum BucketAddress {
+pub(crate) enum BucketAddress {
     Create,
     List,
     Get(String),
@@ -44,7 +54,7 @@ pub(super) enum BucketAddress {
 
 /// A route below `/object`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum ObjectAddress {
+pub(crate) enum ObjectAddress {
     Upload(ObjectPath),
     Replace(ObjectPath),
     Get(ObjectPath),
@@ -85,9 +95,7 @@ impl Address {
             "health" if is_read && is_whole => Some(Self::Health),
             "cdn" if *method == Method::DELETE => Some(Self::Purge),
             "s3" => Some(Self::SwitchedOff("s3")),
-            "upload" if rest.is_some_and(|rest| rest.starts_with("resumable")) => {
-                Some(Self::SwitchedOff("resumable uploads"))
-            }
+            "upload" => rest.and_then(ResumableTarget::parse).map(Self::Resumable),
             "iceberg" => Some(Self::SwitchedOff("iceberg")),
             "bucket" => BucketAddress::parse(method, rest.unwrap_or_default())?.map(Self::Bucket),
             "object" => ObjectAddress::parse(method, rest.unwrap_or_default())?.map(Self::Object),
@@ -114,6 +122,19 @@ impl RenderAddress {
             });
         }
         Ok(None)
+    }
+}
+
+impl ResumableTarget {
+    fn parse(rest: &str) -> Option<Self> {
+        let rest = rest.strip_prefix("resumable").filter(|rest| rest.is_empty() || rest.starts_with('/'))?;
+        let rest = rest.strip_prefix('/').unwrap_or(rest);
+        let (is_signed, id) = match rest.strip_prefix("sign").map(|id| (id.strip_prefix('/'), id)) {
+            Some((Some(id), _)) => (true, id),
+            Some((None, "")) => (true, ""),
+            _ => (false, rest),
+        };
+        Some(Self { is_signed, id: (!id.is_empty()).then(|| id.to_owned()) })
     }
 }
 
@@ -262,8 +283,22 @@ mod tests {
             parse(Method::POST, "/bucket/b%20c/empty"),
             Some(Address::Bucket(BucketAddress::Empty("b c".into())))
         );
+        for (path, is_signed, id) in [
+            ("/upload/resumable", false, None),
+            ("/upload/resumable/", false, None),
+            ("/upload/resumable/abc", false, Some("abc")),
+            ("/upload/resumable/signal", false, Some("signal")),
+            ("/upload/resumable/sign", true, None),
+            ("/upload/resumable/sign/", true, None),
+            ("/upload/resumable/sign/a/b", true, Some("a/b")),
+        ] {
+            let target = ResumableTarget { is_signed, id: id.map(str::to_owned) };
+            assert_eq!(parse(Method::PATCH, path), Some(Address::Resumable(target)), "{path}");
+        }
         for (method, path) in [
             (Method::GET, "/nothing"),
+            (Method::POST, "/upload"),
+            (Method::POST, "/upload/resumables"),
             (Method::GET, "/object/onlybucket"),
             (Method::GET, "/render/image/public/b"),
             (Method::GET, "/render/image/public//x"),

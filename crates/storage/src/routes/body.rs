@@ -15,7 +15,7 @@ use crate::error::{Result, StorageError};
 use crate::settings::StorageSettings;
 
 /// The body of an upload.
-pub(super) struct UploadBody {
+pub(crate) struct UploadBody {
     body: Body,
     idle_timeout: Duration,
     rate: LowestRate,

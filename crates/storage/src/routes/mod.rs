@@ -1,7 +1,7 @@
 //! HTTP: requests to operations, results to responses.
 
-mod address;
-mod body;
+pub(crate) mod address;
+pub(crate) mod body;
 mod bucket;
 mod deliver;
 mod fields;
@@ -9,7 +9,7 @@ mod form;
 mod object;
 mod render;
 mod sign;
-mod upload;
+pub(crate) mod upload;
 
 use std::sync::Arc;
 
@@ -27,6 +27,7 @@ use self::fields::Fields;
 use crate::error::{Result, StorageError};
 use crate::identity::Identity;
 use crate::operation::{Actor, Operation, RequestDescription, Step};
+use crate::resumable;
 use crate::sql;
 use crate::storage::Service;
 
@@ -62,6 +63,7 @@ impl Call<'_> {
             Address::Health => self.health().await,
             Address::Purge => self.purge(),
             Address::SwitchedOff(feature) => Err(StorageError::FeatureNotEnabled(feature)),
+            Address::Resumable(target) => Ok(resumable::answer(self, target, body).await),
             Address::Bucket(address) => self.bucket(address, body).await,
             Address::Object(address) => self.object(address, body).await,
             Address::Render(address) => self.render(address).await,
@@ -69,23 +71,39 @@ impl Call<'_> {
     }
 
     /// Returns the identity of the caller.
-    fn identity(&self) -> Result<Identity> {
+    pub(crate) fn identity(&self) -> Result<Identity> {
         let anonymous = Caller::anonymous();
         let caller = self.parts.extensions.get::<Caller>().unwrap_or(&anonymous);
         let Service { keys, login, clock, .. } = &**self.service;
         Identity::of(caller, &self.parts.headers, keys, login, clock.now())
     }
 
-    fn description(&self) -> RequestDescription {
+    /// Returns the shared state of the service.
+    pub(crate) fn service(&self) -> &Arc<Service> {
+        self.service
+    }
+
+    /// Returns the method and the headers as the client has sent them.
+    pub(crate) fn parts(&self) -> &Parts {
+        self.parts
+    }
+
+    /// Returns the headers of the request with those of the gateway.
+    pub(crate) fn forwarded_headers(&self) -> HeaderMap {
         let mut headers = self.parts.headers.clone();
         (self.forwarded)(&mut headers);
+        headers
+    }
+
+    fn description(&self) -> RequestDescription {
+        let headers = self.forwarded_headers();
         let caller = self.parts.extensions.get::<Caller>();
         let authorization = caller.and_then(|caller| caller.authorization.as_ref());
         RequestDescription::new(&self.parts.method, self.parts.uri.path(), &headers, authorization)
     }
 
     /// Returns an operation of a caller with a valid token.
-    fn operation(&self, name: &'static str) -> Result<Operation> {
+    pub(crate) fn operation(&self, name: &'static str) -> Result<Operation> {
         Ok(Operation::new(self.service, name, Some(self.identity()?), self.description()))
     }
 
@@ -95,7 +113,7 @@ impl Call<'_> {
     }
 
     /// Returns an operation that looks at no token.
-    fn open_operation(&self, name: &'static str) -> Operation {
+    pub(crate) fn open_operation(&self, name: &'static str) -> Operation {
         Operation::new(self.service, name, None, self.description())
     }
 
@@ -115,7 +133,7 @@ impl Call<'_> {
     }
 
     /// Returns a header as text.
-    fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.parts.headers.get(name).and_then(|value| value.to_str().ok())
     }
 

@@ -22,8 +22,8 @@ const MAX_FIELDS: usize = 10;
 /// The largest `x-metadata`, decoded, in bytes.
 const MAX_USER_METADATA: usize = 1024 * 1024;
 /// The type of content whose sender names none.
-const OCTETS: &str = "application/octet-stream";
-const NO_CACHE: &str = "no-cache";
+pub(crate) const OCTETS: &str = "application/octet-stream";
+pub(crate) const NO_CACHE: &str = "no-cache";
 
 /// The columns of a stored row that responses have.
 #[derive(Debug, Deserialize)]
@@ -53,7 +53,7 @@ impl Call<'_> {
     }
 
     /// Returns true if the request asks to replace an existing object.
-    pub(super) fn upserts(&self) -> bool {
+    pub(crate) fn upserts(&self) -> bool {
         self.header("x-upsert") == Some("true")
     }
 

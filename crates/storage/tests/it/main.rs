@@ -12,5 +12,8 @@ mod moving;
 mod permission;
 mod place;
 mod rendering;
+mod resumable;
+mod resumable_input;
+mod resumable_interruption;
 mod signing;
 mod upload;

@@ -1,0 +1,415 @@
+//! Unfinished uploads on disk: for each one a file with its bytes and a record.
+//!
+//! A record is replaced as a whole, and only after the bytes that it counts are durable. So the
+//! offset in the record is the truth: what a crash leaves behind it in the file is cut off.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytes::Bytes;
+use md5::digest::common::hazmat::SerializableState;
+use md5::{Digest, Md5};
+use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
+use tokio::task::spawn_blocking;
+use uuid::Uuid;
+
+use crate::backend::BackendError;
+use crate::object::ObjectPath;
+
+/// The ending of the names of files with bytes.
+const BYTES: &str = "bytes";
+/// The ending of the names of records.
+const RECORD: &str = "json";
+/// The ending of the names of files that are being written.
+const DRAFT: &str = "new";
+
+/// The folder of the unfinished uploads. Clones share it.
+#[derive(Debug, Clone)]
+pub(super) struct UploadStore {
+    folder: PathBuf,
+}
+
+/// The facts about an upload.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct UploadRecord {
+    pub bucket: String,
+    pub name: String,
+    /// The size of the whole content, if it is known.
+    pub length: Option<u64>,
+    /// The header `Upload-Metadata`.
+    pub metadata: String,
+    /// The claim `sub` of the caller who created the upload.
+    pub subject: Option<String>,
+    /// The time at which the upload expires, in seconds since 1970.
+    pub expires: i64,
+    pub progress: UploadProgress,
+    /// The id of the version under which a commit was begun.
+    pub commit: Option<String>,
+    /// The commit has succeeded.
+    pub is_finished: bool,
+}
+
+/// The durable bytes of an upload.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct UploadProgress {
+    pub offset: u64,
+    /// The state of the digest of these bytes, in hexadecimal.
+    digest: String,
+}
+
+impl UploadRecord {
+    /// Returns true if the upload names this object.
+    pub fn is_of(&self, target: &ObjectPath) -> bool {
+        self.bucket == target.bucket && self.name == target.name
+    }
+
+    /// Returns true if the upload has expired.
+    pub fn has_expired(&self, now: OffsetDateTime) -> bool {
+        self.expires <= now.unix_timestamp()
+    }
+
+    /// Returns the length as clients see it. A client takes an upload whose offset is its length for
+    /// complete, so that length is not shown before the commit.
+    pub fn visible_length(&self) -> Option<u64> {
+        self.length.filter(|length| self.is_finished || *length != self.progress.offset)
+    }
+}
+
+impl UploadStore {
+    /// Opens the folder. It is made if it does not exist, closed to other users.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn open(folder: &Path) -> io::Result<Self> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        if let Some(parent) = folder.parent() {
+            flush_folder(parent)?;
+        }
+        Ok(Self { folder: folder.to_owned() })
+    }
+
+    fn path(&self, version: Uuid, ending: &str) -> PathBuf {
+        self.folder.join(format!("{version}.{ending}"))
+    }
+
+    /// Returns the file with the bytes of an upload.
+    pub fn bytes_of(&self, version: Uuid) -> PathBuf {
+        self.path(version, BYTES)
+    }
+
+    /// Creates an upload without bytes.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub async fn create(&self, version: Uuid, record: &UploadRecord) -> Result<(), BackendError> {
+        let path = self.bytes_of(version);
+        blocking(move || {
+            OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+            Ok(())
+        })
+        .await?;
+        self.save(version, record).await
+    }
+
+    /// Returns the record of an upload; `None` if there is no such upload.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn load(&self, version: Uuid) -> Result<Option<UploadRecord>, BackendError> {
+        let path = self.path(version, RECORD);
+        blocking(move || match fs::read(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            read => Ok(Some(serde_json::from_slice(&read?).map_err(io::Error::from)?)),
+        })
+        .await
+    }
+
+    /// Replaces the record of an upload. When this returns, it is durable.
+    ///
+    /// # Errors
+    /// When it cannot be written; the record is as before then.
+    pub async fn save(&self, version: Uuid, record: &UploadRecord) -> Result<(), BackendError> {
+        let (path, draft, folder) = (self.path(version, RECORD), self.path(version, DRAFT), self.folder.clone());
+        let text = serde_json::to_vec(record).map_err(|error| BackendError::Io(error.into()))?;
+        blocking(move || {
+            let written = write_draft(&draft, &text).and_then(|()| fs::rename(&draft, &path));
+            if let Err(error) = written {
+                let _ = fs::remove_file(&draft);
+                return Err(error.into());
+            }
+            Ok(flush_folder(&folder)?)
+        })
+        .await
+    }
+
+    /// Deletes an upload: the record first, so that nothing is left that has no bytes.
+    ///
+    /// # Errors
+    /// When it cannot be deleted.
+    pub async fn remove(&self, version: Uuid) -> Result<(), BackendError> {
+        let files = [RECORD, BYTES, DRAFT].map(|ending| self.path(version, ending));
+        blocking(move || {
+            for file in files {
+                remove_file(&file)?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Deletes the bytes of a finished upload.
+    ///
+    /// # Errors
+    /// When they cannot be deleted.
+    pub async fn remove_bytes(&self, version: Uuid) -> Result<(), BackendError> {
+        let path = self.bytes_of(version);
+        blocking(move || Ok(remove_file(&path)?)).await
+    }
+
+    /// Opens the bytes of an upload behind its offset.
+    ///
+    /// # Errors
+    /// [`BackendError::NotFound`] if bytes that the record counts are lost.
+    pub async fn append_to(&self, version: Uuid, progress: &UploadProgress) -> Result<PartialContent, BackendError> {
+        let (path, draft, progress) = (self.bytes_of(version), self.path(version, DRAFT), progress.clone());
+        blocking(move || PartialContent::open(&path, &draft, &progress)).await
+    }
+
+    /// Returns the uploads that have expired. Deletes files without a record that did not change
+    /// for `grace`.
+    ///
+    /// # Errors
+    /// When the folder cannot be read.
+    pub async fn expired(&self, now: OffsetDateTime, grace: Duration) -> Result<Vec<Uuid>, BackendError> {
+        let store = self.clone();
+        blocking(move || {
+            let mut expired = Vec::new();
+            for entry in fs::read_dir(&store.folder)? {
+                let path = entry?.path();
+                let stem = path.file_stem().and_then(|stem| stem.to_str());
+                let Some(version) = stem.and_then(|stem| Uuid::try_parse(stem).ok()) else { continue };
+                if path.extension().is_some_and(|ending| ending == RECORD) {
+                    let record: Option<UploadRecord> =
+                        fs::read(&path).ok().and_then(|text| serde_json::from_slice(&text).ok());
+                    // One that cannot be read is of no use to any client
+                    if record.is_none_or(|record| record.has_expired(now)) {
+                        expired.push(version);
+                    }
+                } else if !store.path(version, RECORD).exists() && is_older_than(&path, grace) {
+                    remove_file(&path)?;
+                }
+            }
+            Ok(expired)
+        })
+        .await
+    }
+}
+
+/// The bytes of an upload that is being received.
+pub(super) struct PartialContent {
+    file: File,
+    digest: Md5,
+    pub offset: u64,
+    /// The bytes that may not be on disk yet.
+    pub unflushed: u64,
+}
+
+impl PartialContent {
+    fn open(path: &Path, draft: &Path, progress: &UploadProgress) -> Result<Self, BackendError> {
+        // A commit that failed, or whose outcome is unknown, has made the file the content of a
+        // version, and versions never change
+        if fs::metadata(path)?.nlink() > 1 {
+            fs::copy(path, draft)?;
+            fs::rename(draft, path)?;
+        }
+        let mut file = OpenOptions::new().write(true).open(path)?;
+        let digest = progress.digest().ok_or(BackendError::NotFound)?;
+        if file.metadata()?.len() < progress.offset {
+            return Err(BackendError::NotFound);
+        }
+        file.set_len(progress.offset)?;
+        file.seek(SeekFrom::Start(progress.offset))?;
+        // The copy above is not on disk
+        let unflushed = progress.offset;
+        Ok(Self { file, digest, offset: progress.offset, unflushed })
+    }
+
+    /// Appends bytes. If that fails, the bytes before the failure stay.
+    pub async fn append(mut self, chunks: Vec<Bytes>) -> (Option<Self>, Result<(), BackendError>) {
+        let writing = spawn_blocking(move || {
+            let outcome = chunks.iter().try_for_each(|chunk| self.write(chunk));
+            (Some(self), outcome)
+        });
+        writing.await.unwrap_or_else(|error| (None, Err(BackendError::Io(io::Error::other(error)))))
+    }
+
+    fn write(&mut self, chunk: &[u8]) -> Result<(), BackendError> {
+        if let Err(error) = self.file.write_all(chunk) {
+            self.file.set_len(self.offset)?;
+            self.file.seek(SeekFrom::Start(self.offset))?;
+            return Err(error.into());
+        }
+        self.digest.update(chunk);
+        self.offset += chunk.len() as u64;
+        self.unflushed += chunk.len() as u64;
+        Ok(())
+    }
+
+    /// Makes the bytes durable, and returns them for the record.
+    ///
+    /// # Errors
+    /// When they cannot be flushed; the bytes are lost then.
+    pub async fn flush(mut self) -> Result<(Self, UploadProgress), BackendError> {
+        blocking(move || {
+            if self.unflushed > 0 {
+                self.file.sync_all()?;
+                self.unflushed = 0;
+            }
+            let progress = UploadProgress { offset: self.offset, digest: hex::encode(self.digest.serialize()) };
+            Ok((self, progress))
+        })
+        .await
+    }
+
+    /// Returns the ETag of the bytes.
+    pub fn etag(&self) -> String {
+        format!("\"{}\"", hex::encode(self.digest.clone().finalize()))
+    }
+}
+
+impl UploadProgress {
+    /// Returns the digest of the bytes so far; `None` if its state has another form.
+    fn digest(&self) -> Option<Md5> {
+        if self.offset == 0 {
+            return Some(Md5::new());
+        }
+        let state = hex::decode(&self.digest).ok()?;
+        Md5::deserialize(state.as_slice().try_into().ok()?).ok()
+    }
+}
+
+/// Runs work on files on a thread that may block.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, BackendError> + Send + 'static,
+) -> Result<T, BackendError> {
+    spawn_blocking(work).await.unwrap_or_else(|error| Err(BackendError::Io(io::Error::other(error))))
+}
+
+fn write_draft(draft: &Path, text: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(draft)?;
+    file.write_all(text)?;
+    file.sync_all()
+}
+
+fn flush_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+fn remove_file(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn is_older_than(path: &Path, age: Duration) -> bool {
+    let changed = fs::metadata(path).and_then(|metadata| metadata.modified());
+    changed.is_ok_and(|changed| changed.elapsed().is_ok_and(|elapsed| elapsed >= age))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record() -> UploadRecord {
+        UploadRecord {
+            bucket: "b".into(),
+            name: "n".into(),
+            length: Some(10),
+            metadata: String::new(),
+            subject: None,
+            expires: 1000,
+            progress: UploadProgress::default(),
+            commit: None,
+            is_finished: false,
+        }
+    }
+
+    async fn append(content: PartialContent, bytes: &'static [u8]) -> PartialContent {
+        let (content, outcome) = content.append(vec![Bytes::from_static(bytes)]).await;
+        outcome.unwrap();
+        content.unwrap()
+    }
+
+    #[tokio::test]
+    async fn what_the_record_does_not_count_is_cut_off() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, version) = (UploadStore::open(folder.path()).unwrap(), Uuid::from_u128(1));
+        store.create(version, &record()).await.unwrap();
+        let content = store.append_to(version, &UploadProgress::default()).await.unwrap();
+        let (content, progress) = append(content, b"hello ").await.flush().await.unwrap();
+        store.save(version, &UploadRecord { progress, ..record() }).await.unwrap();
+        // The process dies behind this
+        drop(append(content, b"torn").await);
+        let found = UploadStore::open(folder.path()).unwrap().load(version).await.unwrap().unwrap();
+        assert_eq!(found.progress.offset, 6);
+        let content = append(store.append_to(version, &found.progress).await.unwrap(), b"you").await;
+        assert_eq!(content.etag(), format!("\"{}\"", hex::encode(Md5::digest(b"hello you"))));
+        assert_eq!(fs::read(store.bytes_of(version)).unwrap(), b"hello you");
+    }
+
+    #[tokio::test]
+    async fn bytes_that_are_the_content_of_a_version_do_not_change() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, version) = (UploadStore::open(folder.path()).unwrap(), Uuid::from_u128(1));
+        store.create(version, &record()).await.unwrap();
+        let content = store.append_to(version, &UploadProgress::default()).await.unwrap();
+        let (_, progress) = append(content, b"hello").await.flush().await.unwrap();
+        let linked = folder.path().join("version");
+        fs::hard_link(store.bytes_of(version), &linked).unwrap();
+        append(store.append_to(version, &progress).await.unwrap(), b" you").await;
+        assert_eq!(
+            (fs::read(linked).unwrap(), fs::read(store.bytes_of(version)).unwrap()),
+            (b"hello".to_vec(), b"hello you".to_vec())
+        );
+    }
+
+    #[tokio::test]
+    async fn lost_bytes_are_detected() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, version) = (UploadStore::open(folder.path()).unwrap(), Uuid::from_u128(1));
+        store.create(version, &record()).await.unwrap();
+        let (_, progress) = append(store.append_to(version, &UploadProgress::default()).await.unwrap(), b"hello")
+            .await
+            .flush()
+            .await
+            .unwrap();
+        fs::write(store.bytes_of(version), b"hell").unwrap();
+        assert!(matches!(store.append_to(version, &progress).await, Err(BackendError::NotFound)));
+    }
+
+    #[tokio::test]
+    async fn expired_uploads_and_files_without_a_record_are_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = UploadStore::open(folder.path()).unwrap();
+        let [old, young, broken] = [1, 2, 3].map(Uuid::from_u128);
+        store.create(old, &record()).await.unwrap();
+        store.create(young, &UploadRecord { expires: 2000, ..record() }).await.unwrap();
+        fs::write(store.path(broken, RECORD), "{").unwrap();
+        let alone = store.bytes_of(Uuid::from_u128(4));
+        fs::write(&alone, "x").unwrap();
+        let now = OffsetDateTime::from_unix_timestamp(1500).unwrap();
+        let mut expired = store.expired(now, Duration::from_secs(3600)).await.unwrap();
+        expired.sort();
+        assert_eq!((expired, alone.exists()), (vec![old, broken], true));
+        store.expired(now, Duration::ZERO).await.unwrap();
+        assert!(!alone.exists() && store.bytes_of(young).exists());
+        store.remove(old).await.unwrap();
+        store.remove(old).await.unwrap();
+        assert_eq!(store.load(old).await.unwrap(), None);
+    }
+}
