@@ -26,7 +26,7 @@ pub(crate) enum Address {
 
 /// A route below `/render/image`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum RenderAddress {
+pub(crate) enum RenderAddress {
     Public(ObjectPath),
     Authenticated(ObjectPath),
     Signed(ObjectPath),
