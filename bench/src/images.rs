@@ -1,8 +1,8 @@
 //! Measures thumbnails per second as a ratio to the image library in a bare loop.
 //!
-//! The limit decodes, scales and encodes with the same codecs and the same filter on as many threads,
-//! without limits, checks, orientation, colours and the queue. Neither side has an HTTP request: the
-//! subject is `portico_images::Renderer`, as the storage service calls it.
+//! The limit decodes, scales and encodes with the same codecs and the same filter on as many
+//! threads, without limits, checks, orientation, colours and the queue. Neither side has an HTTP
+//! request: the subject is `portico_images::Renderer`, as the storage service calls it.
 
 use std::hint::black_box;
 use std::sync::Arc;

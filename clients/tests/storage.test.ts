@@ -44,7 +44,9 @@ async function failed(result: PromiseLike<{ data: unknown; error: unknown }>): P
 describe("buckets", () => {
   test("are created, listed, read, changed, emptied and deleted", async () => {
     expect(await done(service.storage.createBucket("avatars", { public: false, fileSizeLimit: "1MB", allowedMimeTypes: ["image/*"] }))).toEqual({ name: "avatars" });
-    expect(await done(service.storage.listBuckets({ search: "avat" }))).toMatchObject([{ id: "avatars", name: "avatars", owner: "", public: false, file_size_limit: 1_000_000, allowed_mime_types: ["image/*"] }]);
+    // Beside it is the bucket of the account home
+    const found = await done(service.storage.listBuckets({ search: "avat" }));
+    expect(found.filter(({ id }) => id !== "portico-avatars")).toMatchObject([{ id: "avatars", name: "avatars", owner: "", public: false, file_size_limit: 1_000_000, allowed_mime_types: ["image/*"] }]);
     expect(await done(service.storage.updateBucket("avatars", { public: true, fileSizeLimit: null, allowedMimeTypes: null }))).toEqual({ message: "Successfully updated" });
     expect(await done(service.storage.getBucket("avatars"))).toMatchObject({ public: true, file_size_limit: null, allowed_mime_types: null });
     await done(service.storage.from("avatars").upload("a", "x"));

@@ -43,6 +43,7 @@ use portico_database::{Database, RolePool, RoleProfile};
 use portico_mail::Transport;
 use portico_tokens::CurrentKeys;
 use time::OffsetDateTime;
+use tokio::sync::broadcast;
 
 pub use admin::command::{AccountCommand, AccountToAdd};
 pub use error::{AuthError, ErrorCode};
@@ -91,7 +92,12 @@ struct Inner {
     relying_party: Option<RelyingParty>,
     hooks: Hooks,
     guesses: GuessCounter,
+    /// Announces deleted accounts to this process.
+    deletions: broadcast::Sender<uuid::Uuid>,
 }
+
+/// The number of deleted accounts that a receiver may be behind.
+const DELETIONS_KEPT: usize = 1024;
 
 impl Auth {
     /// Makes the service. A task that runs as long as the service sends mails through `mail`.
@@ -155,6 +161,7 @@ impl Auth {
             relying_party,
             hooks,
             guesses,
+            deletions: broadcast::Sender::new(DELETIONS_KEPT),
         };
         Ok(Self { inner: Arc::new(inner) })
     }

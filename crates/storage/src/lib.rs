@@ -23,6 +23,7 @@ mod name;
 mod object;
 mod operation;
 mod rendering;
+mod reserved;
 mod resumable;
 mod routes;
 mod seed;
@@ -31,6 +32,7 @@ mod sign;
 mod sql;
 mod storage;
 
+pub use reserved::{ListedObject, ReservedObjectError};
 pub use seed::{ExistingBuckets, SeedBucket, SeedError};
 pub use settings::{BackendSettings, ImageSettings, S3StoreCredentials, S3StoreSettings, StorageSettings};
 pub use storage::Storage;

@@ -207,6 +207,12 @@ pub(crate) const LIST: &str = concat!(
     ", 'metadata', o.metadata)::text from storage.search($1, $2, $3, $4, $5, $6, $7, $8) as o"
 );
 
+/// `$1` bucket, `$2` prefix, `$3` the name before the first one.
+pub(crate) const LIST_RESERVED: &str = "select pg_catalog.json_build_object('name', o.name, 'age', \
+    extract(epoch from pg_catalog.now() - o.created_at))::text from storage.objects as o \
+    where o.bucket_id = $1 and pg_catalog.starts_with(o.name, $2) and o.name collate \"C\" > greatest($2, $3 collate \"C\") \
+    order by o.name collate \"C\" limit 1000";
+
 /// The versions that rows refer to, of the objects with some names. `$1` bucket, `$2` names.
 pub(crate) const CURRENT_VERSIONS: &str = "select pg_catalog.json_build_object('name', o.name, 'version', o.version)::text \
     from storage.objects as o where o.bucket_id = $1 and o.name = any ($2)";

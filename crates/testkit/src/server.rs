@@ -138,6 +138,7 @@ impl TestServer {
             auth: settings.auth,
             rest: settings.rest,
             storage: settings.storage,
+            avatars: false,
             key_policy: settings.key_policy,
             mail: settings.mail.unwrap_or_else(|| Arc::new(outgoing.clone())),
             texts: Some(settings.texts.unwrap_or_else(|| Arc::new(texts.clone()))),

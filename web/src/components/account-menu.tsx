@@ -1,8 +1,11 @@
-import { type KeyboardEvent, useId, useRef, useState } from "react";
+import { type KeyboardEvent, lazy, Suspense, useId, useRef, useState } from "react";
 import { useAuth } from "../lib/auth/auth-context";
 import { AppLink, go } from "../lib/navigation";
 import * as m from "../paraglide/messages";
 import { Button } from "./ui/button";
+
+// The first script has no room for it. Without it the button still has its text.
+const AccountPicture = lazy(() => import("./account-picture").catch(() => ({ default: () => null })));
 
 const itemClass = "flex min-h-10 w-full items-center rounded px-3 hover:bg-sunken focus-visible:bg-sunken";
 
@@ -46,12 +49,15 @@ export function AccountMenu() {
         ref={button}
         tone="secondary"
         size="sm"
-        className="min-w-22"
+        className="min-w-26"
         isPending={isPending}
         aria-expanded={isOpen}
         aria-controls={id}
         onClick={() => setIsOpen(!isOpen)}
       >
+        <span className="-ml-1 size-5">
+          <Suspense>{user && <AccountPicture user={user} size={20} />}</Suspense>
+        </span>
         {m.header_account()}
       </Button>
       <nav

@@ -41,7 +41,7 @@ export function Layout({ children }: { children: ReactNode }) {
 function AccountLink() {
   const { user, isUndecided } = useAuth();
   // Holds the space until the session is known, so that nothing moves and nothing wrong shows.
-  if (isUndecided) return <div className="h-9 w-22" />;
+  if (isUndecided) return <div className="h-9 w-26" />;
   if (!user) {
     return (
       <ButtonLink tone="quiet" size="sm" className="min-w-22" href="/sign-in">

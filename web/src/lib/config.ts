@@ -21,6 +21,8 @@ export interface Config {
     factors: { totp: boolean; phone: boolean; securityKey: boolean };
     password: PasswordRules;
   };
+  /** The pictures of accounts: the server keeps them, and renders them in the needed size. */
+  avatars: { kept: boolean; rendered: boolean };
   /** The address of the captured messages, in development. */
   mailbox: string | null;
   /**
@@ -76,6 +78,7 @@ export function readConfig(value: unknown): Config {
   const brand = recordOf(config.brand);
   const analytics = recordOf(config.analytics);
   const accounts = recordOf(config.accounts);
+  const avatars = recordOf(config.avatars);
   const codeLength = recordOf(accounts.codeLength);
   const factors = recordOf(accounts.factors);
   const anonKey = textOf(config.anonKey);
@@ -102,6 +105,7 @@ export function readConfig(value: unknown): Config {
       factors: { totp: factors.totp === true, phone: factors.phone === true, securityKey: factors.securityKey === true },
       password: passwordRulesOf(accounts.password),
     },
+    avatars: { kept: avatars.kept === true, rendered: avatars.rendered === true },
     mailbox: textOf(config.mailbox),
     settings: config.settings,
   };

@@ -1,6 +1,7 @@
 //! Accounts: sign-up, and the confirmation, change and recovery of their contacts and passwords.
 
 pub(crate) mod contact;
+mod dependents;
 pub(crate) mod password_change;
 pub(crate) mod reauthenticate;
 pub(crate) mod recover;

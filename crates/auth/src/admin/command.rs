@@ -164,6 +164,7 @@ impl Auth {
                 let tx = Tx::begin(self.database()).await?;
                 delete::apply(AccountOperation::new(self, &request, &tx), &actor, user.id, soft).await?;
                 tx.commit().await?;
+                self.announce_deletion(user.id);
                 shown(&user)
             }
             AccountCommand::SetOperator { account, operator } => {

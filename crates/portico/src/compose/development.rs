@@ -104,11 +104,13 @@ pub fn describe(inputs: DevelopmentInputs<'_>) -> anyhow::Result<(ServerDescript
         web: &settings.web,
         mark: mark.as_ref().map(brand::Mark::path).as_deref(),
         auth: &shown_settings,
+        avatars: storage::avatars(config),
     });
     let description = ServerDescription {
         auth: auth_settings,
         rest: rest::settings(config, &origin, settings.database.pool_size as usize, true),
         storage: storage::settings(config, &settings.storage, data),
+        avatars: web_app::is_included(),
         keys: keys.clone(),
         key_policy: KeyPolicy::Development,
         mail,

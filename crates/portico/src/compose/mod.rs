@@ -12,6 +12,7 @@
 
 pub mod analytics;
 pub mod auth;
+pub mod avatars;
 pub mod brand;
 pub mod database;
 pub mod development;

@@ -89,12 +89,14 @@ impl CheckedConfiguration {
             web: &settings.web,
             mark: mark.as_ref().map(Mark::path).as_deref(),
             auth: &auth,
+            avatars: storage::avatars(project.config()),
         });
         ServerDescription {
             auth,
             rest: rest::settings(project.config(), &public_url, settings.database.pool_size as usize, false),
             storage: storage::settings(project.config(), &settings.storage, data)
                 .map(|settings| StorageSettings { https: public_url.starts_with("https://"), ..settings }),
+            avatars: web_app::is_included(),
             keys: keys.clone(),
             key_policy: KeyPolicy::Hosted,
             mail,

@@ -18,7 +18,7 @@ use super::brand::Mark;
 use super::emulators::EmulatedGoogle;
 use super::keys::ServerKeys;
 use super::service::{Foundation, Upkeep};
-use super::{analytics, auth, functions, graphql, realtime, rest, signing_keys, storage, web_app};
+use super::{analytics, auth, avatars, functions, graphql, realtime, rest, signing_keys, storage, web_app};
 
 /// Everything that decides how a server behaves, apart from its database. Servers that are made
 /// from clones of one description share nothing but the transports of mails and text messages.
@@ -30,6 +30,8 @@ pub struct ServerDescription {
     pub rest: Option<RestSettings>,
     /// The settings of the storage service; `None` turns it off.
     pub storage: Option<StorageSettings>,
+    /// Keeps the pictures of accounts in a bucket of their own. Needs the storage service.
+    pub avatars: bool,
     /// The keys that sign and verify tokens, and the API keys.
     pub keys: ServerKeys,
     /// The requests that need an API key.
@@ -77,6 +79,7 @@ impl Server {
             auth: mut auth_settings,
             rest,
             storage: storage_settings,
+            avatars: keeps_avatars,
             keys,
             key_policy,
             mail,
@@ -109,6 +112,9 @@ impl Server {
         let reads = rest.as_ref().map(Rest::reads);
         let storage = storage_settings.map(|settings| storage::open(settings, reads, &foundation)).transpose()?;
         services.push(storage::service(storage.as_ref()));
+        if let Some(storage) = storage.as_ref().filter(|_| keeps_avatars) {
+            services.push(avatars::service(storage, &auth, database));
+        }
         services.extend([functions::service(), realtime::service(&foundation)]);
         services.extend(mark.map(Mark::service));
 

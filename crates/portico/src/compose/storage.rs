@@ -19,6 +19,7 @@ use portico_storage::{
 use serde_json::json;
 
 use super::service::{Foundation, Service, json_error, unavailable};
+use super::web_app::AvatarFacts;
 
 /// The folder of the content within the data folder.
 const FOLDER: &str = "storage";
@@ -62,6 +63,13 @@ fn object_store(store: &ObjectStoreSettings) -> S3StoreSettings {
         timeout: store.timeout.unwrap_or(defaults.timeout),
         ..defaults
     }
+}
+
+/// Returns what the web app needs to know about the pictures of accounts.
+#[must_use]
+pub fn avatars(config: &Config) -> AvatarFacts {
+    let storage = &config.storage;
+    AvatarFacts { are_kept: storage.enabled, are_rendered: storage.enabled && storage.image_transformation }
 }
 
 /// Makes the buckets of `[storage.buckets]` and uploads the files of their folders. Calls

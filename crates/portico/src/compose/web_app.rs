@@ -48,12 +48,23 @@ pub struct PageFacts<'a> {
     pub mark: Option<&'a str>,
     /// The settings of the account service.
     pub auth: &'a AuthSettings,
+    /// The pictures of accounts.
+    pub avatars: AvatarFacts,
+}
+
+/// The facts about the pictures of accounts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct AvatarFacts {
+    /// The storage service keeps them.
+    pub are_kept: bool,
+    /// The storage service renders images, so that each page gets the size that it needs.
+    pub are_rendered: bool,
 }
 
 /// Returns the document at `/portico/config.json`. It is public.
 #[must_use]
 pub fn config(facts: PageFacts<'_>) -> Value {
-    let PageFacts { publishable_key, mailbox, development, web, mark, auth } = facts;
+    let PageFacts { publishable_key, mailbox, development, web, mark, auth, avatars } = facts;
     let analytics = match &web.analytics {
         AnalyticsAdapter::Builtin => json!({ "adapter": "builtin", "key": null, "host": null }),
         AnalyticsAdapter::Posthog { key, host } => json!({ "adapter": "posthog", "key": key, "host": host }),
@@ -99,6 +110,7 @@ pub fn config(facts: PageFacts<'_>) -> Value {
             "factors": factors,
             "password": password,
         },
+        "avatars": { "kept": avatars.are_kept, "rendered": avatars.are_rendered },
         // A page shows the sign-in methods at once, and asks for the current ones
         "settings": portico_auth::public_settings(auth),
     })
@@ -241,6 +253,7 @@ mod tests {
                 web: &web,
                 mark: Some("/portico/brand/mark-1.svg"),
                 auth,
+                avatars: AvatarFacts { are_kept: true, are_rendered: false },
             };
             config(facts)
         };
@@ -248,6 +261,7 @@ mod tests {
             config_for(&auth)["brand"],
             json!({ "name": "Shop", "accent": null, "mark": "/portico/brand/mark-1.svg" })
         );
+        assert_eq!(config_for(&auth)["avatars"], json!({ "kept": true, "rendered": false }));
         assert_eq!(
             config_for(&auth)["accounts"],
             json!({

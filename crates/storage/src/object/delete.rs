@@ -25,7 +25,8 @@ pub(crate) async fn delete(operation: &Operation, path: &ObjectPath) -> Result<(
     if path.bucket.contains('\0') || path.name.contains('\0') {
         return Err(StorageError::NoSuchKey);
     }
-    let (was_seen, rows) = delete_chunk(operation, &path.bucket, std::slice::from_ref(&path.name)).await?;
+    let (was_seen, rows) =
+        delete_chunk(operation, Actor::Caller, &path.bucket, std::slice::from_ref(&path.name)).await?;
     match (rows.is_empty(), was_seen) {
         (false, _) => Ok(()),
         (true, true) => Err(StorageError::AccessDenied("Access denied".into())),
@@ -44,7 +45,7 @@ pub(crate) async fn delete_many(operation: &Operation, bucket: &str, names: &[St
     let mut deleted: Vec<Box<RawValue>> = Vec::new();
     if !bucket.contains('\0') {
         for chunk in names.chunks(CHUNK) {
-            for row in delete_chunk(operation, bucket, chunk).await?.1 {
+            for row in delete_chunk(operation, Actor::Caller, bucket, chunk).await?.1 {
                 deleted.push(parse(&row)?);
             }
         }
@@ -52,9 +53,25 @@ pub(crate) async fn delete_many(operation: &Operation, bucket: &str, names: &[St
     serde_json::to_vec(&deleted).map(Bytes::from).map_err(|_| StorageError::Internal)
 }
 
+/// Deletes the objects with some names, whatever the policies say.
+///
+/// # Errors
+/// Those of PostgreSQL. Chunks that were deleted before stay deleted.
+pub(crate) async fn delete_as_service(operation: &Operation, bucket: &str, names: &[String]) -> Result<()> {
+    for chunk in names.chunks(CHUNK) {
+        delete_chunk(operation, Actor::Service, bucket, chunk).await?;
+    }
+    Ok(())
+}
+
 /// Deletes objects in one transaction. Returns whether the first one was visible before, and the
 /// deleted rows.
-async fn delete_chunk(operation: &Operation, bucket: &str, names: &[String]) -> Result<(bool, Vec<Bytes>)> {
+async fn delete_chunk(
+    operation: &Operation,
+    actor: Actor,
+    bucket: &str,
+    names: &[String],
+) -> Result<(bool, Vec<Bytes>)> {
     let first = names.first().cloned().unwrap_or_default();
     let entry = JournalNames { bucket: bucket.to_owned(), names: names.to_vec() };
     let entry = operation.service.journal.enter(entry).await?;
@@ -64,7 +81,7 @@ async fn delete_chunk(operation: &Operation, bucket: &str, names: &[String]) -> 
         let see = [Some(bucket.as_bytes()), Some(first.as_bytes())];
         let delete = [Some(bucket.as_bytes()), Some(list.as_bytes())];
         let steps = [Step { text: sql::SEE_OBJECT, values: &see }, Step { text: sql::DELETE_OBJECTS, values: &delete }];
-        let results = operation.write(Actor::Caller, &steps, Ending::Commit).await;
+        let results = operation.write(actor, &steps, Ending::Commit).await;
         let results = finish(&operation, entry, &bucket, results, 1, 1).await?;
         let rows = results.rows(1).iter().filter_map(|row| row.get(0)).collect();
         Ok((!results.rows(0).is_empty(), rows))

@@ -108,10 +108,10 @@ impl Address {
 impl RenderAddress {
     /// Parses a path below `/render`.
     fn parse(rest: &str) -> Result<Option<Self>> {
-        let routes: [(&str, fn(ObjectPath) -> Self); 3] =
-            [("public/", Self::Public), ("authenticated/", Self::Authenticated), ("sign/", Self::Signed)];
+        let words: RenderWords =
+            &[("public/", Self::Public), ("authenticated/", Self::Authenticated), ("sign/", Self::Signed)];
         let Some(rest) = rest.strip_prefix("image/") else { return Ok(None) };
-        for (word, address) in routes {
+        for (word, address) in words {
             let Some((bucket, name)) = rest.strip_prefix(word).and_then(|rest| rest.split_once('/')) else { continue };
             if bucket.is_empty() {
                 return Ok(None);
@@ -164,6 +164,8 @@ impl BucketAddress {
 type OfObject = fn(ObjectPath) -> ObjectAddress;
 /// Makes the address of a bucket.
 type OfBucket = fn(String) -> ObjectAddress;
+/// The words before the addresses of images, and what they make of them.
+type RenderWords = &'static [(&'static str, fn(ObjectPath) -> RenderAddress)];
 /// The words before the addresses of objects, and what they make of them.
 type ObjectWords = &'static [(&'static str, OfObject)];
 /// The words before the ids of buckets, and what they make of them.

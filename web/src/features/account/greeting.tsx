@@ -5,13 +5,9 @@ import { RichText } from "../../components/rich-text";
 import { readAccessToken } from "../../lib/access-token";
 import { signInMethod } from "../../lib/auth/sign-in-events";
 import { providerName } from "../../lib/auth/provider-name";
-import { useConfig } from "../../lib/config-context";
-import { z } from "../../lib/zod";
+import { nameOf } from "../../lib/avatar";
 import * as m from "../../paraglide/messages";
-
-const text = z.catch(z.optional(z.string()), undefined);
-/** What providers and apps store about a user. */
-const metadataSchema = z.catch(z.object({ avatar_url: text, picture: text, full_name: text, name: text }), {});
+import { Avatar } from "./avatar/avatar";
 
 /** The signed-in user, and how and when this session was opened. */
 export function Greeting({ session }: { session: Session }) {
@@ -34,37 +30,6 @@ export function Greeting({ session }: { session: Session }) {
   );
 }
 
-function Avatar({ user }: { user: User }) {
-  const { avatar_url, picture } = metadataSchema.parse(user.user_metadata);
-  const { development } = useConfig();
-  const url = avatar_url ?? picture;
-  const initial = (displayName(user) ?? user.email ?? "·").charAt(0).toUpperCase();
-  return (
-    <span className="relative grid size-16 shrink-0 place-items-center overflow-hidden rounded-full bg-accent-wash text-2xl font-semibold text-accent-strong">
-      <span aria-hidden>{initial}</span>
-      {url !== undefined && isAllowedPicture(url, development) && (
-        <img
-          src={url}
-          alt=""
-          width={64}
-          height={64}
-          referrerPolicy="no-referrer"
-          className="absolute inset-0 size-full object-cover"
-          onError={(event) => event.currentTarget.remove()}
-        />
-      )}
-    </span>
-  );
-}
-
-/**
- * Returns true for pictures over https, and for those of the emulated provider, which is on this
- * machine.
- */
-function isAllowedPicture(url: string, development: boolean): boolean {
-  return url.startsWith("https://") || (development && /^http:\/\/(127\.0\.0\.1|localhost)[:/]/.test(url));
-}
-
 /** Returns the email address, or else the phone number. */
 function contactOf({ email, phone }: User): string | null {
   if (email !== undefined && email !== "") return email;
@@ -72,10 +37,7 @@ function contactOf({ email, phone }: User): string | null {
 }
 
 function displayName(user: User): string | null {
-  const { full_name, name } = metadataSchema.parse(user.user_metadata);
-  const known = (full_name ?? name)?.trim() ?? "";
-  if (known !== "") return known;
-  return user.is_anonymous === true ? m.greeting_guest() : null;
+  return nameOf(user) ?? (user.is_anonymous === true ? m.greeting_guest() : null);
 }
 
 /**

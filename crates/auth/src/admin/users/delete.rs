@@ -47,6 +47,7 @@ pub(crate) async fn delete(
     let tx = Tx::begin(auth.database()).await?;
     apply(AccountOperation::new(&auth, &info, &tx), &actor, user.id, deletion.should_soft_delete).await?;
     tx.commit().await?;
+    auth.announce_deletion(user.id);
     Ok(Json(json!({})))
 }
 

@@ -2,9 +2,10 @@
 
 use time::OffsetDateTime;
 use tokio_postgres::Error;
+use uuid::Uuid;
 
 use crate::model::ids::UserId;
-use crate::model::{User, user_columns};
+use crate::model::{JsonObject, User, user_columns};
 use crate::sql::{Run, Tx, one_time_tokens, recovery_codes, webauthn_credentials};
 
 /// The condition of a list: an audience (`$1`) and a filter (`$2`, a pattern; null for none).
@@ -51,6 +52,8 @@ statements! {
                deleted_at = $6,
                updated_at = $6
          where id = $1";
+    const METADATA = "
+        select id, coalesce(raw_user_meta_data, '{}') from auth.users where id = any ($1) and deleted_at is null";
     const DELETE_SESSIONS = "delete from auth.sessions where user_id = $1";
     const DELETE_FACTORS = "delete from auth.mfa_factors where user_id = $1";
 }
@@ -85,6 +88,16 @@ pub async fn list(run: &impl Run, list: &UserList<'_>) -> Result<(i64, Vec<User>
 pub(crate) fn contains(part: &str) -> String {
     let literal = part.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_");
     format!("%{literal}%")
+}
+
+/// Returns the user metadata of those of the users that are not deleted.
+pub async fn metadata_of(tx: &Tx, ids: &[Uuid]) -> Result<Vec<(Uuid, JsonObject)>, Error> {
+    let rows = tx.rows(METADATA, &[&ids]).await?;
+    let metadata = |row: &tokio_postgres::Row| match row.get::<_, serde_json::Value>(1) {
+        serde_json::Value::Object(metadata) => metadata,
+        _ => JsonObject::default(),
+    };
+    Ok(rows.iter().map(|row| (row.get(0), metadata(row))).collect())
 }
 
 /// Bans a user until a time, or lifts the ban.

@@ -1,0 +1,75 @@
+// The bucket of the account home's pictures, through the official client: folders by account, types,
+// and what is left of deleted accounts.
+import { readdir } from "node:fs/promises";
+
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
+
+import { signedUp } from "../harness/accounts.ts";
+import { Portico } from "../harness/portico.ts";
+
+let portico: Portico;
+beforeAll(async () => {
+  portico = await Portico.start({ config: "[auth]\nenable_anonymous_sign_ins = true\n" });
+  // The server makes the bucket beside its first requests.
+  await vi.waitFor(async () => expect((await admin().storage.getBucket("portico-avatars")).error).toBeNull(), { timeout: 30_000 });
+});
+afterAll(() => portico.dispose());
+
+const admin = () => portico.client({}, portico.status.SECRET_KEY);
+const webp = new Blob([new Uint8Array(100)], { type: "image/webp" });
+const file = (character: string): string => `${character.repeat(36)}.webp`;
+
+test("an account adds, lists and deletes pictures in its own folder alone", async () => {
+  const [alice, bob] = await Promise.all([signedUp(portico), signedUp(portico)]);
+  const [hers, his] = [alice.client.storage.from("portico-avatars"), bob.client.storage.from("portico-avatars")];
+  const path = `${alice.id}/${file("a")}`;
+  expect((await hers.upload(path, webp)).error).toBeNull();
+  expect((await fetch(hers.getPublicUrl(path).data.publicUrl)).status).toBe(200);
+  expect((await hers.list(alice.id)).data).toMatchObject([{ name: file("a") }]);
+
+  for (const other of [`${bob.id}/${file("b")}`, `${file("b")}`, `${alice.id}/deeper/${file("b")}`, `${alice.id}/picture.webp`, `${alice.id}/${file("a")}.html`]) {
+    expect((await hers.upload(other, webp)).error, other).toMatchObject({ message: "new row violates row-level security policy" });
+  }
+  expect((await hers.upload(`${alice.id}/${file("c")}`, new Blob(["<svg/>"], { type: "image/svg+xml" }))).error).toMatchObject({ message: "mime type image/svg+xml is not supported" });
+  expect((await portico.client().storage.from("portico-avatars").upload(`${alice.id}/${file("c")}`, webp)).error).not.toBeNull();
+  // Neither read by its owner's rights, nor replaced, moved or deleted by others
+  expect((await his.list(alice.id)).data).toEqual([]);
+  expect((await his.remove([path])).data).toEqual([]);
+  expect((await his.upload(path, webp, { upsert: true })).error).not.toBeNull();
+  expect((await hers.move(path, `${alice.id}/${file("d")}`)).error).not.toBeNull();
+  expect((await hers.remove([path])).data).toMatchObject([{ name: path }]);
+});
+
+test("guests have no pictures", async () => {
+  const client = portico.client();
+  const { data } = await client.auth.signInAnonymously();
+  const { error } = await client.storage.from("portico-avatars").upload(`${data.user!.id}/${file("a")}`, webp);
+  expect(error).toMatchObject({ message: "new row violates row-level security policy" });
+});
+
+test("a deleted account leaves neither row nor content of its picture", async () => {
+  const [gone, stays] = await Promise.all([signedUp(portico), signedUp(portico)]);
+  for (const { client, id } of [gone, stays]) {
+    expect((await client.storage.from("portico-avatars").upload(`${id}/${file("a")}`, webp)).error).toBeNull();
+  }
+  expect((await admin().auth.admin.deleteUser(gone.id)).error).toBeNull();
+  const names = async (id: string) => (await admin().storage.from("portico-avatars").list(id)).data!.map(({ name }) => name);
+  await vi.waitFor(async () => expect(await names(gone.id)).toEqual([]), { timeout: 30_000 });
+  await vi.waitFor(async () => expect((await paths()).filter((path) => path.includes(gone.id))).toEqual([]), { timeout: 30_000 });
+  expect(await names(stays.id)).toEqual([file("a")]);
+  expect((await paths()).some((path) => path.includes(stays.id))).toBe(true);
+
+  async function paths(): Promise<string[]> {
+    return readdir(portico.folder, { recursive: true });
+  }
+});
+
+test("a bucket that exists keeps its settings when the server starts again", async () => {
+  expect((await admin().storage.updateBucket("portico-avatars", { public: true, fileSizeLimit: 1000 })).error).toBeNull();
+  const { folder } = portico;
+  await portico.stop();
+  portico = await Portico.start({ folder });
+  const { id, client } = await signedUp(portico);
+  await vi.waitFor(async () => expect((await client.storage.from("portico-avatars").upload(`${id}/${file("a")}`, webp)).error).toBeNull(), { timeout: 30_000 });
+  expect((await admin().storage.getBucket("portico-avatars")).data).toMatchObject({ public: true, file_size_limit: 1000 });
+});

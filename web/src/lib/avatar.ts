@@ -1,0 +1,71 @@
+import type { User } from "@supabase/supabase-js";
+import type { Config } from "./config";
+import { recordOf, textOf } from "./json";
+
+/** The bucket of the pictures that people choose here; the server makes it. */
+export const avatarBucket = "portico-avatars";
+
+/** The picture of a user at an address, and at the one for screens with two pixels for each of ours. */
+export interface Picture {
+  src: string;
+  srcSet?: string;
+}
+
+const fileName = /^[0-9a-f-]{36}\.(?:webp|jpg|png)$/;
+
+/** Returns the file of the picture that the user has chosen here. */
+export function ownPictureFile(user: User): string | null {
+  const file = textOf(recordOf(user.user_metadata).portico_avatar);
+  return file !== null && fileName.test(file) ? file : null;
+}
+
+/** Returns the picture that a provider has for the user. */
+export function providerPicture(user: User): string | null {
+  for (const { identity_data } of user.identities ?? []) {
+    const { avatar_url, picture } = recordOf(identity_data);
+    const url = textOf(avatar_url) ?? textOf(picture);
+    if (url !== null) return url;
+  }
+  return null;
+}
+
+/** Returns the address at which everyone can read the picture that the user has chosen here. */
+export const ownPictureUrl = (config: Config, user: User, file: string): string =>
+  `${config.url}/storage/v1/object/public/${avatarBucket}/${user.id}/${file}`;
+
+/**
+ * Returns the picture of a user in a square of `size` pixels, or `null` when there is none: the one
+ * chosen here, unless an app has set another one since, or that of a provider. A sign-in with a
+ * provider writes its picture over `avatar_url`, which does not replace a chosen one.
+ */
+export function pictureOf(user: User, config: Config, size: number): Picture | null {
+  const { avatar_url, picture } = recordOf(user.user_metadata);
+  const address = textOf(avatar_url);
+  const file = config.avatars.kept ? ownPictureFile(user) : null;
+  if (file !== null && (address === null || address.endsWith(`/${user.id}/${file}`) || address === providerPicture(user))) {
+    return ownPicture(user, config, file, size);
+  }
+  const src = address ?? textOf(picture);
+  return src !== null && isAllowedPicture(src, config.development) ? { src } : null;
+}
+
+function ownPicture(user: User, config: Config, file: string, size: number): Picture {
+  if (!config.avatars.rendered) return { src: ownPictureUrl(config, user, file) };
+  const rendered = (pixels: number): string =>
+    `${config.url}/storage/v1/render/image/public/${avatarBucket}/${user.id}/${file}?width=${pixels}&height=${pixels}`;
+  return { src: rendered(size), srcSet: `${rendered(size)} 1x, ${rendered(size * 2)} 2x` };
+}
+
+/**
+ * Returns true for pictures over https, and for those of the emulated provider, which is on this
+ * machine.
+ */
+function isAllowedPicture(url: string, development: boolean): boolean {
+  return url.startsWith("https://") || (development && /^http:\/\/(127\.0\.0\.1|localhost)[:/]/.test(url));
+}
+
+/** Returns the name of a user as providers and apps store it. */
+export function nameOf(user: User): string | null {
+  const { full_name, name } = recordOf(user.user_metadata);
+  return textOf((textOf(full_name) ?? textOf(name))?.trim());
+}
