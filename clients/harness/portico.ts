@@ -30,6 +30,10 @@ export interface Status {
   PUBLISHABLE_KEY: string;
   SECRET_KEY: string;
   JWT_SECRET: string;
+  STORAGE_S3_URL: string;
+  S3_PROTOCOL_ACCESS_KEY_ID: string;
+  S3_PROTOCOL_ACCESS_KEY_SECRET: string;
+  S3_PROTOCOL_REGION: string;
 }
 
 export interface CommandResult {

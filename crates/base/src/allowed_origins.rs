@@ -54,6 +54,19 @@ impl AllowedOrigins {
                 Err(_) => false,
             }
     }
+
+    /// Returns true if a request comes from one of the pages or from a program, at a host that no
+    /// other website can have. `origin` and `fetch_site` are the headers `Origin` and
+    /// `Sec-Fetch-Site`, `host` is without a port.
+    pub fn admits_request(&self, origin: Option<&str>, fetch_site: Option<&str>, host: Option<&str>) -> bool {
+        let is_of_page = match origin {
+            Some(origin) => self.allows(origin),
+            // Scripts, images and links of other websites arrive without an origin, but with this
+            // header
+            None => fetch_site != Some("cross-site"),
+        };
+        is_of_page && host.is_none_or(|host| self.is_private_host(host))
+    }
 }
 
 fn is_website(url: &Url) -> bool {

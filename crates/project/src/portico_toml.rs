@@ -26,7 +26,7 @@ pub use auth::{
 pub use messages::{LinkPaths, RateLimitExtras, SendRate, SmsExtras};
 pub use object_store::ObjectStoreSettings;
 pub use people::DevelopmentUser;
-pub use storage::StorageExtras;
+pub use storage::{S3Extras, StorageExtras};
 
 use crate::config::absolute;
 use crate::document::Node;

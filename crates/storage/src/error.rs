@@ -12,6 +12,8 @@ use portico_database::wire::{PostgresError, WireError};
 use portico_images::RenderError;
 use serde_json::json;
 
+use crate::s3::S3Error;
+
 /// The result of an operation.
 pub(crate) type Result<T> = std::result::Result<T, StorageError>;
 
@@ -74,6 +76,8 @@ pub(crate) enum StorageError {
     Render(RenderError),
     /// There is no such route: method and path.
     NoRoute(String),
+    /// An error that only the S3 protocol has.
+    S3(S3Error),
 }
 
 /// The kind of a resource that exists already.
@@ -105,6 +109,12 @@ impl StorageError {
     /// Returns the status that protocols other than REST answer with.
     pub fn status(&self) -> u16 {
         self.response().status
+    }
+
+    /// Returns the logical status and the code, for protocols whose HTTP status is the logical one.
+    pub fn status_and_code(&self) -> (u16, &'static str) {
+        let ErrorResponse { status, code, .. } = self.response();
+        (status, code)
     }
 
     fn response(&self) -> ErrorResponse {
@@ -227,6 +237,7 @@ impl StorageError {
                     with_status(ErrorResponse { code: "InternalError", ..response })
                 }
             }
+            Self::S3(error) => of(error.status, error.code, "", error.message.clone()),
             Self::NoRoute(route) => {
                 with_http(404, of(404, "InvalidRequest", "Not Found", format!("Route {route} not found").into()))
             }

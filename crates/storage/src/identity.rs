@@ -61,6 +61,14 @@ impl Identity {
         let Some(token) = raw.map(str::trim).filter(|token| !token.is_empty()) else {
             return Err(StorageError::Schema("headers must have required property 'authorization'".into()));
         };
+        Self::of_token(token, keys, login, now)
+    }
+
+    /// Determines the identity of a token.
+    ///
+    /// # Errors
+    /// With a token that is not valid or whose role cannot be assumed.
+    pub fn of_token(token: &str, keys: &CurrentKeys, login: &str, now: OffsetDateTime) -> Result<Self> {
         let claims = keys.now().verify_signature(token).map_err(|error| denied(&error))?;
         claims.check_times(now).map_err(|error| denied(&error))?;
         Self::of_claims(&claims, token, login)

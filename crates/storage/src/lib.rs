@@ -5,7 +5,7 @@
 //! is tested under the caller's role, received, and then written by the service.
 //!
 //! `routes` knows HTTP and no SQL. `bucket`, `object` and `sign` are the operations, which other
-//! protocols (resumable uploads, S3) call as well. `sql` has the statements.
+//! protocols ([`s3`], resumable uploads) call as well. `sql` has the statements.
 //!
 //! Promises: an acknowledged object is durable; an object that was not acknowledged is never
 //! visible; no request reads or changes a row that its role cannot. This crate must not know
@@ -26,6 +26,7 @@ mod rendering;
 mod reserved;
 mod resumable;
 mod routes;
+mod s3;
 mod seed;
 mod settings;
 mod sign;
@@ -34,5 +35,7 @@ mod storage;
 
 pub use reserved::{ListedObject, ReservedObjectError};
 pub use seed::{ExistingBuckets, SeedBucket, SeedError};
-pub use settings::{BackendSettings, ImageSettings, S3StoreCredentials, S3StoreSettings, StorageSettings};
+pub use settings::{
+    BackendSettings, ImageSettings, S3AccessKey, S3Settings, S3StoreCredentials, S3StoreSettings, StorageSettings,
+};
 pub use storage::Storage;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use portico_base::Secret;
+use portico_base::{AllowedOrigins, Secret};
 use portico_images::RendererSettings;
 
 /// The operator's settings of the service.
@@ -40,6 +40,8 @@ pub struct StorageSettings {
     pub grace: Duration,
     /// The rendering of images; `None` if it is switched off.
     pub images: Option<ImageSettings>,
+    /// The S3 protocol; `None` turns it off.
+    pub s3: Option<S3Settings>,
 }
 
 /// The settings of the rendering of images.
@@ -60,6 +62,27 @@ impl ImageSettings {
         let cache_folder = folder.into();
         Self { rendering: RendererSettings::default(), cache_folder, cache_bytes: 512 * 1024 * 1024 }
     }
+}
+
+/// The settings of the S3 protocol.
+#[derive(Debug, Clone, Default)]
+pub struct S3Settings {
+    /// The region that clients see. Signatures for other regions are accepted as well.
+    pub region: String,
+    /// The access keys, each with the rights of the service.
+    pub access_keys: Vec<S3AccessKey>,
+    /// The only pages whose requests may have more rights than a user's; `None`: every page. For a
+    /// development server, whose access key is published.
+    pub pages: Option<AllowedOrigins>,
+}
+
+/// An access key of the S3 protocol.
+#[derive(Debug, Clone)]
+pub struct S3AccessKey {
+    /// The access key id.
+    pub id: String,
+    /// The secret access key.
+    pub secret: Secret,
 }
 
 /// The place of the content of objects.
@@ -159,6 +182,7 @@ impl StorageSettings {
             empty_bucket_limit: 200_000,
             grace: Duration::from_secs(3600),
             images: None,
+            s3: None,
         }
     }
 }

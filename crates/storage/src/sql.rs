@@ -2,6 +2,8 @@
 //!
 //! Statements whose rows become JSON have one column with the JSON text of a row.
 
+pub(crate) mod multipart;
+
 /// Begins a transaction that reads.
 pub(crate) const BEGIN_READ: &str = "begin isolation level read committed read only";
 /// Begins a transaction that writes.
@@ -246,8 +248,8 @@ macro_rules! walk_step {
         concat!(
             "select found.*, case when found.folder is not null then ", $next_folder, " else ", $next_object, " end as next from \
              (select o.name, o.id, o.updated_at, o.created_at, o.last_accessed_at, o.metadata, \
-             case when $5::boolean and pg_catalog.strpos(pg_catalog.substr(o.name, $6::int + 1), '/') > 0 then \
-             pg_catalog.left(o.name, $6::int + pg_catalog.strpos(pg_catalog.substr(o.name, $6::int + 1), '/')) end as folder \
+             case when pg_catalog.strpos(pg_catalog.substr(o.name, $6::int + 1), $5::text) > 0 then \
+             pg_catalog.left(o.name, $6::int - 1 + pg_catalog.length($5::text) + pg_catalog.strpos(pg_catalog.substr(o.name, $6::int + 1), $5::text)) end as folder \
              from storage.objects as o where o.bucket_id = $1 and ",
             $from, " ", $bound, ") and o.name collate \"C\" >= $2 and ($3::text is null or o.name collate \"C\" < $3::text) \
              order by o.name collate \"C\" ", $order, " limit 1) as found"
@@ -282,18 +284,19 @@ macro_rules! walk {
 
 /// A page in the order of names, from name to name: a folder costs one step, however many objects
 /// it has. `$1` bucket, `$2` prefix, `$3` the first name beyond it, `$4` the first name of the
-/// page, `$5` by folder, `$6` length of the prefix, `$7` limit.
+/// page, `$5` the delimiter that ends the names of folders, or none, `$6` length of the prefix,
+/// `$7` limit, `$8` the first text beyond the delimiter.
 ///
-/// `0` is the character after `/`; a name with `\x01` appended is the least one that is greater.
+/// A name with `\x01` appended is the least one that is greater.
 pub(crate) const WALK_UP: &str = walk!(
     "$4::text",
     "(o.name collate \"C\" >=",
     "asc",
-    "pg_catalog.left(found.folder, -1) || '0'",
+    "pg_catalog.left(found.folder, -pg_catalog.length($5::text)) || $8::text",
     "found.name || pg_catalog.chr(1)"
 );
 
-/// As [`WALK_UP`], downwards. `$4` is greater than all names of the page.
+/// As [`WALK_UP`], downwards and without `$8`. `$4` is greater than all names of the page.
 pub(crate) const WALK_DOWN: &str = walk!("$4::text", "(o.name collate \"C\" <", "desc", "found.folder", "found.name");
 
 /// A page in the order of a time. `$1` bucket, `$2` prefix, `$3` the first name beyond it, `$4` and

@@ -16,6 +16,7 @@ use crate::backend::folder::Folder;
 use crate::backend::journal::Journal;
 use crate::backend::object_store::S3Store;
 use crate::backend::{Backend, cleanup};
+use crate::object::multipart::{self, Completions};
 use crate::resumable::ResumableUploads;
 use crate::routes;
 use crate::settings::{BackendSettings, StorageSettings};
@@ -36,6 +37,7 @@ pub(crate) struct Service {
     pub uploads: Semaphore,
     /// Renders images, unless they are switched off.
     pub renderer: Option<Renderer>,
+    pub completions: Completions,
 }
 
 /// The storage service. Clones share all state.
@@ -72,8 +74,19 @@ impl Storage {
             None => None,
         };
         let login = login.to_owned();
-        let service =
-            Service { settings, keys, clock, reads, login, backend, journal, resumable, uploads, renderer };
+        let service = Service {
+            settings,
+            keys,
+            clock,
+            reads,
+            login,
+            backend,
+            journal,
+            resumable,
+            uploads,
+            completions: Completions::default(),
+            renderer,
+        };
         Ok(Self { service: Arc::new(service) })
     }
 
@@ -88,6 +101,17 @@ impl Storage {
     pub async fn clean_up(&self, grace: Duration) {
         cleanup::run(&self.service, grace).await;
         self.service.resumable.sweep(self.service.clock.now(), grace).await;
+    }
+
+    /// Ends the uploads in parts that were begun before `age`, and deletes parts without an upload
+    /// that are as old. Returns the ended uploads as `bucket/key`.
+    ///
+    /// # Errors
+    /// The text for people of the first error.
+    pub async fn end_abandoned_uploads(&self, age: Duration) -> Result<Vec<String>, String> {
+        let ended = multipart::end_abandoned(&self.service, age).await;
+        let ended = ended.map_err(|error| error.message().into_owned())?;
+        Ok(ended.into_iter().map(|path| format!("{}/{}", path.bucket, path.name)).collect())
     }
 
     /// Returns the state that requests share.

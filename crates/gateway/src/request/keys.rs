@@ -203,14 +203,10 @@ fn is_privileged(caller: &Caller) -> bool {
 /// Returns true if a request comes from one of the pages or from a program, at a host that no other
 /// website can have.
 fn may_be_privileged(pages: &AllowedOrigins, headers: &HeaderMap) -> bool {
-    let is_of_page = match headers.get(header::ORIGIN) {
-        Some(origin) => origin.to_str().is_ok_and(|origin| pages.allows(origin)),
-        // Scripts, images and links of other websites arrive without an origin, but with this
-        // header
-        None => headers.get("sec-fetch-site").is_none_or(|site| site != "cross-site"),
-    };
+    let origin = headers.get(header::ORIGIN).map(|origin| origin.to_str().unwrap_or("?"));
+    let fetch_site = headers.get("sec-fetch-site").and_then(|site| site.to_str().ok());
     let host = headers.get(header::HOST).and_then(|host| Authority::try_from(host.as_bytes()).ok());
-    is_of_page && host.is_none_or(|host| pages.is_private_host(host.host()))
+    pages.admits_request(origin, fetch_site, host.as_ref().map(Authority::host))
 }
 
 fn is_browser(headers: &HeaderMap) -> bool {

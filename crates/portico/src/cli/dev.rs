@@ -10,7 +10,7 @@ use portico_database::Database;
 use portico_emulators::Mailbox;
 use portico_gateway::ServeLimits;
 use portico_project::portico_toml::Settings;
-use portico_project::status::StatusValues;
+use portico_project::status::{S3Values, StatusValues};
 use portico_project::{Exposure, LoadOptions, Progress, Project};
 use portico_storage::ExistingBuckets;
 use portico_tokens::development as well_known;
@@ -109,7 +109,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
         }
         let _smtp = listen_for_mail(&project, &mailbox).await?;
 
-        let values = || status_values(&project, &server, &keys, &store, mailbox_url.as_deref());
+        let values = || status_values(&project, &settings, &server, &keys, &store, mailbox_url.as_deref());
         let (calls, mut incoming) = mpsc::channel(4);
         let control = Control::listen(&data, calls)?;
         if let Some(requests) = database::requests_to_administrator(&database) {
@@ -272,6 +272,7 @@ async fn listen_for_mail(
 
 fn status_values(
     project: &Project,
+    settings: &Settings,
     server: &Server,
     keys: &keys::ServerKeys,
     store: &ProjectPostgres,
@@ -279,6 +280,7 @@ fn status_values(
 ) -> StatusValues {
     let config = project.config();
     let api = &server.keys().now().api;
+    let has_s3 = config.storage.enabled && config.storage.s3_protocol;
     StatusValues {
         api_url: Some(config.api.external_url.clone()),
         db_url: Some(match &store.url {
@@ -294,6 +296,12 @@ fn status_values(
         anon_key: Some(api.anon_jwt().to_owned()),
         service_role_key: Some(api.service_role_jwt().to_owned()),
         has_rest: config.api.enabled,
+        has_storage_s3: has_s3,
+        s3: has_s3.then(|| S3Values {
+            access_key_id: well_known::S3_ACCESS_KEY_ID.to_owned(),
+            secret_access_key: well_known::S3_SECRET_ACCESS_KEY.to_owned(),
+            region: settings.storage.s3.region.clone().unwrap_or_else(|| well_known::S3_REGION.to_owned()),
+        }),
         ..StatusValues::default()
     }
 }
@@ -310,8 +318,15 @@ fn print_panel(status: &StatusValues, has_mailbox: bool, store: &ProjectPostgres
     rows.push(("PostgreSQL", store.description()));
     rows.push(("New tables", exposure.to_string()));
     rows.push(("", String::new()));
-    rows.push(("API", origin));
+    rows.push(("API", origin.clone()));
     rows.push(("Publishable", text(&status.publishable_key)));
     rows.push(("Secret", text(&status.secret_key)));
+    if let Some(s3) = &status.s3 {
+        rows.push(("", String::new()));
+        rows.push(("S3", format!("{origin}/storage/v1/s3")));
+        rows.push(("Access key", s3.access_key_id.clone()));
+        rows.push(("Secret key", s3.secret_access_key.clone()));
+        rows.push(("Region", s3.region.clone()));
+    }
     panel::print("Portico is ready", took, &rows, "Press Ctrl-C to stop");
 }

@@ -9,6 +9,7 @@ use portico_emulators::{Development, Mailbox, MailboxLimits};
 use portico_gateway::KeyPolicy;
 use portico_project::Project;
 use portico_project::portico_toml::Settings;
+use portico_storage::StorageSettings;
 
 use super::emulators::{self, EmulatedGoogle};
 use super::keys::ServerKeys;
@@ -109,7 +110,10 @@ pub fn describe(inputs: DevelopmentInputs<'_>) -> anyhow::Result<(ServerDescript
     let description = ServerDescription {
         auth: auth_settings,
         rest: rest::settings(config, &origin, settings.database.pool_size as usize, true),
-        storage: storage::settings(config, &settings.storage, data),
+        storage: storage::settings(config, &settings.storage, data).map(|storage| StorageSettings {
+            s3: storage::s3_development_settings(config, &settings.storage.s3, pages.clone()),
+            ..storage
+        }),
         avatars: web_app::is_included(),
         keys: keys.clone(),
         key_policy: KeyPolicy::Development,

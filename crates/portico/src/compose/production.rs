@@ -13,6 +13,7 @@ use portico_mail::Transport;
 use portico_project::Project;
 use portico_project::portico_toml::Settings;
 use portico_storage::StorageSettings;
+use portico_tokens::development as well_known;
 
 use super::brand::Mark;
 use super::keys::ServerKeys;
@@ -49,6 +50,10 @@ pub fn check(project: &Project, settings: &Settings) -> anyhow::Result<CheckedCo
     auth.rate_limits.per_address = true;
     let mut problems = safety::problems(config, &auth);
     problems.extend(safety::unset(project.warnings()));
+    if settings.storage.s3.access_keys.contains_key(well_known::S3_ACCESS_KEY_ID) {
+        problems
+            .push("[storage.s3] access_keys contains the published key of development: make another one".to_owned());
+    }
     if !problems.is_empty() {
         bail!("this configuration is not safe in production:\n  - {}", problems.join("\n  - "));
     }
@@ -94,8 +99,11 @@ impl CheckedConfiguration {
         ServerDescription {
             auth,
             rest: rest::settings(project.config(), &public_url, settings.database.pool_size as usize, false),
-            storage: storage::settings(project.config(), &settings.storage, data)
-                .map(|settings| StorageSettings { https: public_url.starts_with("https://"), ..settings }),
+            storage: storage::settings(project.config(), &settings.storage, data).map(|storage| StorageSettings {
+                https: public_url.starts_with("https://"),
+                s3: storage::s3_settings(project.config(), &settings.storage.s3),
+                ..storage
+            }),
             avatars: web_app::is_included(),
             keys: keys.clone(),
             key_policy: KeyPolicy::Hosted,

@@ -8,14 +8,16 @@ use anyhow::Context;
 use axum::extract::Request;
 use axum::response::Response;
 use http::StatusCode;
+use portico_base::{AllowedOrigins, Secret};
 use portico_database::wire::{CoalescingSettings, Pool, ReadCoalescer, WirePoolSettings};
 use portico_gateway::{Access, BoxedResponse, Cors, GatewayHeaders};
-use portico_project::portico_toml::{ObjectStoreSettings, StorageExtras};
+use portico_project::portico_toml::{ObjectStoreSettings, S3Extras, StorageExtras};
 use portico_project::{Config, Project};
 use portico_storage::{
-    BackendSettings, ExistingBuckets, ImageSettings, S3StoreCredentials, S3StoreSettings, SeedBucket, SeedError,
-    Storage, StorageSettings,
+    BackendSettings, ExistingBuckets, ImageSettings, S3AccessKey, S3Settings, S3StoreCredentials, S3StoreSettings,
+    SeedBucket, SeedError, Storage, StorageSettings,
 };
+use portico_tokens::development as well_known;
 use serde_json::json;
 
 use super::service::{Foundation, Service, json_error, unavailable};
@@ -29,6 +31,8 @@ const IMAGE_FOLDER: &str = "rendered-images";
 const CONNECTIONS: usize = 10;
 /// The role that the connections of the data API log in with.
 const LOGIN: &str = "authenticator";
+/// The region of the S3 endpoint where none is configured.
+const DEFAULT_REGION: &str = "us-east-1";
 /// The time between two clean-ups of content without a row.
 const CLEAN_UP_PERIOD: Duration = Duration::from_secs(600);
 
@@ -70,6 +74,33 @@ fn object_store(store: &ObjectStoreSettings) -> S3StoreSettings {
 pub fn avatars(config: &Config) -> AvatarFacts {
     let storage = &config.storage;
     AvatarFacts { are_kept: storage.enabled, are_rendered: storage.enabled && storage.image_transformation }
+}
+
+/// Returns the settings of the S3 endpoint, with the access keys of `[storage.s3]` in
+/// `portico.toml`; `None` if it is turned off.
+#[must_use]
+pub fn s3_settings(config: &Config, extras: &S3Extras) -> Option<S3Settings> {
+    let key = |(id, secret): (&String, &Secret)| S3AccessKey { id: id.clone(), secret: secret.clone() };
+    let settings = S3Settings {
+        region: extras.region.clone().unwrap_or_else(|| DEFAULT_REGION.to_owned()),
+        access_keys: extras.access_keys.iter().map(key).collect(),
+        pages: None,
+    };
+    config.storage.s3_protocol.then_some(settings)
+}
+
+/// As [`s3_settings`], with the published access key of development, which only the project's own
+/// `pages` and programs may use.
+#[must_use]
+pub fn s3_development_settings(config: &Config, extras: &S3Extras, pages: AllowedOrigins) -> Option<S3Settings> {
+    let mut settings = s3_settings(config, extras)?;
+    let secret = Secret::new(well_known::S3_SECRET_ACCESS_KEY);
+    settings.access_keys.push(S3AccessKey { id: well_known::S3_ACCESS_KEY_ID.to_owned(), secret });
+    settings.pages = Some(pages);
+    if extras.region.is_none() {
+        settings.region = well_known::S3_REGION.to_owned();
+    }
+    Some(settings)
 }
 
 /// Makes the buckets of `[storage.buckets]` and uploads the files of their folders. Calls

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::VersionKey;
 use super::journal::{JournalEntry, JournalNames};
 use crate::error::Result;
+use crate::object::multipart;
 use crate::operation::{Actor, JSON_ARRAY, Operation, RequestDescription, Step, parse};
 use crate::storage::Service;
 use crate::{rendering, sql};
@@ -38,6 +39,11 @@ pub(crate) async fn delete_versions(service: &Service, entry: JournalEntry, vers
 pub(crate) async fn run(service: &Arc<Service>, grace: Duration) {
     if let Err(error) = service.backend.sweep(grace).await {
         tracing::warn!(error = %error, "interrupted uploads could not be deleted");
+    }
+    let request = RequestDescription::new(&Method::DELETE, "", &HeaderMap::new(), None);
+    let operation = Operation::new(service, "storage.s3.upload.abort_multipart", None, request);
+    if let Err(error) = multipart::sweep(&operation, grace).await {
+        tracing::warn!(error = %error.message(), "parts without an upload could not be deleted");
     }
     let entries = match service.journal.left_over(grace).await {
         Ok(entries) => entries,

@@ -5,7 +5,7 @@
 //! A copy is a second name of the same file, since versions never change.
 
 mod content;
-mod draft;
+pub(super) mod draft;
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -30,9 +30,11 @@ const WRITE_SIZE: usize = 256 * 1024;
 
 /// A folder with content.
 pub(crate) struct Folder {
-    objects: PathBuf,
-    incoming: PathBuf,
-    folders: Arc<DurableFolders>,
+    pub(super) objects: PathBuf,
+    pub(super) incoming: PathBuf,
+    /// The parts of versions that are not assembled yet.
+    pub(super) multipart: PathBuf,
+    pub(super) folders: Arc<DurableFolders>,
 }
 
 impl Folder {
@@ -41,15 +43,15 @@ impl Folder {
     /// # Errors
     /// When it cannot be made.
     pub fn open(root: &Path) -> io::Result<Self> {
-        let (objects, incoming) = (root.join("objects"), root.join("incoming"));
-        for folder in [&objects, &incoming] {
+        let (objects, incoming, multipart) = (root.join("objects"), root.join("incoming"), root.join("multipart"));
+        for folder in [&objects, &incoming, &multipart] {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         }
         flush_folder(root)?;
-        Ok(Self { objects, incoming, folders: Arc::default() })
+        Ok(Self { objects, incoming, multipart, folders: Arc::default() })
     }
 
-    fn place(&self, key: &VersionKey) -> PathBuf {
+    pub(super) fn place(&self, key: &VersionKey) -> PathBuf {
         self.objects.join(path::of(key))
     }
 
@@ -61,10 +63,10 @@ impl Folder {
             match place_in(&folders, &root, &to, || fs::hard_link(&from, &to)) {
                 // The file has too many names, or the file system knows only one or is another one
                 Err(error) if matches!(error.raw_os_error(), Some(MLINK | PERM | NOT_SUPPORTED | OTHER_DEVICE)) => {
-                    let draft = Draft(draft);
-                    fs::copy(&from, &draft.0)?;
-                    File::open(&draft.0)?.sync_all()?;
-                    place_in(&folders, &root, &to, || fs::rename(&draft.0, &to))?;
+                    let draft = Draft::new(draft);
+                    fs::copy(&from, draft.path())?;
+                    File::open(draft.path())?.sync_all()?;
+                    place_in(&folders, &root, &to, || fs::rename(draft.path(), &to))?;
                     draft.keep();
                 }
                 linked => linked?,
@@ -73,6 +75,36 @@ impl Folder {
             Ok(StoredContent { etag: None, size: metadata.len(), modified: changed(&metadata).into() })
         })
         .await
+    }
+
+    /// Receives content of at most `limit` bytes into a draft.
+    pub(super) async fn receive(&self, content: ContentStream<'_>, limit: u64) -> Result<Writer, BackendError> {
+        let draft = self.incoming.join(random::uuid().to_string());
+        let mut writer = blocking(move || Writer::create(draft)).await?;
+        let (mut size, mut has_ended) = (0_u64, false);
+        while !has_ended {
+            let Some(first) = content.next().await else { break };
+            let mut chunks = vec![first.map_err(BackendError::Source)?];
+            let mut gathered = chunks[0].len();
+            // What has arrived meanwhile shares the hop to another thread
+            while gathered < WRITE_SIZE && !has_ended {
+                match content.next().now_or_never() {
+                    Some(Some(chunk)) => {
+                        let chunk = chunk.map_err(BackendError::Source)?;
+                        gathered += chunk.len();
+                        chunks.push(chunk);
+                    }
+                    Some(None) => has_ended = true,
+                    None => break,
+                }
+            }
+            size += gathered as u64;
+            if size > limit {
+                return Err(BackendError::TooLarge);
+            }
+            writer = blocking(move || writer.append(&chunks)).await?;
+        }
+        Ok(writer)
     }
 }
 
@@ -84,31 +116,7 @@ impl Backend for Folder {
         limit: u64,
     ) -> BackendFuture<'a, StoredContent> {
         Box::pin(async move {
-            let draft = self.incoming.join(random::uuid().to_string());
-            let mut writer = blocking(move || Writer::create(draft)).await?;
-            let (mut size, mut has_ended) = (0_u64, false);
-            while !has_ended {
-                let Some(first) = content.next().await else { break };
-                let mut chunks = vec![first.map_err(BackendError::Source)?];
-                let mut gathered = chunks[0].len();
-                // What has arrived meanwhile shares the hop to another thread
-                while gathered < WRITE_SIZE && !has_ended {
-                    match content.next().now_or_never() {
-                        Some(Some(chunk)) => {
-                            let chunk = chunk.map_err(BackendError::Source)?;
-                            gathered += chunk.len();
-                            chunks.push(chunk);
-                        }
-                        Some(None) => has_ended = true,
-                        None => break,
-                    }
-                }
-                size += gathered as u64;
-                if size > limit {
-                    return Err(BackendError::TooLarge);
-                }
-                writer = blocking(move || writer.append(&chunks)).await?;
-            }
+            let writer = self.receive(content, limit).await?;
             let (folders, root, place) = (Arc::clone(&self.folders), self.objects.clone(), self.place(at));
             blocking(move || writer.finish(&folders, &root, &place)).await
         })
@@ -193,7 +201,7 @@ const NOT_SUPPORTED: i32 = 95;
 const OTHER_DEVICE: i32 = 18;
 
 /// Runs work on files on a thread that may block.
-async fn blocking<T: Send + 'static>(
+pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, BackendError> + Send + 'static,
 ) -> Result<T, BackendError> {
     match spawn_blocking(work).await {
@@ -203,7 +211,7 @@ async fn blocking<T: Send + 'static>(
 }
 
 /// Returns the time since which a file has its name and content.
-fn changed(metadata: &fs::Metadata) -> SystemTime {
+pub(super) fn changed(metadata: &fs::Metadata) -> SystemTime {
     let seconds = u64::try_from(metadata.ctime()).unwrap_or_default();
     let nanoseconds = u32::try_from(metadata.ctime_nsec()).unwrap_or_default();
     SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds)

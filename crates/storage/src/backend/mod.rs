@@ -9,6 +9,7 @@ mod durable;
 pub(crate) mod folder;
 pub(crate) mod journal;
 pub(crate) mod object_store;
+pub(crate) mod parts;
 mod path;
 
 use std::future::Future;
@@ -22,6 +23,7 @@ use futures_util::Stream;
 use time::OffsetDateTime;
 use tokio::io::AsyncReadExt;
 
+use self::parts::PartStore;
 use crate::error::StorageError;
 
 /// The bytes of a file that are read at once.
@@ -143,7 +145,7 @@ impl From<BackendError> for StorageError {
 }
 
 /// A place of content.
-pub(crate) trait Backend: Send + Sync {
+pub(crate) trait Backend: PartStore + Send + Sync {
     /// Stores content of at most `limit` bytes as a new version. When it returns, the bytes are
     /// durable. If it fails or is cancelled, no version is visible.
     fn put<'a>(

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use portico_database::wire::RowSeparators;
 use serde_json::Value;
 
+use super::condition::{Conditions, Verdict};
 use super::upload::{NewRow, RowValues, test, write_row};
 use super::version::NewVersion;
 use super::{ObjectPath, bucket_rules};
@@ -13,6 +14,7 @@ use crate::limits::check_mime_type;
 use crate::model::{FileMetadata, ObjectRow};
 use crate::name::ObjectKey;
 use crate::operation::{Actor, Operation, Step};
+use crate::s3::S3Error;
 use crate::sql;
 
 /// A request to copy an object.
@@ -24,6 +26,8 @@ pub(crate) struct CopyRequest {
     pub upsert: bool,
     /// `None`: the metadata of the source.
     pub metadata: Option<CopyMetadata>,
+    /// The conditions on the source.
+    pub conditions: Conditions,
 }
 
 /// The metadata of a copy. The type and the cache control stay as they are at the source if they
@@ -75,9 +79,12 @@ pub(crate) async fn check_destination(
 /// The first check that fails: the key of the copy, the source, the limits of the destination, the
 /// policies there.
 pub(crate) async fn copy(operation: &Operation, request: CopyRequest) -> Result<Bytes> {
-    let CopyRequest { source, destination, upsert, metadata } = request;
+    let CopyRequest { source, destination, upsert, metadata, conditions } = request;
     let key = ObjectKey::parse(&destination.name)?;
     let row = find_source(operation, &source).await?;
+    if conditions.judge(&row) != Verdict::Met {
+        return Err(S3Error::PRECONDITION_FAILED.into());
+    }
     let (changes, user_metadata) = match metadata {
         None => (CopyMetadata::default(), row.user_metadata),
         Some(mut changes) => {

@@ -55,8 +55,9 @@ pub(crate) struct PageRequest {
     pub bucket: String,
     pub prefix: String,
     pub limit: u64,
-    /// Names below a `/` after the prefix become folders.
-    pub by_folder: bool,
+    /// The text that ends the names of folders: names with it after the prefix become one entry.
+    /// An order of times only knows `/`.
+    pub delimiter: Option<String>,
     pub order: PageOrder,
     pub descending: bool,
     pub cursor: Option<PageCursor>,
@@ -244,18 +245,20 @@ async fn by_name(
         }
         start => start,
     };
-    let by_folder = if request.by_folder { "true" } else { "false" };
+    let delimiter = request.delimiter.as_deref();
+    let behind_delimiter = delimiter.and_then(self::beyond);
     let length = request.prefix.chars().count().to_string();
     let values = [
         Some(request.bucket.as_bytes()),
         Some(request.prefix.as_bytes()),
         beyond.map(str::as_bytes),
         start.as_deref().map(str::as_bytes),
-        Some(by_folder.as_bytes()),
+        delimiter.map(str::as_bytes),
         Some(length.as_bytes()),
         Some(wanted.as_bytes()),
+        behind_delimiter.as_deref().map(str::as_bytes),
     ];
-    run(operation, text, &values).await
+    run(operation, text, if request.descending { &values[..7] } else { &values }).await
 }
 
 async fn by_time(
@@ -266,7 +269,7 @@ async fn by_time(
 ) -> Result<Vec<PageEntry>> {
     let text = sql::list_by_time(request.order.column(), request.descending);
     let cursor = request.cursor.as_ref();
-    let by_folder = if request.by_folder { "true" } else { "false" };
+    let by_folder = if request.delimiter.is_some() { "true" } else { "false" };
     let length = request.prefix.chars().count().to_string();
     let values = [
         Some(request.bucket.as_bytes()),
@@ -289,7 +292,7 @@ async fn run(operation: &Operation, text: &str, values: &[Param<'_>]) -> Result<
 
 /// Returns the least text that is greater than all that begin with the prefix; `None` if there is
 /// none.
-fn beyond(prefix: &str) -> Option<String> {
+pub(crate) fn beyond(prefix: &str) -> Option<String> {
     let mut rest = prefix;
     while let Some(last) = rest.chars().next_back() {
         rest = &rest[..rest.len() - last.len_utf8()];

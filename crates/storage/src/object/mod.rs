@@ -3,11 +3,13 @@
 //! These are the operations of every protocol. Permission, limits, versions and the commit are
 //! inside; a protocol only reads requests and writes responses.
 
+pub(crate) mod condition;
 pub(crate) mod copy;
 pub(crate) mod delete;
 pub(crate) mod download;
 pub(crate) mod list;
 pub(crate) mod list_page;
+pub(crate) mod multipart;
 pub(crate) mod relocate;
 pub(crate) mod upload;
 mod version;

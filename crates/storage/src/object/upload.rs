@@ -8,7 +8,7 @@
 use std::path::Path;
 
 use bytes::Bytes;
-use portico_database::wire::Param;
+use portico_database::wire::{Param, WireError};
 use serde_json::{Value, json};
 
 use super::version::NewVersion;
@@ -20,6 +20,7 @@ use crate::limits::check_mime_type;
 use crate::model::NewMetadata;
 use crate::name::ObjectKey;
 use crate::operation::{Actor, Ending, Operation, Step, WriteError};
+use crate::s3::S3Error;
 use crate::sql;
 
 /// The version in the row of a permission test.
@@ -61,9 +62,14 @@ pub(crate) struct UploadPermit {
 }
 
 impl UploadPermit {
-    /// Returns the largest content, in bytes.
+    /// Returns the size of the largest content, in bytes.
     pub fn size_limit(&self) -> u64 {
         self.size_limit
+    }
+
+    /// Lowers the size of the largest content.
+    pub fn limit_size(&mut self, limit: u64) {
+        self.size_limit = self.size_limit.min(limit);
     }
 }
 
@@ -218,7 +224,25 @@ pub(crate) struct NewRow {
 ///
 /// # Errors
 /// Those of PostgreSQL.
-pub(crate) async fn write_row(operation: &Operation, mut version: NewVersion, row: NewRow) -> Result<Bytes> {
+pub(crate) async fn write_row(operation: &Operation, version: NewVersion, row: NewRow) -> Result<Bytes> {
+    write(operation, version, row, None).await
+}
+
+/// As [`write_row`], and ends the upload in parts with this id in the same transaction.
+///
+/// # Errors
+/// Those of PostgreSQL, and `NoSuchUpload` if the upload has ended. Another request may have
+/// committed the version then, so the clean-up decides about the content.
+pub(crate) async fn write_row_of_upload(
+    operation: &Operation,
+    version: NewVersion,
+    row: NewRow,
+    upload: String,
+) -> Result<Bytes> {
+    write(operation, version, row, Some(upload)).await
+}
+
+async fn write(operation: &Operation, mut version: NewVersion, row: NewRow, upload: Option<String>) -> Result<Bytes> {
     let operation = operation.clone();
     let task = tokio::spawn(async move {
         version.commit_sent();
@@ -233,23 +257,34 @@ pub(crate) async fn write_row(operation: &Operation, mut version: NewVersion, ro
         };
         let values = values.values();
         let place = [values[0], values[1]];
-        let locks = [Step { text: sql::LOCK_KEY, values: &place }, Step { text: sql::LOCK_OBJECT, values: &place }];
+        let ended = [upload.as_deref().map(str::as_bytes)];
+        let mut before = Vec::with_capacity(3);
+        if upload.is_some() {
+            before.push(Step { text: sql::multipart::CONSUME_UPLOAD, values: &ended });
+        }
+        before.push(Step { text: sql::LOCK_KEY, values: &place });
+        before.push(Step { text: sql::LOCK_OBJECT, values: &place });
+        let (locked, written) = (before.len() - 1, before.len());
         // A signed URL has no caller, and its policies were tested when it was signed
         let is_bound = operation.known_caller().is_some_and(|caller| !caller.is_service_role());
         let test = (row.upsert && is_bound).then_some(Step { text: sql::TEST_UPSERT, values: &values });
         let text = if row.upsert { sql::UPSERT_OBJECT } else { sql::INSERT_OBJECT };
         let write = [Step { text, values: &values }];
-        match operation.write_tested(Actor::Service, &locks, test, &write, Ending::Commit).await {
+        match operation.write_tested(Actor::Service, &before, test, &write, Ending::Commit).await {
             // A trigger of the project has prevented the row
-            Ok(results) if results.rows(2).is_empty() => {
+            Ok(results) if results.rows(written).is_empty() => {
                 version.rolled_back();
                 Err(StorageError::Internal)
             }
             Ok(results) => {
-                let replaced = results.rows(1).iter().map(|row| VersionKey::new(&key.bucket, &key.name, row.text(0)));
-                let written = results.rows(2).first().and_then(|row| row.get(0));
+                let replaced = results.rows(locked).iter();
+                let replaced = replaced.map(|row| VersionKey::new(&key.bucket, &key.name, row.text(0)));
+                let row = results.rows(written).first().and_then(|row| row.get(0));
                 version.committed(replaced.collect());
-                written.ok_or(StorageError::Internal)
+                row.ok_or(StorageError::Internal)
+            }
+            Err(WriteError::RolledBack(error)) if upload.is_some() && has_ended(&error) => {
+                Err(S3Error::NO_SUCH_UPLOAD.into())
             }
             Err(error) => Err(failed_commit(error, version)),
         }
@@ -258,6 +293,11 @@ pub(crate) async fn write_row(operation: &Operation, mut version: NewVersion, ro
         tracing::error!(error = %error, "the row of an upload could not be written");
         Err(StorageError::Internal)
     })
+}
+
+/// Returns true for the error of an upload that has ended.
+fn has_ended(error: &WireError) -> bool {
+    error.postgres().is_some_and(|error| error.code == sql::multipart::UPLOAD_HAS_ENDED)
 }
 
 /// Returns the error of a transaction that would have committed a version.

@@ -9,8 +9,9 @@ use time::OffsetDateTime;
 use super::Call;
 use crate::backend::ByteRange;
 use crate::error::{Result, StorageError};
-use crate::model::{ObjectRow, parse_timestamp};
+use crate::model::ObjectRow;
 use crate::object::ObjectPath;
+use crate::object::condition::last_modified;
 use crate::object::download::{self, ReadRule};
 use crate::operation::Operation;
 
@@ -51,7 +52,7 @@ const PASSIVE: [&str; 10] = [
 
 /// The caching of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Caching {
+pub(crate) enum Caching {
     /// As the object says.
     Stored,
     /// As the object says, in the caller's own cache only.
@@ -113,7 +114,7 @@ fn not_modified(headers: HeaderMap) -> Response {
 }
 
 /// Returns the headers that describe an object. A stored text that no header can have is left out.
-pub(super) fn describe(row: &ObjectRow, caching: Caching, download: Option<&str>) -> HeaderMap {
+pub(crate) fn describe(row: &ObjectRow, caching: Caching, download: Option<&str>) -> HeaderMap {
     let metadata = &row.metadata;
     let mut headers = HeaderMap::with_capacity(12);
     let stored_type = metadata.mimetype().unwrap_or(OCTETS);
@@ -150,7 +151,7 @@ pub(super) fn describe(row: &ObjectRow, caching: Caching, download: Option<&str>
 }
 
 /// Returns the content type that is sent for a stored one.
-fn sent_type(stored: &str) -> HeaderValue {
+pub(crate) fn sent_type(stored: &str) -> HeaderValue {
     let lower = stored.trim().to_ascii_lowercase();
     // No pages are hosted on the origin of the API
     let sent = if lower.contains("text/html") { "text/plain" } else { stored };
@@ -178,7 +179,7 @@ fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
 }
 
 /// Returns a value of `Cache-Control` without the permissions for shared caches.
-fn private(stored: &str) -> String {
+pub(crate) fn private(stored: &str) -> String {
     let is_own = |directive: &&str| {
         let name = directive.split('=').next().unwrap_or_default().trim().to_ascii_lowercase();
         !matches!(name.as_str(), "" | "public" | "private" | "s-maxage")
@@ -195,13 +196,8 @@ fn disposition(name: &str) -> String {
     format!("attachment; filename={encoded}; filename*=UTF-8''{encoded}")
 }
 
-/// Returns the time of the last change of an object's content.
-pub(super) fn last_modified(row: &ObjectRow) -> Option<OffsetDateTime> {
-    let stored = row.metadata.last_modified().and_then(parse_timestamp);
-    stored.or_else(|| row.updated_at.as_deref().and_then(parse_timestamp))
-}
-
-fn http_date(time: OffsetDateTime) -> String {
+/// Returns a time as a header has it.
+pub(crate) fn http_date(time: OffsetDateTime) -> String {
     // The format has no years before the epoch and after 9999
     let time = time.clamp(OffsetDateTime::UNIX_EPOCH, time::macros::datetime!(9999-12-31 23:59:59 UTC));
     httpdate::fmt_http_date(time.into())
@@ -225,7 +221,7 @@ fn is_current(headers: &HeaderMap, row: &ObjectRow) -> bool {
 ///
 /// # Errors
 /// [`StorageError::InvalidRange`] for several ranges and malformed ones.
-fn range_of(headers: &HeaderMap) -> Result<Option<ByteRange>> {
+pub(crate) fn range_of(headers: &HeaderMap) -> Result<Option<ByteRange>> {
     let Some(value) = headers.get(header::RANGE) else { return Ok(None) };
     value.to_str().ok().and_then(parse_range).map(Some).ok_or(StorageError::InvalidRange)
 }

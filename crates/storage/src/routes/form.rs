@@ -19,7 +19,7 @@ const MAX_BLANKS: usize = 1024;
 const MAX_BOUNDARY: usize = 200;
 
 /// Reads the parts of a form.
-pub(super) struct FormReader<S> {
+pub(crate) struct FormReader<S> {
     body: S,
     buffer: BytesMut,
     /// `\r\n--` and the boundary.
@@ -39,10 +39,11 @@ enum State {
 
 /// The headers of a part.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct PartHead {
+pub(crate) struct PartHead {
     /// The name of the field, which may be empty.
     pub name: String,
     pub is_file: bool,
+    pub file_name: Option<String>,
     pub content_type: Option<String>,
 }
 
@@ -196,7 +197,7 @@ fn delimiter_end(behind: &[u8]) -> DelimiterEnd {
 }
 
 /// The content of a part as a stream.
-pub(super) struct PartContent<'a, S> {
+pub(crate) struct PartContent<'a, S> {
     form: &'a mut FormReader<S>,
 }
 
@@ -219,7 +220,8 @@ fn read_head(head: &[u8]) -> Result<PartHead> {
             "content-disposition" => {
                 has_disposition = true;
                 part.name = parameter(value, "name").unwrap_or_default();
-                part.is_file = parameter(value, "filename").is_some() || parameter(value, "filename*").is_some();
+                part.file_name = parameter(value, "filename");
+                part.is_file = part.file_name.is_some() || parameter(value, "filename*").is_some();
             }
             "content-type" => part.content_type = Some(value.to_owned()),
             _ => {}
@@ -302,8 +304,13 @@ mod tests {
         let body = b"--XX\r\nContent-Disposition: form-data; name=\"cacheControl\"\r\n\r\n3600\r\n--XX\r\nContent-Disposition: form-data; name=\"\"; filename=\"a;\\\"b.png\"\r\nContent-Type: image/png\r\n\r\n\r\n--X\r\n\r\n--XX--\r\n";
         for piece in 1..=body.len() {
             let parts = run(read(body, piece, FORM)).unwrap();
-            let field = PartHead { name: "cacheControl".into(), is_file: false, content_type: None };
-            let file = PartHead { name: String::new(), is_file: true, content_type: Some("image/png".into()) };
+            let field = PartHead { name: "cacheControl".into(), ..PartHead::default() };
+            let file = PartHead {
+                name: String::new(),
+                is_file: true,
+                file_name: Some("a;\"b.png".into()),
+                content_type: Some("image/png".into()),
+            };
             assert_eq!(parts, [(field, b"3600".to_vec()), (file, b"\r\n--X\r\n".to_vec())], "{piece}");
         }
     }

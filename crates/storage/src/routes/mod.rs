@@ -3,9 +3,9 @@
 pub(crate) mod address;
 pub(crate) mod body;
 mod bucket;
-mod deliver;
+pub(crate) mod deliver;
 mod fields;
-mod form;
+pub(crate) mod form;
 mod object;
 mod render;
 mod sign;
@@ -27,12 +27,12 @@ use self::fields::Fields;
 use crate::error::{Result, StorageError};
 use crate::identity::Identity;
 use crate::operation::{Actor, Operation, RequestDescription, Step};
-use crate::resumable;
 use crate::sql;
 use crate::storage::Service;
+use crate::{resumable, s3};
 
 /// Adds the headers of the gateway to those that SQL sees.
-type ForwardedHeaders<'a> = &'a (dyn Fn(&mut HeaderMap) + Send + Sync);
+pub(crate) type ForwardedHeaders<'a> = &'a (dyn Fn(&mut HeaderMap) + Send + Sync);
 
 /// A request without its body.
 pub(crate) struct Call<'a> {
@@ -44,6 +44,9 @@ pub(crate) struct Call<'a> {
 /// Answers a request. Errors become responses.
 pub(crate) async fn answer(service: &Arc<Service>, request: Request, forwarded: ForwardedHeaders<'_>) -> Response {
     let (parts, body) = request.into_parts();
+    if let Some(settings) = service.settings.s3.as_ref().filter(|_| s3::serves(parts.uri.path())) {
+        return s3::answer(service, settings, (&parts, body), forwarded).await;
+    }
     let call = Call { service, parts: &parts, forwarded };
     let outcome = call.answer(body).await;
     let mut response = outcome.unwrap_or_else(StorageError::into_response);

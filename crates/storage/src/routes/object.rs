@@ -9,6 +9,7 @@ use super::deliver::{Caching, describe};
 use super::fields::Fields;
 use super::{Call, json_bytes, json_response, message};
 use crate::error::{Result, StorageError};
+use crate::object::condition::Conditions;
 use crate::object::copy::{self, CopyMetadata, CopyRequest};
 use crate::object::download::{self, ReadRule};
 use crate::object::list::{self, ListRequest};
@@ -132,7 +133,7 @@ impl Call<'_> {
             bucket,
             prefix: fields.text("prefix")?.unwrap_or_default(),
             limit: fields.number("limit", 1)?.unwrap_or(1000).unsigned_abs(),
-            by_folder,
+            delimiter: by_folder.then(|| "/".to_owned()),
             order: column.and_then(PageOrder::parse).unwrap_or_default(),
             descending,
             cursor: cursor.map(|cursor| PageCursor::decode(&cursor)).transpose()?,
@@ -163,7 +164,8 @@ impl Call<'_> {
             };
             Some(CopyMetadata { cache_control: given.0, mimetype: given.1, user_metadata: self.user_metadata()? })
         };
-        let request = CopyRequest { source, destination, upsert: self.upserts(), metadata };
+        let conditions = Conditions::default();
+        let request = CopyRequest { source, destination, upsert: self.upserts(), metadata, conditions };
         let row: Value = parse(&copy::copy(&operation, request).await?)?;
         let mut response = json!({ "Key": key, "Id": row["id"] });
         if let (Value::Object(response), Value::Object(row)) = (&mut response, row) {

@@ -15,5 +15,6 @@ mod rendering;
 mod resumable;
 mod resumable_input;
 mod resumable_interruption;
+mod s3;
 mod signing;
 mod upload;

@@ -16,9 +16,17 @@ use crate::backend::{BackendError, StoredContent};
 const FOLDER_ATTEMPTS: usize = 8;
 
 /// A file that is deleted unless it is moved to its place.
-pub(super) struct Draft(pub PathBuf);
+pub(in crate::backend) struct Draft(PathBuf);
 
 impl Draft {
+    pub fn new(path: PathBuf) -> Self {
+        Self(path)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
     /// Keeps the file, which has another name now.
     pub fn keep(mut self) {
         self.0 = PathBuf::new();
@@ -34,11 +42,11 @@ impl Drop for Draft {
 }
 
 /// Writes an upload.
-pub(super) struct Writer {
-    file: File,
-    draft: Draft,
-    digest: Md5,
-    size: u64,
+pub(in crate::backend) struct Writer {
+    pub file: File,
+    pub draft: Draft,
+    pub digest: Md5,
+    pub size: u64,
 }
 
 impl Writer {
@@ -69,7 +77,7 @@ impl Writer {
 
 /// Makes the folder of a version, gives the file its place there by `put`, and flushes the folders
 /// that have changed.
-pub(super) fn place_in(
+pub(in crate::backend) fn place_in(
     folders: &DurableFolders,
     root: &Path,
     place: &Path,

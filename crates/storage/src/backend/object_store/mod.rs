@@ -6,6 +6,7 @@
 mod client;
 mod content;
 mod key;
+mod parts;
 mod signature;
 mod upload;
 mod xml;
@@ -22,7 +23,7 @@ use time::OffsetDateTime;
 
 use self::client::{StoreClient, StoreError, StoreRequest};
 use self::upload::{MAX_PARTS, MultipartUpload, PartMemory, UploadBounds};
-use self::xml::{DeletionAnswer, ListedUpload, ObjectPage, PartPage, UploadPage};
+use self::xml::{DeletionAnswer, ListedObject, ListedUpload, ObjectPage, PartPage, UploadPage};
 use super::{
     Backend, BackendError, BackendFuture, ByteRange, Content, ContentStream, KeptVersion, StoredContent, VersionKey,
 };
@@ -76,6 +77,47 @@ impl S3Store {
     async fn size(&self, key: &str) -> Result<u64, BackendError> {
         let answer = self.client.call(StoreRequest::of_object(Method::HEAD, key)).await?;
         Ok(size_of(&answer.headers).ok_or(StoreError::Malformed)?)
+    }
+
+    /// Stores content of at most `limit` bytes under a key.
+    async fn put_at(&self, key: &str, content: ContentStream<'_>, limit: u64) -> Result<StoredContent, BackendError> {
+        let part_size = self.part_size.max(limit.div_ceil(MAX_PARTS));
+        let bounds = UploadBounds { limit, part_size: usize::try_from(part_size).unwrap_or(usize::MAX) };
+        upload::put(&self.client, &self.memory, key, content, bounds).await
+    }
+
+    /// Returns the name of an object as the source of a copy.
+    fn source(&self, key: &str) -> String {
+        StoreClient::copy_source(&self.bucket, key)
+    }
+
+    /// Makes the store copy an object of a size.
+    async fn copy_key(&self, from: &str, to: &str, size: u64) -> Result<(), BackendError> {
+        let source = self.source(from);
+        if size > MAX_COPY {
+            return self.copy_in_parts(&source, to, size).await;
+        }
+        let request = StoreRequest::of_object(Method::PUT, to).header(COPY_SOURCE, &source);
+        self.client.call(request.timeout(COPY_TIMEOUT)).await?;
+        Ok(())
+    }
+
+    /// Returns the objects whose keys begin with `prefix`.
+    async fn list(&self, prefix: &str) -> Result<Vec<ListedObject>, BackendError> {
+        let mut objects = Vec::new();
+        let mut token: Option<String> = None;
+        loop {
+            let mut request = StoreRequest::of_bucket(Method::GET).query("list-type", "2").query("prefix", prefix);
+            if let Some(token) = &token {
+                request = request.query("continuation-token", token);
+            }
+            let page: ObjectPage = xml::parse(&self.client.call(request).await?.document)?;
+            objects.extend(page.contents);
+            token = page.next_continuation_token;
+            if token.is_none() {
+                return Ok(objects);
+            }
+        }
     }
 
     async fn copy_in_parts(&self, source: &str, to: &str, size: u64) -> Result<(), BackendError> {
@@ -154,11 +196,7 @@ impl Backend for S3Store {
         content: ContentStream<'a>,
         limit: u64,
     ) -> BackendFuture<'a, StoredContent> {
-        Box::pin(async move {
-            let part_size = self.part_size.max(limit.div_ceil(MAX_PARTS));
-            let bounds = UploadBounds { limit, part_size: usize::try_from(part_size).unwrap_or(usize::MAX) };
-            upload::put(&self.client, &self.memory, &self.key(at), content, bounds).await
-        })
+        Box::pin(async move { self.put_at(&self.key(at), content, limit).await })
     }
 
     fn get<'a>(&'a self, at: &'a VersionKey, range: Option<ByteRange>) -> BackendFuture<'a, Content> {
@@ -169,13 +207,7 @@ impl Backend for S3Store {
         Box::pin(async move {
             let (from, to) = (self.key(from), self.key(to));
             let size = self.size(&from).await?;
-            let source = StoreClient::copy_source(&self.bucket, &from);
-            if size > MAX_COPY {
-                self.copy_in_parts(&source, &to, size).await?;
-            } else {
-                let request = StoreRequest::of_object(Method::PUT, &to).header(COPY_SOURCE, &source);
-                self.client.call(request.timeout(COPY_TIMEOUT)).await?;
-            }
+            self.copy_key(&from, &to, size).await?;
             Ok(StoredContent { etag: None, size, modified: self.client.now() })
         })
     }

@@ -107,7 +107,7 @@ pub(super) fn error_code(document: &[u8]) -> Option<String> {
         match reader.read_event_into(&mut buffer).ok()? {
             quick_xml::events::Event::Start(root) => {
                 return match root.local_name().as_ref() {
-                    b"Error" => quick_xml::de::from_reader::<_, ErrorDocument>(document).ok().map(|error| error.code),
+                    "Error" => quick_xml::de::from_reader::<_, ErrorDocument>(document).ok().map(|error| error.code),
                     _ => None,
                 };
             }

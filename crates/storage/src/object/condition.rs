@@ -1,0 +1,100 @@
+//! Conditions on the object that a request is about (RFC 9110, section 13).
+
+use time::OffsetDateTime;
+
+use crate::model::{ObjectRow, parse_timestamp};
+
+/// The conditions of a request. ETags are compared without quotes; `*` matches every object.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Conditions {
+    pub if_match: Option<String>,
+    pub if_none_match: Option<String>,
+    pub if_modified_since: Option<OffsetDateTime>,
+    pub if_unmodified_since: Option<OffsetDateTime>,
+}
+
+/// The outcome of conditions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Met,
+    /// The client has the current content.
+    NotModified,
+    Failed,
+}
+
+impl Conditions {
+    /// Reads the conditions of headers, which `header` returns by their usual names.
+    pub fn of_headers<'a>(header: impl Fn(&str) -> Option<&'a str>) -> Self {
+        let date = |name: &str| Some(httpdate::parse_http_date(header(name)?).ok()?.into());
+        Self {
+            if_match: header("if-match").map(str::to_owned),
+            if_none_match: header("if-none-match").map(str::to_owned),
+            if_modified_since: date("if-modified-since"),
+            if_unmodified_since: date("if-unmodified-since"),
+        }
+    }
+
+    /// Judges an object. A condition on the ETag takes the place of the one on the time.
+    pub fn judge(&self, row: &ObjectRow) -> Verdict {
+        let bare = |tag: &str| tag.trim().trim_start_matches("W/").trim_matches('"').to_owned();
+        let etag = row.metadata.etag().map(bare);
+        let matches = |tags: &str| tags.split(',').map(bare).any(|tag| tag == "*" || Some(&tag) == etag.as_ref());
+        // Dates of HTTP have whole seconds
+        let modified = last_modified(row).map(OffsetDateTime::unix_timestamp);
+        let is_newer = |than: &OffsetDateTime| modified.is_some_and(|modified| modified > than.unix_timestamp());
+        let has_failed = match (&self.if_match, &self.if_unmodified_since) {
+            (Some(tags), _) => !matches(tags),
+            (None, Some(since)) => is_newer(since),
+            (None, None) => false,
+        };
+        let is_current = match (&self.if_none_match, &self.if_modified_since) {
+            (Some(tags), _) => matches(tags),
+            (None, Some(since)) => !is_newer(since),
+            (None, None) => false,
+        };
+        match (has_failed, is_current) {
+            (true, _) => Verdict::Failed,
+            (false, true) => Verdict::NotModified,
+            (false, false) => Verdict::Met,
+        }
+    }
+}
+
+/// Returns the time of the last change of an object's content.
+pub(crate) fn last_modified(row: &ObjectRow) -> Option<OffsetDateTime> {
+    let stored = row.metadata.last_modified().and_then(parse_timestamp);
+    stored.or_else(|| row.updated_at.as_deref().and_then(parse_timestamp))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn judge(name: &str, value: &str) -> Verdict {
+        let row = json!({ "id": "", "metadata": { "eTag": "\"abc\"", "lastModified": "2026-08-01T09:00:00.500Z" } });
+        let row: ObjectRow = serde_json::from_value(row).unwrap();
+        Conditions::of_headers(|header| (header == name).then_some(value)).judge(&row)
+    }
+
+    #[test]
+    fn an_object_is_judged_by_its_etag_and_its_time() {
+        let (at, before) = ("Sat, 01 Aug 2026 09:00:00 GMT", "Sat, 01 Aug 2026 08:59:59 GMT");
+        for (name, value, verdict) in [
+            ("if-match", "\"abc\"", Verdict::Met),
+            ("if-match", "abc", Verdict::Met),
+            ("if-match", "*", Verdict::Met),
+            ("if-match", "\"x\"", Verdict::Failed),
+            ("if-none-match", "\"x\", \"abc\"", Verdict::NotModified),
+            ("if-none-match", "\"x\"", Verdict::Met),
+            ("if-modified-since", at, Verdict::NotModified),
+            ("if-modified-since", before, Verdict::Met),
+            ("if-unmodified-since", at, Verdict::Met),
+            ("if-unmodified-since", before, Verdict::Failed),
+            ("if-unmodified-since", "yesterday", Verdict::Met),
+        ] {
+            assert_eq!(judge(name, value), verdict, "{name}: {value}");
+        }
+    }
+}

@@ -1,0 +1,359 @@
+//! Uploads with a form of a page, which a signed policy allows.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use axum::body::Body;
+use axum::response::Response;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use futures_util::Stream;
+use http::StatusCode;
+use portico_base::Secret;
+use serde_json::{Map, Value};
+use time::OffsetDateTime;
+
+use super::object::StoredRow;
+use super::signature::{ALGORITHM, CredentialScope, SigningTime, is_signed_with};
+use super::xml::{XmlWriter, xml_response};
+use super::{S3Error, S3Request, empty, set};
+use crate::error::{Result, StorageError};
+use crate::model::parse_timestamp;
+use crate::object::ObjectPath;
+use crate::object::upload::{self, ContentDescription, UploadAuthority, UploadRequest};
+use crate::operation::parse;
+use crate::routes::body::UploadBody;
+use crate::routes::form::{FormReader, PartHead};
+
+/// The most fields before the file.
+const MAX_FIELDS: usize = 100;
+/// The longest field, in bytes.
+const MAX_FIELD: usize = 64 * 1024;
+/// The most conditions of a policy.
+const MAX_CONDITIONS: usize = 200;
+/// The part of a key that stands for the name of the file.
+const FILE_NAME: &str = "${filename}";
+
+/// The fields before the file: names in lower case, and values.
+struct FormFields(Vec<(String, String)>);
+
+impl FormFields {
+    fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    fn required(&self, name: &str) -> Result<&str> {
+        self.get(name).ok_or_else(|| S3Error::invalid(format!("The form field {name} is missing")).into())
+    }
+}
+
+/// A condition of a policy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum PolicyCondition {
+    Equal(String, String),
+    StartsWith(String, String),
+    /// The least and the largest size of the file, in bytes.
+    Length(u64, u64),
+}
+
+/// A signed policy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct UploadPolicy {
+    expiration: OffsetDateTime,
+    conditions: Vec<PolicyCondition>,
+}
+
+impl UploadPolicy {
+    /// Parses a policy: JSON in base64.
+    fn parse(encoded: &str) -> Option<Self> {
+        let policy: Value = serde_json::from_slice(&STANDARD.decode(encoded).ok()?).ok()?;
+        let expiration = parse_timestamp(policy.get("expiration")?.as_str()?)?;
+        let mut conditions = Vec::new();
+        for condition in policy.get("conditions")?.as_array().filter(|list| list.len() <= MAX_CONDITIONS)? {
+            match condition {
+                Value::Object(fields) => {
+                    for (name, value) in fields {
+                        let value = value.as_str()?.to_owned();
+                        conditions.push(PolicyCondition::Equal(name.to_ascii_lowercase(), value));
+                    }
+                }
+                Value::Array(parts) => conditions.push(Self::parse_condition(parts)?),
+                _ => return None,
+            }
+        }
+        Some(Self { expiration, conditions })
+    }
+
+    fn parse_condition(parts: &[Value]) -> Option<PolicyCondition> {
+        let [operator, first, second] = parts else { return None };
+        let field = || Some(first.as_str()?.strip_prefix('$')?.to_ascii_lowercase());
+        let number = |value: &Value| value.as_u64().or_else(|| value.as_str()?.parse().ok());
+        Some(match operator.as_str()?.to_ascii_lowercase().as_str() {
+            "eq" => PolicyCondition::Equal(field()?, second.as_str()?.to_owned()),
+            "starts-with" => PolicyCondition::StartsWith(field()?, second.as_str()?.to_owned()),
+            "content-length-range" => PolicyCondition::Length(number(first)?, number(second)?),
+            _ => return None,
+        })
+    }
+
+    /// Checks the fields of a form. Each condition must be met, and each field must have one,
+    /// besides those of the signature and those that are ignored.
+    fn check(&self, fields: &FormFields, bucket: &str) -> Result<()> {
+        let value = |name: &str| if name == "bucket" { Some(bucket) } else { fields.get(name) };
+        for condition in &self.conditions {
+            let (name, is_met) = match condition {
+                PolicyCondition::Equal(name, wanted) => (name, value(name) == Some(wanted)),
+                PolicyCondition::StartsWith(name, begin) => {
+                    // A list of types is compared one by one
+                    let begins = |value: &str| value.split(',').all(|part| part.trim().starts_with(begin.as_str()));
+                    let is_met = |value: &str| match name.as_str() {
+                        "content-type" => begins(value),
+                        _ => value.starts_with(begin.as_str()),
+                    };
+                    (name, value(name).is_some_and(is_met))
+                }
+                PolicyCondition::Length(..) => continue,
+            };
+            if !is_met {
+                return Err(S3Error::policy(format!("Policy Condition failed: {name}")).into());
+            }
+        }
+        let has_condition = |name: &str| {
+            self.conditions.iter().any(|condition| match condition {
+                PolicyCondition::Equal(key, _) | PolicyCondition::StartsWith(key, _) => key == name,
+                PolicyCondition::Length(..) => false,
+            })
+        };
+        let is_free = |name: &str| {
+            matches!(
+                name,
+                "policy"
+                    | "file"
+                    | "bucket"
+                    | "x-amz-signature"
+                    | "x-amz-algorithm"
+                    | "x-amz-credential"
+                    | "x-amz-date"
+                    | "x-amz-security-token"
+            ) || name.starts_with("x-ignore-")
+        };
+        match fields.0.iter().find(|(name, _)| !is_free(name) && !has_condition(name)) {
+            Some((name, _)) => Err(S3Error::policy(format!("Extra input fields: {name}")).into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the least and the largest size of the file, in bytes.
+    fn length(&self) -> (u64, u64) {
+        self.conditions.iter().fold((0, u64::MAX), |(least, largest), condition| match condition {
+            PolicyCondition::Length(from, to) => (least.max(*from), largest.min(*to)),
+            _ => (least, largest),
+        })
+    }
+}
+
+/// The content of a file, which has at least a size.
+struct LeastSize<S> {
+    content: S,
+    left: u64,
+    has_ended: bool,
+}
+
+impl<S: Stream<Item = Result<Bytes>> + Unpin> Stream for LeastSize<S> {
+    type Item = Result<Bytes>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.has_ended {
+            return Poll::Ready(None);
+        }
+        let next = ready!(Pin::new(&mut self.content).poll_next(context));
+        match &next {
+            Some(Ok(bytes)) => self.left = self.left.saturating_sub(bytes.len() as u64),
+            Some(Err(_)) => self.has_ended = true,
+            None => {
+                self.has_ended = true;
+                if self.left > 0 {
+                    return Poll::Ready(Some(Err(S3Error::TOO_SMALL.into())));
+                }
+            }
+        }
+        Poll::Ready(next)
+    }
+}
+
+impl S3Request<'_> {
+    pub(super) async fn post_form(&self, bucket: &str, content_type: &str, body: Body) -> Result<Response> {
+        let settings = &self.service.settings;
+        let mut form = FormReader::new(UploadBody::new(body, settings), content_type)?;
+        let reading = tokio::time::timeout(settings.fields_timeout, read_fields(&mut form));
+        let (mut fields, file) = reading.await.unwrap_or(Err(StorageError::TooSlow))?;
+
+        let encoded = fields.required("policy").map_err(|_| S3Error::MISSING_SIGNATURE)?;
+        let signature = fields.required("x-amz-signature").map_err(|_| S3Error::MISSING_SIGNATURE)?;
+        if fields.required("x-amz-algorithm")? != ALGORITHM {
+            return Err(S3Error::invalid_argument("x-amz-algorithm").into());
+        }
+        let scope = CredentialScope::parse(fields.required("x-amz-credential")?);
+        let scope = scope.ok_or_else(|| S3Error::invalid_argument("x-amz-credential"))?;
+        let time = SigningTime::parse(fields.required("x-amz-date")?);
+        let time = time.ok_or_else(|| S3Error::invalid_argument("x-amz-date"))?;
+        if scope.service != "s3" {
+            return Err(S3Error::INVALID_SERVICE.into());
+        }
+        if !time.text.starts_with(&scope.date) {
+            return Err(S3Error::WRONG_SIGNATURE.into());
+        }
+        let token = fields.get("x-amz-security-token").filter(|token| !token.is_empty()).map(Secret::new);
+        let (identity, ()) = self.authenticate(&scope.access_key, token.as_ref(), |secret| {
+            let is_signed = is_signed_with(&scope.signing_key(secret), encoded.as_bytes(), signature);
+            if is_signed { Ok(()) } else { Err(S3Error::WRONG_SIGNATURE.into()) }
+        })?;
+        let policy = UploadPolicy::parse(encoded).ok_or_else(|| S3Error::policy("malformed policy document"))?;
+        if policy.expiration <= self.service.clock.now() {
+            return Err(S3Error::policy("Policy expired").into());
+        }
+        if let Some((_, key)) = fields.0.iter_mut().find(|(name, _)| name == "key") {
+            // The name of a file is not a path
+            let name = file.file_name.as_deref().unwrap_or_default();
+            *key = key.replace(FILE_NAME, name.rsplit(['/', '\\']).next().unwrap_or_default());
+        }
+        policy.check(&fields, bucket)?;
+
+        let operation = self.operation("storage.s3.upload", &identity);
+        let request = UploadRequest {
+            target: ObjectPath { bucket: bucket.to_owned(), name: fields.required("key")?.to_owned() },
+            upsert: true,
+            content_length: self
+                .parts
+                .headers
+                .get("content-length")
+                .and_then(|value| value.to_str().ok()?.parse().ok()),
+            exact_size: None,
+            has_content: true,
+            description: describe(&fields, &file),
+        };
+        let (least, largest) = policy.length();
+        let mut permit = upload::permit(&operation, &request, UploadAuthority::Caller).await?;
+        permit.limit_size(largest);
+        let mut content = LeastSize { content: form.content(), left: least, has_ended: false };
+        let received = upload::receive(&operation, &permit, &mut content).await?;
+        let row = upload::commit(&operation, permit, received, request.description).await?;
+        let row: StoredRow = parse(&row)?;
+        let etag = row.metadata.etag().unwrap_or_default();
+        let mut response = match fields.get("success_action_status") {
+            Some("201") => {
+                let mut xml = XmlWriter::new();
+                xml.root("PostResponse", |xml| {
+                    xml.text("Location", &format!("{bucket}/{}", request.target.name));
+                    xml.text("Bucket", bucket);
+                    xml.text("Key", &request.target.name);
+                    xml.text("ETag", etag);
+                });
+                let mut response = xml_response(xml);
+                *response.status_mut() = StatusCode::CREATED;
+                response
+            }
+            Some("204") => empty(StatusCode::NO_CONTENT),
+            _ => empty(StatusCode::OK),
+        };
+        set(&mut response, "etag", etag);
+        Ok(response)
+    }
+}
+
+/// Reads the fields up to the file.
+async fn read_fields(form: &mut FormReader<UploadBody>) -> Result<(FormFields, PartHead)> {
+    let mut fields = Vec::new();
+    while let Some(head) = form.next_part().await? {
+        if head.is_file || head.name.eq_ignore_ascii_case("file") {
+            return Ok((FormFields(fields), head));
+        }
+        let value = form.field("form field").await?;
+        if fields.len() == MAX_FIELDS || value.len() > MAX_FIELD {
+            return Err(StorageError::TooLarge("form"));
+        }
+        let name = head.name.to_ascii_lowercase();
+        // What the policy checks is what is stored
+        if fields.iter().any(|(other, _)| *other == name) {
+            return Err(S3Error::invalid(format!("The form field {name} appears twice")).into());
+        }
+        fields.push((name, value));
+    }
+    Err(S3Error::invalid("POST requires exactly one file upload per request.").into())
+}
+
+/// Describes the content by the fields of a form.
+fn describe(fields: &FormFields, file: &PartHead) -> ContentDescription {
+    let text = |name: &str| fields.get(name).filter(|value| !value.is_empty());
+    let metadata: Map<String, Value> = fields
+        .0
+        .iter()
+        .filter_map(|(name, value)| Some((name.strip_prefix("x-amz-meta-")?.to_owned(), value.as_str().into())))
+        .collect();
+    let mimetype = text("content-type").or(file.content_type.as_deref().filter(|kind| !kind.is_empty()));
+    ContentDescription {
+        mimetype: mimetype.unwrap_or("application/octet-stream").to_owned(),
+        cache_control: text("cache-control").unwrap_or("no-cache").to_owned(),
+        robots_tag: None,
+        user_metadata: (!metadata.is_empty()).then_some(Value::Object(metadata)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(conditions: Value, fields: &[(&str, &str)]) -> Result<()> {
+        let policy = json!({ "expiration": "2026-08-01T09:00:00.000Z", "conditions": conditions });
+        let policy = UploadPolicy::parse(&STANDARD.encode(policy.to_string())).unwrap();
+        let fields = fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        policy.check(&FormFields(fields), "b")
+    }
+
+    #[test]
+    fn a_form_must_meet_its_policy_in_every_field() {
+        let conditions = json!([{ "bucket": "b" }, ["starts-with", "$key", "u/"], ["eq", "$Content-Type", "text/plain"], ["content-length-range", 1, 10]]);
+        let fields = [("key", "u/a"), ("content-type", "text/plain"), ("policy", "x"), ("x-ignore-y", "z")];
+        assert_eq!(check(conditions.clone(), &fields), Ok(()));
+        for other in [
+            &[("key", "v/a"), ("content-type", "text/plain")][..],
+            &[("key", "u/a"), ("content-type", "text/html")],
+            &[("key", "u/a")],
+            &[("key", "u/a"), ("content-type", "text/plain"), ("cache-control", "public")],
+        ] {
+            assert_eq!(
+                check(conditions.clone(), other).unwrap_err().status_and_code(),
+                (403, "AccessDenied"),
+                "{other:?}"
+            );
+        }
+        assert!(check(json!([{ "bucket": "other" }]), &[]).is_err());
+    }
+
+    #[test]
+    fn a_malformed_policy_allows_nothing() {
+        for policy in [
+            json!({}),
+            json!({ "expiration": "tomorrow", "conditions": [] }),
+            json!({ "expiration": "2026-08-01T09:00:00Z" }),
+            json!({ "expiration": "2026-08-01T09:00:00Z", "conditions": [["ends-with", "$key", "x"]] }),
+            json!({ "expiration": "2026-08-01T09:00:00Z", "conditions": [["eq", "key", "x"]] }),
+            json!({ "expiration": "2026-08-01T09:00:00Z", "conditions": ["eq"] }),
+        ] {
+            assert_eq!(UploadPolicy::parse(&STANDARD.encode(policy.to_string())), None, "{policy}");
+        }
+        assert_eq!(UploadPolicy::parse("%"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_policies_do_not_panic(text in "\\PC{0,40}", policy in "[\\[\\]{}\":,a-z0-9$ ]{0,60}") {
+            let _ = UploadPolicy::parse(&text);
+            let _ = UploadPolicy::parse(&STANDARD.encode(policy));
+        }
+    }
+}

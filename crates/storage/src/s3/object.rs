@@ -1,0 +1,337 @@
+//! Operations on objects.
+
+use std::collections::HashSet;
+
+use axum::body::Body;
+use axum::response::Response;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::address::S3Address;
+use super::xml::{XmlElement, XmlWriter, xml_response};
+use super::{S3Call, S3Error, empty, set};
+use crate::error::{Result, StorageError};
+use crate::model::{FileMetadata, ObjectRow, parse_timestamp};
+use crate::name::EMPTY_FOLDER_PLACEHOLDER;
+use crate::object::condition::{Conditions, Verdict};
+use crate::object::copy::{self, CopyMetadata, CopyRequest};
+use crate::object::download::{self, ReadRule};
+use crate::object::upload::{self, ContentDescription, UploadAuthority, UploadRequest};
+use crate::object::{ObjectPath, delete};
+use crate::operation::parse;
+use crate::routes::deliver::{Caching, describe, http_date, private, range_of, sent_type};
+use crate::sign::readable;
+
+/// The largest object of one request, in bytes.
+const MAX_PUT: u64 = 5 * 1024 * 1024 * 1024;
+/// The most keys that one request deletes.
+const MAX_DELETED: usize = 1000;
+/// The longest key, in characters.
+const MAX_KEY: usize = 2500;
+/// The longest value of a header with metadata of the user, in bytes.
+const MAX_METADATA_VALUE: usize = 2048;
+const METADATA: &str = "x-amz-meta-";
+const OCTETS: &str = "application/octet-stream";
+
+/// The parameters that replace headers of a response.
+const OVERRIDES: [(&str, HeaderName); 6] = [
+    ("response-content-type", header::CONTENT_TYPE),
+    ("response-content-disposition", header::CONTENT_DISPOSITION),
+    ("response-content-encoding", header::CONTENT_ENCODING),
+    ("response-content-language", header::CONTENT_LANGUAGE),
+    ("response-cache-control", header::CACHE_CONTROL),
+    ("response-expires", header::EXPIRES),
+];
+
+/// The columns of a stored row that responses have.
+#[derive(Debug, Deserialize)]
+pub(super) struct StoredRow {
+    pub metadata: FileMetadata,
+    pub updated_at: Option<String>,
+}
+
+impl S3Call<'_> {
+    /// Describes the content by the headers of the request.
+    pub(super) fn description(&self) -> ContentDescription {
+        let mut metadata = Map::new();
+        for (name, value) in self.headers() {
+            if let Some(name) = name.as_str().strip_prefix(METADATA) {
+                metadata.insert(name.to_owned(), String::from_utf8_lossy(value.as_bytes()).into());
+            }
+        }
+        if self.is_presigned() {
+            for (name, value) in self.request.query.pairs() {
+                if let Some(name) = name.to_ascii_lowercase().strip_prefix(METADATA) {
+                    metadata.entry(name.to_owned()).or_insert_with(|| value.into());
+                }
+            }
+        }
+        ContentDescription {
+            mimetype: self.header("content-type").filter(|kind| !kind.is_empty()).unwrap_or(OCTETS).to_owned(),
+            cache_control: self.header("cache-control").unwrap_or("no-cache").to_owned(),
+            robots_tag: None,
+            user_metadata: (!metadata.is_empty()).then_some(Value::Object(metadata)),
+        }
+    }
+
+    /// Rejects headers that would be a promise about the content which is not kept.
+    pub(super) fn refuse_encryption(&self) -> Result<()> {
+        let asks = |name: &str| self.header(name).is_some();
+        if asks("x-amz-server-side-encryption-customer-algorithm") || asks("x-amz-server-side-encryption-customer-key")
+        {
+            return Err(S3Error::NOT_IMPLEMENTED.into());
+        }
+        Ok(())
+    }
+
+    pub(super) async fn put_object(&self, mut path: ObjectPath, body: Body) -> Result<Response> {
+        self.allow_parameters(&[])?;
+        self.refuse_encryption()?;
+        let operation = self.operation("storage.s3.upload");
+        let size = self.content_length()?.ok_or(S3Error::MISSING_CONTENT_LENGTH)?;
+        if size > MAX_PUT {
+            return Err(StorageError::TooLarge("object"));
+        }
+        if size == 0 && path.name.ends_with('/') {
+            path.name.push_str(EMPTY_FOLDER_PLACEHOLDER);
+        }
+        // Only the absence of the object can be a condition of a write
+        let is_new = match self.header("if-none-match") {
+            None => false,
+            Some("*") => true,
+            Some(_) => return Err(S3Error::NOT_IMPLEMENTED.into()),
+        };
+        if self.header("if-match").is_some() {
+            return Err(S3Error::NOT_IMPLEMENTED.into());
+        }
+        let request = UploadRequest {
+            target: path,
+            upsert: !is_new,
+            content_length: Some(size),
+            exact_size: Some(size),
+            has_content: true,
+            description: self.description(),
+        };
+        let mut content = self.payload(body)?;
+        let row = match upload::store(&operation, request, UploadAuthority::Caller, &mut content).await {
+            Err(StorageError::Exists(_)) if is_new => return Err(S3Error::PRECONDITION_FAILED.into()),
+            row => row?,
+        };
+        let row: StoredRow = parse(&row)?;
+        let mut response = empty(StatusCode::OK);
+        set(&mut response, "etag", row.metadata.etag().unwrap_or_default());
+        Ok(response)
+    }
+
+    /// Sends an object, or its headers.
+    pub(super) async fn get_object(&self, path: ObjectPath) -> Result<Response> {
+        let overrides: Vec<&str> = OVERRIDES.iter().map(|(parameter, _)| *parameter).chain(["versionId"]).collect();
+        self.allow_parameters(&overrides)?;
+        if self.query("versionId").is_some_and(|version| version != "null") {
+            return Err(S3Error::NOT_IMPLEMENTED.into());
+        }
+        let is_head = self.request.parts.method == Method::HEAD;
+        let operation = self.operation(if is_head { "storage.s3.object.info" } else { "storage.s3.object.get" });
+        let found = download::find(&operation, ReadRule::PublicOrPolicies, &path).await?;
+        let conditions = Conditions::of_headers(|name| self.header(name));
+        let headers = self.describe(&found.row, found.is_public);
+        match conditions.judge(&found.row) {
+            Verdict::Failed => return Err(S3Error::PRECONDITION_FAILED.into()),
+            Verdict::NotModified => return Ok(respond(StatusCode::NOT_MODIFIED, headers, Body::empty())),
+            Verdict::Met => {}
+        }
+        if is_head && let Some(size) = found.row.metadata.size() {
+            let mut response = respond(StatusCode::OK, headers, Body::empty());
+            response.headers_mut().insert(header::CONTENT_LENGTH, size.into());
+            return Ok(response);
+        }
+        let range = if is_head { None } else { range_of(self.headers())? };
+        let (row, content) = download::open(&operation, ReadRule::PublicOrPolicies, &path, found.row, range).await?;
+        let (start, end) = content.part;
+        let status = if range.is_some() { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK };
+        let mut response = respond(status, self.describe(&row, found.is_public), content.body);
+        response.headers_mut().insert(header::CONTENT_LENGTH, (end - start).into());
+        if range.is_some() {
+            set(&mut response, "content-range", &format!("bytes {start}-{}/{}", end.saturating_sub(1), content.size));
+        }
+        Ok(response)
+    }
+
+    /// Returns the headers that describe an object.
+    fn describe(&self, row: &ObjectRow, is_public: bool) -> HeaderMap {
+        let caching = if is_public { Caching::Stored } else { Caching::Private };
+        let mut headers = describe(row, caching, None);
+        let set = |headers: &mut HeaderMap, name: HeaderName, value: &str| {
+            if let Ok(value) = HeaderValue::from_str(value) {
+                headers.insert(name, value);
+            }
+        };
+        let stored_type = row.metadata.mimetype().unwrap_or(OCTETS);
+        if !self.is_presigned() {
+            // No browser opens a request with a signature in its headers, so the type is as stored,
+            // and the value for caches as well, as long as it permits nothing to shared ones
+            set(&mut headers, header::CONTENT_TYPE, stored_type);
+            let stored = row.metadata.cache_control().unwrap_or("no-cache");
+            if private(stored) == format!("private, {stored}") {
+                set(&mut headers, header::CACHE_CONTROL, stored);
+            }
+        }
+        for (parameter, name) in OVERRIDES {
+            let Some(value) = self.query(parameter) else { continue };
+            match name {
+                header::CONTENT_TYPE => {
+                    // The object with this type, so that active content stays in its sandbox
+                    let replaced = FileMetadata::default().replacing(None, Some(value));
+                    let policy = describe(&ObjectRow { metadata: replaced, ..row.clone() }, caching, None);
+                    headers.remove(header::CONTENT_SECURITY_POLICY);
+                    headers.extend(
+                        policy
+                            .get(header::CONTENT_SECURITY_POLICY)
+                            .map(|policy| (header::CONTENT_SECURITY_POLICY, policy.clone())),
+                    );
+                    if self.is_presigned() {
+                        headers.insert(name, sent_type(value));
+                    } else {
+                        set(&mut headers, name, value);
+                    }
+                }
+                header::CACHE_CONTROL if !is_public => set(&mut headers, name, &private(value)),
+                name => set(&mut headers, name, value),
+            }
+        }
+        if let Some(created) = row.created_at.as_deref().and_then(parse_timestamp) {
+            set(&mut headers, HeaderName::from_static("created-at"), &http_date(created));
+        }
+        write_user_metadata(&mut headers, row.user_metadata.as_ref());
+        headers
+    }
+
+    pub(super) async fn get_tagging(&self, path: &ObjectPath) -> Result<Response> {
+        self.allow_parameters(&["tagging"])?;
+        let operation = self.operation("storage.s3.object.get_tagging");
+        download::find(&operation, ReadRule::PublicOrPolicies, path).await?;
+        let mut xml = XmlWriter::new();
+        xml.root("Tagging", |xml| xml.text("TagSet", ""));
+        Ok(xml_response(xml))
+    }
+
+    /// Returns the source of a copy.
+    pub(super) fn copy_source(&self) -> Result<ObjectPath> {
+        S3Address::parse_source(self.header("x-amz-copy-source").unwrap_or_default())
+    }
+
+    /// Returns the conditions on the source of a copy.
+    pub(super) fn copy_conditions(&self) -> Conditions {
+        Conditions::of_headers(|name| self.header(&format!("x-amz-copy-source-{name}")))
+    }
+
+    pub(super) async fn copy_object(&self, destination: ObjectPath) -> Result<Response> {
+        self.allow_parameters(&[])?;
+        self.refuse_encryption()?;
+        let source = self.copy_source()?;
+        let metadata = match self.header("x-amz-metadata-directive") {
+            None | Some("COPY") => None,
+            Some("REPLACE") => {
+                let ContentDescription { mimetype, cache_control, user_metadata, .. } = self.description();
+                Some(CopyMetadata { cache_control: Some(cache_control), mimetype: Some(mimetype), user_metadata })
+            }
+            Some(_) => return Err(S3Error::invalid_argument("x-amz-metadata-directive").into()),
+        };
+        let operation = self.operation("storage.s3.object.copy");
+        self.require_bucket(&operation, &destination.bucket).await?;
+        let request = CopyRequest { source, destination, upsert: true, metadata, conditions: self.copy_conditions() };
+        let row: StoredRow = parse(&copy::copy(&operation, request).await?)?;
+        let mut xml = XmlWriter::new();
+        xml.root("CopyObjectResult", |xml| {
+            xml.text("ETag", row.metadata.etag().unwrap_or_default());
+            let modified = row.metadata.last_modified().or(row.updated_at.as_deref());
+            xml.text("LastModified", modified.unwrap_or_default());
+        });
+        Ok(xml_response(xml))
+    }
+
+    pub(super) async fn delete_object(&self, path: &ObjectPath) -> Result<Response> {
+        self.allow_parameters(&["versionId"])?;
+        if self.query("versionId").is_some_and(|version| version != "null") {
+            return Err(S3Error::NOT_IMPLEMENTED.into());
+        }
+        let operation = self.operation("storage.s3.object.delete");
+        match delete::delete(&operation, path).await {
+            // What the caller cannot see does not exist
+            Err(StorageError::NoSuchKey) => self.require_bucket(&operation, &path.bucket).await?,
+            outcome => outcome?,
+        }
+        Ok(empty(StatusCode::NO_CONTENT))
+    }
+
+    pub(super) async fn delete_objects(&self, bucket: &str, body: Body) -> Result<Response> {
+        if !self.has("delete") {
+            return Err(S3Error::NOT_IMPLEMENTED.into());
+        }
+        self.allow_parameters(&["delete"])?;
+        let operation = self.operation("storage.s3.object.delete_many");
+        let document = XmlElement::parse(&self.document(body).await?, "Delete")?;
+        let is_quiet = document.child("Quiet") == Some("true");
+        let mut keys = Vec::new();
+        for object in document.children("Object") {
+            let key = object.child("Key").filter(|key| !key.is_empty() && key.chars().count() <= MAX_KEY);
+            keys.push(key.ok_or_else(|| S3Error::malformed_xml("an object without a key"))?.to_owned());
+            if object.child("VersionId").is_some_and(|version| !matches!(version, "" | "null")) {
+                return Err(S3Error::NOT_IMPLEMENTED.into());
+            }
+        }
+        if keys.is_empty() || keys.len() > MAX_DELETED {
+            return Err(S3Error::malformed_xml("1 to 1000 objects are expected").into());
+        }
+        self.require_bucket(&operation, bucket).await?;
+        delete::delete_many(&operation, bucket, &keys).await?;
+        // What is still visible was not deleted, and what is not visible does not exist
+        let denied: HashSet<String> = readable(&operation, bucket, &keys).await?.into_iter().collect();
+        let mut xml = XmlWriter::new();
+        xml.root("DeleteResult", |xml| {
+            for key in keys.iter().filter(|key| !is_quiet && !denied.contains(*key)) {
+                xml.element("Deleted", |xml| xml.text("Key", key));
+            }
+            for key in keys.iter().filter(|key| denied.contains(*key)) {
+                xml.element("Error", |xml| {
+                    xml.text("Key", key);
+                    xml.text("Code", "AccessDenied");
+                    xml.text("Message", "Access Denied");
+                });
+            }
+        });
+        Ok(xml_response(xml))
+    }
+}
+
+fn respond(status: StatusCode, headers: HeaderMap, body: Body) -> Response {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    response
+}
+
+/// Writes the metadata of the user. What no header can have is counted.
+fn write_user_metadata(headers: &mut HeaderMap, metadata: Option<&Value>) {
+    let Some(Value::Object(metadata)) = metadata else { return };
+    let mut missing = 0_u32;
+    for (name, value) in metadata {
+        let text = match value {
+            Value::String(text) => text.clone(),
+            Value::Number(_) | Value::Bool(_) => value.to_string(),
+            _ => String::from("\n"),
+        };
+        let name = HeaderName::try_from(format!("{METADATA}{}", name.to_ascii_lowercase()));
+        let is_possible = text.len() <= MAX_METADATA_VALUE && text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+        match (name, HeaderValue::try_from(text)) {
+            (Ok(name), Ok(value)) if is_possible => {
+                headers.insert(name, value);
+            }
+            _ => missing += 1,
+        }
+    }
+    if missing > 0 {
+        headers.insert("x-amz-missing-meta", missing.into());
+    }
+}

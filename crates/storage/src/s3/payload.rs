@@ -1,0 +1,221 @@
+//! The body of a signed request: decoded, and compared with its hashes while it passes. The last
+//! item of a body that is not what its sender has signed is an error, so nothing of it is kept.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use aws_lc_rs::digest::{self, SHA1_FOR_LEGACY_USE_ONLY, SHA256};
+use aws_lc_rs::hmac;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt};
+use http::HeaderMap;
+use md5::{Digest, Md5};
+
+use super::S3Error;
+use super::chunked::{ChunkSignatures, ChunkedBody};
+use super::signature::RequestSignature;
+use crate::error::{Result, StorageError};
+
+/// The coding and the hash of a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PayloadForm<'a> {
+    Unsigned,
+    /// The SHA-256 of the body, in hexadecimal digits.
+    Hashed(&'a str),
+    SignedChunks,
+    UnsignedChunks,
+}
+
+impl<'a> PayloadForm<'a> {
+    fn parse(text: &'a str) -> Result<Self> {
+        let is_hash = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        match text {
+            "UNSIGNED-PAYLOAD" => Ok(Self::Unsigned),
+            "STREAMING-AWS4-HMAC-SHA256-PAYLOAD" | "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER" => {
+                Ok(Self::SignedChunks)
+            }
+            "STREAMING-UNSIGNED-PAYLOAD-TRAILER" => Ok(Self::UnsignedChunks),
+            hash if is_hash => Ok(Self::Hashed(hash)),
+            _ => Err(S3Error::invalid_argument("x-amz-content-sha256").into()),
+        }
+    }
+}
+
+/// A checksum that is verified.
+enum Checksum {
+    Sha256(digest::Context),
+    Sha1(digest::Context),
+    Md5(Box<Md5>),
+    Crc32(crc32fast::Hasher),
+}
+
+impl Checksum {
+    /// Returns the checksum of a header or trailer. Others are not verified.
+    fn of_header(name: &str) -> Option<Self> {
+        Some(match name {
+            "x-amz-checksum-sha256" => Self::Sha256(digest::Context::new(&SHA256)),
+            "x-amz-checksum-sha1" => Self::Sha1(digest::Context::new(&SHA1_FOR_LEGACY_USE_ONLY)),
+            "x-amz-checksum-crc32" => Self::Crc32(crc32fast::Hasher::new()),
+            "content-md5" => Self::Md5(Box::default()),
+            _ => return None,
+        })
+    }
+
+    fn update(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Sha256(context) | Self::Sha1(context) => context.update(bytes),
+            Self::Md5(digest) => digest.update(bytes),
+            Self::Crc32(hasher) => hasher.update(bytes),
+        }
+    }
+
+    fn finish(self) -> Vec<u8> {
+        match self {
+            Self::Sha256(context) | Self::Sha1(context) => context.finish().as_ref().to_vec(),
+            Self::Md5(digest) => digest.finalize().to_vec(),
+            Self::Crc32(hasher) => hasher.finalize().to_be_bytes().to_vec(),
+        }
+    }
+}
+
+/// The value that a checksum must have.
+enum Expected {
+    Bytes(Vec<u8>),
+    /// Behind the last chunk: the name of the line.
+    Trailer(String),
+}
+
+/// A checksum, its value, and the error where they differ.
+struct Check {
+    checksum: Checksum,
+    expected: Expected,
+    error: S3Error,
+}
+
+enum Source<S> {
+    Plain(S),
+    Chunked(Box<ChunkedBody<S>>),
+}
+
+/// The body of a signed request.
+pub(super) struct PayloadBody<S> {
+    source: Source<S>,
+    checks: Vec<Check>,
+    has_ended: bool,
+}
+
+/// Returns the length of the content of a request; `None` if it declares none.
+///
+/// # Errors
+/// When it is not a number.
+pub(super) fn content_length(headers: &HeaderMap, signature: &RequestSignature) -> Result<Option<u64>> {
+    let name = match PayloadForm::parse(signature.payload())? {
+        PayloadForm::SignedChunks | PayloadForm::UnsignedChunks => "x-amz-decoded-content-length",
+        _ => "content-length",
+    };
+    let Some(value) = headers.get(name) else { return Ok(None) };
+    let length = value.to_str().ok().and_then(|value| value.parse().ok());
+    length.map(Some).ok_or_else(|| S3Error::invalid_argument(name).into())
+}
+
+impl<S: Stream<Item = Result<Bytes>> + Unpin> PayloadBody<S> {
+    /// Returns the content of a body whose request is verified. `key` is the signing key.
+    ///
+    /// # Errors
+    /// When the headers about the body are malformed.
+    pub fn new(body: S, headers: &HeaderMap, signature: &RequestSignature, key: hmac::Key) -> Result<Self> {
+        let form = PayloadForm::parse(signature.payload())?;
+        let mut checks = Vec::new();
+        if let PayloadForm::Hashed(hash) = form {
+            let expected = Expected::Bytes(hex::decode(hash).unwrap_or_default());
+            let checksum = Checksum::Sha256(digest::Context::new(&SHA256));
+            checks.push(Check { checksum, expected, error: S3Error::WRONG_PAYLOAD_HASH });
+        }
+        for (name, value) in headers {
+            let Some(checksum) = Checksum::of_header(name.as_str()) else { continue };
+            let expected = STANDARD.decode(value.as_bytes());
+            let expected = expected.map_err(|_| S3Error::invalid_argument(name.as_str()))?;
+            checks.push(Check { checksum, expected: Expected::Bytes(expected), error: S3Error::BAD_DIGEST });
+        }
+        let signatures = match form {
+            PayloadForm::Unsigned | PayloadForm::Hashed(_) => {
+                return Ok(Self { source: Source::Plain(body), checks, has_ended: false });
+            }
+            PayloadForm::SignedChunks => Some(ChunkSignatures::new(key, signature)),
+            PayloadForm::UnsignedChunks => None,
+        };
+        let trailer = headers.get("x-amz-trailer").and_then(|value| value.to_str().ok()).unwrap_or_default();
+        for name in trailer.split(',').map(|name| name.trim().to_ascii_lowercase()) {
+            let Some(checksum) = Checksum::of_header(&name) else { continue };
+            checks.push(Check { checksum, expected: Expected::Trailer(name), error: S3Error::BAD_DIGEST });
+        }
+        let length = content_length(headers, signature)?.ok_or(S3Error::MISSING_CONTENT_LENGTH)?;
+        let source = Source::Chunked(Box::new(ChunkedBody::new(body, length, signatures)));
+        Ok(Self { source, checks, has_ended: false })
+    }
+
+    /// Reads the whole body into memory.
+    ///
+    /// # Errors
+    /// When it is longer than `limit`, and those of the body.
+    pub async fn collect(mut self, limit: usize) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        while let Some(chunk) = self.next().await {
+            let chunk = chunk?;
+            if bytes.len() + chunk.len() > limit {
+                return Err(StorageError::TooLarge("request body"));
+            }
+            bytes.extend_from_slice(&chunk);
+        }
+        Ok(bytes)
+    }
+
+    fn verify(&mut self) -> Result<()> {
+        for Check { checksum, expected, error } in self.checks.drain(..) {
+            let expected = match (expected, &self.source) {
+                (Expected::Bytes(bytes), _) => Some(bytes),
+                (Expected::Trailer(name), Source::Chunked(body)) => {
+                    body.trailer(&name).and_then(|value| STANDARD.decode(value).ok())
+                }
+                (Expected::Trailer(_), Source::Plain(_)) => None,
+            };
+            if expected != Some(checksum.finish()) {
+                return Err(error.into());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<S: Stream<Item = Result<Bytes>> + Unpin> Stream for PayloadBody<S> {
+    type Item = Result<Bytes>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = &mut *self;
+        if this.has_ended {
+            return Poll::Ready(None);
+        }
+        let next = match &mut this.source {
+            Source::Plain(body) => Pin::new(body).poll_next(context),
+            Source::Chunked(body) => Pin::new(&mut **body).poll_next(context),
+        };
+        Poll::Ready(match ready!(next) {
+            Some(Ok(bytes)) => {
+                for check in &mut this.checks {
+                    check.checksum.update(&bytes);
+                }
+                Some(Ok(bytes))
+            }
+            Some(Err(error)) => {
+                this.has_ended = true;
+                Some(Err(error))
+            }
+            None => {
+                this.has_ended = true;
+                this.verify().err().map(Err)
+            }
+        })
+    }
+}

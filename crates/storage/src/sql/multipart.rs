@@ -1,0 +1,70 @@
+//! The statements about uploads in parts. All of them run as the service.
+
+/// Begins an upload. `$1` id, `$2` bucket, `$3` key, `$4` version, `$5` owner id, `$6` metadata,
+/// `$7` user metadata.
+///
+/// The signature is empty: the size in progress is computed from the parts, behind a lock.
+pub(crate) const INSERT_UPLOAD: &str = "insert into storage.s3_multipart_uploads \
+    (id, upload_signature, bucket_id, key, version, owner_id, metadata, user_metadata) values ($1, '', $2, $3, $4, $5, $6, $7)";
+
+/// An upload, with the size of its parts besides one. `$1` id, `$2` bucket, `$3` key, `$4` number
+/// of a part.
+pub(crate) const FIND_UPLOAD: &str = "select pg_catalog.json_build_object('id', u.id, 'bucket', u.bucket_id, 'key', u.key, \
+    'version', u.version, 'owner_id', u.owner_id, 'metadata', u.metadata, 'user_metadata', u.user_metadata, \
+    'other_size', (select coalesce(pg_catalog.sum(p.size), 0) from storage.s3_multipart_uploads_parts as p \
+    where p.upload_id = u.id and p.part_number <> $4::integer))::text \
+    from storage.s3_multipart_uploads as u where u.id = $1 and u.bucket_id = $2 and u.key = $3";
+
+/// Locks an upload until the end of the transaction. `$1` id.
+pub(crate) const LOCK_UPLOAD: &str = "select u.id from storage.s3_multipart_uploads as u where u.id = $1 for update";
+
+/// Writes a part in place of one with its number, if all parts together have at most a size, and
+/// answers whether. `$1` id, `$2` number, `$3` size, `$4` ETag, `$5` largest size of all parts.
+///
+/// Runs behind [`LOCK_UPLOAD`], so that it sees the parts that others have added.
+pub(crate) const PUT_PART: &str = "with upload as (select u.id, u.bucket_id, u.key, u.version, u.owner_id, \
+    (select coalesce(pg_catalog.sum(p.size), 0) from storage.s3_multipart_uploads_parts as p \
+    where p.upload_id = u.id and p.part_number <> $2::integer) + $3::bigint as size \
+    from storage.s3_multipart_uploads as u where u.id = $1), \
+    fitting as (select * from upload where upload.size <= $5::bigint), \
+    replaced as (delete from storage.s3_multipart_uploads_parts as p using fitting as f where p.upload_id = f.id and p.part_number = $2::integer), \
+    added as (insert into storage.s3_multipart_uploads_parts (upload_id, size, part_number, bucket_id, key, etag, owner_id, version) \
+    select f.id, $3::bigint, $2::integer, f.bucket_id, f.key, $4, f.owner_id, f.version from fitting as f), \
+    grown as (update storage.s3_multipart_uploads as u set in_progress_size = f.size from fitting as f where u.id = f.id) \
+    select (select pg_catalog.count(*) from fitting)::text";
+
+/// The parts of an upload in their order. `$1` id, `$2` the number before the first one, `$3`
+/// limit.
+pub(crate) const LIST_PARTS: &str = "select pg_catalog.json_build_object('number', p.part_number, 'etag', p.etag, 'size', p.size, \
+    'created_at', pg_catalog.to_char(p.created_at at time zone 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"'))::text \
+    from (select distinct on (p.part_number) p.part_number, p.etag, p.size, p.created_at from storage.s3_multipart_uploads_parts as p \
+    where p.upload_id = $1 and p.part_number > $2::integer order by p.part_number, p.created_at desc, p.id limit $3::integer) as p \
+    order by p.part_number";
+
+/// Ends an upload, with its parts. `$1` id.
+pub(crate) const DELETE_UPLOAD: &str = "delete from storage.s3_multipart_uploads as u where u.id = $1 returning u.id";
+
+/// As [`DELETE_UPLOAD`]; the transaction fails with `division_by_zero` if the upload has ended.
+pub(crate) const CONSUME_UPLOAD: &str = "with ended as (delete from storage.s3_multipart_uploads as u where u.id = $1 returning u.id) \
+    select 1 / pg_catalog.count(*) from ended";
+
+/// The SQLSTATE of [`CONSUME_UPLOAD`] for an upload that has ended.
+pub(crate) const UPLOAD_HAS_ENDED: &str = "22012";
+
+/// The uploads to a bucket in the order of keys and ids. `$1` bucket, `$2` prefix, `$3` the first
+/// key beyond it, `$4` and `$5` key and id before the first one, `$6` whether all are listed, `$7`
+/// the owner otherwise, `$8` limit. Without an id, all uploads of the key before are skipped.
+pub(crate) const LIST_UPLOADS: &str = "select pg_catalog.json_build_object('id', u.id, 'key', u.key, \
+    'created_at', pg_catalog.to_char(u.created_at at time zone 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"'))::text \
+    from storage.s3_multipart_uploads as u where u.bucket_id = $1 and u.key collate \"C\" >= $2 \
+    and ($3::text is null or u.key collate \"C\" < $3::text) \
+    and ($4::text is null or u.key collate \"C\" > $4::text or (u.key = $4::text and u.id collate \"C\" > $5::text)) \
+    and ($6::boolean or u.owner_id = $7) order by u.key collate \"C\", u.id collate \"C\" limit $8::integer";
+
+/// The uploads that were begun before a time. `$1` seconds.
+pub(crate) const OLD_UPLOADS: &str = "select pg_catalog.json_build_object('id', u.id, 'bucket', u.bucket_id, 'key', u.key, \
+    'version', u.version, 'owner_id', u.owner_id, 'metadata', u.metadata, 'user_metadata', u.user_metadata, 'other_size', u.in_progress_size)::text \
+    from storage.s3_multipart_uploads as u where u.created_at < pg_catalog.now() - pg_catalog.make_interval(secs => $1::double precision) limit 1000";
+
+/// The ids of all uploads.
+pub(crate) const ALL_UPLOADS: &str = "select pg_catalog.to_json(u.id)::text from storage.s3_multipart_uploads as u";
