@@ -151,6 +151,10 @@ export class Portico {
       MAILPIT_URL: "",
       ANON_KEY: "",
       SERVICE_ROLE_KEY: "",
+      STORAGE_S3_URL: "",
+      S3_PROTOCOL_ACCESS_KEY_ID: "",
+      S3_PROTOCOL_ACCESS_KEY_SECRET: "",
+      S3_PROTOCOL_REGION: "",
     };
     return new Portico(folder, child, status, output);
   }

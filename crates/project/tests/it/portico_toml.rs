@@ -120,6 +120,17 @@ fn keys_in_a_list_keep_the_case_of_their_names() {
 }
 
 #[test]
+fn access_keys_of_s3_are_named_secrets() {
+    let text = "[storage.s3]\nregion = \"eu-1\"\naccess_keys = [\"Backup:env(S3_SECRET)\", \"b2:secret of sixteen\"]\n";
+    let folder = Folder::with("supabase/portico.toml", text);
+    folder.put("supabase/.env", "S3_SECRET=\"another long secret\"\n");
+    let s3 = Settings::load(&folder.load()).unwrap().storage.s3;
+    assert_eq!((s3.region.as_deref(), s3.access_keys.len()), (Some("eu-1"), 2));
+    assert_eq!(s3.access_keys["Backup"].expose(), "another long secret");
+    assert!(!format!("{s3:?}").contains("secret of"));
+}
+
+#[test]
 fn an_invalid_value_is_reported_with_its_line() {
     let table = [
         ("[server]\nbnd = 1\n", "supabase/portico.toml:2: unknown key server.bnd; did you mean server.bind?"),
@@ -128,6 +139,9 @@ fn an_invalid_value_is_reported_with_its_line() {
         ("[server]\npublic_url = \"app.example.com\"\n", "expected a URL"),
         ("[server]\ntrusted_proxies = [\"10.0.0.0/64\"]\n", "expected an address or network"),
         ("[database]\npool_size = 0\n", "expected at least 1"),
+        ("[storage.s3]\naccess_keys = [\"A:short\"]\n", "storage.s3.access_keys: expected ids of letters and digits"),
+        ("[storage.s3]\naccess_keys = [\"a/b:secret of sixteen\"]\n", "storage.s3.access_keys: expected ids"),
+        ("[storage.s3]\nregion = \"eu central\"\n", "storage.s3.region: expected a name"),
         ("[web.brand]\naccent = \"red;}body{\"\n", "expected a colour"),
         ("[web.analytics]\nadapter = \"ga4\"\n", "Missing required field in config: web.analytics.ga4_measurement_id"),
         ("[web.analytics]\nadapter = \"spy\"\n", "must be one of [builtin posthog ga4 none]"),
