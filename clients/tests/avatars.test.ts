@@ -1,5 +1,5 @@
-// The bucket of the account home's pictures, through the official client: folders by account, types,
-// and what is left of deleted accounts.
+// The bucket of the account home's pictures, through the official client: folders by account,
+// types, and what is left of deleted accounts.
 import { readdir } from "node:fs/promises";
 
 import { afterAll, beforeAll, expect, test, vi } from "vitest";

@@ -5,7 +5,7 @@ import { recordOf, textOf } from "./json";
 /** The bucket of the pictures that people choose here; the server makes it. */
 export const avatarBucket = "portico-avatars";
 
-/** The picture of a user at an address, and at the one for screens with two pixels for each of ours. */
+/** The address of a picture, and those for screens with more pixels. */
 export interface Picture {
   src: string;
   srcSet?: string;

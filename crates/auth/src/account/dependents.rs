@@ -10,8 +10,8 @@ use crate::model::ids::UserId;
 use crate::sql::{Tx, users};
 
 impl Auth {
-    /// Returns a receiver of the ids of accounts that this process deletes from now on, also softly.
-    /// Deletions by SQL and by other processes are not announced.
+    /// Returns a receiver of the ids of accounts that this process deletes from now on, also
+    /// softly. Deletions by SQL and by other processes are not announced.
     pub fn deleted_accounts(&self) -> broadcast::Receiver<Uuid> {
         self.inner.deletions.subscribe()
     }

@@ -1,5 +1,5 @@
-//! The pictures of accounts on the account home: a bucket of our own, in which every account has the
-//! folder of its id.
+//! The pictures of accounts on the account home: a bucket of our own, in which every account has
+//! the folder of its id.
 //!
 //! The page uploads a picture with the user's token and records its name in the user's metadata
 //! (`web/src/features/account/avatar`). Pictures that no account refers to are deleted: at once

@@ -1,9 +1,9 @@
 //! Resumable uploads: the protocol TUS 1.0.0 with `creation`, `creation-with-upload`,
 //! `creation-defer-length`, `termination` and `expiration`.
 //!
-//! The bytes of an unfinished upload and a record of them are in a folder of their own (`store`). An
-//! offset that a response names is durable. The last offset is recorded only after the commit, so
-//! that a client that resumes never takes an upload for complete that has no object.
+//! The bytes of an unfinished upload and a record of them are in a folder of their own (`store`).
+//! An offset that a response names is durable. The last offset is recorded only after the commit,
+//! so that a client that resumes never takes an upload for complete that has no object.
 //!
 //! Every request tests the permission under the caller's role as an upload does ([`upload::permit`]
 //! of `object`), and the commit is that of every upload. An upload belongs to the user who created

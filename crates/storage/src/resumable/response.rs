@@ -163,3 +163,38 @@ fn add_common(headers: &mut HeaderMap) {
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
     headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED_HEADERS));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_the_service_have_their_real_status_and_text() {
+        for (error, status, text) in [
+            (StorageError::LockTimeout, 503, "acquiring lock timeout"),
+            (StorageError::NoSuchBucket, 404, "Bucket not found"),
+            (StorageError::InvalidKey("~".into()), 400, "Invalid key: ~"),
+            (StorageError::TooLarge("object"), 413, "Maximum size exceeded\n"),
+            (StorageError::DatabaseTimeout, 544, "The connection to the database timed out"),
+            (StorageError::DiskFull, 507, "There is no space left for the object"),
+            (StorageError::Internal, 500, "Internal Server Error"),
+        ] {
+            let (seen, message) = TusError::from(error).response();
+            assert_eq!((seen, &*message), (status, text));
+        }
+    }
+
+    #[test]
+    fn a_connection_whose_body_is_not_read_is_closed() {
+        let closes = |error: TusError| error.into_response().headers().contains_key(header::CONNECTION);
+        for error in [
+            TusError::OffsetConflict,
+            TusError::TakenOver,
+            TusError::SizeExceeded,
+            TusError::Storage(StorageError::Stalled),
+        ] {
+            assert!(closes(error.clone()), "{error:?}");
+        }
+        assert!(!closes(TusError::NoSuchUpload) && !closes(TusError::Storage(StorageError::NoSuchBucket)));
+    }
+}

@@ -72,8 +72,8 @@ impl UploadRecord {
         self.expires <= now.unix_timestamp()
     }
 
-    /// Returns the length as clients see it. A client takes an upload whose offset is its length for
-    /// complete, so that length is not shown before the commit.
+    /// Returns the length as clients see it. A client takes an upload whose offset is its length
+    /// for complete, so that length is not shown before the commit.
     pub fn visible_length(&self) -> Option<u64> {
         self.length.filter(|length| self.is_finished || *length != self.progress.offset)
     }

@@ -41,7 +41,7 @@ async function refer(client: AuthClient, avatar_url: string | null, portico_avat
   if (error) throw error;
 }
 
-/** Deletes the file that the account referred to before. If that fails, the server does it later. */
+/** Deletes the file that the account referred to before. On a failure the server does it later. */
 async function removeFile(account: Account): Promise<void> {
   const file = ownPictureFile(account.user);
   if (file === null) return;
