@@ -160,13 +160,15 @@ pub(crate) trait Backend: PartStore + Send + Sync {
     fn put_file<'a>(&'a self, at: &'a VersionKey, path: &'a Path) -> BackendFuture<'a, StoredContent> {
         Box::pin(async move {
             let file = tokio::fs::File::open(path).await?;
+            // A place may choose the size of its parts by the limit
+            let size = file.metadata().await?.len();
             let chunks = futures_util::stream::try_unfold(file, |mut file| async {
                 let mut chunk = BytesMut::with_capacity(FILE_CHUNK);
                 let read =
                     file.read_buf(&mut chunk).await.map_err(|error| StorageError::from(BackendError::from(error)))?;
                 Ok::<_, StorageError>((read > 0).then(|| (chunk.freeze(), file)))
             });
-            self.put(at, &mut Box::pin(chunks), u64::MAX).await
+            self.put(at, &mut Box::pin(chunks), size).await
         })
     }
 
