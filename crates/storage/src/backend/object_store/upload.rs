@@ -37,8 +37,8 @@ impl PartMemory {
         Self { units: Arc::new(Semaphore::new(total as usize)), total }
     }
 
-    /// Waits for the memory of a part. Whoever waits must hold none, except for parts that are
-    /// being sent.
+    /// Waits for the memory of a part. An upload that waits must hold none, except for parts that
+    /// are being sent.
     async fn reserve(&self, size: usize) -> Option<OwnedSemaphorePermit> {
         let units = u32::try_from(size.div_ceil(UNIT)).unwrap_or(u32::MAX).min(self.total);
         Arc::clone(&self.units).acquire_many_owned(units).await.ok()
@@ -58,7 +58,7 @@ struct PartReader<'a> {
     part_size: usize,
     /// The bytes that are still allowed.
     left: u64,
-    /// What a chunk had beyond the end of its part.
+    /// The bytes of a chunk beyond the end of its part.
     rest: Bytes,
 }
 
