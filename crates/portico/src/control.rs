@@ -1,5 +1,5 @@
 //! The control socket: a unix socket of a running server, for `portico status`, `stop`, `db reset`,
-//! `seed buckets` and `user`.
+//! `seed buckets`, `storage gc` and `user`.
 //!
 //! One request per connection: a JSON object on one line. The response is a stream of JSON lines,
 //! any number of [`Reply::Progress`] and then exactly one [`Reply::Done`] or [`Reply::Failed`].
@@ -44,6 +44,15 @@ pub enum Request {
     },
     /// The request to make or change the buckets of the project, and to upload their files.
     SeedBuckets,
+    /// The request to compare the rows of stored objects with their content.
+    CollectGarbage {
+        /// The age in seconds from which content without a row counts.
+        grace: u64,
+        /// True to delete content without a row.
+        delete_content: bool,
+        /// True to delete rows without content.
+        delete_rows: bool,
+    },
     /// The request to stop the server cleanly.
     Stop,
     /// The request to drop the database and set it up again from the project folder.

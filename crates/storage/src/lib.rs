@@ -16,6 +16,7 @@
 mod backend;
 mod bucket;
 mod error;
+mod gc;
 mod identity;
 mod limits;
 mod model;
@@ -33,6 +34,7 @@ mod sign;
 mod sql;
 mod storage;
 
+pub use gc::{GcError, GcOptions, GcSummary};
 pub use reserved::{ListedObject, ReservedObjectError};
 pub use seed::{ExistingBuckets, SeedBucket, SeedError};
 pub use settings::{

@@ -219,6 +219,16 @@ pub(crate) const LIST_RESERVED: &str = "select pg_catalog.json_build_object('nam
 pub(crate) const CURRENT_VERSIONS: &str = "select pg_catalog.json_build_object('name', o.name, 'version', o.version)::text \
     from storage.objects as o where o.bucket_id = $1 and o.name = any ($2)";
 
+/// Reads what names the content of all objects, in the order of their ids. `$1` the last id of the
+/// page before, `$2` limit.
+pub(crate) const CONTENT_ROWS: &str = "select pg_catalog.json_build_object('id', o.id, 'bucket', o.bucket_id, 'name', o.name, \
+    'version', o.version)::text from storage.objects as o where $1::uuid is null or o.id > $1::uuid order by o.id limit $2::bigint";
+
+/// Deletes rows that still have a version. `$1` ids, `$2` the version of each; empty: none.
+pub(crate) const DELETE_LOST_ROWS: &str = "delete from storage.objects as o \
+    using rows from (pg_catalog.unnest($1::uuid[]), pg_catalog.unnest($2::text[])) as lost (id, version) \
+    where o.id = lost.id and coalesce(o.version, '') = lost.version returning o.id";
+
 /// Answers whether the database does.
 pub(crate) const PING: &str = "select '1'";
 

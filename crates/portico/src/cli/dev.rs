@@ -12,7 +12,7 @@ use portico_gateway::ServeLimits;
 use portico_project::portico_toml::Settings;
 use portico_project::status::{S3Values, StatusValues};
 use portico_project::{Exposure, LoadOptions, Progress, Project};
-use portico_storage::ExistingBuckets;
+use portico_storage::{ExistingBuckets, GcOptions};
 use portico_tokens::development as well_known;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -139,6 +139,11 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
                     Request::Accounts { operation } => {
                         let reply = Reply::from_accounts(server.auth(), operation).await;
                         let _ = call.replies.send(reply).await;
+                    }
+                    Request::CollectGarbage { grace, delete_content, delete_rows } => {
+                        let grace = Duration::from_secs(grace);
+                        let options = GcOptions { grace, delete_content, delete_rows };
+                        storage::collect_garbage(server.storage(), options, call.replies);
                     }
                     Request::SeedBuckets => tokio::select! {
                         () = seed_buckets(&server, &project, &call.replies) => {}

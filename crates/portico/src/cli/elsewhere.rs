@@ -28,7 +28,10 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("secrets", "put secrets into supabase/.env, and read them with env(NAME) in supabase/config.toml"),
     ("config", "settings are read from supabase/config.toml at each start"),
     ("functions", "edge functions are not served yet"),
-    ("storage", "use the storage client of supabase-js with the secret key"),
+    ("storage ls", "use the storage client of supabase-js with the secret key"),
+    ("storage cp", "use the storage client of supabase-js with the secret key"),
+    ("storage mv", "use the storage client of supabase-js with the secret key"),
+    ("storage rm", "use the storage client of supabase-js with the secret key"),
     ("test", "run the files with psql: psql \"$DB_URL\" -f supabase/tests/x.sql (`portico status -o env` has DB_URL)"),
     (
         "gen types",
@@ -59,8 +62,9 @@ pub(super) fn advice(error: &clap::Error, arguments: &[String]) -> Option<String
     }
     let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidSubcommand) else { return None };
     let position = arguments.iter().position(|argument| argument == unknown)?;
-    let group =
-        ["db", "migration", "gen"].into_iter().find(|group| arguments[..position].iter().any(|word| word == group));
+    let group = ["db", "migration", "gen", "storage"]
+        .into_iter()
+        .find(|group| arguments[..position].iter().any(|word| word == group));
     let command = match group {
         Some(group) => format!("{group} {unknown}"),
         None => unknown.clone(),

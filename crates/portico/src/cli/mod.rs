@@ -17,6 +17,7 @@ mod seed;
 mod serve;
 mod signals;
 mod status;
+mod storage;
 mod store;
 mod user;
 
@@ -76,6 +77,9 @@ enum Command {
     /// Parts of the project that are stored again on request
     #[command(subcommand)]
     Seed(SeedCommand),
+    /// The stored files of the project
+    #[command(subcommand)]
+    Storage(storage::Command),
     /// The keys that sign access tokens
     #[command(subcommand)]
     Keys(keys::Command),
@@ -157,6 +161,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         Command::User(options) => user::run(&cli.global, options).await,
         Command::Seed(SeedCommand::Buckets(options)) => seed::run(&cli.global, options).await,
         Command::Migration(command) => migration::run(&cli.global, command).await,
+        Command::Storage(command) => storage::run(&cli.global, command).await,
         Command::Keys(command) => keys::run(&cli.global, command).await,
         Command::Gen(command) => generate::run(&cli.global, command),
     }

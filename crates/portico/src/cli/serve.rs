@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::Args;
@@ -12,6 +12,7 @@ use portico_database::cluster::{Cluster, ClusterSettings};
 use portico_gateway::ServeLimits;
 use portico_project::portico_toml::Settings;
 use portico_project::{Exposure, LoadOptions, Progress};
+use portico_storage::GcOptions;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -20,7 +21,7 @@ use super::panel::{self, Row};
 use super::signals::StopSignals;
 use super::{Global, folder, pool_settings};
 use crate::compose::setup::DatabaseSetup;
-use crate::compose::{Server, database, keys, production};
+use crate::compose::{Server, database, keys, production, storage};
 use crate::control::{Control, Reply, Request};
 use crate::open_files;
 
@@ -156,6 +157,12 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
                 Some(call) = incoming.recv() => {
                     let reply = match call.request {
                         Request::Accounts { operation } => Reply::from_accounts(server.auth(), operation).await,
+                        Request::CollectGarbage { grace, delete_content, delete_rows } => {
+                            let grace = Duration::from_secs(grace);
+                            let options = GcOptions { grace, delete_content, delete_rows };
+                            storage::collect_garbage(server.storage(), options, call.replies);
+                            continue;
+                        }
                         _ => Reply::Failed { message: "this command is for the development server".to_owned() },
                     };
                     let _ = call.replies.send(reply).await;

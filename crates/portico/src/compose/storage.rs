@@ -14,14 +14,16 @@ use portico_gateway::{Access, BoxedResponse, Cors, GatewayHeaders};
 use portico_project::portico_toml::{ObjectStoreSettings, S3Extras, StorageExtras};
 use portico_project::{Config, Project};
 use portico_storage::{
-    BackendSettings, ExistingBuckets, ImageSettings, S3AccessKey, S3Settings, S3StoreCredentials, S3StoreSettings,
+    BackendSettings, ExistingBuckets, GcOptions, ImageSettings, S3AccessKey, S3Settings, S3StoreCredentials, S3StoreSettings,
     SeedBucket, SeedError, Storage, StorageSettings,
 };
 use portico_tokens::development as well_known;
 use serde_json::json;
+use tokio::sync::mpsc;
 
 use super::service::{Foundation, Service, json_error, unavailable};
 use super::web_app::AvatarFacts;
+use crate::control::Reply;
 
 /// The folder of the content within the data folder.
 const FOLDER: &str = "storage";
@@ -125,6 +127,34 @@ pub async fn seed(
     });
     let buckets: Vec<SeedBucket> = buckets.collect();
     storage.seed(&buckets, existing, project.root(), progress).await
+}
+
+/// Compares the rows of the service with its content beside everything else, and sends progress and
+/// the summary to `replies`.
+pub fn collect_garbage(storage: Option<&Storage>, options: GcOptions, replies: mpsc::Sender<Reply>) {
+    let storage = storage.cloned();
+    tokio::spawn(async move {
+        let Some(storage) = storage else {
+            let message = "the storage service is turned off: [storage] enabled in supabase/config.toml".to_owned();
+            let _ = replies.send(Reply::Failed { message }).await;
+            return;
+        };
+        let report = |line: String| {
+            // Does not wait: a command that reads slowly must not delay the work
+            let _ = replies.try_send(Reply::Progress { line });
+        };
+        let collection = storage.collect_garbage(options, &report);
+        let outcome = tokio::select! {
+            outcome = collection => outcome,
+            // The command has ended
+            () = replies.closed() => return,
+        };
+        let reply = match outcome {
+            Ok(summary) => Reply::Done { value: json!(summary) },
+            Err(error) => Reply::Failed { message: error.to_string() },
+        };
+        let _ = replies.send(reply).await;
+    });
 }
 
 /// Opens the service on the connections of the data API; `None` if that is turned off.

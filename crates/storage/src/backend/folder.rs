@@ -7,6 +7,7 @@
 mod content;
 pub(super) mod draft;
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -16,13 +17,14 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::{FutureExt, StreamExt};
 use portico_base::random;
+use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
 use self::draft::{Draft, Writer, place_in, remove_empty};
 use super::durable::{DurableFolders, flush_folder};
 use super::{
-    Backend, BackendError, BackendFuture, ByteRange, Content, ContentStream, KeptVersion, StoredContent, VersionKey,
-    path,
+    Backend, BackendError, BackendFuture, ByteRange, Content, ContentStream, KeptVersion, StoredContent, StoredFile,
+    VersionKey, path,
 };
 
 /// The bytes of an upload that are written at once.
@@ -141,16 +143,7 @@ impl Backend for Folder {
 
     fn delete<'a>(&'a self, at: &'a VersionKey) -> BackendFuture<'a, ()> {
         let (root, place) = (self.objects.clone(), self.place(at));
-        Box::pin(blocking(move || {
-            match fs::remove_file(&place) {
-                Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-                    return Err(error.into());
-                }
-                _ => {}
-            }
-            remove_empty(&root, &place);
-            Ok(())
-        }))
+        Box::pin(blocking(move || remove(&root, &place)))
     }
 
     fn versions<'a>(&'a self, bucket: &'a str, name: &'a str) -> BackendFuture<'a, Vec<KeptVersion>> {
@@ -179,19 +172,87 @@ impl Backend for Folder {
         }))
     }
 
+    fn path(&self, at: &VersionKey) -> String {
+        path::of(at).to_string_lossy().into_owned()
+    }
+
+    fn walk(&self, files: mpsc::Sender<StoredFile>) -> BackendFuture<'_, ()> {
+        let root = self.objects.clone();
+        Box::pin(blocking(move || Ok(walk(&root, &files)?)))
+    }
+
+    fn remove<'a>(&'a self, paths: &'a [String]) -> BackendFuture<'a, ()> {
+        let (root, paths) = (self.objects.clone(), paths.to_vec());
+        Box::pin(blocking(move || paths.iter().try_for_each(|path| remove(&root, &root.join(path)))))
+    }
+
+    fn interrupted(&self, grace: Duration) -> BackendFuture<'_, u64> {
+        let incoming = self.incoming.clone();
+        Box::pin(blocking(move || Ok(drafts(&incoming, grace)?.len() as u64)))
+    }
+
     fn sweep(&self, grace: Duration) -> BackendFuture<'_, ()> {
         let incoming = self.incoming.clone();
         Box::pin(blocking(move || {
-            for entry in fs::read_dir(&incoming)? {
-                let entry = entry?;
-                let is_old = |metadata: fs::Metadata| changed(&metadata).elapsed().is_ok_and(|age| age >= grace);
-                if entry.metadata().is_ok_and(is_old) {
-                    let _ = fs::remove_file(entry.path());
-                }
+            for draft in drafts(&incoming, grace)? {
+                let _ = fs::remove_file(draft);
             }
             Ok(())
         }))
     }
+}
+
+/// Returns the drafts that did not change for `grace`.
+fn drafts(incoming: &Path, grace: Duration) -> io::Result<Vec<PathBuf>> {
+    let mut drafts = Vec::new();
+    for entry in fs::read_dir(incoming)? {
+        let entry = entry?;
+        let is_old = |metadata: fs::Metadata| changed(&metadata).elapsed().is_ok_and(|age| age >= grace);
+        if entry.metadata().is_ok_and(is_old) {
+            drafts.push(entry.path());
+        }
+    }
+    Ok(drafts)
+}
+
+/// Sends the files below a folder, as far as they are not removed meanwhile.
+fn walk(root: &Path, files: &mpsc::Sender<StoredFile>) -> io::Result<()> {
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        let entries = match fs::read_dir(&folder) {
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            entries => entries?,
+        };
+        for entry in entries {
+            let (path, metadata) = match entry.and_then(|entry| Ok((entry.path(), entry.metadata()?))) {
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                found => found?,
+            };
+            if metadata.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let is_version = path.file_name().and_then(OsStr::to_str).is_some_and(path::is_version_file);
+            let path = path.strip_prefix(root).unwrap_or(&path).to_string_lossy().into_owned();
+            let file = StoredFile { path, size: metadata.len(), since: changed(&metadata), is_version };
+            if files.blocking_send(file).is_err() {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Deletes a version, and the folders that are empty then.
+fn remove(root: &Path, place: &Path) -> Result<(), BackendError> {
+    match fs::remove_file(place) {
+        Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Err(error.into());
+        }
+        _ => {}
+    }
+    remove_empty(root, place);
+    Ok(())
 }
 
 /// `EMLINK`, `EPERM`, `EOPNOTSUPP` and `EXDEV`.

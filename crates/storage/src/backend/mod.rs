@@ -22,6 +22,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::Stream;
 use time::OffsetDateTime;
 use tokio::io::AsyncReadExt;
+use tokio::sync::mpsc;
 
 use self::parts::PartStore;
 use crate::error::StorageError;
@@ -66,6 +67,18 @@ pub(crate) struct KeptVersion {
     pub key: VersionKey,
     /// The time since which it is there.
     pub since: SystemTime,
+}
+
+/// A file or an object at the place of the content, whatever it is.
+#[derive(Debug, Clone)]
+pub(crate) struct StoredFile {
+    /// Its path or key, as [`Backend::path`] returns it.
+    pub path: String,
+    pub size: u64,
+    /// The time since which it is there.
+    pub since: SystemTime,
+    /// True if it has the name of a version. Everything else is not this service's.
+    pub is_version: bool,
 }
 
 /// A part of the content, in bytes.
@@ -195,6 +208,18 @@ pub(crate) trait Backend: PartStore + Send + Sync {
 
     /// Returns the versions that are kept for an object, whether rows refer to them or not.
     fn versions<'a>(&'a self, bucket: &'a str, name: &'a str) -> BackendFuture<'a, Vec<KeptVersion>>;
+
+    /// Returns the path of a version at this place.
+    fn path(&self, at: &VersionKey) -> String;
+
+    /// Sends all files at this place. Ends when the receiver does.
+    fn walk(&self, files: mpsc::Sender<StoredFile>) -> BackendFuture<'_, ()>;
+
+    /// Deletes files by their paths. It is no error if one does not exist.
+    fn remove<'a>(&'a self, paths: &'a [String]) -> BackendFuture<'a, ()>;
+
+    /// Returns the number of interrupted uploads that [`sweep`](Self::sweep) would delete.
+    fn interrupted(&self, grace: std::time::Duration) -> BackendFuture<'_, u64>;
 
     /// Deletes what interrupted uploads have left, if it did not change for `grace`.
     fn sweep(&self, grace: std::time::Duration) -> BackendFuture<'_, ()>;

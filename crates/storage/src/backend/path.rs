@@ -57,6 +57,11 @@ pub(super) fn version_of_file(file: &str) -> Option<&str> {
     is_uuid(file).then_some(file)
 }
 
+/// Returns true for the names that [`version_file`] returns.
+pub(super) fn is_version_file(file: &str) -> bool {
+    is_uuid(file) || (file.starts_with('%') && file.ends_with(".version"))
+}
+
 /// Returns true for a UUID in its usual form, in lower case.
 pub(super) fn is_uuid(text: &str) -> bool {
     text.len() == 36 && Uuid::try_parse(text).is_ok_and(|id| id.hyphenated().to_string() == text)

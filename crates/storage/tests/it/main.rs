@@ -5,6 +5,7 @@ mod bad_input;
 mod buckets;
 mod deletion;
 mod delivery;
+mod gc;
 mod helper;
 mod interruption;
 mod listing;

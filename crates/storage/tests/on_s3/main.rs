@@ -11,6 +11,8 @@ mod deletion;
 #[path = "../it/delivery.rs"]
 mod delivery;
 mod faults;
+#[path = "../it/gc.rs"]
+mod gc;
 #[path = "../it/helper.rs"]
 #[allow(dead_code)]
 mod helper;

@@ -49,6 +49,13 @@ pub(super) fn version_of<'a>(folder: &str, key: &'a str) -> Option<&'a str> {
     key.strip_prefix(folder).filter(|version| is_uuid(version))
 }
 
+/// Returns true for the key of a version of any object: below the prefix, a bucket and a name.
+/// Other keys may be another program's.
+pub(super) fn is_version(prefix: &str, key: &str) -> bool {
+    let mut segments = key.strip_prefix(prefix).unwrap_or_default().rsplit('/');
+    segments.next().is_some_and(is_uuid) && segments.count() >= 2
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

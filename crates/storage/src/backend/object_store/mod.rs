@@ -19,13 +19,14 @@ use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, HeaderName, Method, header};
 use md5::{Digest, Md5};
 use portico_base::Clock;
-use time::OffsetDateTime;
+use tokio::sync::mpsc;
 
 use self::client::{StoreClient, StoreError, StoreRequest};
 use self::upload::{MAX_PARTS, MultipartUpload, PartMemory, UploadBounds};
 use self::xml::{DeletionAnswer, ListedObject, ListedUpload, ObjectPage, PartPage, UploadPage};
 use super::{
-    Backend, BackendError, BackendFuture, ByteRange, Content, ContentStream, KeptVersion, StoredContent, VersionKey,
+    Backend, BackendError, BackendFuture, ByteRange, Content, ContentStream, KeptVersion, StoredContent, StoredFile,
+    VersionKey,
 };
 use crate::model::parse_timestamp;
 use crate::settings::S3StoreSettings;
@@ -165,6 +166,45 @@ impl S3Store {
         }
     }
 
+    /// Returns a page of the objects whose keys begin with `prefix`.
+    async fn objects(&self, prefix: &str, delimiter: &str, token: Option<&str>) -> Result<ObjectPage, StoreError> {
+        let mut request = StoreRequest::of_bucket(Method::GET).query("list-type", "2").query("prefix", prefix);
+        if !delimiter.is_empty() {
+            request = request.query("delimiter", delimiter);
+        }
+        if let Some(token) = token {
+            request = request.query("continuation-token", token);
+        }
+        xml::parse(&self.client.call(request).await?.document)
+    }
+
+    /// Returns the uploads of which nothing has arrived for `grace`.
+    async fn abandoned_uploads(&self, grace: Duration) -> Result<Vec<ListedUpload>, StoreError> {
+        let mut abandoned = Vec::new();
+        let mut markers: Option<(String, String)> = None;
+        loop {
+            let mut request = StoreRequest::of_bucket(Method::GET).query("uploads", "").query("prefix", &self.prefix);
+            if let Some((key, id)) = &markers {
+                request = request.query("key-marker", key).query("upload-id-marker", id);
+            }
+            let page: UploadPage = xml::parse(&self.client.call(request).await?.document)?;
+            for upload in page.uploads {
+                match self.is_abandoned(&upload, grace).await {
+                    Ok(true) => abandoned.push(upload),
+                    Ok(false) => {}
+                    // It has ended since
+                    Err(error) if error.is("NoSuchUpload") => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            let next = page.next_key_marker.zip(page.next_upload_id_marker).filter(|_| page.is_truncated);
+            if next.is_none() || next == markers {
+                return Ok(abandoned);
+            }
+            markers = next;
+        }
+    }
+
     /// Returns true if nothing of an upload has arrived for `grace`.
     async fn is_abandoned(&self, upload: &ListedUpload, grace: Duration) -> Result<bool, StoreError> {
         if !is_old(&upload.initiated, grace) {
@@ -230,51 +270,66 @@ impl Backend for S3Store {
         Box::pin(async move {
             let folder = key::folder_of(&self.prefix, bucket, name);
             let mut kept = Vec::new();
-            let mut token: Option<String> = None;
-            loop {
-                let mut request = StoreRequest::of_bucket(Method::GET)
-                    .query("list-type", "2")
-                    .query("prefix", &folder)
-                    .query("delimiter", "/");
-                if let Some(token) = &token {
-                    request = request.query("continuation-token", token);
-                }
-                let page: ObjectPage = xml::parse(&self.client.call(request).await?.document)?;
+            let mut next = Some(self.objects(&folder, "/", None).await?);
+            while let Some(page) = next {
                 for object in page.contents {
                     let Some(version) = key::version_of(&folder, &object.key) else { continue };
-                    let since = parse_timestamp(&object.last_modified).ok_or(StoreError::Malformed)?;
-                    let key = VersionKey::new(bucket, name, Some(version));
-                    kept.push(KeptVersion { key, since: since.into() });
+                    let since = since(&object.last_modified)?;
+                    kept.push(KeptVersion { key: VersionKey::new(bucket, name, Some(version)), since });
                 }
-                token = page.next_continuation_token;
-                if token.is_none() {
-                    return Ok(kept);
-                }
+                next = match page.next_continuation_token {
+                    Some(token) => Some(self.objects(&folder, "/", Some(&token)).await?),
+                    None => None,
+                };
             }
+            Ok(kept)
         })
+    }
+
+    fn path(&self, at: &VersionKey) -> String {
+        self.key(at)
+    }
+
+    fn walk(&self, files: mpsc::Sender<StoredFile>) -> BackendFuture<'_, ()> {
+        Box::pin(async move {
+            let mut next = Some(self.objects(&self.prefix, "", None).await?);
+            while let Some(page) = next {
+                for object in page.contents {
+                    let is_version = key::is_version(&self.prefix, &object.key);
+                    let since = since(&object.last_modified)?;
+                    let file = StoredFile { path: object.key, size: object.size, since, is_version };
+                    if files.send(file).await.is_err() {
+                        return Ok(());
+                    }
+                }
+                next = match page.next_continuation_token {
+                    Some(token) => Some(self.objects(&self.prefix, "", Some(&token)).await?),
+                    None => None,
+                };
+            }
+            Ok(())
+        })
+    }
+
+    fn remove<'a>(&'a self, paths: &'a [String]) -> BackendFuture<'a, ()> {
+        Box::pin(async move {
+            for keys in paths.chunks(DELETED_AT_ONCE) {
+                self.delete_keys(keys).await?;
+            }
+            Ok(())
+        })
+    }
+
+    fn interrupted(&self, grace: Duration) -> BackendFuture<'_, u64> {
+        Box::pin(async move { Ok(self.abandoned_uploads(grace).await?.len() as u64) })
     }
 
     fn sweep(&self, grace: Duration) -> BackendFuture<'_, ()> {
         Box::pin(async move {
-            let mut markers: Option<(String, String)> = None;
-            loop {
-                let mut request =
-                    StoreRequest::of_bucket(Method::GET).query("uploads", "").query("prefix", &self.prefix);
-                if let Some((key, id)) = &markers {
-                    request = request.query("key-marker", key).query("upload-id-marker", id);
-                }
-                let page: UploadPage = xml::parse(&self.client.call(request).await?.document)?;
-                for upload in &page.uploads {
-                    if self.is_abandoned(upload, grace).await? {
-                        upload::abort(&self.client, &upload.key, &upload.upload_id).await?;
-                    }
-                }
-                let next = page.next_key_marker.zip(page.next_upload_id_marker).filter(|_| page.is_truncated);
-                if next.is_none() || next == markers {
-                    return Ok(());
-                }
-                markers = next;
+            for upload in self.abandoned_uploads(grace).await? {
+                upload::abort(&self.client, &upload.key, &upload.upload_id).await?;
             }
+            Ok(())
         })
     }
 }
@@ -284,8 +339,12 @@ fn size_of(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
+/// Parses a time of the store.
+fn since(time: &str) -> Result<SystemTime, StoreError> {
+    parse_timestamp(time).map(SystemTime::from).ok_or(StoreError::Malformed)
+}
+
 /// Returns true for a time that is at least `grace` ago.
 fn is_old(time: &str, grace: Duration) -> bool {
-    let since = parse_timestamp(time).map(OffsetDateTime::into);
-    since.is_some_and(|since: SystemTime| since.elapsed().is_ok_and(|age| age >= grace))
+    since(time).is_ok_and(|since| since.elapsed().is_ok_and(|age| age >= grace))
 }

@@ -20,6 +20,8 @@ pub(super) struct ObjectPage {
 #[serde(rename_all = "PascalCase")]
 pub(super) struct ListedObject {
     pub key: String,
+    #[serde(default)]
+    pub size: u64,
     pub last_modified: String,
 }
 

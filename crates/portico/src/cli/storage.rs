@@ -1,0 +1,125 @@
+//! `portico storage gc`: compares the rows of stored objects with their content.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, bail};
+use clap::{Args, Subcommand};
+use portico_project::portico_toml::Settings;
+use portico_project::{LoadOptions, parse_duration};
+use portico_storage::GcSummary;
+
+use super::{Global, folder};
+use crate::control::{self, Request};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Find content without a row and rows without content, on the running server
+    Gc(GcArguments),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct GcArguments {
+    /// The data folder of the server [default: that of the running one]
+    #[arg(long, value_name = "DIR", env = "PORTICO_DATA")]
+    data: Option<PathBuf>,
+    /// The age from which content without a row counts, such as 24h or 1h30m
+    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = duration)]
+    grace: std::time::Duration,
+    /// Delete the content without a row, and what interrupted uploads have left
+    #[arg(long)]
+    delete: bool,
+    /// Delete the rows without content
+    #[arg(long)]
+    delete_rows: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn duration(text: &str) -> Result<std::time::Duration, String> {
+    parse_duration(text).ok_or_else(|| "expected a duration such as 24h or 1h30m".to_owned())
+}
+
+pub(super) async fn run(global: &Global, command: Command) -> anyhow::Result<()> {
+    let Command::Gc(GcArguments { data, grace, delete, delete_rows, json }) = command;
+    let data = match data {
+        Some(data) => data,
+        None => running_server(global).await?,
+    };
+    let request = Request::CollectGarbage { grace: grace.as_secs(), delete_content: delete, delete_rows };
+    let value = control::call(&data, &request, folder::say).await?;
+    if json {
+        anstream::println!("{value:#}");
+        return Ok(());
+    }
+    print(&serde_json::from_value(value).context("the server is of another version")?, delete);
+    Ok(())
+}
+
+/// Returns the data folder of the server that runs in the project.
+async fn running_server(global: &Global) -> anyhow::Result<PathBuf> {
+    let development = folder::data_folder(global)?;
+    let project = folder::load(LoadOptions { workdir: global.workdir.clone(), ..LoadOptions::default() })?;
+    let production = Settings::load(&project)?.database.data;
+    match (control::running(&development).await, control::running(&production).await) {
+        (Some(_), Some(_)) => bail!(
+            "two servers run in this folder: choose one with --data {} or --data {}",
+            development.display(),
+            production.display()
+        ),
+        (_, Some(_)) => Ok(production),
+        // The call says that no server runs
+        _ => Ok(development),
+    }
+}
+
+fn print(found: &GcSummary, delete: bool) {
+    let rows = [
+        ("Objects", found.rows, String::new()),
+        ("Files", found.files, size(found.bytes)),
+        ("Objects without content", found.lost, String::new()),
+        ("Files without an object", found.orphans, size(found.orphan_bytes)),
+        ("Interrupted uploads", found.interrupted, String::new()),
+        ("Deleted objects", found.deleted_rows, String::new()),
+    ];
+    for (name, count, size) in rows {
+        anstream::println!("{name:<24} {count:>10}  {size}");
+    }
+    for (title, names) in [("Without content:", &found.lost_objects), ("Without an object:", &found.orphan_paths)] {
+        if !names.is_empty() {
+            anstream::println!("\n{title}");
+            names.iter().for_each(|name| anstream::println!("  {name}"));
+        }
+    }
+    if delete {
+        anstream::println!("\nThe files without an object and the interrupted uploads are deleted.");
+    } else if found.orphans + found.interrupted > 0 {
+        anstream::println!("\nNothing was deleted: --delete deletes these files.");
+    }
+}
+
+/// Returns a size for people.
+fn size(bytes: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB"];
+    let step = (1..units.len()).rev().find(|step| bytes >= 1 << (10 * step)).unwrap_or_default();
+    let (unit, divisor) = (units[step], 1_u64 << (10 * step));
+    if step == 0 {
+        format!("{bytes} {unit}")
+    } else {
+        format!("{}.{} {unit}", bytes / divisor, bytes % divisor * 10 / divisor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_a_unit() {
+        for (bytes, text) in
+            [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 << 20, "5.0 MiB"), (3 << 40, "3072.0 GiB")]
+        {
+            assert_eq!(size(bytes), text);
+        }
+    }
+}
