@@ -200,7 +200,7 @@ test("a picture of Google shows until the person chooses one, and again after it
   expect(own).toContain("portico-avatars");
 
   // The provider's picture replaces `avatar_url` at the next sign-in, and not what the person chose
-  await page.evaluate(() => localStorage.removeItem("portico.session"));
+  await page.evaluate(() => { localStorage.removeItem("portico.session"); });
   await page.goto(`${portico.url}/sign-in`);
   await page.getByRole("button", { name: "Continue with Google" }).click();
   await chooseGoogleAccount(page);

@@ -11,7 +11,7 @@ let portico: Portico;
 beforeAll(async () => {
   portico = await Portico.start({ config: "[auth]\nenable_anonymous_sign_ins = true\n" });
   // The server makes the bucket beside its first requests.
-  await vi.waitFor(async () => expect((await admin().storage.getBucket("portico-avatars")).error).toBeNull(), { timeout: 30_000 });
+  await vi.waitFor(async () => { expect((await admin().storage.getBucket("portico-avatars")).error).toBeNull(); }, { timeout: 30_000 });
 });
 afterAll(() => portico.dispose());
 
@@ -27,7 +27,7 @@ test("an account adds, lists and deletes pictures in its own folder alone", asyn
   expect((await fetch(hers.getPublicUrl(path).data.publicUrl)).status).toBe(200);
   expect((await hers.list(alice.id)).data).toMatchObject([{ name: file("a") }]);
 
-  for (const other of [`${bob.id}/${file("b")}`, `${file("b")}`, `${alice.id}/deeper/${file("b")}`, `${alice.id}/picture.webp`, `${alice.id}/${file("a")}.html`]) {
+  for (const other of [`${bob.id}/${file("b")}`, file("b"), `${alice.id}/deeper/${file("b")}`, `${alice.id}/picture.webp`, `${alice.id}/${file("a")}.html`]) {
     expect((await hers.upload(other, webp)).error, other).toMatchObject({ message: "new row violates row-level security policy" });
   }
   expect((await hers.upload(`${alice.id}/${file("c")}`, new Blob(["<svg/>"], { type: "image/svg+xml" }))).error).toMatchObject({ message: "mime type image/svg+xml is not supported" });
@@ -54,8 +54,8 @@ test("a deleted account leaves neither row nor content of its picture", async ()
   }
   expect((await admin().auth.admin.deleteUser(gone.id)).error).toBeNull();
   const names = async (id: string) => (await admin().storage.from("portico-avatars").list(id)).data!.map(({ name }) => name);
-  await vi.waitFor(async () => expect(await names(gone.id)).toEqual([]), { timeout: 30_000 });
-  await vi.waitFor(async () => expect((await paths()).filter((path) => path.includes(gone.id))).toEqual([]), { timeout: 30_000 });
+  await vi.waitFor(async () => { expect(await names(gone.id)).toEqual([]); }, { timeout: 30_000 });
+  await vi.waitFor(async () => { expect((await paths()).filter((path) => path.includes(gone.id))).toEqual([]); }, { timeout: 30_000 });
   expect(await names(stays.id)).toEqual([file("a")]);
   expect((await paths()).some((path) => path.includes(stays.id))).toBe(true);
 
@@ -70,6 +70,6 @@ test("a bucket that exists keeps its settings when the server starts again", asy
   await portico.stop();
   portico = await Portico.start({ folder });
   const { id, client } = await signedUp(portico);
-  await vi.waitFor(async () => expect((await client.storage.from("portico-avatars").upload(`${id}/${file("a")}`, webp)).error).toBeNull(), { timeout: 30_000 });
+  await vi.waitFor(async () => { expect((await client.storage.from("portico-avatars").upload(`${id}/${file("a")}`, webp)).error).toBeNull(); }, { timeout: 30_000 });
   expect((await admin().storage.getBucket("portico-avatars")).data).toMatchObject({ public: true, file_size_limit: 1000 });
 });

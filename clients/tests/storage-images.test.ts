@@ -109,7 +109,7 @@ test("the link to a preview does not lead to the original", async () => {
 test("a replaced and a deleted image is not shown any more", async () => {
   const bucket = service.storage.from("site");
   await done(bucket.upload("changing.bmp", bitmap(40, 20), { contentType: "image/bmp" }));
-  const { data } = bucket.getPublicUrl("changing.bmp", { transform: { width: 10, resize: "contain", format: "webp" } });
+  const { data } = bucket.getPublicUrl("changing.bmp", { transform: { width: 10, resize: "contain", format: "webp" as "origin" } });
   const height = async () => (await described(await (await fetch(data.publicUrl)).blob())).height;
   expect(await height()).toBe(5);
   await done(bucket.upload("changing.bmp", bitmap(40, 40), { contentType: "image/bmp", upsert: true }));

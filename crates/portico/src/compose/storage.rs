@@ -14,8 +14,8 @@ use portico_gateway::{Access, BoxedResponse, Cors, GatewayHeaders};
 use portico_project::portico_toml::{ObjectStoreSettings, S3Extras, StorageExtras};
 use portico_project::{Config, Project};
 use portico_storage::{
-    BackendSettings, ExistingBuckets, GcOptions, ImageSettings, S3AccessKey, S3Settings, S3StoreCredentials, S3StoreSettings,
-    SeedBucket, SeedError, Storage, StorageSettings,
+    BackendSettings, ExistingBuckets, GcOptions, ImageSettings, S3AccessKey, S3Settings, S3StoreCredentials,
+    S3StoreSettings, SeedBucket, SeedError, Storage, StorageSettings,
 };
 use portico_tokens::development as well_known;
 use serde_json::json;

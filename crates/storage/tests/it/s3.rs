@@ -264,6 +264,35 @@ async fn abandoned_uploads_in_parts_are_ended() {
 }
 
 #[tokio::test]
+async fn parts_become_one_object_in_the_order_of_their_numbers() {
+    let f = start().await;
+    f.store("files/a", "before").await.expect(200);
+    let begin = Signed { query: "uploads=", ..request(Method::POST, "/files/a") };
+    let answer = begin.send(&f).await.expect(200).text();
+    let id = answer.split("<UploadId>").nth(1).unwrap().split('<').next().unwrap().to_owned();
+    let first = "a".repeat(5 * 1024 * 1024);
+    for (number, content) in [(2, "end"), (1, "replaced"), (1, first.as_str())] {
+        let query = format!("partNumber={number}&uploadId={id}");
+        Signed { query: &query, ..put("/files/a", content) }.send(&f).await.expect(200);
+    }
+    assert_eq!(f.content("files/a").await, "before");
+    let rows = "select part_number, etag from storage.s3_multipart_uploads_parts order by part_number, created_at desc";
+    let parts = f.t.query(rows).await;
+    let of = |number: i32| {
+        let part = parts.iter().find(|part| part.get::<_, i32>(0) == number).unwrap();
+        let etag: String = part.get(1);
+        format!("<Part><PartNumber>{number}</PartNumber><ETag>{etag}</ETag></Part>")
+    };
+    let body = format!("<CompleteMultipartUpload>{}{}</CompleteMultipartUpload>", of(1), of(2));
+    let query = format!("uploadId={id}");
+    let complete = Signed { query: &query, body: body.into_bytes(), ..request(Method::POST, "/files/a") };
+    let completed = complete.send(&f).await.expect(200).text();
+    assert!(completed.contains("-2"), "{completed}");
+    assert!(f.content("files/a").await == format!("{first}end"));
+    f.has_files(1).await;
+}
+
+#[tokio::test]
 async fn an_upload_is_completed_once() {
     let f = start().await;
     let begin = Signed { query: "uploads=", ..request(Method::POST, "/files/a") };

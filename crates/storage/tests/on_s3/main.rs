@@ -24,5 +24,11 @@ mod parts;
 #[path = "../it/permission.rs"]
 mod permission;
 mod place;
+#[path = "../it/resumable.rs"]
+mod resumable;
+#[path = "../it/resumable_interruption.rs"]
+mod resumable_interruption;
+#[path = "../it/s3.rs"]
+mod s3;
 #[path = "../it/upload.rs"]
 mod upload;

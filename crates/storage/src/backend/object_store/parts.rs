@@ -1,8 +1,8 @@
 //! Versions that arrive in parts.
 //!
 //! A part is an object of its own below `<prefix>/%parts/<upload>/`, so a part of any size streams
-//! like any other content, and a failed commit can be repeated. The store copies the parts together.
-//! A mark says that the upload has not ended.
+//! like any other content, and a failed commit can be repeated. The store copies the parts
+//! together. A mark says that the upload has not ended.
 
 use std::collections::{HashMap, HashSet};
 use std::pin::Pin;
