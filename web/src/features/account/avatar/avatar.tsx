@@ -1,6 +1,6 @@
 import type { User } from "@supabase/supabase-js";
 import { Camera } from "lucide-react";
-import { type DragEvent, lazy, Suspense, useEffect, useRef, useState } from "react";
+import { type DragEvent, lazy, Suspense, useState } from "react";
 import AccountPicture from "../../../components/account-picture";
 import { useConfig } from "../../../lib/config-context";
 import * as m from "../../../paraglide/messages";
@@ -13,16 +13,9 @@ const AvatarDialog = lazy(() => import("./avatar-dialog"));
  */
 export function Avatar({ user }: { user: User }) {
   const { avatars } = useConfig();
-  const button = useRef<HTMLButtonElement>(null);
   const [isOpen, setIsOpen] = useState(false);
   const [status, setStatus] = useState("");
   const [dropped, setDropped] = useState<File | null>(null);
-  const wasOpen = useRef(false);
-  useEffect(() => {
-    // Only now is the rest of the page no longer behind the dialog.
-    if (wasOpen.current && !isOpen) button.current?.focus();
-    wasOpen.current = isOpen;
-  }, [isOpen]);
   if (!avatars.kept || user.is_anonymous === true) return <AccountPicture user={user} size={64} />;
 
   function open(file: File | null): void {
@@ -42,7 +35,6 @@ export function Avatar({ user }: { user: User }) {
     <div className="relative shrink-0" onDragOver={(event) => event.preventDefault()} onDrop={onDrop}>
       <AccountPicture user={user} size={64} />
       <button
-        ref={button}
         type="button"
         aria-label={m.avatar_change()}
         aria-haspopup="dialog"
