@@ -153,6 +153,8 @@ impl Storage {
         walked?;
 
         // Rows of uploads that were committed meanwhile, and those without content
+        let in_progress: HashSet<String> =
+            self.service().in_progress().iter().map(|version| backend.path(version)).collect();
         let mut candidates: HashSet<PathDigest> = orphans.iter().map(|file| digest(&file.path)).collect();
         let mut doubtful = Vec::new();
         self.for_each_row(|row| {
@@ -163,7 +165,7 @@ impl Storage {
             }
         })
         .await?;
-        orphans.retain(|file| candidates.contains(&digest(&file.path)));
+        orphans.retain(|file| candidates.contains(&digest(&file.path)) && !in_progress.contains(&file.path));
         let mut lost = Vec::new();
         for row in doubtful {
             if self.is_lost(&row).await? {
@@ -177,6 +179,10 @@ impl Storage {
         summary.orphan_paths = orphans.iter().take(SHOWN).map(|file| file.path.clone()).collect();
         summary.interrupted = backend.interrupted(options.grace).await?;
 
+        if options.delete_rows && summary.rows > 1 && summary.lost == summary.rows {
+            let message = "no row has content: is the place of the content mounted, and is it the right one?";
+            return Err(GcError(message.to_owned()));
+        }
         if options.delete_content {
             let paths: Vec<String> = orphans.into_iter().map(|file| file.path).collect();
             for (at, paths) in paths.chunks(FILES_AT_ONCE).enumerate() {

@@ -1,6 +1,7 @@
 //! The public interface of the service.
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::extract::Request;
@@ -15,7 +16,7 @@ use tokio::sync::Semaphore;
 use crate::backend::folder::Folder;
 use crate::backend::journal::Journal;
 use crate::backend::object_store::S3Store;
-use crate::backend::{Backend, cleanup};
+use crate::backend::{Backend, VersionKey, cleanup};
 use crate::object::multipart::{self, Completions};
 use crate::resumable::ResumableUploads;
 use crate::routes;
@@ -38,6 +39,16 @@ pub(crate) struct Service {
     /// Renders images, unless they are switched off.
     pub renderer: Option<Renderer>,
     pub completions: Completions,
+    /// The versions that are being stored and whose rows are not committed yet. However old their
+    /// content looks, no clean-up deletes it.
+    pub in_progress: Mutex<HashSet<VersionKey>>,
+}
+
+impl Service {
+    /// Returns the versions that are being stored.
+    pub fn in_progress(&self) -> MutexGuard<'_, HashSet<VersionKey>> {
+        self.in_progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The storage service. Clones share all state.
@@ -85,6 +96,7 @@ impl Storage {
             resumable,
             uploads,
             completions: Completions::default(),
+            in_progress: Mutex::default(),
             renderer,
         };
         Ok(Self { service: Arc::new(service) })

@@ -37,6 +37,8 @@ const LOGIN: &str = "authenticator";
 const DEFAULT_REGION: &str = "us-east-1";
 /// The time between two clean-ups of content without a row.
 const CLEAN_UP_PERIOD: Duration = Duration::from_secs(600);
+/// The time after which an upload in parts to which nothing was added is ended.
+const ABANDONED_AFTER: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Returns the settings that the configuration describes; `None` if the service is turned off. The
 /// content is below `data`, or in the store of `extras`.
@@ -143,6 +145,8 @@ pub fn collect_garbage(storage: Option<&Storage>, options: GcOptions, replies: m
             // Does not wait: a command that reads slowly must not delay the work
             let _ = replies.try_send(Reply::Progress { line });
         };
+        // Younger content may belong to an upload in progress on another server
+        let options = GcOptions { grace: options.grace.max(storage.grace()), ..options };
         let collection = storage.collect_garbage(options, &report);
         let outcome = tokio::select! {
             outcome = collection => outcome,
@@ -192,6 +196,9 @@ pub(super) fn service(storage: Option<&Storage>) -> Service {
         loop {
             ticks.tick().await;
             cleaned.clean_up(cleaned.grace()).await;
+            if let Err(error) = cleaned.end_abandoned_uploads(ABANDONED_AFTER).await {
+                tracing::warn!(error, "abandoned uploads in parts could not be ended");
+            }
         }
     };
     Service::new()

@@ -68,6 +68,8 @@ async fn reconcile(service: &Arc<Service>, names: &JournalNames, grace: Duration
     for name in &names.names {
         kept.extend(service.backend.versions(&names.bucket, name).await?);
     }
+    // So that every version which is committed from now on is among them
+    let in_progress = service.in_progress().clone();
     let request = RequestDescription::new(&Method::DELETE, "", &HeaderMap::new(), None);
     let operation = Operation::new(service, "storage.object.delete", None, request);
     let list = sql::text_array(&names.names);
@@ -81,7 +83,7 @@ async fn reconcile(service: &Arc<Service>, names: &JournalNames, grace: Duration
         if current.get(&version.key.name) == Some(&version.key.version) {
             continue;
         }
-        if version.since.elapsed().is_ok_and(|age| age >= grace) {
+        if version.since.elapsed().is_ok_and(|age| age >= grace) && !in_progress.contains(&version.key) {
             service.backend.delete(&version.key).await?;
             rendering::forget(service, std::slice::from_ref(&version.key)).await;
         } else {

@@ -37,7 +37,7 @@ pub(crate) type BackendFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Bac
 pub(crate) type ContentStream<'a> = &'a mut (dyn Stream<Item = Result<Bytes, StorageError>> + Send + Unpin);
 
 /// Names one version.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct VersionKey {
     pub bucket: String,
     pub name: String,

@@ -43,6 +43,7 @@ impl NewVersion {
         let names = JournalNames { bucket: bucket.to_owned(), names: vec![name.to_owned()] };
         let entry = service.journal.enter(names).await?;
         let key = VersionKey { bucket: bucket.to_owned(), name: name.to_owned(), version: Some(version) };
+        service.in_progress().insert(key.clone());
         Ok(Self { service: Arc::clone(service), key, entry: Some(entry), progress: Progress::Receiving })
     }
 
@@ -82,6 +83,7 @@ impl NewVersion {
 
 impl Drop for NewVersion {
     fn drop(&mut self) {
+        self.service.in_progress().remove(&self.key);
         let Some(entry) = self.entry.take() else { return };
         let Ok(runtime) = Handle::try_current() else { return };
         let (service, key) = (Arc::clone(&self.service), self.key.clone());

@@ -193,9 +193,10 @@ impl UploadStore {
                 let stem = path.file_stem().and_then(|stem| stem.to_str());
                 let Some(version) = stem.and_then(|stem| Uuid::try_parse(stem).ok()) else { continue };
                 if path.extension().is_some_and(|ending| ending == RECORD) {
-                    let record: Option<UploadRecord> =
-                        fs::read(&path).ok().and_then(|text| serde_json::from_slice(&text).ok());
-                    // One that cannot be read is of no use to any client
+                    // A failure to read says nothing about the upload
+                    let Ok(text) = fs::read(&path) else { continue };
+                    let record: Option<UploadRecord> = serde_json::from_slice(&text).ok();
+                    // One that makes no sense is of no use to any client
                     if record.is_none_or(|record| record.has_expired(now)) {
                         expired.push(version);
                     }

@@ -30,6 +30,9 @@ use crate::routes::form::{FormReader, PartHead};
 const MAX_FIELDS: usize = 100;
 /// The longest field, in bytes.
 const MAX_FIELD: usize = 64 * 1024;
+/// The largest size of all fields before the file with their names, in bytes. They are read before
+/// the signature can be verified.
+const MAX_FIELDS_SIZE: usize = 128 * 1024;
 /// The most conditions of a policy.
 const MAX_CONDITIONS: usize = 200;
 /// The part of a key that stands for the name of the file.
@@ -125,12 +128,15 @@ impl UploadPolicy {
                 PolicyCondition::Length(..) => false,
             })
         };
+        // The bucket is in the path
+        if !has_condition("bucket") {
+            return Err(S3Error::policy("Extra input fields: bucket").into());
+        }
         let is_free = |name: &str| {
             matches!(
                 name,
                 "policy"
                     | "file"
-                    | "bucket"
                     | "x-amz-signature"
                     | "x-amz-algorithm"
                     | "x-amz-credential"
@@ -264,13 +270,14 @@ impl S3Request<'_> {
 
 /// Reads the fields up to the file.
 async fn read_fields(form: &mut FormReader<UploadBody>) -> Result<(FormFields, PartHead)> {
-    let mut fields = Vec::new();
+    let (mut fields, mut size) = (Vec::new(), 0);
     while let Some(head) = form.next_part().await? {
         if head.is_file || head.name.eq_ignore_ascii_case("file") {
             return Ok((FormFields(fields), head));
         }
         let value = form.field("form field").await?;
-        if fields.len() == MAX_FIELDS || value.len() > MAX_FIELD {
+        size += head.name.len() + value.len();
+        if fields.len() == MAX_FIELDS || value.len() > MAX_FIELD || size > MAX_FIELDS_SIZE {
             return Err(StorageError::TooLarge("form"));
         }
         let name = head.name.to_ascii_lowercase();
@@ -332,6 +339,7 @@ mod tests {
             );
         }
         assert!(check(json!([{ "bucket": "other" }]), &[]).is_err());
+        assert!(check(json!([["starts-with", "$key", "u/"]]), &[("key", "u/a")]).is_err(), "for every bucket");
     }
 
     #[test]
