@@ -62,8 +62,8 @@ pub(crate) struct UploadName {
     pub id: String,
 }
 
-/// The uploads that are being completed. Each is completed by one request at a time, since all
-/// requests would write the same version.
+/// The uploads that are being completed. Each is completed by one request at a time, since every
+/// attempt writes the whole content.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Completions(Arc<Mutex<HashSet<String>>>);
 
@@ -257,24 +257,40 @@ pub(crate) async fn parts(
 
 /// Completes an upload with parts that are named by number and ETag. Returns the row as JSON.
 ///
+/// Once begun it is completed, even if the request is cancelled meanwhile: a large version takes
+/// longer than some clients wait.
+///
 /// # Errors
-/// A part that is missing or has another ETag, an order that does not ascend, the verdict of the
-/// policies. The upload stays after these.
-pub(crate) async fn complete(
-    operation: &Operation,
-    upload: MultipartUpload,
-    wanted: &[(u16, String)],
-) -> Result<Bytes> {
+/// `NoSuchUpload`, a part that is missing or has another ETag, an order that does not ascend, the
+/// verdict of the policies. The upload stays after the last three.
+pub(crate) async fn complete(operation: &Operation, name: UploadName, wanted: Vec<(u16, String)>) -> Result<Bytes> {
+    // Only the owner of an upload keeps others from completing it
+    let upload = find(operation, &name, 0).await?;
+    let completion = operation.service.completions.begin(&upload.id)?;
+    let operation = operation.clone();
+    let task = tokio::spawn(async move {
+        let _completion = completion;
+        // An attempt before may have completed it meanwhile
+        let upload = find(&operation, &name, 0).await?;
+        complete_alone(&operation, upload, &wanted).await
+    });
+    task.await.unwrap_or_else(|error| {
+        tracing::error!(error = %error, "an upload could not be completed");
+        Err(StorageError::Internal)
+    })
+}
+
+/// Completes an upload that no other request completes.
+async fn complete_alone(operation: &Operation, upload: MultipartUpload, wanted: &[(u16, String)]) -> Result<Bytes> {
     let service = &operation.service;
-    let completion = service.completions.begin(&upload.id)?;
     let stored = parts(operation, &upload, 0, usize::from(MAX_PART_NUMBER)).await?;
     let parts = chosen(&upload.id, stored, wanted)?;
     let size = parts.iter().fold(0_u64, |sum, part| sum.saturating_add(part.size));
     upload.permit(operation, Some(size), size).await?;
 
-    let (bucket, name) = (&upload.bucket, &upload.key);
-    let mut version = NewVersion::with_id(service, bucket, name, upload.version.clone()).await?;
-    let parted = upload.parted();
+    // The content of an attempt that failed may still be deleted
+    let mut version = NewVersion::begin(service, &upload.bucket, &upload.key).await?;
+    let parted = PartedVersion { upload: upload.id.clone(), at: version.key().clone() };
     let assembled = service.backend.assemble_parts(&parted, &parts).await;
     version.received();
     let content = match assembled {
@@ -301,7 +317,6 @@ pub(crate) async fn complete(
     if written.is_ok() {
         abort_in_background(service, parted);
     }
-    drop(completion);
     written
 }
 

@@ -231,8 +231,7 @@ pub(crate) async fn write_row(operation: &Operation, version: NewVersion, row: N
 /// As [`write_row`], and ends the upload in parts with this id in the same transaction.
 ///
 /// # Errors
-/// Those of PostgreSQL, and `NoSuchUpload` if the upload has ended. Another request may have
-/// committed the version then, so the clean-up decides about the content.
+/// Those of PostgreSQL, and `NoSuchUpload` if the upload has ended.
 pub(crate) async fn write_row_of_upload(
     operation: &Operation,
     version: NewVersion,
@@ -284,6 +283,7 @@ async fn write(operation: &Operation, mut version: NewVersion, row: NewRow, uplo
                 row.ok_or(StorageError::Internal)
             }
             Err(WriteError::RolledBack(error)) if upload.is_some() && has_ended(&error) => {
+                version.rolled_back();
                 Err(S3Error::NO_SUCH_UPLOAD.into())
             }
             Err(error) => Err(failed_commit(error, version)),

@@ -110,8 +110,7 @@ impl S3Call<'_> {
         let parts = parts.filter(|parts| !parts.is_empty() && parts.len() <= usize::from(MAX_PART_NUMBER));
         let parts = parts.ok_or_else(|| S3Error::malformed_xml("parts with numbers and ETags are expected"))?;
         let name = self.upload_name(path);
-        let upload = multipart::find(&operation, &name, 0).await?;
-        let row: StoredRow = parse(&multipart::complete(&operation, upload, &parts).await?)?;
+        let row: StoredRow = parse(&multipart::complete(&operation, name.clone(), parts).await?)?;
         let ObjectPath { bucket, name: key } = name.target;
         let mut xml = XmlWriter::new();
         xml.root("CompleteMultipartUploadResult", |xml| {
