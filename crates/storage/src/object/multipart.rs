@@ -366,7 +366,7 @@ fn abort_in_background(service: &Arc<Service>, parted: PartedVersion) {
     });
 }
 
-/// Ends the uploads that were begun before `age`, and deletes parts without an upload that did not
+/// Ends the uploads that have received nothing for `age`, and deletes parts without an upload that did not
 /// change for that long. Returns the buckets and keys of the ended uploads.
 ///
 /// # Errors
@@ -381,13 +381,18 @@ pub(crate) async fn end_abandoned(service: &Arc<Service>, age: Duration) -> Resu
         let step = Step { text: statements::OLD_UPLOADS, values: &values };
         let rows = operation.read(Actor::Service, step, JSON_ARRAY).await?;
         let uploads: Vec<MultipartUpload> = if rows.joined.rows == 0 { break } else { parse(&rows.bytes())? };
+        let before = ended.len();
         for upload in uploads {
             match end(&operation, &upload).await {
-                // Completed or aborted meanwhile
+                // Completed or aborted meanwhile, or kept by a trigger of the project
                 Err(error) if error == S3Error::NO_SUCH_UPLOAD.into() => continue,
                 outcome => outcome?,
             }
             ended.push(upload.target());
+        }
+        // The next round would find the same uploads
+        if ended.len() == before {
+            break;
         }
     }
     sweep(&operation, age).await?;

@@ -61,10 +61,12 @@ pub(crate) const LIST_UPLOADS: &str = "select pg_catalog.json_build_object('id',
     and ($4::text is null or u.key collate \"C\" > $4::text or (u.key = $4::text and u.id collate \"C\" > $5::text)) \
     and ($6::boolean or u.owner_id = $7) order by u.key collate \"C\", u.id collate \"C\" limit $8::integer";
 
-/// The uploads that were begun before a time. `$1` seconds.
+/// The uploads that were begun, and have received their last part, before a time. `$1` seconds.
 pub(crate) const OLD_UPLOADS: &str = "select pg_catalog.json_build_object('id', u.id, 'bucket', u.bucket_id, 'key', u.key, \
     'version', u.version, 'owner_id', u.owner_id, 'metadata', u.metadata, 'user_metadata', u.user_metadata, 'other_size', u.in_progress_size)::text \
-    from storage.s3_multipart_uploads as u where u.created_at < pg_catalog.now() - pg_catalog.make_interval(secs => $1::double precision) limit 1000";
+    from storage.s3_multipart_uploads as u where u.created_at < pg_catalog.now() - pg_catalog.make_interval(secs => $1::double precision) \
+    and not exists (select from storage.s3_multipart_uploads_parts as p where p.upload_id = u.id \
+    and p.created_at >= pg_catalog.now() - pg_catalog.make_interval(secs => $1::double precision)) limit 1000";
 
 /// The ids of all uploads.
 pub(crate) const ALL_UPLOADS: &str = "select pg_catalog.to_json(u.id)::text from storage.s3_multipart_uploads as u";

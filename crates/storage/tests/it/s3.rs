@@ -254,6 +254,17 @@ async fn abandoned_uploads_in_parts_are_ended() {
     storage.clean_up(Duration::ZERO).await;
     f.has_files(1).await;
     f.t.execute("update storage.s3_multipart_uploads set created_at = now() - interval '2 hours'").await;
+    // A part has arrived since
+    assert_eq!(storage.end_abandoned_uploads(Duration::from_secs(3600)).await, Ok(Vec::new()));
+    f.t.execute("update storage.s3_multipart_uploads_parts set created_at = now() - interval '2 hours'").await;
+    f.t.execute(
+        "create function public.keep() returns trigger language plpgsql as 'begin return null; end'; \
+         create trigger keep before delete on storage.s3_multipart_uploads for each row execute function public.keep()",
+    )
+    .await;
+    assert_eq!(storage.end_abandoned_uploads(Duration::from_secs(3600)).await, Ok(Vec::new()));
+    f.has_files(1).await;
+    f.t.execute("drop trigger keep on storage.s3_multipart_uploads").await;
     let ended = storage.end_abandoned_uploads(Duration::from_secs(3600)).await;
     assert_eq!(ended, Ok(vec!["files/a".to_owned()]));
     f.has_files(0).await;
