@@ -299,7 +299,13 @@ impl S3Call<'_> {
 
     /// Reads an XML body.
     async fn document(&self, body: Body) -> Result<Vec<u8>> {
-        let reading = self.payload(body)?.collect(MAX_XML);
+        self.document_with(body, self.headers()).await
+    }
+
+    /// Reads an XML body that these headers describe.
+    async fn document_with(&self, body: Body, headers: &HeaderMap) -> Result<Vec<u8>> {
+        let body = UploadBody::new(body, &self.service().settings);
+        let reading = PayloadBody::new(body, headers, &self.signature, self.key.clone())?.collect(MAX_XML);
         let timeout = self.service().settings.fields_timeout;
         tokio::time::timeout(timeout, reading).await.unwrap_or(Err(StorageError::TooSlow))
     }

@@ -100,7 +100,13 @@ impl S3Call<'_> {
         }
         self.allow_parameters(&["uploadId"])?;
         let operation = self.operation("storage.s3.upload.complete_multipart");
-        let document = XmlElement::parse(&self.document(body).await?, "CompleteMultipartUpload")?;
+        // The checksums are those of the object
+        let mut headers = self.headers().clone();
+        for name in ["x-amz-checksum-crc32", "x-amz-checksum-sha1", "x-amz-checksum-sha256"] {
+            headers.remove(name);
+        }
+        let document = self.document_with(body, &headers).await?;
+        let document = XmlElement::parse(&document, "CompleteMultipartUpload")?;
         let part = |part: &XmlElement| {
             let number = part.child("PartNumber")?.trim().parse::<u16>().ok()?;
             let is_possible = (1..=MAX_PART_NUMBER).contains(&number);
