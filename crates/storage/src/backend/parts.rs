@@ -160,7 +160,7 @@ impl PartStore for Folder {
                 let name = entry.file_name();
                 let Some(name) = name.to_str() else { continue };
                 if name.ends_with(DELETED) {
-                    fs::remove_dir_all(entry.path())?;
+                    remove_folder(&entry.path())?;
                     continue;
                 }
                 let is_old = |metadata: fs::Metadata| changed(&metadata).elapsed().is_ok_and(|age| age >= grace);
@@ -208,7 +208,15 @@ fn delete_parts(folder: &Path) -> io::Result<()> {
     match fs::rename(folder, &renamed) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
-        Ok(()) => fs::remove_dir_all(&renamed),
+        Ok(()) => remove_folder(Path::new(&renamed)),
+    }
+}
+
+/// Deletes a folder. It is no error if something else deletes it at the same time.
+fn remove_folder(folder: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::task::spawn_blocking;
 use url::Url;
 
 use super::signature::{RequestSigner, encode_key, encode_query};
-use super::xml;
+use super::{COPY_TIMEOUT, xml};
 use crate::backend::BackendError;
 use crate::settings::S3StoreSettings;
 
@@ -137,6 +137,8 @@ pub(super) struct StoreAnswer {
 #[derive(Debug)]
 pub(super) struct StoreClient {
     http: reqwest::Client,
+    /// For requests whose answer begins late, since the store copies or receives content before.
+    patient: reqwest::Client,
     /// The URL of the bucket, with a slash at the end.
     bucket_url: Url,
     signer: RequestSigner,
@@ -151,16 +153,20 @@ impl StoreClient {
     pub fn new(settings: &S3StoreSettings, clock: Clock) -> std::io::Result<Self> {
         // An error only means that a provider is installed already
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-        let http = reqwest::Client::builder()
-            .connect_timeout(CONNECT_TIMEOUT)
-            .read_timeout(settings.timeout)
-            .redirect(reqwest::redirect::Policy::none())
-            .user_agent(concat!("portico/", env!("CARGO_PKG_VERSION")))
-            // HTTP/2 would put all transfers on one connection
-            .http1_only();
-        let http = http.build().map_err(std::io::Error::other)?;
+        let with_timeout = |timeout: Duration| {
+            let http = reqwest::Client::builder()
+                .connect_timeout(CONNECT_TIMEOUT)
+                // From the first byte of the request to the head of the answer, and between bytes
+                .read_timeout(timeout)
+                .redirect(reqwest::redirect::Policy::none())
+                .user_agent(concat!("portico/", env!("CARGO_PKG_VERSION")))
+                // HTTP/2 would put all transfers on one connection
+                .http1_only();
+            http.build().map_err(std::io::Error::other)
+        };
+        let (http, patient) = (with_timeout(settings.timeout)?, with_timeout(COPY_TIMEOUT.max(settings.timeout))?);
         let signer = RequestSigner { region: settings.region.clone(), credentials: settings.credentials.clone() };
-        Ok(Self { http, bucket_url: bucket_url(settings)?, signer, clock })
+        Ok(Self { http, patient, bucket_url: bucket_url(settings)?, signer, clock })
     }
 
     /// Returns the current time.
@@ -225,7 +231,9 @@ impl StoreClient {
         }
         let mut headers = request.headers.clone();
         self.signer.sign(&request.method, &url, &mut headers, payload, self.clock.now());
-        let mut sent = self.http.request(request.method.clone(), url).headers(headers);
+        let is_late = request.timeout.is_some() || !request.body.is_empty();
+        let http = if is_late { &self.patient } else { &self.http };
+        let mut sent = http.request(request.method.clone(), url).headers(headers);
         if !request.body.is_empty() || matches!(request.method, Method::PUT | Method::POST) {
             sent = sent.body(request.body.clone());
         }
