@@ -29,11 +29,26 @@ pub(crate) struct PartedVersion {
     pub at: VersionKey,
 }
 
+/// Names the bytes of a part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PartName {
+    /// From 1 to 10,000.
+    pub number: u16,
+    /// A UUID. Each attempt to store a part has its own.
+    pub id: String,
+}
+
+impl PartName {
+    /// Returns the name of the file or the object, inside of the upload.
+    pub fn file(&self) -> String {
+        format!("{}-{}", self.number, self.id)
+    }
+}
+
 /// A part that is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StoredPart {
-    /// From 1 to 10,000.
-    pub number: u16,
+    pub name: PartName,
     /// The ETag without quotes: the MD5 of the part in hexadecimal digits.
     pub etag: String,
     pub size: u64,
@@ -42,22 +57,26 @@ pub(crate) struct StoredPart {
 /// A place of content that arrives in parts.
 ///
 /// An upload is begun, receives parts in any order, and is either assembled or aborted. A part that
-/// is stored again under its number leaves the one before usable until the upload ends.
+/// is stored again under its number leaves the one before usable.
 pub(crate) trait PartStore: Send + Sync {
     /// Begins an upload of a version. Returns the text that names it from now on.
     fn begin_parts<'a>(&'a self, at: &'a VersionKey) -> BackendFuture<'a, String>;
 
-    /// Stores a part of exactly `size` bytes. When it returns, the bytes are durable.
+    /// Stores a part of exactly `size` bytes. When it returns, the bytes are durable. What a
+    /// failure or a cancellation leaves is deleted by [`delete_part`](Self::delete_part).
     ///
     /// Fails with [`BackendError::NotFound`] if the upload has ended, and with
     /// [`BackendError::TooLarge`] if more arrives.
     fn put_part<'a>(
         &'a self,
         of: &'a PartedVersion,
-        number: u16,
+        name: &'a PartName,
         content: ContentStream<'a>,
         size: u64,
     ) -> BackendFuture<'a, StoredPart>;
+
+    /// Deletes a part. It is no error if it does not exist.
+    fn delete_part<'a>(&'a self, of: &'a PartedVersion, name: &'a PartName) -> BackendFuture<'a, ()>;
 
     /// Stores the version that consists of these parts, in this order. The parts stay until
     /// [`abort_parts`](Self::abort_parts), if the backend can keep them, so that a failed commit
@@ -91,12 +110,6 @@ impl Folder {
     }
 }
 
-/// Returns the name of the file of a part. Two parts of one number with other content are two
-/// files.
-fn part_file(number: u16, etag: &str) -> String {
-    format!("{number}-{etag}")
-}
-
 impl PartStore for Folder {
     fn begin_parts<'a>(&'a self, _at: &'a VersionKey) -> BackendFuture<'a, String> {
         let upload = random::uuid().to_string();
@@ -111,14 +124,38 @@ impl PartStore for Folder {
     fn put_part<'a>(
         &'a self,
         of: &'a PartedVersion,
-        number: u16,
+        name: &'a PartName,
         content: ContentStream<'a>,
         size: u64,
     ) -> BackendFuture<'a, StoredPart> {
         Box::pin(async move {
             let folder = self.parts_of(&of.upload)?;
             let writer = self.receive(content, size).await?;
-            blocking(move || finish_part(writer, &folder, number)).await
+            let (name, waiting) = (name.clone(), Arc::new(()));
+            let cancelled = Arc::downgrade(&waiting);
+            let stored = blocking(move || {
+                let place = folder.join(name.file());
+                let part = finish_part(writer, &folder, name)?;
+                // The deletion of the cancelled part may have been too early
+                if cancelled.strong_count() == 0 {
+                    fs::remove_file(place)?;
+                }
+                Ok(part)
+            });
+            let stored = stored.await;
+            drop(waiting);
+            stored
+        })
+    }
+
+    fn delete_part<'a>(&'a self, of: &'a PartedVersion, name: &'a PartName) -> BackendFuture<'a, ()> {
+        Box::pin(async move {
+            let place = self.parts_of(&of.upload)?.join(name.file());
+            blocking(move || match fs::remove_file(place) {
+                Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),
+                _ => Ok(()),
+            })
+            .await
         })
     }
 
@@ -174,15 +211,15 @@ impl PartStore for Folder {
 }
 
 /// Flushes a part and moves it to the folder of its upload.
-fn finish_part(writer: Writer, folder: &Path, number: u16) -> Result<StoredPart, BackendError> {
+fn finish_part(writer: Writer, folder: &Path, name: PartName) -> Result<StoredPart, BackendError> {
     let Writer { file, draft, digest, size } = writer;
     file.sync_all()?;
     let etag = hex::encode(digest.finalize());
     // It fails where the upload has ended meanwhile
-    fs::rename(draft.path(), folder.join(part_file(number, &etag)))?;
+    fs::rename(draft.path(), folder.join(name.file()))?;
     draft.keep();
     flush_folder(folder)?;
-    Ok(StoredPart { number, etag, size })
+    Ok(StoredPart { name, etag, size })
 }
 
 /// Copies parts into one file and flushes it. The kernel copies them: no byte passes through this
@@ -191,7 +228,7 @@ fn concatenate(from: &Path, parts: &[StoredPart], draft: PathBuf) -> Result<(Fil
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
     let draft = Draft::new(draft);
     for part in parts {
-        let mut source = File::open(from.join(part_file(part.number, &part.etag)))?;
+        let mut source = File::open(from.join(part.name.file()))?;
         if io::copy(&mut source, &mut file)? != part.size {
             return Err(io::Error::new(ErrorKind::UnexpectedEof, "a part does not have its size").into());
         }
@@ -240,7 +277,8 @@ mod tests {
     async fn put(folder: &Folder, of: &PartedVersion, number: u16, content: &[u8]) -> Result<StoredPart, BackendError> {
         let chunks: Vec<Result<Bytes, StorageError>> =
             content.chunks(700).map(|chunk| Ok(Bytes::copy_from_slice(chunk))).collect();
-        folder.put_part(of, number, &mut stream::iter(chunks), content.len() as u64).await
+        let name = PartName { number, id: random::uuid().to_string() };
+        folder.put_part(of, &name, &mut stream::iter(chunks), content.len() as u64).await
     }
 
     #[tokio::test]
@@ -274,7 +312,8 @@ mod tests {
         let folder = Folder::open(root.path()).unwrap();
         let of = begin(&folder).await;
         let part = put(&folder, &of, 1, b"hello").await.unwrap();
-        let other = StoredPart { number: 2, ..part.clone() };
+        let name = PartName { number: 2, ..part.name.clone() };
+        let other = StoredPart { name, ..part.clone() };
         assert!(matches!(folder.assemble_parts(&of, &[part.clone(), other]).await, Err(BackendError::NotFound)));
         let longer = StoredPart { size: 6, ..part };
         assert!(folder.assemble_parts(&of, &[longer]).await.is_err());

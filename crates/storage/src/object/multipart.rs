@@ -14,11 +14,12 @@ use http::{HeaderMap, Method};
 use portico_base::random;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::runtime::Handle;
 
 use super::upload::{self, ContentDescription, NewRow, UploadAuthority, UploadPermit, UploadRequest};
 use super::version::NewVersion;
 use super::{ObjectPath, list_page};
-use crate::backend::parts::{PartedVersion, StoredPart};
+use crate::backend::parts::{PartName, PartedVersion, StoredPart};
 use crate::backend::{BackendError, ContentStream, VersionKey};
 use crate::error::{Result, StorageError};
 use crate::model::NewMetadata;
@@ -49,6 +50,7 @@ pub(crate) struct MultipartUpload {
 /// A part as the bookkeeping knows it.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct PartRow {
+    id: String,
     pub number: u16,
     pub etag: String,
     pub size: u64,
@@ -77,6 +79,10 @@ impl Completions {
     fn begin(&self, id: &str) -> Result<Completion> {
         let is_first = self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id.to_owned());
         if is_first { Ok(Completion { all: self.clone(), id: id.to_owned() }) } else { Err(S3Error::CONFLICT.into()) }
+    }
+
+    fn is_running(&self, id: &str) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(id)
     }
 }
 
@@ -207,16 +213,24 @@ pub(crate) async fn put_part(
     let service = &operation.service;
     let waiting = tokio::time::timeout(service.settings.upload_wait, service.uploads.acquire());
     let Ok(Ok(_slot)) = waiting.await else { return Err(StorageError::TooManyUploads) };
-    let part = match service.backend.put_part(&upload.parted(), number, content, size).await {
+    // Dropped behind the future of the backend, which may be cancelled
+    let mut new = NewPart {
+        service: Arc::clone(service),
+        parted: upload.parted(),
+        name: PartName { number, id: random::uuid().to_string() },
+        is_kept: false,
+    };
+    let part = match service.backend.put_part(&new.parted, &new.name, content, size).await {
         Err(BackendError::NotFound) => return Err(S3Error::NO_SUCH_UPLOAD.into()),
         stored => stored?,
     };
     let texts = [
         upload.id.clone(),
-        part.number.to_string(),
+        number.to_string(),
         part.size.to_string(),
         part.etag.clone(),
         permit.size_limit().to_string(),
+        new.name.id.clone(),
     ];
     let operation = operation.clone();
     // Once begun it is completed, even if the request is cancelled
@@ -226,16 +240,79 @@ pub(crate) async fn put_part(
             Step { text: statements::LOCK_UPLOAD, values: &values[..1] },
             Step { text: statements::PUT_PART, values: &values },
         ];
-        let results = operation.write(Actor::Service, &steps, Ending::Commit).await?;
-        match (results.rows(0).is_empty(), results.rows(1).first().and_then(|row| row.text(0))) {
+        let results = match operation.write(Actor::Service, &steps, Ending::Commit).await {
+            Err(error) => {
+                // After an unknown outcome the row may exist
+                if matches!(error, WriteError::Unknown(_)) {
+                    new.keep();
+                }
+                return Err(error.into());
+            }
+            Ok(results) => results,
+        };
+        let row = results.rows(1).first();
+        match (results.rows(0).is_empty(), row.and_then(|row| row.text(0))) {
             (true, _) => Err(S3Error::NO_SUCH_UPLOAD.into()),
-            (false, Some("1")) => Ok(()),
+            (false, Some("1")) => {
+                new.keep();
+                let replaced = row.and_then(|row| row.get(1)).ok_or(StorageError::Internal)?;
+                delete_replaced(&new, parse(&replaced)?);
+                Ok(())
+            }
             // Other parts have arrived since the permission
             (false, _) => Err(StorageError::TooLarge("object")),
         }
     });
     task.await.unwrap_or(Err(StorageError::Internal))?;
     Ok(part)
+}
+
+/// A part whose row is not committed yet. If this is dropped, its bytes are deleted, unless it is
+/// kept. What fails is deleted with the upload.
+struct NewPart {
+    service: Arc<Service>,
+    parted: PartedVersion,
+    name: PartName,
+    is_kept: bool,
+}
+
+impl NewPart {
+    /// Leaves the bytes to the row.
+    fn keep(&mut self) {
+        self.is_kept = true;
+    }
+}
+
+impl Drop for NewPart {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            delete_in_background(&self.service, &self.parted, vec![self.name.clone()]);
+        }
+    }
+}
+
+/// Deletes the bytes of the parts that a new one has replaced.
+fn delete_replaced(new: &NewPart, ids: Vec<String>) {
+    // A completion that runs may have read their rows; it deletes them with the upload
+    if !ids.is_empty() && !new.service.completions.is_running(&new.parted.upload) {
+        let number = new.name.number;
+        let names = ids.into_iter().map(|id| PartName { number, id }).collect();
+        delete_in_background(&new.service, &new.parted, names);
+    }
+}
+
+fn delete_in_background(service: &Arc<Service>, parted: &PartedVersion, names: Vec<PartName>) {
+    let Ok(runtime) = Handle::try_current() else { return };
+    let (service, parted) = (Arc::clone(service), parted.clone());
+    runtime.spawn(async move {
+        for name in names {
+            match service.backend.delete_part(&parted, &name).await {
+                // The upload has ended meanwhile
+                Ok(()) | Err(BackendError::NotFound) => {}
+                Err(error) => tracing::warn!(error = %error, "a part that is not used could not be deleted"),
+            }
+        }
+    });
 }
 
 /// Returns the parts of an upload behind a number, in their order.
@@ -331,7 +408,7 @@ fn chosen(id: &str, stored: Vec<PartRow>, wanted: &[(u16, String)]) -> Result<Ve
         if part.etag != etag.trim_matches('"') {
             return Err(S3Error::wrong_part(*number).into());
         }
-        Ok(StoredPart { number: part.number, etag: part.etag, size: part.size })
+        Ok(StoredPart { name: PartName { number: part.number, id: part.id }, etag: part.etag, size: part.size })
     };
     wanted.iter().map(part).collect()
 }

@@ -18,8 +18,9 @@ pub(crate) const FIND_UPLOAD: &str = "select pg_catalog.json_build_object('id', 
 /// Locks an upload until the end of the transaction. `$1` id.
 pub(crate) const LOCK_UPLOAD: &str = "select u.id from storage.s3_multipart_uploads as u where u.id = $1 for update";
 
-/// Writes a part in place of one with its number, if all parts together have at most a size, and
-/// answers whether. `$1` id, `$2` number, `$3` size, `$4` ETag, `$5` largest size of all parts.
+/// Writes a part in place of those with its number, if all parts together have at most a size.
+/// Returns the number of written rows, and the ids of the replaced ones as a JSON list. `$1` id, `$2`
+/// number, `$3` size, `$4` ETag, `$5` largest size of all parts, `$6` id of the part.
 ///
 /// Runs behind [`LOCK_UPLOAD`], so that it sees the parts that others have added.
 pub(crate) const PUT_PART: &str = "with upload as (select u.id, u.bucket_id, u.key, u.version, u.owner_id, \
@@ -27,17 +28,19 @@ pub(crate) const PUT_PART: &str = "with upload as (select u.id, u.bucket_id, u.k
     where p.upload_id = u.id and p.part_number <> $2::integer) + $3::bigint as size \
     from storage.s3_multipart_uploads as u where u.id = $1), \
     fitting as (select * from upload where upload.size <= $5::bigint), \
-    replaced as (delete from storage.s3_multipart_uploads_parts as p using fitting as f where p.upload_id = f.id and p.part_number = $2::integer), \
-    added as (insert into storage.s3_multipart_uploads_parts (upload_id, size, part_number, bucket_id, key, etag, owner_id, version) \
-    select f.id, $3::bigint, $2::integer, f.bucket_id, f.key, $4, f.owner_id, f.version from fitting as f), \
+    replaced as (delete from storage.s3_multipart_uploads_parts as p using fitting as f where p.upload_id = f.id and p.part_number = $2::integer \
+    returning p.id), \
+    added as (insert into storage.s3_multipart_uploads_parts (id, upload_id, size, part_number, bucket_id, key, etag, owner_id, version) \
+    select $6::uuid, f.id, $3::bigint, $2::integer, f.bucket_id, f.key, $4, f.owner_id, f.version from fitting as f), \
     grown as (update storage.s3_multipart_uploads as u set in_progress_size = f.size from fitting as f where u.id = f.id) \
-    select (select pg_catalog.count(*) from fitting)::text";
+    select (select pg_catalog.count(*) from fitting)::text, \
+    (select coalesce(pg_catalog.json_agg(r.id), '[]') from replaced as r)::text";
 
 /// The parts of an upload in their order. `$1` id, `$2` the number before the first one, `$3`
 /// limit.
-pub(crate) const LIST_PARTS: &str = "select pg_catalog.json_build_object('number', p.part_number, 'etag', p.etag, 'size', p.size, \
+pub(crate) const LIST_PARTS: &str = "select pg_catalog.json_build_object('id', p.id, 'number', p.part_number, 'etag', p.etag, 'size', p.size, \
     'created_at', pg_catalog.to_char(p.created_at at time zone 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"'))::text \
-    from (select distinct on (p.part_number) p.part_number, p.etag, p.size, p.created_at from storage.s3_multipart_uploads_parts as p \
+    from (select distinct on (p.part_number) p.part_number, p.id, p.etag, p.size, p.created_at from storage.s3_multipart_uploads_parts as p \
     where p.upload_id = $1 and p.part_number > $2::integer order by p.part_number, p.created_at desc, p.id limit $3::integer) as p \
     order by p.part_number";
 

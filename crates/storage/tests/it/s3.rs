@@ -328,3 +328,37 @@ async fn an_upload_is_completed_once() {
     assert_eq!(f.content("files/a").await, "part");
     f.has_files(1).await;
 }
+
+#[tokio::test]
+async fn parts_that_are_replaced_or_refused_keep_no_space() {
+    let f = start().await;
+    let begin = Signed { query: "uploads=", ..request(Method::POST, "/files/a") };
+    let answer = begin.send(&f).await.expect(200).text();
+    let id = answer.split("<UploadId>").nth(1).unwrap().split('<').next().unwrap().to_owned();
+    let query = format!("partNumber=1&uploadId={id}");
+    for content in ["one", "two", "three", "three"] {
+        Signed { query: &query, ..put("/files/a", content) }.send(&f).await.expect(200);
+    }
+    f.has_files(1).await;
+    // A refusal that comes with the row
+    f.t.execute(
+        "create function public.refuse() returns trigger language plpgsql as 'begin raise exception ''no''; end'; \
+         create trigger refuse before insert on storage.s3_multipart_uploads_parts for each row execute function public.refuse()",
+    )
+    .await;
+    let refused = Signed { query: &query, ..put("/files/a", "four") }.send(&f).await;
+    assert!(refused.status >= 400, "{}", refused.text());
+    let wrong = Signed { query: &query, hash: Some(&hash(b"other")), ..put("/files/a", "five") }.send(&f).await;
+    assert_refused(&wrong, 400, "XAmzContentSHA256Mismatch");
+    f.has_files(1).await;
+    f.t.execute("drop trigger refuse on storage.s3_multipart_uploads_parts").await;
+    let body = format!(
+        "<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>{}</ETag></Part></CompleteMultipartUpload>",
+        f.t.query("select etag from storage.s3_multipart_uploads_parts").await[0].get::<_, String>(0)
+    );
+    let query = format!("uploadId={id}");
+    let complete = Signed { query: &query, body: body.into_bytes(), ..request(Method::POST, "/files/a") };
+    complete.send(&f).await.expect(200);
+    assert_eq!(f.content("files/a").await, "three");
+    f.has_files(1).await;
+}

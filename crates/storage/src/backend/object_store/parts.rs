@@ -18,7 +18,7 @@ use portico_base::random;
 use super::client::StoreRequest;
 use super::upload::MultipartUpload;
 use super::{DELETED_AT_ONCE, S3Store, is_old};
-use crate::backend::parts::{PartStore, PartedVersion, StoredPart, composite_etag};
+use crate::backend::parts::{PartName, PartStore, PartedVersion, StoredPart, composite_etag};
 use crate::backend::path::is_uuid;
 use crate::backend::{BackendError, BackendFuture, ContentStream, StoredContent, VersionKey};
 use crate::error::StorageError;
@@ -71,11 +71,6 @@ impl S3Store {
     }
 }
 
-/// Returns the key of a part. Two parts of one number with other content are two objects.
-fn part_key(folder: &str, number: u16, etag: &str) -> String {
-    format!("{folder}{number}-{etag}")
-}
-
 impl PartStore for S3Store {
     fn begin_parts<'a>(&'a self, _at: &'a VersionKey) -> BackendFuture<'a, String> {
         Box::pin(async move {
@@ -89,25 +84,26 @@ impl PartStore for S3Store {
     fn put_part<'a>(
         &'a self,
         of: &'a PartedVersion,
-        number: u16,
+        name: &'a PartName,
         content: ContentStream<'a>,
         size: u64,
     ) -> BackendFuture<'a, StoredPart> {
         Box::pin(async move {
             let folder = self.parts_of(&of.upload)?;
-            let incoming = format!("{folder}{number}-{}", random::uuid());
+            let key = format!("{folder}{}", name.file());
             let mut counted = Counted { content, digest: Md5::new(), size: 0 };
-            self.put_at(&incoming, &mut counted, size).await?;
+            self.put_at(&key, &mut counted, size).await?;
+            // Without the mark, the upload has ended meanwhile
+            self.size(&format!("{folder}{MARK}")).await?;
             let etag = hex::encode(counted.digest.finalize());
-            let key = part_key(&folder, number, &etag);
-            self.copy_key(&incoming, &key, counted.size).await?;
-            self.delete_keys(&[incoming]).await?;
-            if let Err(error) = self.size(&format!("{folder}{MARK}")).await {
-                // The upload has ended meanwhile
-                self.delete_keys(&[key]).await?;
-                return Err(error);
-            }
-            Ok(StoredPart { number, etag, size: counted.size })
+            Ok(StoredPart { name: name.clone(), etag, size: counted.size })
+        })
+    }
+
+    fn delete_part<'a>(&'a self, of: &'a PartedVersion, name: &'a PartName) -> BackendFuture<'a, ()> {
+        Box::pin(async move {
+            let key = format!("{}{}", self.parts_of(&of.upload)?, name.file());
+            self.delete_keys(&[key]).await
         })
     }
 
@@ -120,19 +116,17 @@ impl PartStore for S3Store {
             let folder = self.parts_of(&of.upload)?;
             let to = self.key(&of.at);
             let size: u64 = parts.iter().map(|part| part.size).sum();
-            for part in parts {
-                if self.size(&part_key(&folder, part.number, &part.etag)).await? != part.size {
-                    return Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into());
+            let parts_with_content: Vec<&StoredPart> = parts.iter().filter(|part| part.size > 0).collect();
+            match parts_with_content.as_slice() {
+                [] => {
+                    self.client.call(StoreRequest::of_object(Method::PUT, &to)).await?;
                 }
-            }
-            match parts {
-                [only] => self.copy_key(&part_key(&folder, only.number, &only.etag), &to, size).await?,
-                _ => {
+                [only] => self.copy_key(&format!("{folder}{}", only.name.file()), &to, size).await?,
+                several => {
+                    let source = |part: &&StoredPart| self.source(&format!("{folder}{}", part.name.file()));
+                    let sources: Vec<String> = several.iter().map(source).collect();
                     let mut upload = MultipartUpload::begin(&self.client, &to).await?;
-                    for part in parts.iter().filter(|part| part.size > 0) {
-                        let key = part_key(&folder, part.number, &part.etag);
-                        upload.copy_part(&self.source(&key), 0, part.size - 1).await?;
-                    }
+                    upload.copy_objects(&sources).await?;
                     upload.complete(size).await?;
                 }
             }
@@ -164,17 +158,5 @@ impl PartStore for S3Store {
             }
             Ok(())
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parts_have_keys_of_their_own() {
-        let folder = "app/%parts/5f0e7a0c-52b1-4a3f-9c55-0f0a6a9c3b11/";
-        assert_ne!(part_key(folder, 1, "aa"), part_key(folder, 1, "bb"));
-        assert!(!part_key(folder, 1, "aa").ends_with(MARK));
     }
 }

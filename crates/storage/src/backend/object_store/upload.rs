@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use futures_util::StreamExt;
 use futures_util::future::join;
+use futures_util::{StreamExt, TryStreamExt, stream};
 use http::{HeaderMap, Method, header};
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -22,6 +22,9 @@ const FREE: usize = 256 * 1024;
 const UNIT: usize = 1024 * 1024;
 /// The number of parts that a store allows.
 pub(super) const MAX_PARTS: u64 = 10_000;
+
+/// The objects that the store copies at a time for one upload.
+const COPIES_AT_ONCE: usize = 8;
 
 /// The memory for parts that all uploads share.
 #[derive(Debug, Clone)]
@@ -166,16 +169,38 @@ impl MultipartUpload {
     /// # Errors
     /// Those of the store.
     pub async fn copy_part(&mut self, source: &str, first: u64, last: u64) -> Result<(), StoreError> {
-        let number = (self.etags.len() + 1).to_string();
-        let request = StoreRequest::of_object(Method::PUT, &self.key)
+        let etag = self.copy(self.etags.len() + 1, source, Some((first, last))).await?;
+        self.etags.push(etag);
+        Ok(())
+    }
+
+    /// Adds whole objects as parts, which the store copies, some of them at a time.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn copy_objects(&mut self, sources: &[String]) -> Result<(), StoreError> {
+        let upload = &*self;
+        let mut copies = Vec::with_capacity(sources.len());
+        for (source, number) in sources.iter().zip(self.etags.len() + 1..) {
+            copies.push(upload.copy(number, source, None));
+        }
+        let etags: Vec<String> = stream::iter(copies).buffered(COPIES_AT_ONCE).try_collect().await?;
+        self.etags.extend(etags);
+        Ok(())
+    }
+
+    /// Makes the store copy an object, or a range of it, and returns the ETag of the part.
+    async fn copy(&self, number: usize, source: &str, range: Option<(u64, u64)>) -> Result<String, StoreError> {
+        let number = number.to_string();
+        let mut request = StoreRequest::of_object(Method::PUT, &self.key)
             .query("partNumber", &number)
             .query("uploadId", &self.id)
             .header(super::COPY_SOURCE, source)
-            .header(super::COPY_SOURCE_RANGE, &format!("bytes={first}-{last}"))
             .timeout(super::COPY_TIMEOUT);
-        let copied: EtagAnswer = xml::parse(&self.client.call(request).await?.document)?;
-        self.etags.push(copied.etag);
-        Ok(())
+        if let Some((first, last)) = range {
+            request = request.header(super::COPY_SOURCE_RANGE, &format!("bytes={first}-{last}"));
+        }
+        Ok(xml::parse::<EtagAnswer>(&self.client.call(request).await?.document)?.etag)
     }
 
     /// Makes the parts an object of a size and returns its ETag.
