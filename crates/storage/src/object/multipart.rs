@@ -22,6 +22,7 @@ use super::{ObjectPath, list_page};
 use crate::backend::parts::{PartName, PartedVersion, StoredPart};
 use crate::backend::{BackendError, ContentStream, VersionKey};
 use crate::error::{Result, StorageError};
+use crate::identity::Identity;
 use crate::model::NewMetadata;
 use crate::operation::{Actor, Ending, JSON_ARRAY, Operation, RequestDescription, Step, WriteError, parse};
 use crate::s3::S3Error;
@@ -98,9 +99,20 @@ impl MultipartUpload {
         PartedVersion { upload: self.id.clone(), at }
     }
 
+    /// Returns a text that was recorded at the beginning.
+    fn text(&self, field: &str) -> Option<&str> {
+        self.metadata.as_ref()?.get(field)?.as_str()
+    }
+
+    /// Tests whether a caller has begun the upload. Callers without a subject differ by their
+    /// roles.
+    fn is_of(&self, caller: &Identity) -> bool {
+        self.text("role") == Some(&caller.role) && self.owner_id == caller.owner().id
+    }
+
     /// Returns the description that was given at the beginning.
     fn description(&self) -> ContentDescription {
-        let text = |field: &str| self.metadata.as_ref()?.get(field)?.as_str().map(str::to_owned);
+        let text = |field: &str| self.text(field).map(str::to_owned);
         ContentDescription {
             mimetype: text("mimetype").unwrap_or_else(|| "application/octet-stream".into()),
             cache_control: text("cacheControl").unwrap_or_else(|| "no-cache".into()),
@@ -140,12 +152,18 @@ pub(crate) async fn begin(
         UploadRequest { target, upsert: true, content_length: None, exact_size: None, has_content: true, description };
     upload::permit(operation, &request, UploadAuthority::Caller).await?;
     let UploadRequest { target, description, .. } = request;
-    let owner = operation.caller()?.owner();
+    let caller = operation.caller()?;
+    let owner = caller.owner();
     let version = random::uuid().to_string();
     let at = VersionKey::new(&target.bucket, &target.name, Some(&version));
     let backend = &operation.service.backend;
     let parted = PartedVersion { upload: backend.begin_parts(&at).await?, at };
-    let metadata = json!({ "mimetype": description.mimetype, "cacheControl": description.cache_control }).to_string();
+    let metadata = json!({
+        "mimetype": description.mimetype,
+        "cacheControl": description.cache_control,
+        "role": caller.role,
+    });
+    let metadata = metadata.to_string();
     let user_metadata = description.user_metadata.map(|metadata| metadata.to_string());
     let values = [
         Some(parted.upload.as_bytes()),
@@ -184,7 +202,7 @@ pub(crate) async fn find(operation: &Operation, name: &UploadName, number: u16) 
     let step = Step { text: statements::FIND_UPLOAD, values: &values };
     let found = operation.read(Actor::Service, step, Default::default()).await?;
     let caller = operation.caller()?;
-    let is_own = |upload: &MultipartUpload| caller.is_service_role() || upload.owner_id == caller.owner().id;
+    let is_own = |upload: &MultipartUpload| caller.is_service_role() || upload.is_of(caller);
     found.one::<MultipartUpload>()?.filter(is_own).ok_or_else(|| S3Error::NO_SUCH_UPLOAD.into())
 }
 
@@ -443,8 +461,8 @@ fn abort_in_background(service: &Arc<Service>, parted: PartedVersion) {
     });
 }
 
-/// Ends the uploads that have received nothing for `age`, and deletes parts without an upload that did not
-/// change for that long. Returns the buckets and keys of the ended uploads.
+/// Ends the uploads that have received nothing for `age`, and deletes parts without an upload that
+/// did not change for that long. Returns the buckets and keys of the ended uploads.
 ///
 /// # Errors
 /// Those of PostgreSQL and of the backend.

@@ -19,8 +19,8 @@ pub(crate) const FIND_UPLOAD: &str = "select pg_catalog.json_build_object('id', 
 pub(crate) const LOCK_UPLOAD: &str = "select u.id from storage.s3_multipart_uploads as u where u.id = $1 for update";
 
 /// Writes a part in place of those with its number, if all parts together have at most a size.
-/// Returns the number of written rows, and the ids of the replaced ones as a JSON list. `$1` id, `$2`
-/// number, `$3` size, `$4` ETag, `$5` largest size of all parts, `$6` id of the part.
+/// Returns the number of written rows, and the ids of the replaced ones as a JSON list. `$1` id,
+/// `$2` number, `$3` size, `$4` ETag, `$5` largest size of all parts, `$6` id of the part.
 ///
 /// Runs behind [`LOCK_UPLOAD`], so that it sees the parts that others have added.
 pub(crate) const PUT_PART: &str = "with upload as (select u.id, u.bucket_id, u.key, u.version, u.owner_id, \
