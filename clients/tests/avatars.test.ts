@@ -5,7 +5,8 @@ import { readdir } from "node:fs/promises";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 
 import { signedUp } from "../harness/accounts.ts";
-import { Portico } from "../harness/portico.ts";
+import { sql } from "../harness/database.ts";
+import { Portico, portico as command } from "../harness/portico.ts";
 
 let portico: Portico;
 beforeAll(async () => {
@@ -62,6 +63,52 @@ test("a deleted account leaves neither row nor content of its picture", async ()
   async function paths(): Promise<string[]> {
     return readdir(portico.folder, { recursive: true });
   }
+});
+
+test("a policy of the project for all objects does not open the pictures of others, and holds in other buckets", async () => {
+  await sql(portico.status.DB_URL, 'create policy "everything" on storage.objects for all using (true) with check (true)');
+  const [alice, bob] = await Promise.all([signedUp(portico), signedUp(portico)]);
+  const [hers, his] = [alice.client.storage.from("portico-avatars"), bob.client.storage.from("portico-avatars")];
+  const path = `${alice.id}/${file("a")}`;
+  expect((await hers.upload(path, webp)).error).toBeNull();
+  expect((await his.upload(`${alice.id}/${file("b")}`, webp)).error).toMatchObject({ message: "new row violates row-level security policy" });
+  expect((await his.upload(path, webp, { upsert: true })).error).not.toBeNull();
+  expect((await his.update(path, webp)).error).not.toBeNull();
+  expect((await his.move(path, `${bob.id}/${file("a")}`)).error).not.toBeNull();
+  expect((await his.remove([path])).data).toEqual([]);
+  expect((await portico.client().storage.from("portico-avatars").remove([path])).data).toEqual([]);
+  expect((await hers.remove([path])).data).toMatchObject([{ name: path }]);
+
+  expect((await admin().storage.createBucket("notes")).error).toBeNull();
+  for (const client of [alice.client, portico.client()]) {
+    const notes = client.storage.from("notes");
+    expect((await notes.upload("a.txt", "text")).error).toBeNull();
+    expect((await notes.move("a.txt", "b.txt")).error).toBeNull();
+    expect((await notes.remove(["b.txt"])).data).toMatchObject([{ name: "b.txt" }]);
+  }
+  await sql(portico.status.DB_URL, 'drop policy "everything" on storage.objects');
+});
+
+test("a database that is set up again has the bucket at once", async () => {
+  expect(await command(["db", "reset", "--workdir", portico.folder])).toMatchObject({ code: 0 });
+  const { id, client } = await signedUp(portico);
+  expect((await client.storage.from("portico-avatars").upload(`${id}/${file("a")}`, webp)).error).toBeNull();
+  expect((await admin().storage.getBucket("portico-avatars")).data).toMatchObject({ public: true, file_size_limit: 1048576 });
+});
+
+test("when the server starts again, old pictures without an account are deleted, and new ones and other names stay", async () => {
+  const names = ["invoices/old.webp", `${crypto.randomUUID()}/${file("a")}`, `${crypto.randomUUID()}/${file("c")}`];
+  const gone = `${crypto.randomUUID()}/${file("b")}`;
+  for (const name of [...names, gone]) expect((await admin().storage.from("portico-avatars").upload(name, webp)).error).toBeNull();
+  await sql(portico.status.DB_URL, `update storage.objects set created_at = now() - interval '1 year' where name in ('${names[0]!}', '${gone}')`);
+  // A row whose time is unknown keeps no other one
+  await sql(portico.status.DB_URL, `update storage.objects set created_at = null where name = '${names[2]!}'`);
+  const { folder } = portico;
+  await portico.stop();
+  portico = await Portico.start({ folder });
+  const exists = async (name: string) => (await admin().storage.from("portico-avatars").exists(name)).data;
+  await vi.waitFor(async () => { expect(await exists(gone)).toBe(false); }, { timeout: 30_000 });
+  for (const name of names) expect(await exists(name), name).toBe(true);
 });
 
 test("a bucket that exists keeps its settings when the server starts again", async () => {

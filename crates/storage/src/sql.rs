@@ -211,7 +211,7 @@ pub(crate) const LIST: &str = concat!(
 
 /// `$1` bucket, `$2` prefix, `$3` the name before the first one.
 pub(crate) const LIST_RESERVED: &str = "select pg_catalog.json_build_object('name', o.name, 'age', \
-    extract(epoch from pg_catalog.now() - o.created_at))::text from storage.objects as o \
+    extract(epoch from pg_catalog.now() - coalesce(o.created_at, o.updated_at, 'epoch')))::text from storage.objects as o \
     where o.bucket_id = $1 and pg_catalog.starts_with(o.name, $2) and o.name collate \"C\" > greatest($2, $3 collate \"C\") \
     order by o.name collate \"C\" limit 1000";
 

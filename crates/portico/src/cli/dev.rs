@@ -154,7 +154,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
                         break;
                     }
                     Request::Reset { version, last, seed } => tokio::select! {
-                        () = setup.reset(version, last, seed, complete(&server, &project, &settings), &call.replies) => {}
+                        () = setup.reset(version, last, seed, restore(&server, &project, &settings), &call.replies) => {}
                         () = signals.recv() => break,
                     },
                 },
@@ -190,6 +190,12 @@ async fn complete(server: &Server, project: &Project, settings: &Settings) -> an
     storage::seed(server.storage(), project, ExistingBuckets::Keep, &say)
         .await
         .context("[storage.buckets] in supabase/config.toml")
+}
+
+/// As [`complete`], after the database was set up again.
+async fn restore(server: &Server, project: &Project, settings: &Settings) -> anyhow::Result<()> {
+    server.restore_avatars().await;
+    complete(server, project, settings).await
 }
 
 /// Makes or changes the buckets of the project. Sends each step and the outcome to `replies`.

@@ -14,11 +14,12 @@ use portico_storage::{Storage, StorageSettings};
 use portico_tokens::CurrentKeys;
 use serde_json::Value;
 
+use super::avatars::AvatarKeeper;
 use super::brand::Mark;
 use super::emulators::EmulatedGoogle;
 use super::keys::ServerKeys;
 use super::service::{Foundation, Upkeep};
-use super::{analytics, auth, avatars, functions, graphql, realtime, rest, signing_keys, storage, web_app};
+use super::{analytics, auth, functions, graphql, realtime, rest, signing_keys, storage, web_app};
 
 /// Everything that decides how a server behaves, apart from its database. Servers that are made
 /// from clones of one description share nothing but the transports of mails and text messages.
@@ -64,6 +65,7 @@ pub struct Server {
     gateway: Gateway,
     auth: Auth,
     storage: Option<Storage>,
+    avatars: Option<AvatarKeeper>,
     keys: CurrentKeys,
     signing_keys: SigningKeys,
     upkeep: Upkeep,
@@ -112,9 +114,9 @@ impl Server {
         let reads = rest.as_ref().map(Rest::reads);
         let storage = storage_settings.map(|settings| storage::open(settings, reads, &foundation)).transpose()?;
         services.push(storage::service(storage.as_ref()));
-        if let Some(storage) = storage.as_ref().filter(|_| keeps_avatars) {
-            services.push(avatars::service(storage, &auth, database));
-        }
+        let avatars = storage.as_ref().filter(|_| keeps_avatars);
+        let avatars = avatars.map(|storage| AvatarKeeper::new(storage, &auth, database));
+        services.extend(avatars.as_ref().map(AvatarKeeper::service));
         services.extend([functions::service(), realtime::service(&foundation)]);
         services.extend(mark.map(Mark::service));
 
@@ -135,7 +137,7 @@ impl Server {
             gateway = mounted;
             upkeep.start(work);
         }
-        Ok(Self { gateway: gateway.build(), auth, storage, keys: current, signing_keys, upkeep })
+        Ok(Self { gateway: gateway.build(), auth, storage, avatars, keys: current, signing_keys, upkeep })
     }
 
     /// Puts the signing keys of the database in force. Call it before the first request, so that no
@@ -145,6 +147,15 @@ impl Server {
     /// When the database does not answer, or the key in use cannot be read.
     pub async fn load_keys(&self) -> Result<(), SigningKeyError> {
         self.signing_keys.load_into(&self.keys).await
+    }
+
+    /// Makes the bucket of the accounts' pictures again. Call it when the database was set up again
+    /// while the server runs; a failure is logged, and repeated by the periodic work.
+    pub async fn restore_avatars(&self) {
+        let Some(avatars) = &self.avatars else { return };
+        if let Err(error) = avatars.prepare().await {
+            tracing::warn!(error = &error as &dyn std::error::Error, "the bucket of avatars could not be made");
+        }
     }
 
     /// Returns the keys in force.
