@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { ada, config } from "../testing/fake-server";
-import { nameOf, pictureOf, providerPicture } from "./avatar";
+import { nameOf, pictureOf, providerPictures } from "./avatar";
 
 const file = `${"a".repeat(36)}.webp`;
 const kept = { ...config, avatars: { kept: true, rendered: true } };
@@ -27,7 +27,12 @@ test("a provider's picture does not replace a chosen one, and an app's does", ()
   expect(pictureOf(userWith({ ...chosen, avatar_url: google }, google), kept, 64)?.src).toContain(file);
   expect(pictureOf(userWith({ ...chosen, avatar_url: "https://app.example/me.png" }, google), kept, 64)).toEqual({ src: "https://app.example/me.png" });
   expect(pictureOf(userWith({ avatar_url: google }, google), kept, 64)).toEqual({ src: google });
-  expect(providerPicture(userWith({}, google))).toBe(google);
+  expect(providerPictures(userWith({}, google))).toEqual([google]);
+  // Of several identities, each may have been the last sign-in
+  const [first, second] = ["https://first.example/me.png", "https://second.example/me.png"];
+  const user = userWith({ ...chosen, avatar_url: second }, first);
+  user.identities.push({ identity_id: "j", id: "j", user_id: ada.id, provider: "github", identity_data: { avatar_url: second } });
+  expect(pictureOf(user, kept, 64)?.src).toContain(file);
 });
 
 test("metadata that names no picture shows none", () => {

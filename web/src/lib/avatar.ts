@@ -19,14 +19,17 @@ export function ownPictureFile(user: User): string | null {
   return file !== null && fileName.test(file) ? file : null;
 }
 
-/** Returns the picture that a provider has for the user. */
-export function providerPicture(user: User): string | null {
-  for (const { identity_data } of user.identities ?? []) {
+/** Returns the pictures that providers have for the user, one for each identity that has one. */
+export const providerPictures = (user: User): string[] =>
+  (user.identities ?? []).flatMap(({ identity_data }) => {
     const { avatar_url, picture } = recordOf(identity_data);
-    const url = textOf(avatar_url) ?? textOf(picture);
-    if (url !== null) return url;
-  }
-  return null;
+    return textOf(avatar_url) ?? textOf(picture) ?? [];
+  });
+
+/** Returns false if an app has set another picture than the one that was chosen here. */
+export function isAddressOf(user: User, file: string): boolean {
+  const address = textOf(recordOf(user.user_metadata).avatar_url);
+  return address === null || address.endsWith(`/${user.id}/${file}`) || providerPictures(user).includes(address);
 }
 
 /** Returns the address at which everyone can read the picture that the user has chosen here. */
@@ -40,12 +43,9 @@ export const ownPictureUrl = (config: Config, user: User, file: string): string 
  */
 export function pictureOf(user: User, config: Config, size: number): Picture | null {
   const { avatar_url, picture } = recordOf(user.user_metadata);
-  const address = textOf(avatar_url);
   const file = config.avatars.kept ? ownPictureFile(user) : null;
-  if (file !== null && (address === null || address.endsWith(`/${user.id}/${file}`) || address === providerPicture(user))) {
-    return ownPicture(user, config, file, size);
-  }
-  const src = address ?? textOf(picture);
+  if (file !== null && isAddressOf(user, file)) return ownPicture(user, config, file, size);
+  const src = textOf(avatar_url) ?? textOf(picture);
   return src !== null && isAllowedPicture(src, config.development) ? { src } : null;
 }
 

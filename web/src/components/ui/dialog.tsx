@@ -7,11 +7,14 @@ import { type ReactNode, useId, useLayoutEffect, useRef } from "react";
 export function Dialog({
   title,
   actions,
+  isBusy,
   onClose,
   children,
 }: {
   title: string;
   actions: ReactNode;
+  /** While something runs that cannot be taken back, Escape does not close the dialog. */
+  isBusy?: boolean;
   onClose: () => void;
   children: ReactNode;
 }) {
@@ -27,6 +30,9 @@ export function Dialog({
     <dialog
       ref={dialog}
       aria-labelledby={id}
+      onCancel={(event) => isBusy && event.target === event.currentTarget && event.preventDefault()}
+      // A browser cancels a second time without asking
+      onKeyDown={(event) => isBusy && event.key === "Escape" && event.preventDefault()}
       onClose={onClose}
       className="m-auto w-[min(26rem,calc(100vw-2rem))] rounded border border-line bg-surface p-6 text-ink shadow-card"
     >

@@ -12,7 +12,7 @@ import { classNames } from "../../../lib/class-names";
 import { useConfig } from "../../../lib/config-context";
 import { describeError } from "../../../lib/errors";
 import * as m from "../../../paraglide/messages";
-import { removePicture, storePicture } from "./changes";
+import { knownError, removePicture, storePicture } from "./changes";
 import { type Crop, encodeCrop, limitCrop, wholeCrop } from "./crop";
 import { CropStage } from "./crop-stage";
 import { acceptedTypes, type FileProblem, maxFileMebibytes, openPicture } from "./image-file";
@@ -50,18 +50,21 @@ export default function AvatarDialog({
 
   const store = useMutation({
     mutationFn: async (chosen: ImageBitmap) => storePicture({ config, client, user }, await encodeCrop(chosen, crop)),
-    onSuccess: () => onDone(m.avatar_stored()),
   });
-  const remove = useMutation({
-    mutationFn: () => removePicture({ config, client, user }),
-    onSuccess: () => onDone(m.avatar_removed()),
-  });
+  const remove = useMutation({ mutationFn: () => removePicture({ config, client, user }) });
   const error = store.error ?? remove.error;
   const isPending = store.isPending || remove.isPending;
 
+  /** The number of the last choice: an earlier one that is decoded later has no effect. */
+  const choice = useRef(0);
   async function open(file: File | undefined): Promise<void> {
     if (!file || isPending) return;
+    const turn = ++choice.current;
     const opened = await openPicture(file);
+    if (turn !== choice.current) {
+      if (typeof opened !== "string") opened.close();
+      return;
+    }
     store.reset();
     remove.reset();
     if (typeof opened === "string") {
@@ -72,8 +75,28 @@ export default function AvatarDialog({
     setPicture(opened);
     setCrop(limitCrop(opened, wholeCrop));
   }
+  useEffect(() => () => picture?.close(), [picture]);
+  useEffect(
+    () => () => {
+      choice.current++;
+    },
+    [],
+  );
+
+  // The callbacks of `mutate` have no effect once the dialog is closed.
+  function save(chosen: ImageBitmap): void {
+    choice.current++;
+    store.mutate(chosen, { onSuccess: () => onDone(m.avatar_stored()) });
+  }
+  function removeOwn(): void {
+    choice.current++;
+    remove.mutate(undefined, { onSuccess: () => onDone(m.avatar_removed()) });
+  }
 
   const openDropped = useRef(open);
+  useEffect(() => {
+    openDropped.current = open;
+  });
   useEffect(() => {
     if (dropped) void openDropped.current(dropped);
   }, [dropped]);
@@ -92,6 +115,8 @@ export default function AvatarDialog({
     onDragLeave: () => setIsOver(false),
     onDrop: (event: DragEvent) => {
       event.preventDefault();
+      // The dialog is inside of the place on the page that takes files too.
+      event.stopPropagation();
       setIsOver(false);
       void open(event.dataTransfer.files[0]);
     },
@@ -100,11 +125,12 @@ export default function AvatarDialog({
   return (
     <Dialog
       title={picture ? m.avatar_crop_title() : m.avatar_title()}
+      isBusy={isPending}
       onClose={onClose}
       actions={
         <>
           {!picture && hasOwn && (
-            <Button tone="danger" size="sm" className="mr-auto" isPending={remove.isPending} onClick={() => remove.mutate()}>
+            <Button tone="danger" size="sm" className="mr-auto" isPending={remove.isPending} onClick={removeOwn}>
               {m.avatar_remove()}
             </Button>
           )}
@@ -113,11 +139,11 @@ export default function AvatarDialog({
               {m.avatar_choose_other()}
             </Button>
           )}
-          <Button tone="secondary" size="sm" onClick={onClose}>
+          <Button tone="secondary" size="sm" disabled={isPending} onClick={onClose}>
             {m.cancel()}
           </Button>
           {picture && (
-            <Button size="sm" isPending={store.isPending} onClick={() => store.mutate(picture)}>
+            <Button size="sm" isPending={store.isPending} onClick={() => save(picture)}>
               {m.avatar_store()}
             </Button>
           )}
@@ -126,7 +152,7 @@ export default function AvatarDialog({
     >
       <div className="space-y-4" {...dropTarget}>
         {problem !== null && <Alert tone="danger">{problems[problem]()}</Alert>}
-        {error && <Alert tone="danger">{m.avatar_not_stored({ reason: describeError(error).message })}</Alert>}
+        {error && <Alert tone="danger">{m.avatar_not_stored({ reason: describeError(knownError(error)).message })}</Alert>}
         {picture ? (
           <CropStage picture={picture} crop={crop} onChange={setCrop} />
         ) : (

@@ -1,11 +1,12 @@
 import type { User } from "@supabase/supabase-js";
 import type { AuthClient } from "../../../lib/auth/deferred-client";
-import { avatarBucket, ownPictureFile, ownPictureUrl, providerPicture } from "../../../lib/avatar";
+import { avatarBucket, isAddressOf, ownPictureFile, ownPictureUrl, providerPictures } from "../../../lib/avatar";
 import { openBackend } from "../../../lib/backend";
 import type { Config } from "../../../lib/config";
+import { recordOf } from "../../../lib/json";
 
-/** The caches keep a picture: a new one has another name. */
-const cacheSeconds = "31536000";
+/** A new picture has another name. A removed one ends in the caches within a day. */
+const cacheSeconds = "86400";
 
 interface Account {
   config: Config;
@@ -26,18 +27,23 @@ export async function storePicture(account: Account, picture: Blob): Promise<voi
   const file = `${randomId()}.${picture.type === "image/webp" ? "webp" : "jpg"}`;
   const { error } = await bucket.upload(`${user.id}/${file}`, picture, { contentType: picture.type, cacheControl: cacheSeconds });
   if (error) throw error;
-  await refer(client, ownPictureUrl(config, user, file), file);
+  await refer(client, { avatar_url: ownPictureUrl(config, user, file), portico_avatar: file });
   await removeFile(account);
 }
 
-/** Removes the user's own picture. That of a provider shows again. */
+/**
+ * Removes the user's own picture. That of a provider shows again; one that an app has set stays.
+ */
 export async function removePicture(account: Account): Promise<void> {
-  await refer(account.client, providerPicture(account.user), null);
+  const { client, user } = account;
+  const file = ownPictureFile(user);
+  const isOwn = file === null || isAddressOf(user, file);
+  await refer(client, { ...(isOwn && { avatar_url: providerPictures(user)[0] ?? null }), portico_avatar: null });
   await removeFile(account);
 }
 
-async function refer(client: AuthClient, avatar_url: string | null, portico_avatar: string | null): Promise<void> {
-  const { error } = await client.updateUser({ data: { avatar_url, portico_avatar } });
+async function refer(client: AuthClient, data: { avatar_url?: string | null; portico_avatar: string | null }): Promise<void> {
+  const { error } = await client.updateUser({ data });
   if (error) throw error;
 }
 
@@ -45,8 +51,23 @@ async function refer(client: AuthClient, avatar_url: string | null, portico_avat
 async function removeFile(account: Account): Promise<void> {
   const file = ownPictureFile(account.user);
   if (file === null) return;
-  const bucket = await openBucket(account);
-  await bucket.remove([`${account.user.id}/${file}`]).catch(() => undefined);
+  try {
+    await (await openBucket(account)).remove([`${account.user.id}/${file}`]);
+  } catch {
+    // The change itself is complete.
+  }
+}
+
+/**
+ * Returns a failure as `describeError` knows it: the storage client has errors of its own, with the
+ * status in the body and the failure of the network inside.
+ */
+export function knownError(error: unknown): unknown {
+  const { name, message, status, statusCode, originalError } = recordOf(error);
+  if (name === "StorageUnknownError") return originalError;
+  if (name !== "StorageApiError") return error;
+  const number = Number(statusCode) || Number(status);
+  return { name: "ApiError", message, status: number, ...(number === 429 && { code: "too_many_requests" }) };
 }
 
 /** Returns a random id of 36 characters. Pages without https have no `crypto.randomUUID`. */

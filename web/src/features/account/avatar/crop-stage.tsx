@@ -11,10 +11,13 @@ const zoomStep = 1.1;
 
 /** Shows the square that is kept, and changes it by dragging, by keys and by the control below. */
 export function CropStage({ picture, crop, onChange }: { picture: ImageBitmap; crop: Crop; onChange: (crop: Crop) => void }) {
+  const stage = useRef<HTMLDivElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
   const dragged = useRef<{ x: number; y: number } | null>(null);
   const id = useId();
 
+  // The button that chose the picture is gone.
+  useEffect(() => stage.current?.focus(), []);
   useEffect(() => {
     if (canvas.current) drawCrop(canvas.current, picture, crop);
   }, [picture, crop]);
@@ -62,6 +65,7 @@ export function CropStage({ picture, crop, onChange }: { picture: ImageBitmap; c
   return (
     <div className="space-y-4">
       <div
+        ref={stage}
         role="group"
         tabIndex={0}
         aria-label={m.avatar_position()}
@@ -84,7 +88,7 @@ export function CropStage({ picture, crop, onChange }: { picture: ImageBitmap; c
           onPointerCancel={() => (dragged.current = null)}
         />
         {/* What is outside of the circle is kept, and is not shown on this page. */}
-        <div aria-hidden className="pointer-events-none absolute inset-0 rounded-full shadow-[0_0_0_100rem_rgb(0_0_0/0.45)]" />
+        <div aria-hidden className="pointer-events-none absolute inset-0 rounded-full shadow-[0_0_0_100rem_rgb(0_0_0/0.45)] forced-colors:border-2" />
       </div>
       <p id={`${id}-help`}>{m.avatar_position_help()}</p>
       <div className="flex items-center gap-3">
@@ -98,6 +102,7 @@ export function CropStage({ picture, crop, onChange }: { picture: ImageBitmap; c
           max={maxZoom}
           step={0.05}
           value={crop.zoom}
+          aria-valuetext={`${Math.round(crop.zoom * 100)}%`}
           onChange={(event) => zoomTo(event.currentTarget.valueAsNumber)}
           className="h-6 min-w-0 flex-1 accent-accent"
         />
