@@ -113,8 +113,8 @@ test("a picture is chosen, cropped by keys, stored, replaced and removed", async
   await choose(page);
   const stage = dialog(page).getByRole("group", { name: "Position of the picture" });
   await stage.waitFor();
-  // The whole height of the middle: both halves, until it moves to the left edge
-  await stage.focus();
+  // The whole height of the middle: both halves, until it moves to the left edge. The stage has the focus.
+  await page.waitForFunction(() => document.activeElement?.getAttribute("aria-label") === "Position of the picture");
   for (let press = 0; press < 8; press++) await page.keyboard.press("Shift+ArrowLeft");
   const first = await store(page);
   expect(first).toMatch(/\/storage\/v1\/render\/image\/public\/portico-avatars\/.*\.webp\?width=64&height=64$/);
@@ -181,10 +181,36 @@ test("what was chosen survives an error, and files that are no pictures are name
   await dialog(page).getByLabel("Zoom").fill("2");
   await page.route("**/storage/v1/object/portico-avatars/**", (route) => route.abort());
   await dialog(page).getByRole("button", { name: "Save picture" }).click();
-  await dialog(page).getByText("Your picture is unchanged.").waitFor();
+  await dialog(page).getByText("Your picture is unchanged. We can’t reach the server.").waitFor();
   expect(await dialog(page).getByLabel("Zoom").inputValue()).toBe("2");
   await page.unroute("**/storage/v1/object/portico-avatars/**");
   await store(page);
+});
+
+test("neither Escape nor Cancel closes the dialog while the picture is stored, and a drop has no effect", async () => {
+  const { page } = await signUp();
+  await choose(page);
+  let release = (): void => undefined;
+  const held = new Promise<void>((done) => (release = done));
+  await page.route("**/storage/v1/object/portico-avatars/**", async (route) => {
+    await held;
+    await route.continue();
+  });
+  await dialog(page).getByRole("button", { name: "Save picture" }).click();
+  await dialog(page).getByRole("button", { name: "Cancel" }).and(page.locator(":disabled")).waitFor();
+  for (let press = 0; press < 3; press++) await page.keyboard.press("Escape");
+  const transfer = await page.evaluateHandle(() => {
+    const data = new DataTransfer();
+    data.items.add(new File(["no picture"], "me.png", { type: "image/png" }));
+    return data;
+  });
+  await dialog(page).locator("canvas").dispatchEvent("drop", { dataTransfer: transfer });
+  await dialog(page).getByRole("heading").dispatchEvent("drop", { dataTransfer: transfer });
+  expect(await dialog(page).isVisible()).toBe(true);
+  expect(await dialog(page).getByText("This file isn’t a picture.").count()).toBe(0);
+  release();
+  await dialog(page).waitFor({ state: "hidden" });
+  expect(await shownAddress(page)).toContain("portico-avatars");
 });
 
 test("a picture of Google shows until the person chooses one, and again after its removal", async () => {

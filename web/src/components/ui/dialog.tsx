@@ -31,9 +31,8 @@ export function Dialog({
       ref={dialog}
       aria-labelledby={id}
       onCancel={(event) => isBusy && event.target === event.currentTarget && event.preventDefault()}
-      // A browser cancels a second time without asking
-      onKeyDown={(event) => isBusy && event.key === "Escape" && event.preventDefault()}
-      onClose={onClose}
+      // A browser cancels once more without asking.
+      onClose={() => (isBusy ? dialog.current?.showModal() : onClose())}
       className="m-auto w-[min(26rem,calc(100vw-2rem))] rounded border border-line bg-surface p-6 text-ink shadow-card"
     >
       <h2 id={id} className="text-lg">
