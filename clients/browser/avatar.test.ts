@@ -113,7 +113,8 @@ test("a picture is chosen, cropped by keys, stored, replaced and removed", async
   await choose(page);
   const stage = dialog(page).getByRole("group", { name: "Position of the picture" });
   await stage.waitFor();
-  // The whole height of the middle: both halves, until it moves to the left edge. The stage has the focus.
+  // The whole height of the middle: both halves, until it moves to the left edge. The stage has
+  // the focus.
   await page.waitForFunction(() => document.activeElement?.getAttribute("aria-label") === "Position of the picture");
   for (let press = 0; press < 8; press++) await page.keyboard.press("Shift+ArrowLeft");
   const first = await store(page);
