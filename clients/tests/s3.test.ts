@@ -93,7 +93,8 @@ describe("buckets", () => {
     expect(await s3.send(new CreateBucketCommand({ Bucket: "photos", ACL: "public-read" }))).toMatchObject({ Location: "/photos" });
     expect(await failed(s3.send(new CreateBucketCommand({ Bucket: "photos" })))).toEqual({ name: "BucketAlreadyExists", status: 409 });
     const { Buckets } = await s3.send(new ListBucketsCommand({}));
-    expect(Buckets!.map(({ Name }) => Name)).toEqual(["files", "photos"]);
+    // The server keeps the pictures of accounts in one of its own
+    expect(Buckets!.map(({ Name }) => Name).filter((name) => name !== "portico-avatars")).toEqual(["files", "photos"]);
     expect(Buckets![0]!.CreationDate).toBeInstanceOf(Date);
     expect(await s3.send(new HeadBucketCommand({ Bucket: "photos" }))).toMatchObject({ BucketRegion: "local" });
     expect(await s3.send(new GetBucketLocationCommand({ Bucket: "photos" }))).toMatchObject({ LocationConstraint: "local" });
