@@ -1,0 +1,17 @@
+//! Channels: the payload of a join, and the state of a joined channel.
+
+pub(crate) mod join;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The id of a channel, unique on this server for its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct ChannelId(u64);
+
+impl ChannelId {
+    /// Returns an id that no other channel has.
+    pub fn next() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}

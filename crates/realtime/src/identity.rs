@@ -1,0 +1,143 @@
+//! The identity of a channel: the role and the claims of its token.
+
+use std::sync::Arc;
+
+use portico_base::Clock;
+use portico_tokens::{ApiRole, Claims, CurrentKeys, TokenError, TokenHeader, looks_opaque};
+use serde_json::Value;
+use time::OffsetDateTime;
+
+use crate::error::TokenRefusal;
+
+/// The role that the connections log in with. No token may act as it.
+const LOGIN: &str = "authenticator";
+
+/// The role and the claims that a channel acts with, from a verified token. Two identities are
+/// equal if PostgreSQL cannot tell them apart.
+#[derive(Debug, Clone)]
+pub(crate) struct Identity {
+    claims: Arc<Claims>,
+    expires_at: i64,
+}
+
+impl PartialEq for Identity {
+    fn eq(&self, other: &Self) -> bool {
+        self.claims.text() == other.claims.text()
+    }
+}
+
+impl Identity {
+    /// Returns the database role.
+    pub fn role(&self) -> &str {
+        self.claims.role().unwrap_or(ApiRole::Anon.as_str())
+    }
+
+    /// Returns the claims as JSON text, as they were signed.
+    pub fn claims(&self) -> &str {
+        self.claims.text()
+    }
+
+    /// Returns the claim `sub`.
+    pub fn subject(&self) -> Option<&str> {
+        self.claims.subject()
+    }
+
+    /// Returns the time of expiry in seconds since 1970.
+    pub fn expires_at(&self) -> i64 {
+        self.expires_at
+    }
+}
+
+/// Verifies the tokens of sockets and channels.
+#[derive(Debug, Clone)]
+pub(crate) struct TokenVerifier {
+    keys: CurrentKeys,
+    clock: Clock,
+    /// The role that the server logs in with.
+    login: Arc<str>,
+}
+
+impl TokenVerifier {
+    /// Returns a verifier for a server that logs in as `login`.
+    pub fn new(keys: CurrentKeys, clock: Clock, login: &str) -> Self {
+        Self { keys, clock, login: login.into() }
+    }
+
+    /// Returns the time in seconds since 1970.
+    pub fn now(&self) -> i64 {
+        self.clock.now().unix_timestamp()
+    }
+
+    /// Returns the token that an API key stands for: an opaque key stands for the legacy token of
+    /// its role, and any other key for itself.
+    pub fn token_of_key(&self, key: &str) -> String {
+        let keys = self.keys.now();
+        match keys.api.role_of(key) {
+            Some(role) if looks_opaque(key) => keys.api.jwt_of(role).to_owned(),
+            _ => key.to_owned(),
+        }
+    }
+
+    /// Verifies a token: signature, `role` and `exp`, and the time. `may_be_privileged` is false for
+    /// a connection of a page that may not use secret keys.
+    ///
+    /// # Errors
+    /// The reason for which the token is refused.
+    pub fn verify(&self, token: &str, may_be_privileged: bool) -> Result<Identity, TokenRefusal> {
+        // Tokens in a query may be encoded, and contain white space
+        let cleaned: String;
+        let token = if token.bytes().any(|byte| byte == b'%' || byte.is_ascii_whitespace()) {
+            let text: String = token.chars().filter(|character| !character.is_ascii_whitespace()).collect();
+            cleaned = percent_encoding::percent_decode_str(&text).decode_utf8_lossy().into_owned();
+            cleaned.as_str()
+        } else {
+            token
+        };
+        let claims = self.keys.now().verify_signature(token).map_err(|error| refusal(&error, token))?;
+        let identity = Self::identity(claims)?;
+        self.check_expiry(&identity)?;
+        let role = identity.role();
+        // `set role none` would leave the role that the server logs in with, and every role may
+        // assume itself
+        if role == "none" || role == LOGIN || role == &*self.login {
+            return Err(TokenRefusal::BadSignature);
+        }
+        if !may_be_privileged && !matches!(role, "anon" | "authenticated") {
+            return Err(TokenRefusal::OtherPage);
+        }
+        Ok(identity)
+    }
+
+    /// Checks that an identity has not expired.
+    ///
+    /// # Errors
+    /// [`TokenRefusal::Expired`]
+    pub fn check_expiry(&self, identity: &Identity) -> Result<(), TokenRefusal> {
+        let seconds = self.now() - identity.expires_at;
+        if seconds >= 0 { Err(TokenRefusal::Expired { seconds }) } else { Ok(()) }
+    }
+
+    fn identity(claims: Arc<Claims>) -> Result<Identity, TokenRefusal> {
+        let expiry = claims.get("exp").and_then(Value::as_f64);
+        match (claims.role(), expiry) {
+            (Some(_), Some(expiry)) => {
+                let last = OffsetDateTime::new_utc(time::Date::MAX, time::Time::MIDNIGHT).unix_timestamp();
+                // `as` saturates, which is right for a time that is far away
+                let expires_at = (expiry.round() as i64).min(last);
+                Ok(Identity { claims, expires_at })
+            }
+            _ => Err(TokenRefusal::MissingClaims),
+        }
+    }
+}
+
+fn refusal(error: &TokenError, token: &str) -> TokenRefusal {
+    match error {
+        TokenError::BadSignature | TokenError::OtherAudience => TokenRefusal::BadSignature,
+        TokenError::UnknownKey { .. } => {
+            TokenRefusal::NoSigner { kid: TokenHeader::read(token).ok().and_then(|header| header.key_id) }
+        }
+        TokenError::NoKeyForAlgorithm(_) | TokenError::UnsupportedAlgorithm(_) => TokenRefusal::NoSigner { kid: None },
+        _ => TokenRefusal::NotAJwt,
+    }
+}

@@ -1,0 +1,127 @@
+//! The rooms of one thread.
+
+use std::collections::HashMap;
+use std::collections::hash_map::{Entry, RandomState};
+use std::hash::BuildHasher as _;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use indexmap::IndexMap;
+use tokio::sync::mpsc;
+
+use super::{Publication, RoomKey, Subscriber};
+use crate::channel::ChannelId;
+use crate::meter::Meter;
+
+/// The messages of other threads that may wait; their senders wait when there are more.
+const QUEUE: usize = 1024;
+/// The number of counters by which other threads see that a shard has no such room.
+const BUCKETS: usize = 4096;
+
+/// A message of another thread.
+#[derive(Debug, Clone)]
+pub(super) struct Delivery {
+    pub publication: Publication,
+}
+
+/// The channels of a room.
+type Room = IndexMap<ChannelId, Arc<Subscriber>>;
+
+/// The channels of the sockets of one thread, by room.
+#[derive(Debug)]
+pub(crate) struct Shard {
+    number: usize,
+    rooms: Mutex<HashMap<RoomKey, Room>>,
+    /// The number of rooms by a part of their hash.
+    counts: Box<[AtomicU32]>,
+    hasher: RandomState,
+    queue: mpsc::Sender<Delivery>,
+    deliveries: Arc<Meter>,
+}
+
+impl Shard {
+    /// Starts a shard on the current thread's runtime. It ends when nothing refers to it.
+    pub(super) fn start(number: usize, hasher: RandomState, deliveries: Arc<Meter>) -> Arc<Self> {
+        let (queue, mut waiting) = mpsc::channel::<Delivery>(QUEUE);
+        let counts = std::iter::repeat_with(AtomicU32::default).take(BUCKETS).collect();
+        let shard = Arc::new(Self { number, rooms: Mutex::default(), counts, hasher, queue, deliveries });
+        let weak = Arc::downgrade(&shard);
+        tokio::spawn(async move {
+            while let Some(delivery) = waiting.recv().await {
+                let Some(shard) = weak.upgrade() else { return };
+                shard.deliver(&delivery.publication);
+            }
+        });
+        shard
+    }
+
+    pub(super) fn number(&self) -> usize {
+        self.number
+    }
+
+    /// Adds a channel to its room.
+    pub fn subscribe(&self, subscriber: Arc<Subscriber>) {
+        let key = subscriber.room().clone();
+        let bucket = self.bucket(self.hasher.hash_one(&key));
+        match self.rooms().entry(key) {
+            Entry::Occupied(mut room) => {
+                room.get_mut().insert(subscriber.id(), subscriber);
+            }
+            Entry::Vacant(room) => {
+                // Before the room exists, so that no sender misses it
+                bucket.fetch_add(1, Ordering::SeqCst);
+                room.insert(Room::from([(subscriber.id(), subscriber)]));
+            }
+        }
+    }
+
+    /// Removes a channel from its room.
+    pub fn unsubscribe(&self, key: &RoomKey, channel: ChannelId) {
+        let mut rooms = self.rooms();
+        let Some(room) = rooms.get_mut(key) else { return };
+        room.swap_remove(&channel);
+        if room.is_empty() {
+            rooms.remove(key);
+            self.bucket(self.hasher.hash_one(key)).fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Returns false if the shard has no room with this hash.
+    pub(super) fn may_have(&self, hash: u64) -> bool {
+        self.bucket(hash).load(Ordering::SeqCst) > 0
+    }
+
+    /// Delivers a message to the channels of its room on this thread.
+    pub(super) fn deliver(&self, publication: &Publication) {
+        let rooms = self.rooms();
+        let Some(room) = rooms.get(&publication.room) else { return };
+        let receivers = room.values().filter(|subscriber| Some(subscriber.id()) != publication.except);
+        let sent = receivers.filter(|subscriber| subscriber.deliver(&publication.message)).count();
+        self.deliveries.add(sent as u64);
+    }
+
+    /// Adds a message to the queue; false if it is full. A shard whose thread has ended takes
+    /// nothing, and needs nothing.
+    pub(super) fn try_enqueue(&self, delivery: Delivery) -> bool {
+        !matches!(self.queue.try_send(delivery), Err(mpsc::error::TrySendError::Full(_)))
+    }
+
+    /// Adds a message to the queue when there is room.
+    pub(super) async fn enqueue(&self, delivery: Delivery) {
+        let _ = self.queue.send(delivery).await;
+    }
+
+    pub(super) fn for_each(&self, each: &mut impl FnMut(&Arc<Subscriber>)) {
+        for room in self.rooms().values() {
+            room.values().for_each(&mut *each);
+        }
+    }
+
+    fn bucket(&self, hash: u64) -> &AtomicU32 {
+        &self.counts[hash as usize % BUCKETS]
+    }
+
+    fn rooms(&self) -> MutexGuard<'_, HashMap<RoomKey, Room>> {
+        self.rooms.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

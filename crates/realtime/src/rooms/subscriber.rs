@@ -1,0 +1,157 @@
+//! A channel as the rooms see it: where its messages go, and which of them it receives.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::json;
+use uuid::Uuid;
+
+use super::{RoomKey, RoomMessage};
+use crate::channel::ChannelId;
+use crate::error::Shutdown;
+use crate::socket::frame::{EventHead, Frame, Reference, TOPIC_PREFIX, Version, encode_event};
+use crate::socket::outbox::{Command, Outbox};
+
+/// The unchanging properties of a channel.
+#[derive(Debug, Clone)]
+pub(crate) struct SubscriberHead {
+    /// Unique on this server, for the life of the server.
+    pub id: ChannelId,
+    pub room: RoomKey,
+    pub version: Version,
+    /// The reference of the join.
+    pub join_ref: Reference,
+}
+
+/// A joined channel. It is shared by its socket, its room, and the services that send to it.
+#[derive(Debug)]
+pub(crate) struct Subscriber {
+    head: SubscriberHead,
+    outbox: Arc<Outbox>,
+    /// The channel receives broadcasts.
+    receives_broadcasts: AtomicBool,
+    /// The channel receives changes of the presence.
+    receives_presence: AtomicBool,
+    /// Messages that arrive while stored ones are read, and the ids of stored ones that were sent.
+    replay: Mutex<Replay>,
+    /// False in a channel that never had a replay, which is most of them.
+    has_replay: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Replay {
+    /// `Some` while live messages wait for the stored ones.
+    held: Option<Vec<Arc<RoomMessage>>>,
+    sent: HashSet<Uuid>,
+}
+
+impl Subscriber {
+    /// Returns a channel whose frames go to `outbox`. It receives nothing before
+    /// [`set_broadcasts`](Self::set_broadcasts) and [`set_presence`](Self::set_presence).
+    pub fn new(head: SubscriberHead, outbox: Arc<Outbox>) -> Arc<Self> {
+        Arc::new(Self {
+            head,
+            outbox,
+            receives_broadcasts: AtomicBool::new(false),
+            receives_presence: AtomicBool::new(false),
+            replay: Mutex::default(),
+            has_replay: AtomicBool::new(false),
+        })
+    }
+
+    /// Returns the id of the channel.
+    pub fn id(&self) -> ChannelId {
+        self.head.id
+    }
+
+    /// Returns the room.
+    pub fn room(&self) -> &RoomKey {
+        &self.head.room
+    }
+
+    /// Returns the version of the protocol.
+    pub fn version(&self) -> Version {
+        self.head.version
+    }
+
+    /// Sets whether the channel receives broadcasts.
+    pub fn set_broadcasts(&self, receives: bool) {
+        self.receives_broadcasts.store(receives, Ordering::Relaxed);
+    }
+
+    /// Sets whether the channel receives changes of the presence.
+    pub fn set_presence(&self, receives: bool) {
+        self.receives_presence.store(receives, Ordering::Relaxed);
+    }
+
+    /// Sends a frame, which may be shared with other channels.
+    pub fn send(&self, frame: Frame) {
+        self.outbox.push(frame);
+    }
+
+    /// Sends an event with the reference of the join. `payload` is JSON.
+    pub fn send_event(&self, event: &str, payload: &[u8]) {
+        let topic = format!("{TOPIC_PREFIX}{}", self.head.room.topic);
+        let head = EventHead { join_ref: &self.head.join_ref, reference: &Reference::NULL, topic: &topic, event };
+        self.outbox.push(encode_event(self.head.version, head, payload));
+    }
+
+    /// Sends a `system` message: `status` is `ok` or `error`.
+    pub fn send_system(&self, extension: &str, status: &str, message: &str) {
+        let channel = &*self.head.room.topic;
+        let payload = json!({ "extension": extension, "status": status, "message": message, "channel": channel });
+        self.send_event("system", payload.to_string().as_bytes());
+    }
+
+    /// Ends the channel with a `system` error.
+    pub fn shut_down(&self, reason: Shutdown) {
+        self.outbox.command(Command::ShutDown(self.head.id, reason));
+    }
+
+    /// Delivers a message of the room, if the channel receives its kind. Returns true if it was
+    /// sent.
+    pub(super) fn deliver(&self, message: &Arc<RoomMessage>) -> bool {
+        let receives = if message.is_presence() { &self.receives_presence } else { &self.receives_broadcasts };
+        if !receives.load(Ordering::Relaxed) {
+            return false;
+        }
+        if self.has_replay.load(Ordering::Acquire) && self.is_held_back(message) {
+            return false;
+        }
+        let Some(frame) = message.frame(self.head.version) else { return false };
+        self.outbox.push(frame.clone());
+        true
+    }
+
+    /// Holds live messages back from now on, until [`finish_replay`](Self::finish_replay).
+    pub fn begin_replay(&self) {
+        self.replay.lock().unwrap_or_else(PoisonError::into_inner).held = Some(Vec::new());
+        self.has_replay.store(true, Ordering::Release);
+    }
+
+    /// Sends the live messages that were held back, without the stored ones that were sent.
+    pub fn finish_replay(&self, sent: impl IntoIterator<Item = Uuid>) {
+        let mut replay = self.replay.lock().unwrap_or_else(PoisonError::into_inner);
+        replay.sent.extend(sent);
+        let held = replay.held.take().unwrap_or_default();
+        for message in held {
+            if message.id().is_none_or(|id| !replay.sent.contains(&id))
+                && let Some(frame) = message.frame(self.head.version)
+            {
+                self.outbox.push(frame.clone());
+            }
+        }
+    }
+
+    fn is_held_back(&self, message: &Arc<RoomMessage>) -> bool {
+        let mut replay = self.replay.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut replay.held {
+            Some(held) => {
+                held.push(Arc::clone(message));
+                true
+            }
+            None => message.id().is_some_and(|id| replay.sent.contains(&id)),
+        }
+    }
+}

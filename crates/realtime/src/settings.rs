@@ -1,0 +1,72 @@
+//! The settings of the service.
+
+use std::time::Duration;
+
+/// The operator's settings of the service.
+#[derive(Debug, Clone)]
+pub struct RealtimeSettings {
+    /// Refuses channels that are not private.
+    pub private_only: bool,
+    /// Sends the presence of a room to every channel, whether it asked for it or not.
+    pub presence_enabled: bool,
+    /// The limits.
+    pub limits: Limits,
+}
+
+/// The limits of the service. A rate of `None` is not limited; an average is taken over a minute.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// The number of sockets with at least one channel (`max_concurrent_users`).
+    pub max_sockets: usize,
+    /// The average number of joins per second.
+    pub max_joins_per_second: Option<u32>,
+    /// The number of channels of one socket (`max_channels_per_client`).
+    pub max_channels_per_socket: usize,
+    /// The average number of messages per second, sent and delivered.
+    pub max_events_per_second: Option<u32>,
+    /// The average number of delivered database changes per second.
+    pub max_changes_per_second: Option<u32>,
+    /// The average number of presence messages per second.
+    pub max_presence_events_per_second: Option<u32>,
+    /// The number of presence calls of one channel within [`Self::presence_window`].
+    pub max_presence_calls: u32,
+    /// The time within which presence calls are counted, from the first one on.
+    pub presence_window: Duration,
+    /// The largest payload of a broadcast, a presence or a message of the database, in bytes.
+    pub max_payload_bytes: usize,
+    /// The largest frame of a client, in bytes.
+    pub max_frame_bytes: usize,
+    /// The time after which a socket without a frame of the client is closed.
+    pub idle_timeout: Duration,
+    /// The bytes that may wait for a client that does not read. A client that is further behind is
+    /// disconnected.
+    pub max_waiting_bytes: usize,
+    /// The frames that may wait for a client that does not read.
+    pub max_waiting_frames: usize,
+}
+
+impl Default for RealtimeSettings {
+    fn default() -> Self {
+        Self { private_only: false, presence_enabled: false, limits: Limits::default() }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_sockets: 50_000,
+            max_joins_per_second: None,
+            max_channels_per_socket: 100,
+            max_events_per_second: None,
+            max_changes_per_second: None,
+            max_presence_events_per_second: Some(1_000),
+            max_presence_calls: 5,
+            presence_window: Duration::from_secs(30),
+            max_payload_bytes: 3_000 * 1_000 + 500,
+            max_frame_bytes: 5_000_000,
+            idle_timeout: Duration::from_secs(60),
+            max_waiting_bytes: 8 * 1024 * 1024,
+            max_waiting_frames: 16 * 1024,
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! The outbox of a socket: what waits to be written to one client, and what its task has to do.
+//!
+//! Everything that sends to a client puts frames here, from any thread; the task of the socket
+//! takes them out. The outbox is bounded: a client that does not read is disconnected instead of
+//! filling the memory.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+use futures_util::task::AtomicWaker;
+
+use super::frame::Frame;
+use crate::channel::ChannelId;
+use crate::error::Shutdown;
+use crate::settings::Limits;
+
+/// What the task of a socket has to do, apart from writing frames.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Command {
+    /// Ends a channel: a `system` error and `phx_close`.
+    ShutDown(ChannelId, Shutdown),
+    /// Closes the socket with a code, after a `system` message to every client.
+    Disconnect,
+}
+
+/// What waits for one client.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    waiting: Mutex<Waiting>,
+    waker: AtomicWaker,
+    max_bytes: usize,
+    max_frames: usize,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    frames: VecDeque<Frame>,
+    commands: Vec<Command>,
+    bytes: usize,
+    /// The client was too slow, or the socket has ended.
+    closed: bool,
+}
+
+/// The next piece of work of a socket's task.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    Frame(Frame),
+    Command(Command),
+    /// Nothing waits.
+    Empty,
+    /// The client does not read: the connection is to be dropped.
+    Overflowed,
+}
+
+impl Outbox {
+    pub fn new(limits: &Limits) -> Self {
+        Self {
+            waiting: Mutex::default(),
+            waker: AtomicWaker::new(),
+            max_bytes: limits.max_waiting_bytes,
+            max_frames: limits.max_waiting_frames,
+        }
+    }
+
+    /// Adds a frame. The first one is always accepted; one that exceeds the bounds closes the
+    /// outbox.
+    pub fn push(&self, frame: Frame) {
+        let mut waiting = self.waiting();
+        if waiting.closed {
+            return;
+        }
+        let bytes = waiting.bytes + frame.len();
+        if !waiting.frames.is_empty() && (bytes > self.max_bytes || waiting.frames.len() >= self.max_frames) {
+            waiting.close();
+        } else {
+            waiting.bytes = bytes;
+            waiting.frames.push_back(frame);
+            // The task was woken for the frame before
+            if waiting.frames.len() > 1 {
+                return;
+            }
+        }
+        drop(waiting);
+        self.waker.wake();
+    }
+
+    /// Adds a command, which is carried out before the frames that wait.
+    pub fn command(&self, command: Command) {
+        let mut waiting = self.waiting();
+        if waiting.closed || waiting.commands.contains(&command) {
+            return;
+        }
+        waiting.commands.push(command);
+        drop(waiting);
+        self.waker.wake();
+    }
+
+    /// Takes the next piece of work. When there is none, `waker` is woken by the next one.
+    pub fn next(&self, waker: &Waker) -> Next {
+        let taken = self.waiting().take();
+        if taken != Next::Empty {
+            return taken;
+        }
+        self.waker.register(waker);
+        // Between the first look and the registration something may have come
+        self.waiting().take()
+    }
+
+    /// Drops what waits, and everything that comes later.
+    pub fn close(&self) {
+        self.waiting().close();
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiting {
+    fn take(&mut self) -> Next {
+        if self.closed {
+            return Next::Overflowed;
+        }
+        if !self.commands.is_empty() {
+            return Next::Command(self.commands.remove(0));
+        }
+        match self.frames.pop_front() {
+            Some(frame) => {
+                self.bytes -= frame.len();
+                if self.frames.is_empty() && self.frames.capacity() > 64 {
+                    self.frames = VecDeque::new();
+                }
+                Next::Frame(frame)
+            }
+            None => Next::Empty,
+        }
+    }
+
+    fn close(&mut self) {
+        *self = Self { closed: true, ..Self::default() };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn frame(bytes: usize) -> Frame {
+        Frame::Binary(Bytes::from(vec![0; bytes]))
+    }
+
+    fn outbox() -> Outbox {
+        Outbox::new(&Limits { max_waiting_bytes: 100, max_waiting_frames: 3, ..Limits::default() })
+    }
+
+    #[test]
+    fn frames_leave_in_order_and_commands_before_them() {
+        let outbox = outbox();
+        outbox.push(frame(1));
+        outbox.push(frame(2));
+        outbox.command(Command::Disconnect);
+        let waker = Waker::noop();
+        assert_eq!(outbox.next(waker), Next::Command(Command::Disconnect));
+        assert_eq!(outbox.next(waker), Next::Frame(frame(1)));
+        assert_eq!(outbox.next(waker), Next::Frame(frame(2)));
+        assert_eq!(outbox.next(waker), Next::Empty);
+    }
+
+    #[test]
+    fn a_client_that_does_not_read_is_cut_off() {
+        let by_bytes = outbox();
+        by_bytes.push(frame(1_000));
+        assert_eq!(by_bytes.next(Waker::noop()), Next::Frame(frame(1_000)), "a frame of any size");
+        by_bytes.push(frame(60));
+        by_bytes.push(frame(60));
+        assert_eq!(by_bytes.next(Waker::noop()), Next::Overflowed);
+        let by_frames = outbox();
+        (0..4).for_each(|_| by_frames.push(frame(1)));
+        assert_eq!(by_frames.next(Waker::noop()), Next::Overflowed);
+        by_frames.push(frame(1));
+        assert_eq!(by_frames.next(Waker::noop()), Next::Overflowed, "for good");
+    }
+}
