@@ -11,8 +11,11 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod authorise;
 mod channel;
 mod error;
+#[cfg(test)]
+mod fixture;
 mod identity;
 mod meter;
 mod rooms;

@@ -9,6 +9,9 @@ pub struct RealtimeSettings {
     pub private_only: bool,
     /// Sends the presence of a room to every channel, whether it asked for it or not.
     pub presence_enabled: bool,
+    /// The time for which the decisions of policies are kept and used for further joins of the same
+    /// subject. Zero: each join asks PostgreSQL.
+    pub decisions_for: Duration,
     /// The limits.
     pub limits: Limits,
 }
@@ -47,7 +50,7 @@ pub struct Limits {
 
 impl Default for RealtimeSettings {
     fn default() -> Self {
-        Self { private_only: false, presence_enabled: false, limits: Limits::default() }
+        Self { private_only: false, presence_enabled: false, decisions_for: Duration::ZERO, limits: Limits::default() }
     }
 }
 

@@ -1,0 +1,153 @@
+//! A database, identities and channels for the tests of this crate.
+
+use std::sync::{Arc, mpsc};
+use std::task::Waker;
+
+use portico_base::{Clock, Secret};
+use portico_database::wire::{Pool, WirePoolSettings};
+use portico_database::{BootstrapSettings, Database, Endpoint, PoolSettings, scratch};
+use portico_tokens::{ApiKeys, CurrentKeys, KeyRing};
+use serde_json::{Value, json};
+use tokio::sync::OnceCell;
+
+use crate::channel::ChannelId;
+use crate::identity::{Identity, TokenVerifier};
+use crate::rooms::{RoomKey, Subscriber, SubscriberHead};
+use crate::settings::Limits;
+use crate::socket::frame::{Frame, Reference, Version};
+use crate::socket::outbox::{Next, Outbox};
+
+/// A database of its own, in the state after the first start of a server. It is dropped with this,
+/// in the background.
+pub(crate) struct ScratchDatabase {
+    admin: Endpoint,
+    endpoint: Endpoint,
+    pub sql: tokio_postgres::Client,
+}
+
+impl ScratchDatabase {
+    pub async fn new() -> Self {
+        static TEMPLATE: OnceCell<String> = OnceCell::const_new();
+        let admin = scratch::shared_cluster().await.unwrap().endpoint();
+        let template = TEMPLATE.get_or_init(|| template(&admin)).await;
+        let endpoint = scratch::clone_database(&admin, template, &scratch::fresh_name()).await.unwrap();
+        open(&endpoint).maintain_message_partitions().await.unwrap();
+        let sql = portico_database::connect(&endpoint).await.unwrap();
+        Self { admin, endpoint, sql }
+    }
+
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// Opens a pool of the data API's login.
+    pub fn pool(&self, settings: WirePoolSettings) -> Pool {
+        Pool::open(&self.endpoint, "authenticator", settings).unwrap()
+    }
+
+    pub async fn run(&self, sql: &str) {
+        self.sql.batch_execute(sql).await.unwrap();
+    }
+
+    /// Returns a single text.
+    pub async fn value(&self, sql: &str) -> String {
+        self.sql.query_one(sql, &[]).await.unwrap().get(0)
+    }
+}
+
+impl Drop for ScratchDatabase {
+    fn drop(&mut self) {
+        static JANITOR: std::sync::OnceLock<mpsc::Sender<(Endpoint, String)>> = std::sync::OnceLock::new();
+        let janitor = JANITOR.get_or_init(|| {
+            let (sender, receiver) = mpsc::channel::<(Endpoint, String)>();
+            std::thread::spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                for (admin, name) in receiver {
+                    // What is left is removed by the next test program
+                    let _ = runtime.block_on(scratch::drop_database(&admin, &name));
+                }
+            });
+            sender
+        });
+        let _ = janitor.send((self.admin.clone(), self.endpoint.database().to_owned()));
+    }
+}
+
+async fn template(admin: &Endpoint) -> String {
+    // Names have 63 bytes
+    let name = format!("template_realtime_{:.32}", BootstrapSettings::default().fingerprint());
+    let fill = |endpoint: Endpoint| async move {
+        let database = open(&endpoint);
+        let outcome = database.bootstrap(&BootstrapSettings::default()).await;
+        database.close().await;
+        outcome
+    };
+    scratch::template(admin, &name, fill).await.unwrap();
+    name
+}
+
+pub(crate) fn open(endpoint: &Endpoint) -> Database {
+    Database::open(endpoint, PoolSettings::default()).unwrap()
+}
+
+/// Returns the identity of a token with these claims; `exp` is added.
+pub(crate) fn identity(mut claims: Value) -> Identity {
+    claims["exp"] = json!(4_000_000_000_u64);
+    let ring = KeyRing::hs256(&Secret::new("a secret of the tests that is long enough"));
+    let token = ring.sign(&claims).unwrap();
+    let keys = CurrentKeys::new(Arc::new(ring), Arc::new(ApiKeys::development()));
+    TokenVerifier::new(keys, Clock::system(), "login").verify(&token, true).unwrap()
+}
+
+/// Returns the identity of a signed-in person.
+pub(crate) fn person(subject: &str) -> Identity {
+    identity(json!({ "role": "authenticated", "sub": subject }))
+}
+
+/// A channel and what was sent to it.
+pub(crate) struct TestChannel {
+    pub subscriber: Arc<Subscriber>,
+    outbox: Arc<Outbox>,
+}
+
+impl TestChannel {
+    /// Returns a channel that receives everything.
+    pub fn new(room: &RoomKey, version: Version) -> Self {
+        let outbox = Arc::new(Outbox::new(&Limits::default()));
+        let head = SubscriberHead { id: ChannelId::next(), room: room.clone(), version, join_ref: Reference::NULL };
+        let subscriber = Subscriber::new(head, Arc::clone(&outbox));
+        subscriber.set_broadcasts(true);
+        subscriber.set_presence(true);
+        Self { subscriber, outbox }
+    }
+
+    /// Returns the frames that have arrived.
+    pub fn received(&self) -> Vec<Frame> {
+        std::iter::from_fn(|| match self.outbox.next(Waker::noop()) {
+            Next::Frame(frame) => Some(frame),
+            _ => None,
+        })
+        .collect()
+    }
+
+    /// Waits for the next frame.
+    pub async fn next(&self) -> Frame {
+        std::future::poll_fn(|context| match self.outbox.next(context.waker()) {
+            Next::Frame(frame) => std::task::Poll::Ready(frame),
+            _ => std::task::Poll::Pending,
+        })
+        .await
+    }
+}
+
+/// Returns a text frame as JSON.
+pub(crate) fn json_of(frame: &Frame) -> Value {
+    match frame {
+        Frame::Text(text) => serde_json::from_slice(text).unwrap(),
+        Frame::Binary(_) => panic!("a binary frame"),
+    }
+}
+
+pub(crate) fn room(private: bool, topic: &str) -> RoomKey {
+    RoomKey { private, topic: topic.into() }
+}
