@@ -13,11 +13,13 @@
 
 mod authorise;
 mod channel;
+mod cluster;
 mod error;
 #[cfg(test)]
 mod fixture;
 mod identity;
 mod meter;
+mod presence;
 mod rooms;
 mod settings;
 mod socket;

@@ -6,17 +6,17 @@
 //!
 //! Nothing of one probe reaches another, because
 //!
-//! - role, claims, headers and topic are set for the transaction of the probe alone, each to a value
-//!   of this probe, before a policy runs;
-//! - the rollback takes back every row, object and setting that a policy has left, also settings of
-//!   the session, and each extension is probed behind a savepoint that does the same;
-//! - the session reset of the wire client removes what survives a rollback (advisory locks, prepared
-//!   statements, values of sequences, cached plans), and a connection is lent again only after
-//!   PostgreSQL has confirmed it; a probe that failed, timed out or was cancelled leaves a connection
-//!   that is restored first, or closed;
-//! - a result is shared only between probes in which everything that a policy can read is equal, and
-//!   only by a run that begins after all of them have arrived. Decisions that are kept for a time
-//!   (off by default) have the same key.
+//! - role, claims, headers and topic are set for the transaction of the probe alone, each to a
+//!   value of this probe, before a policy runs;
+//! - the rollback takes back every row, object and setting that a policy has left, also settings
+//!   of the session, and each extension is probed behind a savepoint that does the same;
+//! - the session reset of the wire client removes what survives a rollback (advisory locks,
+//!   prepared statements, values of sequences, cached plans), and a connection is lent again only
+//!   after PostgreSQL has confirmed it; a probe that failed, timed out or was cancelled leaves a
+//!   connection that is restored first, or closed;
+//! - a result is shared only between probes in which everything that a policy can read is equal,
+//!   and only by a run that begins after all of them have arrived. Decisions that are kept for a
+//!   time (off by default) have the same key.
 
 mod decisions;
 mod error;
@@ -83,7 +83,8 @@ struct AuthoriserState {
 }
 
 impl Authoriser {
-    /// Returns an authoriser on connections that act as `authenticator`. Each decision is a new one.
+    /// Returns an authoriser on connections that act as `authenticator`. Each decision is a new
+    /// one.
     pub fn new(pool: Pool) -> Self {
         Self::with_decisions_for(pool, Duration::ZERO)
     }
@@ -99,7 +100,8 @@ impl Authoriser {
         }))
     }
 
-    /// Returns the permissions to receive. The policies for presence run only if `presence` is true.
+    /// Returns the permissions to receive. The policies for presence run only if `presence` is
+    /// true.
     ///
     /// # Errors
     /// See [`AuthoriseError`]. While the connections for probes are exhausted, reads fail at once.

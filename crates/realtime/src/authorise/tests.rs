@@ -173,8 +173,8 @@ async fn a_slow_policy_is_canceled() {
     assert_eq!(canceled.into_shutdown("x"), Shutdown::QueryCanceled);
 }
 
-/// Everything that a policy can leave behind, tried by one caller and looked for by the next, on the
-/// same connection.
+/// Everything that a policy can leave behind, tried by one caller and looked for by the next, on
+/// the same connection.
 #[tokio::test]
 async fn nothing_that_a_policy_does_reaches_the_next_probe() {
     let policies = Policies::new(

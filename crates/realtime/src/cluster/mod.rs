@@ -1,0 +1,5 @@
+//! Several servers of one project.
+
+mod node;
+
+pub(crate) use node::NodeId;

@@ -1,0 +1,185 @@
+//! Presence: which keys are in a room, each with what its channels track about themselves.
+//!
+//! Each change of a room becomes a `presence_diff`. A room is changed, and its diff put into the
+//! queues of all threads, under one lock, so every receiver gets the diffs of a room in the order of
+//! the changes. Rooms are distributed over many locks.
+
+mod call_limit;
+mod diff;
+mod room;
+
+use std::collections::hash_map::RandomState;
+use std::collections::{HashMap, VecDeque};
+use std::hash::BuildHasher as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bytes::Bytes;
+use serde_json::{Map, Value};
+
+pub(crate) use call_limit::CallLimit;
+
+use crate::cluster::NodeId;
+use crate::rooms::{Publication, RoomKey, RoomMessage, RoomMessageBody, Rooms, Subscriber, UnfinishedPublication};
+use diff::Meta;
+use room::{Change, Holder, RoomPresence};
+
+/// The number of locks.
+const SHARDS: usize = 64;
+
+/// The outcome of a `track`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tracked {
+    /// The channel is present now.
+    Joined,
+    /// The channel was present with another payload.
+    Updated,
+    /// The channel was present with this payload. Nothing was sent.
+    Unchanged,
+}
+
+/// The presence of all rooms. Clones share it.
+#[derive(Debug, Clone)]
+pub(crate) struct Presence(Arc<PresenceState>);
+
+#[derive(Debug)]
+struct PresenceState {
+    rooms: Rooms,
+    node: NodeId,
+    last_reference: AtomicU64,
+    hasher: RandomState,
+    shards: [Mutex<PresenceShard>; SHARDS],
+}
+
+type PresenceShard = HashMap<RoomKey, RoomPresence>;
+
+impl Presence {
+    /// Returns empty rooms, whose diffs go to `rooms`.
+    pub fn new(rooms: Rooms) -> Self {
+        Self(Arc::new(PresenceState {
+            rooms,
+            node: NodeId::random(),
+            last_reference: AtomicU64::new(0),
+            hasher: RandomState::new(),
+            shards: std::array::from_fn(|_| Mutex::default()),
+        }))
+    }
+
+    /// Sets what a channel tracks under its key, and sends the diff to its room. The caller has
+    /// checked the size of the payload.
+    pub fn track(&self, channel: &Arc<Subscriber>, key: &str, payload: Map<String, Value>) -> Tracked {
+        let holder = self.holder(channel);
+        let mut tracked = Tracked::Unchanged;
+        self.change(channel.room(), |room| {
+            let previous = room.get(holder);
+            if previous.is_some_and(|meta| meta.has_payload(&payload)) {
+                return Change::default();
+            }
+            tracked = if previous.is_some() { Tracked::Updated } else { Tracked::Joined };
+            let previous = previous.map(|meta| Arc::clone(&meta.reference));
+            room.set(holder, key, Meta::new(self.next_reference(), previous.as_deref(), payload))
+        });
+        tracked
+    }
+
+    /// Removes what a channel tracks under its key, and sends the diff to its room. Does nothing if
+    /// it tracks nothing. To be called at the end of every channel too, whatever ends it.
+    pub fn untrack(&self, channel: &Arc<Subscriber>, key: &str) {
+        let holder = self.holder(channel);
+        self.change(channel.room(), |room| match room.key(holder) == Some(key) {
+            true => room.remove(holder),
+            false => Change::default(),
+        });
+    }
+
+    /// Returns the payload of `presence_state`. Channels that receive the diffs of the room before
+    /// this is called miss nothing.
+    pub fn state(&self, room: &RoomKey) -> Bytes {
+        match self.shard(room).get_mut(room) {
+            Some(room) => room.state(),
+            None => Bytes::from_static(b"{}"),
+        }
+    }
+
+    fn holder(&self, channel: &Subscriber) -> Holder {
+        Holder { node: self.0.node, channel: channel.id() }
+    }
+
+    /// Returns a new `phx_ref` of 16 characters, which no other server returns either.
+    fn next_reference(&self) -> String {
+        let number = self.0.last_reference.fetch_add(1, Ordering::Relaxed).to_be_bytes();
+        let mut bytes = [0; 12];
+        bytes[..6].copy_from_slice(&self.0.node.bytes());
+        bytes[6..].copy_from_slice(&number[2..]);
+        URL_SAFE_NO_PAD.encode(bytes)
+    }
+
+    fn shard(&self, room: &RoomKey) -> MutexGuard<'_, PresenceShard> {
+        let index = self.0.hasher.hash_one(room) as usize % SHARDS;
+        self.0.shards[index].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes a room and sends the diff.
+    fn change(&self, key: &RoomKey, change: impl FnOnce(&mut RoomPresence) -> Change) {
+        let mut shard = self.shard(key);
+        let room = shard.entry(key.clone()).or_default();
+        let change = change(room);
+        if !change.is_empty() {
+            let message = RoomMessage::new(&key.topic, RoomMessageBody::PresenceDiff(change.json()));
+            self.publish(room, Publication { room: key.clone(), message, except: None });
+        }
+        if room.is_unused() {
+            shard.remove(key);
+        }
+    }
+
+    /// Sends a diff, behind those before it. It takes the queue of every thread: the thread of a
+    /// sender would otherwise overtake the diffs of others.
+    fn publish(&self, room: &mut RoomPresence, publication: Publication) {
+        if let Some(backlog) = &mut room.backlog {
+            backlog.push_back(publication);
+            return;
+        }
+        let key = publication.room.clone();
+        if let Some(unfinished) = self.0.rooms.try_publish(None, publication) {
+            // A runtime that has ended has no receivers either
+            if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+                room.backlog = Some(VecDeque::new());
+                runtime.spawn(self.clone().finish(key, unfinished));
+            }
+        }
+    }
+
+    /// Finishes a diff, and sends those that have come meanwhile.
+    async fn finish(self, key: RoomKey, mut unfinished: UnfinishedPublication) {
+        loop {
+            unfinished.finish().await;
+            match self.send_backlog(&key) {
+                Some(next) => unfinished = next,
+                None => return,
+            }
+        }
+    }
+
+    /// Sends the diffs that wait, up to the first one that cannot be finished at once.
+    fn send_backlog(&self, key: &RoomKey) -> Option<UnfinishedPublication> {
+        let mut shard = self.shard(key);
+        let room = shard.get_mut(key)?;
+        while let Some(next) = room.backlog.as_mut().and_then(VecDeque::pop_front) {
+            let unfinished = self.0.rooms.try_publish(None, next);
+            if unfinished.is_some() {
+                return unfinished;
+            }
+        }
+        room.backlog = None;
+        if room.is_unused() {
+            shard.remove(key);
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,131 @@
+//! The presence of one room.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::diff::{Meta, MetasByKey, diff_json};
+use crate::channel::ChannelId;
+use crate::cluster::NodeId;
+use crate::rooms::Publication;
+
+/// The channel that an entry belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Holder {
+    pub node: NodeId,
+    /// The channel on that node.
+    pub channel: ChannelId,
+}
+
+/// The entries of a room, one for each channel that tracks. They are in the order in which they
+/// were tracked.
+#[derive(Debug, Default)]
+pub(super) struct RoomPresence {
+    /// By key and number.
+    metas: BTreeMap<(Arc<str>, u64), Entry>,
+    places: HashMap<Holder, (Arc<str>, u64)>,
+    last_number: u64,
+    /// The JSON of all entries, until the next change.
+    state: Option<Bytes>,
+    /// The messages that wait behind one that is not delivered to all threads yet.
+    pub backlog: Option<VecDeque<Publication>>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    holder: Holder,
+    meta: Meta,
+}
+
+/// A change of a room.
+#[derive(Debug, Default)]
+pub(super) struct Change {
+    joins: Vec<(Arc<str>, Meta)>,
+    leaves: Vec<(Arc<str>, Meta)>,
+}
+
+impl Change {
+    /// Returns the payload of `presence_diff`.
+    pub fn json(&self) -> Bytes {
+        fn grouped(metas: &[(Arc<str>, Meta)]) -> MetasByKey<'_> {
+            metas.iter().map(|(key, meta)| (&**key, meta)).collect()
+        }
+        diff_json(&grouped(&self.joins), &grouped(&self.leaves))
+    }
+
+    /// Returns true if nothing has changed.
+    pub fn is_empty(&self) -> bool {
+        self.joins.is_empty() && self.leaves.is_empty()
+    }
+}
+
+impl RoomPresence {
+    /// Returns true if the room can be forgotten.
+    pub fn is_unused(&self) -> bool {
+        self.metas.is_empty() && self.backlog.is_none()
+    }
+
+    /// Returns the entry of a channel.
+    pub fn get(&self, holder: Holder) -> Option<&Meta> {
+        let place = self.places.get(&holder)?;
+        self.metas.get(place).map(|entry| &entry.meta)
+    }
+
+    /// Returns the key of the entry of a channel.
+    pub fn key(&self, holder: Holder) -> Option<&str> {
+        self.places.get(&holder).map(|(key, _)| &**key)
+    }
+
+    /// Adds the entry of a channel, in place of the one that it had.
+    pub fn set(&mut self, holder: Holder, key: &str, meta: Meta) -> Change {
+        let mut change = self.remove(holder);
+        self.last_number += 1;
+        let place = (Arc::from(key), self.last_number);
+        change.joins.push((Arc::clone(&place.0), meta.clone()));
+        self.state = None;
+        self.places.insert(holder, place.clone());
+        self.metas.insert(place, Entry { holder, meta });
+        change
+    }
+
+    /// Removes the entry of a channel, if it has one.
+    pub fn remove(&mut self, holder: Holder) -> Change {
+        let mut change = Change::default();
+        if let Some(place) = self.places.remove(&holder)
+            && let Some(entry) = self.metas.remove(&place)
+        {
+            change.leaves.push((place.0, entry.meta));
+            self.state = None;
+        }
+        change
+    }
+
+    /// Removes the entries that `is_gone` returns true for.
+    pub fn remove_all(&mut self, is_gone: impl Fn(Holder, &Meta) -> bool) -> Change {
+        let mut gone: Vec<(u64, Holder)> = self
+            .metas
+            .iter()
+            .filter(|(_, entry)| is_gone(entry.holder, &entry.meta))
+            .map(|((_, number), entry)| (*number, entry.holder))
+            .collect();
+        gone.sort_unstable_by_key(|(number, _)| *number);
+        let mut change = Change::default();
+        for (_, holder) in gone {
+            change.leaves.append(&mut self.remove(holder).leaves);
+        }
+        change
+    }
+
+    /// Returns the entries with their keys and channels, in no order.
+    pub fn entries(&self) -> impl Iterator<Item = (&Arc<str>, Holder, &Meta)> {
+        self.metas.iter().map(|((key, _), entry)| (key, entry.holder, &entry.meta))
+    }
+
+    /// Returns the payload of `presence_state`.
+    pub fn state(&mut self) -> Bytes {
+        let metas = &self.metas;
+        let encode = || metas.iter().map(|((key, _), entry)| (&**key, &entry.meta)).collect::<MetasByKey>().json();
+        self.state.get_or_insert_with(encode).clone()
+    }
+}
