@@ -12,8 +12,10 @@
 
 mod error;
 mod messages;
+mod publications;
 mod stream;
 
 pub use error::ReplicationError;
 pub use messages::{Lsn, WalMessage};
+pub use publications::{existing_publications, prepare_publications};
 pub use stream::{ReplicationStream, StreamSettings};

@@ -118,6 +118,27 @@ impl ReplicationStream {
         self.processed = self.processed.max(position);
     }
 
+    /// Sends status updates until the connection fails, and receives nothing. For a caller that has
+    /// to wait before it can process the next batch. Can be cancelled.
+    ///
+    /// # Errors
+    /// Returns only with an error; the stream is not usable after it.
+    pub async fn keep_alive(&mut self) -> ReplicationError {
+        loop {
+            self.last_arrival = Instant::now();
+            let due = self.next_status;
+            let failed = poll_fn(|context| match self.poll_write(context) {
+                Poll::Ready(Err(error)) => Poll::Ready(error),
+                Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
+            });
+            match timeout_at(due, failed).await {
+                Ok(error) => return ReplicationError::Lost(WireError::Lost(error)),
+                // What has arrived meanwhile is not read, so silence says nothing
+                Err(_) => self.queue_status(false),
+            }
+        }
+    }
+
     async fn receive(&mut self, batch: &mut Vec<WalMessage>) -> Result<(), WireError> {
         let before = batch.len();
         let mut bytes = 0;
@@ -170,25 +191,29 @@ impl ReplicationStream {
         }
     }
 
-    /// Writes what is queued, and reads. Ready when bytes have arrived, or with the stream's error.
-    fn poll_exchange(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// Writes what is queued. Ready when everything is written, or with the stream's error.
+    fn poll_write(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let stream = &mut self.channel.stream;
         while !self.out.is_empty() {
-            match Pin::new(&mut *stream).poll_write(context, &self.out) {
-                Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                Poll::Ready(written) => self.out.advance(written?),
-                Poll::Pending => break,
+            match ready!(Pin::new(&mut *stream).poll_write(context, &self.out))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                written => self.out.advance(written),
             }
         }
-        if self.out.is_empty() && !self.is_flushed {
-            match stream {
-                ServerStream::Tls(_) => match Pin::new(&mut *stream).poll_flush(context) {
-                    Poll::Ready(outcome) => outcome.map(|()| self.is_flushed = true)?,
-                    Poll::Pending => {}
-                },
-                ServerStream::Socket(_) | ServerStream::Tcp(_) => self.is_flushed = true,
-            }
+        // The other streams have no buffer of their own
+        if let (ServerStream::Tls(_), false) = (&*stream, self.is_flushed) {
+            ready!(Pin::new(&mut *stream).poll_flush(context))?;
         }
+        self.is_flushed = true;
+        Poll::Ready(Ok(()))
+    }
+
+    /// Writes what is queued, and reads. Ready when bytes have arrived, or with the stream's error.
+    fn poll_exchange(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let Poll::Ready(written) = self.poll_write(context) {
+            written?;
+        }
+        let stream = &mut self.channel.stream;
         let mut space = self.channel.reader.space();
         let read = pin!(stream.read_buf(&mut space)).poll(context);
         match ready!(read) {
