@@ -14,6 +14,7 @@
 mod authorise;
 mod channel;
 mod cluster;
+mod decode;
 mod error;
 #[cfg(test)]
 mod fixture;
