@@ -24,5 +24,6 @@ mod presence;
 mod rooms;
 mod settings;
 mod socket;
+mod stream;
 
 pub use settings::{Limits, RealtimeSettings};
