@@ -5,6 +5,7 @@
 //!   one alike;
 //! - [`Database`] gives pooled connections by [`RoleProfile`], and brings the schema up to date;
 //! - [`wire`] is the lean client of the data API, for many small batches;
+//! - [`replication`] is the stream of committed changes;
 //! - [`scratch`] makes databases that live as long as a test.
 //!
 //! This crate knows nothing of HTTP, tokens, users or projects: it does not interpret a request,
@@ -21,6 +22,7 @@ mod listen;
 mod lock;
 mod pool;
 mod pooler;
+pub mod replication;
 pub mod scratch;
 pub mod sqlstate;
 mod statement_words;

@@ -14,6 +14,7 @@
 mod authorise;
 mod channel;
 mod cluster;
+mod decode;
 mod error;
 #[cfg(test)]
 mod fixture;
@@ -23,5 +24,6 @@ mod presence;
 mod rooms;
 mod settings;
 mod socket;
+mod stream;
 
 pub use settings::{Limits, RealtimeSettings};

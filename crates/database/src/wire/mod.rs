@@ -38,7 +38,7 @@
 
 mod coalescing;
 mod pool;
-mod protocol;
+pub(crate) mod protocol;
 mod session;
 
 pub use coalescing::{CoalescingSettings, ReadCoalescer, ReadError};

@@ -18,6 +18,7 @@ mod fence_run;
 mod fence_vault;
 mod pool;
 mod pooler;
+mod replication;
 mod scratch;
 mod tls;
 mod wire;

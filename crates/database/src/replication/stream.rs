@@ -1,0 +1,346 @@
+//! The stream: a connection with a temporary slot.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Buf, BytesMut};
+use postgres_protocol::message::frontend;
+use tokio::io::{AsyncReadExt, AsyncWrite};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::error::ReplicationError;
+use super::messages::{Lsn, ServerMessage, WalMessage, status};
+use crate::endpoint::Endpoint;
+use crate::tls::Tls;
+use crate::wire::protocol::authentication::authenticate;
+use crate::wire::protocol::connect::open_stream;
+use crate::wire::protocol::message_channel::MessageChannel;
+use crate::wire::protocol::server_stream::ServerStream;
+use crate::wire::{PostgresError, WireError};
+
+/// The time between two status updates.
+const STATUS_INTERVAL: Duration = Duration::from_secs(10);
+/// A server that sends nothing for this long, although a status has requested an answer, is gone.
+const SILENCE: Duration = Duration::from_secs(60);
+/// One batch ends after this number of messages or of bytes, so that a large transaction does not
+/// have to fit into memory at once.
+const BATCH_MESSAGES: usize = 1024;
+const BATCH_BYTES: usize = 1 << 20;
+/// The name of the connection in `pg_stat_activity`.
+const APPLICATION_NAME: &str = "realtime_replication_connection";
+/// PostgreSQL's limit for the names of slots and publications.
+const MAX_NAME: usize = 63;
+
+/// The slot and the publications of a stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamSettings {
+    /// The name of the temporary slot: lower-case letters, digits and underscores, at most 63.
+    pub slot: String,
+    /// The names of the publications whose tables are sent.
+    pub publications: Vec<String>,
+}
+
+/// The committed changes of the tables of some publications, from the moment the stream was opened.
+/// Dropping it closes the connection, and with it the slot.
+pub struct ReplicationStream {
+    channel: MessageChannel,
+    /// Status updates that are not yet written completely.
+    out: BytesMut,
+    is_flushed: bool,
+    /// The end of the last transaction that was returned.
+    returned: Lsn,
+    /// A transaction was returned in part.
+    in_transaction: bool,
+    /// Everything before this position was processed.
+    processed: Lsn,
+    last_arrival: Instant,
+    next_status: Instant,
+}
+
+impl ReplicationStream {
+    /// Opens a stream, past a connection pooler if the endpoint has a way. Changes that are
+    /// committed after this returns are sent.
+    ///
+    /// Waits until the transactions that were writing when the slot was created have ended. The
+    /// endpoint's connect timeout covers the login only.
+    ///
+    /// # Errors
+    /// [`ReplicationError`], with the remedy where the server's configuration is the reason.
+    pub async fn open(endpoint: &Endpoint, settings: &StreamSettings) -> Result<Self, ReplicationError> {
+        let start = settings.start_command()?;
+        let endpoint = endpoint.direct().with_application_name(APPLICATION_NAME);
+        let tls = Tls::new(endpoint.tls(), endpoint.host())?;
+        let patience = endpoint.connect_timeout();
+        let mut channel = match timeout(patience, log_in(&endpoint, &tls)).await {
+            Ok(outcome) => outcome.map_err(|error| ReplicationError::connecting(&endpoint, error))?,
+            Err(_) => {
+                let source = WireError::Lost(io::ErrorKind::TimedOut.into());
+                return Err(ReplicationError::Unreachable { place: endpoint.place(), source });
+            }
+        };
+        let create = format!("CREATE_REPLICATION_SLOT {} TEMPORARY LOGICAL pgoutput NOEXPORT_SNAPSHOT", settings.slot);
+        let created = query(&mut channel, &create, b'Z').await;
+        created.map_err(|error| ReplicationError::creating(&endpoint, error))?;
+        // The answer is `CopyBothResponse`, behind which the stream begins
+        query(&mut channel, &start, b'W').await.map_err(ReplicationError::streaming)?;
+        let now = Instant::now();
+        Ok(Self {
+            channel,
+            out: BytesMut::new(),
+            is_flushed: true,
+            returned: Lsn(0),
+            in_transaction: false,
+            processed: Lsn(0),
+            last_arrival: now,
+            next_status: now + STATUS_INTERVAL,
+        })
+    }
+
+    /// Waits for messages and appends those that have arrived to `batch`: one at least, and as many
+    /// as were received together. Messages come in the order of the log, transactions in the order
+    /// of their commits and whole.
+    ///
+    /// Status updates are sent and answered while this is running, so it has to be called again
+    /// soon. Can be cancelled: no message is lost then.
+    ///
+    /// # Errors
+    /// [`ReplicationError`]; the stream is not usable after it.
+    pub async fn next_batch(&mut self, batch: &mut Vec<WalMessage>) -> Result<(), ReplicationError> {
+        self.receive(batch).await.map_err(ReplicationError::streaming)
+    }
+
+    /// Records that everything before `position` was processed, for the next status update. The
+    /// position is that of [`WalMessage::transaction_end`].
+    pub fn confirm(&mut self, position: Lsn) {
+        self.processed = self.processed.max(position);
+    }
+
+    /// Sends status updates until the connection fails, and receives nothing. For a caller that has
+    /// to wait before it can process the next batch. Can be cancelled.
+    ///
+    /// # Errors
+    /// Returns only with an error; the stream is not usable after it.
+    pub async fn keep_alive(&mut self) -> ReplicationError {
+        loop {
+            self.last_arrival = Instant::now();
+            let due = self.next_status;
+            let failed = poll_fn(|context| match self.poll_write(context) {
+                Poll::Ready(Err(error)) => Poll::Ready(error),
+                Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
+            });
+            match timeout_at(due, failed).await {
+                Ok(error) => return ReplicationError::Lost(WireError::Lost(error)),
+                // What has arrived meanwhile is not read, so silence says nothing
+                Err(_) => self.queue_status(false),
+            }
+        }
+    }
+
+    async fn receive(&mut self, batch: &mut Vec<WalMessage>) -> Result<(), WireError> {
+        let before = batch.len();
+        let mut bytes = 0;
+        loop {
+            while let Some(head) = self.channel.reader.next()? {
+                let body = self.channel.reader.take(head);
+                match head.tag {
+                    b'd' => match ServerMessage::read(body)? {
+                        ServerMessage::Data(message) => {
+                            self.note_data(&message);
+                            bytes += message.body.len();
+                            batch.push(message);
+                            if batch.len() - before == BATCH_MESSAGES || bytes >= BATCH_BYTES {
+                                return Ok(());
+                            }
+                        }
+                        ServerMessage::KeepAlive { sent, wants_status } => self.note_keep_alive(sent, wants_status),
+                    },
+                    b'E' => return Err(WireError::Postgres(Box::new(PostgresError::read(&body)))),
+                    // Notices and settings
+                    b'N' | b'S' | b'A' => {}
+                    // `CopyDone`: the server shuts down
+                    b'c' => return Err(WireError::Lost(io::ErrorKind::UnexpectedEof.into())),
+                    _ => return Err(WireError::Protocol("a message that has no place in a replication stream")),
+                }
+            }
+            // Data that has arrived is returned before the connection is read again
+            if batch.len() > before {
+                return Ok(());
+            }
+            self.exchange().await?;
+        }
+    }
+
+    /// Waits until bytes have arrived, and meanwhile sends the status updates that are due.
+    async fn exchange(&mut self) -> Result<(), WireError> {
+        loop {
+            let due = self.next_status;
+            match timeout_at(due, poll_fn(|context| self.poll_exchange(context))).await {
+                Ok(outcome) => {
+                    self.last_arrival = Instant::now();
+                    return outcome.map_err(WireError::Lost);
+                }
+                Err(_) if self.last_arrival.elapsed() >= SILENCE => {
+                    return Err(WireError::Lost(io::ErrorKind::TimedOut.into()));
+                }
+                // A server that has nothing to send is silent, unless it is requested to answer
+                Err(_) => self.queue_status(self.last_arrival.elapsed() >= STATUS_INTERVAL),
+            }
+        }
+    }
+
+    /// Writes what is queued. Ready when everything is written, or with the stream's error.
+    fn poll_write(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let stream = &mut self.channel.stream;
+        while !self.out.is_empty() {
+            match ready!(Pin::new(&mut *stream).poll_write(context, &self.out))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                written => self.out.advance(written),
+            }
+        }
+        // The other streams have no buffer of their own
+        if let (ServerStream::Tls(_), false) = (&*stream, self.is_flushed) {
+            ready!(Pin::new(&mut *stream).poll_flush(context))?;
+        }
+        self.is_flushed = true;
+        Poll::Ready(Ok(()))
+    }
+
+    /// Writes what is queued, and reads. Ready when bytes have arrived, or with the stream's error.
+    fn poll_exchange(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let Poll::Ready(written) = self.poll_write(context) {
+            written?;
+        }
+        let stream = &mut self.channel.stream;
+        let mut space = self.channel.reader.space();
+        let read = pin!(stream.read_buf(&mut space)).poll(context);
+        match ready!(read) {
+            Ok(0) => Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+            outcome => Poll::Ready(outcome.map(drop)),
+        }
+    }
+
+    fn note_data(&mut self, message: &WalMessage) {
+        match message.transaction_end() {
+            Some(end) => (self.returned, self.in_transaction) = (end, false),
+            None => self.in_transaction |= message.begins_transaction(),
+        }
+    }
+
+    fn note_keep_alive(&mut self, sent: Lsn, wants_status: bool) {
+        // Nothing that was sent waits to be processed, so the log is not needed up to here, though
+        // no change of a published table is in it
+        if !self.in_transaction && self.processed >= self.returned {
+            self.processed = self.processed.max(sent);
+        }
+        if wants_status {
+            self.queue_status(false);
+        }
+    }
+
+    fn queue_status(&mut self, wants_answer: bool) {
+        // A server that does not read gets no further status
+        if self.out.is_empty() {
+            status(&mut self.out, self.processed, wants_answer);
+            self.is_flushed = false;
+        }
+        self.next_status = Instant::now() + STATUS_INTERVAL;
+    }
+}
+
+impl Drop for ReplicationStream {
+    fn drop(&mut self) {
+        // Otherwise the server logs that the connection broke
+        if self.out.is_empty() {
+            frontend::terminate(&mut self.out);
+            self.channel.stream.try_write(&self.out);
+        }
+    }
+}
+
+impl std::fmt::Debug for ReplicationStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ReplicationStream").field("processed", &self.processed).finish_non_exhaustive()
+    }
+}
+
+impl StreamSettings {
+    /// Checks the names and returns the command that starts the stream.
+    fn start_command(&self) -> Result<String, ReplicationError> {
+        let is_slot_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+        if self.slot.is_empty() || self.slot.len() > MAX_NAME || !self.slot.bytes().all(is_slot_name) {
+            return Err(ReplicationError::InvalidName("slot"));
+        }
+        let is_name = |name: &String| !name.is_empty() && name.len() <= MAX_NAME && !name.contains('\0');
+        if self.publications.is_empty() || !self.publications.iter().all(is_name) {
+            return Err(ReplicationError::InvalidName("publication"));
+        }
+        let names: Vec<_> = self.publications.iter().map(|name| format!("\"{}\"", name.replace('"', "\"\""))).collect();
+        // The value is a literal in which a quote is doubled and a backslash has no meaning
+        let names = names.join(",").replace('\'', "''");
+        Ok(format!("START_REPLICATION SLOT {} LOGICAL 0/0 (proto_version '1', publication_names '{names}')", self.slot))
+    }
+}
+
+/// Connects and authenticates.
+async fn log_in(endpoint: &Endpoint, tls: &Tls) -> Result<MessageChannel, WireError> {
+    // Values are decoded as text by this session. Its settings take precedence over those that the
+    // owner of the database can make, except for the time zone and the styles that clients see
+    let mut settings = vec![
+        ("replication", "database"),
+        ("search_path", "pg_catalog, pg_temp"),
+        ("datestyle", "ISO"),
+        ("bytea_output", "hex"),
+        ("statement_timeout", "0"),
+        ("lock_timeout", "0"),
+    ];
+    if endpoint.trusts_any_role() {
+        // The session is a superuser's: no trigger of the project runs in it
+        settings.push(("session_replication_role", "replica"));
+    }
+    let settings: Vec<_> = settings.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    let mut channel = MessageChannel::new(open_stream(endpoint, tls).await?);
+    authenticate(&mut channel, endpoint, &settings).await?;
+    Ok(channel)
+}
+
+/// Sends a command, and waits for the message `until`. Rows of the answer are discarded.
+async fn query(channel: &mut MessageChannel, command: &str, until: u8) -> Result<(), WireError> {
+    frontend::query(command, &mut channel.out).map_err(WireError::Lost)?;
+    channel.send(&[]).await.map_err(WireError::Lost)?;
+    loop {
+        let head = channel.message().await?;
+        let body = channel.reader.take(head);
+        match head.tag {
+            b'E' => return Err(WireError::Postgres(Box::new(PostgresError::read(&body)))),
+            tag if tag == until => return Ok(()),
+            b'T' | b'D' | b'C' | b'N' | b'S' | b'A' => {}
+            _ => return Err(WireError::Protocol("a message that has no place in the answer of a replication command")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_quoted_or_rejected() {
+        let command = |slot: &str, publications: &[&str]| {
+            let publications = publications.iter().map(ToString::to_string).collect();
+            StreamSettings { slot: slot.into(), publications }.start_command().ok()
+        };
+        assert_eq!(
+            command("slot_1", &["a", "B'\"c"]).as_deref(),
+            Some(r#"START_REPLICATION SLOT slot_1 LOGICAL 0/0 (proto_version '1', publication_names '"a","B''""c"')"#)
+        );
+        for slot in ["", "a b", "a\"b", "Slot", "a;b", &"s".repeat(64)] {
+            assert_eq!(command(slot, &["a"]), None, "{slot}");
+        }
+        for publications in [&[][..], &[""], &["a\0b"]] {
+            assert_eq!(command("slot", publications), None, "{publications:?}");
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Database changes: from the messages of the output plugin `pgoutput` to JSON.
+//!
+//! - `message` reads one message, with every length checked;
+//! - `decoder` knows the open transaction and the relations, and makes [`Change`]s of messages;
+//! - `types` describes how the values of a type are rendered, from the catalog;
+//! - `json` renders a value from PostgreSQL's text form, as `to_jsonb` does;
+//! - `table` has the facts about a table that the messages lack, and `catalog` keeps them;
+//! - `record` renders the columns of a row.
+//!
+//! Everything but the queries of `types` and `table` is pure. A change holds slices of the buffer
+//! that its message was read into.
+
+mod array;
+mod catalog;
+mod change;
+mod decoder;
+mod document;
+mod json;
+mod message;
+mod number;
+mod record;
+mod row;
+mod shape;
+mod table;
+#[cfg(test)]
+mod tests;
+mod tuple;
+mod types;
+
+pub(crate) use catalog::Catalog;
+pub(crate) use change::{Change, ChangeKind, CommitTime, OldTuple, Relation, ReplicaIdentity};
+pub(crate) use decoder::{Decoded, Decoder};
+pub(crate) use json::write_string;
+pub(crate) use message::DecodeError;
+pub(crate) use record::{DescribedTable, RenderedRow, text_of};
+pub(crate) use table::{Table, TableColumn};
+pub(crate) use tuple::{ColumnValue, Tuple};

@@ -1,0 +1,211 @@
+//! One run of the stream: from its connection to its first error.
+
+use std::sync::Arc;
+
+use portico_database::replication::{
+    Lsn, ReplicationError, ReplicationStream, StreamSettings as SlotSettings, WalMessage, prepare_publications,
+};
+use portico_database::{Database, DatabaseError};
+use tokio::sync::mpsc;
+
+use super::message::{DatabaseMessage, holds_messages};
+use super::owner::StreamTimes;
+use super::watchdog::{Unhealthy, Watchdog};
+use crate::decode::{Catalog, Change, CommitTime, DecodeError, Decoded, Decoder, DescribedTable};
+
+/// Changes of one transaction. A large one comes in several batches.
+#[derive(Debug)]
+pub(crate) struct ChangeBatch {
+    pub commit_time: CommitTime,
+    pub changes: Vec<TableChange>,
+}
+
+/// A change and its table.
+#[derive(Debug)]
+pub(crate) struct TableChange {
+    /// The table. The same allocation until the table has changed.
+    pub table: Arc<DescribedTable>,
+    pub change: Change,
+}
+
+/// Messages of one transaction. A large one comes in several batches.
+#[derive(Debug)]
+pub(crate) struct MessageBatch {
+    pub commit_time: CommitTime,
+    pub messages: Vec<DatabaseMessage>,
+}
+
+/// The consumers of the stream.
+#[derive(Debug, Clone)]
+pub(crate) struct StreamConsumers {
+    pub changes: mpsc::Sender<ChangeBatch>,
+    pub messages: mpsc::Sender<MessageBatch>,
+}
+
+/// The end of a run.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RunError {
+    #[error("StartReplicationFailed: {0}")]
+    Replication(#[from] ReplicationError),
+    #[error("PoolingReplicationPreparationError: {0}")]
+    Database(#[from] DatabaseError),
+    #[error("PoolingReplicationError: {0}")]
+    Decode(#[from] DecodeError),
+    #[error(transparent)]
+    Unhealthy(#[from] Unhealthy),
+    #[error("RealtimeDisabledForConfiguration: the database has no publication to stream")]
+    NoPublication,
+    #[error("a consumer of the stream has ended")]
+    NoConsumer,
+}
+
+/// What a run needs.
+#[derive(Debug)]
+pub(super) struct StreamRun {
+    pub database: Database,
+    pub slot: String,
+    pub consumers: StreamConsumers,
+    pub times: StreamTimes,
+}
+
+impl StreamRun {
+    /// Opens the stream and hands its transactions over. Calls `running` once changes are received.
+    /// Returns with the reason of its end.
+    pub async fn run(&self, running: impl FnOnce()) -> RunError {
+        let (stream, publications) = match self.open().await {
+            Ok(opened) => opened,
+            Err(error) => return error,
+        };
+        running();
+        let (database, slot) = (&self.database, &*self.slot);
+        let watchdog = Watchdog { database, slot, publications: &publications, times: self.times };
+        let mut pump = Pump::new(stream, database, &self.consumers);
+        tokio::select! {
+            error = pump.pump() => error,
+            unhealthy = watchdog.watch() => unhealthy.into(),
+        }
+    }
+
+    /// Opens the stream. Also returns its publications.
+    async fn open(&self) -> Result<(ReplicationStream, Vec<String>), RunError> {
+        let publications = prepare_publications(&self.database).await?;
+        if publications.is_empty() {
+            return Err(RunError::NoPublication);
+        }
+        let settings = SlotSettings { slot: self.slot.clone(), publications: publications.clone() };
+        Ok((ReplicationStream::open(self.database.endpoint(), &settings).await?, publications))
+    }
+}
+
+/// The way from the stream to the consumers.
+struct Pump<'a> {
+    stream: ReplicationStream,
+    database: &'a Database,
+    consumers: &'a StreamConsumers,
+    decoder: Decoder,
+    catalog: Catalog,
+    /// The commit time of the transaction that is being received.
+    commit_time: CommitTime,
+    changes: Vec<TableChange>,
+    messages: Vec<DatabaseMessage>,
+}
+
+impl<'a> Pump<'a> {
+    fn new(stream: ReplicationStream, database: &'a Database, consumers: &'a StreamConsumers) -> Self {
+        Self {
+            stream,
+            database,
+            consumers,
+            decoder: Decoder::default(),
+            catalog: Catalog::default(),
+            commit_time: CommitTime(0),
+            changes: Vec::new(),
+            messages: Vec::new(),
+        }
+    }
+
+    async fn pump(&mut self) -> RunError {
+        let mut batch = Vec::new();
+        loop {
+            if let Err(error) = self.stream.next_batch(&mut batch).await {
+                return error.into();
+            }
+            for message in batch.drain(..) {
+                if let Err(error) = self.process(message).await {
+                    return error;
+                }
+            }
+            // A large transaction is handed over while it is being received
+            if let Err(error) = self.hand_over().await {
+                return error;
+            }
+        }
+    }
+
+    async fn process(&mut self, message: WalMessage) -> Result<(), RunError> {
+        match self.decoder.decode(message.body)? {
+            Decoded::Begin { commit_time } => self.commit_time = commit_time,
+            Decoded::Change(change) => {
+                let Some(table) = self.describe(&change).await? else { return Ok(()) };
+                if !holds_messages(&table.table) {
+                    self.changes.push(TableChange { table, change });
+                    return Ok(());
+                }
+                match DatabaseMessage::read(&change) {
+                    Ok(message) => self.messages.extend(message),
+                    Err(column) => {
+                        tracing::warn!(
+                            error_code = "UnableToBroadcastChanges",
+                            column,
+                            "a row of realtime.messages without a value in this column is not broadcast"
+                        );
+                    }
+                }
+            }
+            Decoded::Commit { end } => {
+                self.hand_over().await?;
+                self.stream.confirm(Lsn(end));
+            }
+            Decoded::Relation(_) | Decoded::Nothing => {}
+        }
+        Ok(())
+    }
+
+    /// Returns the table of a change. `None`: it does not exist any more.
+    async fn describe(&mut self, change: &Change) -> Result<Option<Arc<DescribedTable>>, RunError> {
+        if let Some(known) = self.catalog.described(&change.relation) {
+            return Ok(Some(known));
+        }
+        let Self { stream, database, catalog, .. } = self;
+        let described = async {
+            let client = database.login_client().await?;
+            Ok::<_, DatabaseError>(catalog.describe(&client, &change.relation).await?)
+        };
+        Ok(meanwhile_alive(stream, described).await??)
+    }
+
+    /// Hands over what was received of the transaction.
+    async fn hand_over(&mut self) -> Result<(), RunError> {
+        let (commit_time, consumers) = (self.commit_time, self.consumers);
+        if !self.messages.is_empty() {
+            let batch = MessageBatch { commit_time, messages: std::mem::take(&mut self.messages) };
+            let sent = meanwhile_alive(&mut self.stream, consumers.messages.send(batch)).await?;
+            sent.map_err(|_| RunError::NoConsumer)?;
+        }
+        if !self.changes.is_empty() {
+            let batch = ChangeBatch { commit_time, changes: std::mem::take(&mut self.changes) };
+            let sent = meanwhile_alive(&mut self.stream, consumers.changes.send(batch)).await?;
+            sent.map_err(|_| RunError::NoConsumer)?;
+        }
+        Ok(())
+    }
+}
+
+/// Waits for `work` while the stream sends status updates.
+async fn meanwhile_alive<T>(stream: &mut ReplicationStream, work: impl Future<Output = T>) -> Result<T, RunError> {
+    tokio::select! {
+        biased;
+        done = work => Ok(done),
+        error = stream.keep_alive() => Err(error.into()),
+    }
+}

@@ -1,0 +1,207 @@
+//! The stream against a real server.
+
+use std::time::Duration;
+
+use portico_testkit::TestServer;
+use tokio::sync::{mpsc, watch};
+
+use super::*;
+use crate::decode::{ChangeKind, ColumnValue};
+
+/// A stream with both of its consumers.
+struct Consumed {
+    server: TestServer,
+    stream: ChangeStream,
+    state: watch::Receiver<StreamState>,
+    changes: mpsc::Receiver<ChangeBatch>,
+    messages: mpsc::Receiver<MessageBatch>,
+}
+
+impl Consumed {
+    async fn new(times: StreamTimes) -> Self {
+        let server = TestServer::start().await;
+        server.execute("create table todos (id int primary key, title text); alter publication supabase_realtime add table todos").await;
+        let (changes_sender, changes) = mpsc::channel(16);
+        let (messages_sender, messages) = mpsc::channel(16);
+        let suffix = server.endpoint().database().rsplit_once('_').unwrap().1.to_owned();
+        let settings = StreamSettings {
+            database: server.database().clone(),
+            suffix: format!("{}_{suffix}", std::process::id()),
+            consumers: StreamConsumers { changes: changes_sender, messages: messages_sender },
+            times,
+        };
+        let stream = ChangeStream::new(settings);
+        let state = stream.state();
+        Self { server, stream, state, changes, messages }
+    }
+
+    async fn wait_for(&mut self, wanted: fn(&StreamState) -> bool) {
+        self.state.wait_for(wanted).await.unwrap();
+    }
+
+    async fn running(&mut self) {
+        self.wait_for(|state| *state == StreamState::Running).await;
+    }
+
+    /// Returns the server's process that sends the changes, if there is one.
+    async fn process(&self) -> Option<i32> {
+        let rows =
+            self.server.query("select active_pid from pg_replication_slots where database = current_database()").await;
+        rows.first().and_then(|row| row.get(0))
+    }
+
+    /// Waits until the stream is running with another process than `before`.
+    async fn replaced(&mut self, before: Option<i32>) {
+        while self.process().await.is_none_or(|process| Some(process) == before) {
+            tokio::task::yield_now().await;
+        }
+        self.running().await;
+    }
+
+    /// Returns the next batch of changes. Panics when the stream fails instead.
+    async fn next_changes(&mut self) -> ChangeBatch {
+        tokio::select! {
+            batch = self.changes.recv() => batch.unwrap(),
+            state = self.state.wait_for(|state| matches!(state, StreamState::Failed(_))) => panic!("{state:?}"),
+        }
+    }
+
+    /// Returns the titles of the next batch of changes.
+    async fn titles(&mut self) -> Vec<String> {
+        let batch = self.next_changes().await;
+        let title = |item: &TableChange| match &item.change.kind {
+            ChangeKind::Insert { new } | ChangeKind::Update { new, .. } => match item.table.value(new, 1).unwrap() {
+                ColumnValue::Text(text) => String::from_utf8(text.to_vec()).unwrap(),
+                other => panic!("{other:?}"),
+            },
+            ChangeKind::Delete { .. } => "deleted".to_owned(),
+        };
+        batch.changes.iter().map(title).collect()
+    }
+
+    async fn end(self) {
+        drop(self.stream);
+        let slots = "select count(*) from pg_replication_slots where database = current_database()";
+        while self.server.count(slots).await > 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn changes_and_messages_reach_their_consumers_in_the_order_of_their_commits() {
+    let mut consumed = Consumed::new(StreamTimes::default()).await;
+    let _use = consumed.stream.use_stream();
+    consumed.running().await;
+    let execute = async |sql: &str| consumed.server.execute(sql).await;
+    execute("insert into todos values (1, 'a'), (2, 'b')").await;
+    execute(
+        "begin;
+         select realtime.send('{\"b\": 1, \"id\": \"x\"}', 'first', 'room', true);
+         insert into realtime.messages (topic, extension, payload, private) values ('no event', 'broadcast', '{}', true);
+         insert into realtime.messages (topic, extension, event, private) values ('no payload', 'broadcast', 'e', true);
+         insert into todos values (3, 'with a message');
+         commit",
+    )
+    .await;
+    execute("begin; select realtime.send('{}', 'rolled back', 'room'); rollback").await;
+    execute("select realtime.send_binary('\\x00ff', 'second', 'room', false)").await;
+    execute("delete from todos where id = 1; update realtime.messages set event = 'changed'").await;
+    assert_eq!(consumed.titles().await, ["a", "b"]);
+    assert_eq!(consumed.titles().await, ["with a message"]);
+    assert_eq!(consumed.titles().await, ["deleted"]);
+
+    let first = consumed.messages.recv().await.unwrap();
+    let second = consumed.messages.recv().await.unwrap();
+    assert!(first.commit_time <= second.commit_time);
+    let ids = "select id::text from realtime.messages where payload is not null and topic = 'room'";
+    let id: String = consumed.server.query(ids).await[0].get(0);
+    let message = |topic: &str, event: &str, private, payload| DatabaseMessage {
+        id: id.clone(),
+        topic: topic.into(),
+        event: event.into(),
+        private,
+        payload,
+    };
+    let json = MessagePayload::Json(bytes::Bytes::from_static(br#"{"b": 1, "id": "x"}"#));
+    assert_eq!(first.messages, [message("room", "first", true, json)]);
+    let binary = MessagePayload::Binary(bytes::Bytes::from_static(&[0, 255]));
+    let DatabaseMessage { id: second_id, .. } = &second.messages[0];
+    assert_eq!(
+        second.messages,
+        [DatabaseMessage { id: second_id.clone(), ..message("room", "second", false, binary) }]
+    );
+    consumed.end().await;
+}
+
+#[tokio::test]
+async fn a_stream_runs_again_after_its_connection_or_its_publication_was_lost() {
+    let times = StreamTimes { publications: Duration::from_millis(50), ..StreamTimes::default() };
+    let mut consumed = Consumed::new(times).await;
+    let _use = consumed.stream.use_stream();
+    consumed.running().await;
+    consumed.server.execute("insert into todos values (1, 'before')").await;
+    assert_eq!(consumed.titles().await, ["before"]);
+
+    let process = consumed.process().await;
+    let terminate =
+        "select pg_terminate_backend(active_pid) from pg_replication_slots where database = current_database()";
+    consumed.server.query(terminate).await;
+    consumed.replaced(process).await;
+    consumed.server.execute("insert into todos values (2, 'after the connection')").await;
+    assert_eq!(consumed.titles().await, ["after the connection"]);
+
+    // As migrations of many projects do
+    let process = consumed.process().await;
+    let drop_both =
+        "begin; drop publication supabase_realtime; drop publication supabase_realtime_messages_publication; commit";
+    consumed.server.execute(drop_both).await;
+    consumed.replaced(process).await;
+    let process = consumed.process().await;
+    consumed.server.execute("create publication supabase_realtime for table todos").await;
+    consumed.replaced(process).await;
+    consumed.server.execute("insert into todos values (3, 'after the publication')").await;
+    assert_eq!(consumed.titles().await, ["after the publication"]);
+    consumed.server.execute("select realtime.send('{}', 'event', 'topic')").await;
+    assert_eq!(consumed.messages.recv().await.unwrap().messages[0].topic, "topic");
+    consumed.end().await;
+}
+
+#[tokio::test]
+async fn a_stream_runs_while_it_is_used_and_some_time_longer() {
+    let times = StreamTimes { idle: Duration::from_millis(1), ..StreamTimes::default() };
+    let mut consumed = Consumed::new(times).await;
+    let slots = "select count(*) from pg_replication_slots where database = current_database()";
+    assert_eq!(*consumed.state.borrow(), StreamState::Stopped);
+    assert_eq!(consumed.server.count(slots).await, 0);
+    let (one, two) = (consumed.stream.use_stream(), consumed.stream.use_stream());
+    consumed.running().await;
+    drop(one);
+    consumed.server.execute("insert into todos values (1, 'a')").await;
+    assert_eq!(consumed.titles().await, ["a"]);
+    assert_eq!(consumed.server.count(slots).await, 1, "there is one slot for both publications");
+    drop(two);
+    consumed.wait_for(|state| *state == StreamState::Stopped).await;
+    let again = consumed.stream.use_stream();
+    consumed.running().await;
+    consumed.server.execute("insert into todos values (2, 'b')").await;
+    assert_eq!(consumed.titles().await, ["b"]);
+    drop(again);
+    consumed.end().await;
+}
+
+#[tokio::test]
+async fn a_large_transaction_arrives_in_parts_while_a_slow_consumer_catches_up() {
+    let mut consumed = Consumed::new(StreamTimes::default()).await;
+    let _use = consumed.stream.use_stream();
+    consumed.running().await;
+    consumed.server.execute("insert into todos select n, 'many' from generate_series(1, 50000) as n").await;
+    let (mut count, mut batches, mut time) = (0, 0, None);
+    while count < 50_000 {
+        let batch = consumed.next_changes().await;
+        assert!(time.is_none_or(|time| time == batch.commit_time), "one transaction has one time");
+        (count, batches, time) = (count + batch.changes.len(), batches + 1, Some(batch.commit_time));
+    }
+    assert!(count == 50_000 && batches > 10, "{count} in {batches}");
+    consumed.end().await;
+}
