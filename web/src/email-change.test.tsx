@@ -97,6 +97,60 @@ describe("an email change", () => {
   });
 });
 
+describe("a change that one of two addresses has confirmed", () => {
+  const half = { ...ada, new_email: newAddress, email_change_sent_at: "2026-11-01T10:00:00Z", updated_at: "2026-11-01T10:01:00Z" };
+  const text = `${newAddress} is confirmed. To make the change, open the link in the email to ada@portico.test`;
+
+  test("shows after a reload which link or code is left", async () => {
+    fakeServer({
+      "GET /auth/v1/user": { body: half },
+      "GET /auth/v1/user/email-change": { body: { new_email: newAddress, confirmed: "new" } },
+    });
+    storeSession(session({ user: half }));
+    const { user: browser } = renderApp("/app", withEmailChange("both"));
+    expect(await within(await card()).findByText(text, { exact: false }, patient)).toBeVisible();
+    await browser.click(screen.getByRole("button", { name: "Enter a code instead" }));
+    expect(screen.getByLabelText("Code sent to ada@portico.test")).toHaveFocus();
+    expect(screen.queryByRole("button", { name: /^Use the code/ })).toBeNull();
+  });
+
+  test("is noticed while the page is open, and new emails need both again", async () => {
+    let user: User = { ...half, updated_at: half.email_change_sent_at };
+    let confirmed: string | null = null;
+    fakeServer({
+      "GET /auth/v1/user": () => ({ body: user }),
+      "GET /auth/v1/user/email-change": () => ({ body: { new_email: newAddress, confirmed } }),
+      "PUT /auth/v1/user": () => {
+        const now = new Date().toISOString();
+        [user, confirmed] = [{ ...user, email_change_sent_at: now, updated_at: now }, null];
+        return { body: user };
+      },
+    });
+    storeSession(session({ user }));
+    const { user: browser } = renderApp("/app", withEmailChange("both"));
+    expect(await within(await card()).findByText(/Open the links in both emails/, {}, patient)).toBeVisible();
+    [user, confirmed] = [half, "new"];
+    window.dispatchEvent(new Event("visibilitychange"));
+    document.dispatchEvent(new Event("visibilitychange"));
+    expect(await within(await card()).findByText(text, { exact: false }, patient)).toBeVisible();
+    await browser.click(screen.getByRole("button", { name: "Resend both emails" }));
+    expect(await within(await card()).findByText(/Open the links in both emails/, {}, patient)).toBeVisible();
+  });
+
+  test.each([
+    ["of another change", { body: { new_email: "other@portico.test", confirmed: "new" } }],
+    ["that failed", { status: 500, body: { message: "broken" } }],
+    ["without an address", { body: { new_email: newAddress, confirmed: null } }],
+  ])("explains both links after an answer %s", async (_, answer) => {
+    const server = fakeServer({ "GET /auth/v1/user": { body: half }, "GET /auth/v1/user/email-change": answer });
+    storeSession(session({ user: half }));
+    renderApp("/app", withEmailChange("both"));
+    expect(await within(await card()).findByText(/Open the links in both emails/, {}, patient)).toBeVisible();
+    await waitFor(() => expect(server.paths()).toContain("GET /auth/v1/user/email-change"), patient);
+    expect(within(await card()).getByText(/Open the links in both emails/)).toBeVisible();
+  });
+});
+
 describe("the codes of a change", () => {
   const second = { ...session({ id: "of-the-code" }), user: { ...ada, email: newAddress } };
 

@@ -34,25 +34,43 @@ pub struct KeySet {
 }
 
 impl KeySet {
-    /// Verifies the signature of a token of this server or of the third party, not its times. A
-    /// token that names the third party is verified with its keys only.
+    /// Verifies the signature of a token of this server or of the third party, not its times.
+    ///
+    /// The key that signed a token decides whose it is. The third party's keys verify only tokens
+    /// that name it. This server's keys verify tokens of every `iss`; one that names the third
+    /// party is theirs only if no key of the third party signed it, so that a token which the third
+    /// party issued for another audience is rejected, whatever keys this server has.
     ///
     /// # Errors
     /// As [`KeyRing::verify_signature`]; [`TokenError::OtherAudience`].
     pub fn verify_signature(&self, token: &str) -> Result<Arc<Claims>, TokenError> {
         let Some(third_party) = &self.third_party else { return self.ring.verify_signature(token) };
         let fingerprint = hash::sha256(token.as_bytes());
-        if let Some(claims) = third_party.remembered(&fingerprint).or_else(|| self.ring.remembered(&fingerprint)) {
+        if let Some(claims) = third_party.remembered(&fingerprint) {
             return Ok(claims);
         }
-        match third_party.is_named_in(token) {
-            true => third_party.verify_signature(token),
-            false => self.ring.verify_signature(token),
+        let own = self.ring.remembered(&fingerprint);
+        if let Some(claims) = own.filter(|claims| !third_party.is_named_by(claims)) {
+            return Ok(claims);
+        }
+        if !third_party.is_named_in(token) {
+            return self.ring.verify_signature(token);
+        }
+        match third_party.verify_signature(token) {
+            Err(error) if error.is_of_another_key() => match self.ring.verify_signature(token) {
+                // A key of this server could have signed it: the signature is wrong, and not only
+                // the key unknown
+                Err(TokenError::BadSignature) => Err(TokenError::BadSignature),
+                Err(_) => Err(error),
+                own => own,
+            },
+            theirs => theirs,
         }
     }
 
     /// Returns the issuer whose keys should be read again, since the token names one that is not
-    /// among them. `None`: more keys would change nothing.
+    /// among them. `None`: more keys would change nothing. A rejected token that names the third
+    /// party is supposed to be signed with a key of it.
     #[must_use]
     pub fn issuer_of_unknown_key(&self, token: &str) -> Option<TokenIssuer> {
         let id = TokenHeader::read(token).ok()?.key_id;

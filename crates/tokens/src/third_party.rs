@@ -1,6 +1,6 @@
 //! Tokens of a third party: an issuer besides this server whose users may use the data.
 //!
-//! Its keys verify only tokens that name it, so that neither can issue tokens in the other's name.
+//! Its keys verify only tokens that name it, so that it cannot issue tokens in this server's name.
 //! Some issuers sign the tokens of all their customers with the same keys; theirs must also name
 //! the audience.
 
@@ -89,6 +89,11 @@ impl ThirdPartyKeys {
     #[must_use]
     pub fn is_named_in(&self, token: &str) -> bool {
         named_issuer(token).is_some_and(|iss| self.issuer.is_named(&iss))
+    }
+
+    /// Returns true if verified claims name this issuer.
+    pub(crate) fn is_named_by(&self, claims: &Claims) -> bool {
+        claims.issuer().is_some_and(|iss| self.issuer.is_named(iss))
     }
 
     pub(crate) fn remembered(&self, fingerprint: &[u8; 32]) -> Option<Arc<Claims>> {

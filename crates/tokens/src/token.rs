@@ -80,6 +80,12 @@ impl TokenError {
         matches!(self, Self::UnsupportedAlgorithm(name) if name.eq_ignore_ascii_case("none"))
     }
 
+    /// Returns true if no key of the ring signed the token, so that the key of another ring may
+    /// have.
+    pub(crate) fn is_of_another_key(&self) -> bool {
+        matches!(self, Self::UnknownKey { .. } | Self::NoKeyForAlgorithm(_) | Self::BadSignature)
+    }
+
     /// Returns true if the token was rejected for its times alone: its signature was verified, and
     /// another leeway or clock may accept it.
     pub fn is_untimely(&self) -> bool {

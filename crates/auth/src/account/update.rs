@@ -41,6 +41,24 @@ pub async fn password(signed_in: SignedIn) -> axum::Json<Value> {
     axum::Json(json!({ "is_set": signed_in.user.has_password() }))
 }
 
+/// `GET /user/email-change`: tells the account's owner which address has confirmed the pending
+/// change, where two have to. The user's JSON has `new_email` until the change is made, but not how
+/// far it is.
+pub async fn email_change(signed_in: SignedIn) -> axum::Json<Value> {
+    let user = signed_in.user;
+    let is_pending = !user.email_change.is_empty();
+    // The token of the other address remains. None remains where a link was made for one address
+    // alone; then it is not known which one that was
+    let waits = |token: &str| !token.is_empty();
+    let confirmed = match (waits(&user.email_change_token_new), waits(&user.email_change_token_current)) {
+        _ if !is_pending || user.email_change_confirm_status == 0 => None,
+        (false, true) => Some("new"),
+        (true, false) => Some("current"),
+        _ => None,
+    };
+    axum::Json(json!({ "new_email": is_pending.then_some(&user.email_change), "confirmed": confirmed }))
+}
+
 /// The body of `PUT /user`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]

@@ -21,7 +21,7 @@ use crate::model::metadata;
 use crate::model::{JsonObject, User};
 use crate::operation::AccountOperation;
 use crate::sql::Tx;
-use crate::sql::users::{self, UserList};
+use crate::sql::users::{self, UserFilter};
 
 /// The value of `app_metadata.role` of an operator.
 const OPERATOR_ROLE: &str = "operator";
@@ -128,15 +128,9 @@ impl Auth {
                 shown(&add(self, &request, &actor, account).await?)
             }
             AccountCommand::List { filter, limit, offset } => {
-                let list = UserList {
-                    aud: &request.aud,
-                    filter: filter.as_deref(),
-                    oldest_first: false,
-                    limit: limit.into(),
-                    offset: offset.into(),
-                };
+                let filter = UserFilter { aud: &request.aud, part: filter.as_deref(), oldest_first: false };
                 let client = self.database().client().await?;
-                let (total, found) = users::list(&client, &list).await?;
+                let (total, found) = users::list(&client, &filter, limit.into(), offset.into()).await?;
                 let users = found.iter().map(shown).collect::<Result<Vec<_>, _>>()?;
                 Ok(json!({"users": users, "total": total}))
             }

@@ -4,6 +4,7 @@ pub(crate) mod administrator;
 pub(crate) mod audit_log;
 mod ban;
 pub mod command;
+mod cursor;
 pub(crate) mod custom_providers;
 pub(crate) mod invitation;
 pub(crate) mod link;

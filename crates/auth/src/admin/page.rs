@@ -58,17 +58,23 @@ impl ListPage {
     /// Returns the address of a page, with sorted query parameters: clients read the number behind
     /// the first equals sign.
     fn link(&self, number: u64) -> String {
-        let mut pairs: Vec<(String, String)> =
-            self.query.pairs().iter().filter(|(name, _)| name != "page").cloned().collect();
-        pairs.push(("page".to_owned(), number.to_string()));
-        pairs.sort_by(|(one, _), (other, _)| one.cmp(other));
-        let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish();
-        format!("{}?{query}", self.path)
+        link_to(&self.path, &self.query, "page", &number.to_string())
     }
 }
 
+/// Returns the address of the same list with another value of one query parameter, with sorted
+/// parameters.
+pub(crate) fn link_to(path: &str, query: &Query, name: &str, value: &str) -> String {
+    let others = query.pairs().iter().filter(|(other, _)| other != name);
+    let mut pairs: Vec<(&str, &str)> = others.map(|(name, value)| (&**name, &**value)).collect();
+    pairs.push((name, value));
+    pairs.sort_by_key(|(name, _)| *name);
+    let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish();
+    format!("{path}?{query}")
+}
+
 /// Parses a number. The error is that of Go.
-fn parse_number(text: &str) -> Result<u64, AuthError> {
+pub(crate) fn parse_number(text: &str) -> Result<u64, AuthError> {
     let shown: String = text.chars().take(32).collect();
     let detail = if !text.bytes().all(|byte| byte.is_ascii_digit()) {
         format!("strconv.ParseUint: parsing {shown:?}: invalid syntax")

@@ -65,6 +65,7 @@ fn accounts() -> Router<Auth> {
         .route("/reauthenticate", get(reauthenticate::reauthenticate))
         .route("/user", get(update::get).put(update::put))
         .route("/user/password", get(update::password))
+        .route("/user/email-change", get(update::email_change))
 }
 
 /// The start, refresh and end of sessions.

@@ -31,7 +31,7 @@ pub(crate) fn is_made_by_gateway(auth: &Auth, typed: TypedCode<'_>, now: OffsetD
     // With a hook, the codes are those of this server. The future is not polled
     let asks = !auth.hooks().has(HookPoint::SendSms)
         && auth.texts().is_some_and(|texts| texts.check(typed.phone.as_str(), typed.code).is_some());
-    asks && test_code(auth, typed.phone, now).is_none()
+    asks && auth.settings().sms.test_code(typed.phone.as_str(), now).is_none()
 }
 
 /// Asks the gateway, where it makes the codes and a token is pending. Not while a transaction is
@@ -45,7 +45,10 @@ pub(crate) async fn ask_gateway(
     typed: TypedCode<'_>,
     now: OffsetDateTime,
 ) -> Result<Option<GatewayVerdict>, AuthError> {
-    if pending.is_empty() || auth.hooks().has(HookPoint::SendSms) || test_code(auth, typed.phone, now).is_some() {
+    if pending.is_empty()
+        || auth.hooks().has(HookPoint::SendSms)
+        || auth.settings().sms.test_code(typed.phone.as_str(), now).is_some()
+    {
         return Ok(None);
     }
     let Some(verdict) = auth.texts().and_then(|texts| texts.check(typed.phone.as_str(), typed.code)) else {
@@ -69,7 +72,7 @@ pub(crate) fn is_right_code(
 ) -> bool {
     let now = auth.now();
     let (stored, is_fresh) = (kind.stored(user), kind.is_fresh(user, auth.settings().sms.otp_expiry, now));
-    if let Some(expected) = test_code(auth, typed.phone, now) {
+    if let Some(expected) = auth.settings().sms.test_code(typed.phone.as_str(), now) {
         // A nonce must have been requested; to sign in, the fixed code is enough
         let is_right: bool = expected.as_bytes().ct_eq(typed.code.as_bytes()).into();
         return is_right && (kind != TokenKind::Reauthentication || is_fresh);
@@ -88,14 +91,5 @@ pub(crate) fn is_right_code(
 /// Returns whether a code identifies the account for which it was sent. Neither the fixed code of a
 /// test number nor one that the gateway makes does.
 pub(crate) fn identifies_account(auth: &Auth, typed: TypedCode<'_>, now: OffsetDateTime) -> bool {
-    test_code(auth, typed.phone, now).is_none() && !is_made_by_gateway(auth, typed, now)
-}
-
-/// Returns the fixed code of a number that an application tests with.
-pub(crate) fn test_code<'a>(auth: &'a Auth, phone: &PhoneNumber, now: OffsetDateTime) -> Option<&'a str> {
-    let sms = &auth.settings().sms;
-    if sms.test_otps_valid_until.is_some_and(|until| now > until) {
-        return None;
-    }
-    sms.test_otps.get(phone.as_str()).map(String::as_str).filter(|code| !code.is_empty())
+    auth.settings().sms.test_code(typed.phone.as_str(), now).is_none() && !is_made_by_gateway(auth, typed, now)
 }

@@ -17,7 +17,6 @@ use crate::hooks::{self, HookCall};
 use crate::messages::text::{TextMessage, within};
 use crate::model::User;
 use crate::model::ids::{PhoneNumber, UserId};
-use crate::one_time::text_code::test_code;
 use crate::one_time::token::{OneTimeToken, TokenKind};
 use crate::operation::AccountOperation;
 use crate::settings::HookPoint;
@@ -72,7 +71,7 @@ pub(crate) async fn reserve(
     }
     check_channel(auth, channel)?;
     let token = OneTimeToken::generate(phone.as_str(), settings.otp_length, false);
-    let is_test = test_code(auth, phone, op.now()).is_some();
+    let is_test = settings.test_code(phone.as_str(), op.now()).is_some();
     let has_hook = auth.hooks().has(HookPoint::SendSms);
     if !is_test && !has_hook && auth.texts().is_none() {
         return Err(AuthError::failed(ContractError::TextProviderMissing, anyhow::anyhow!("no SMS provider")));

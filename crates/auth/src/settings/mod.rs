@@ -105,6 +105,8 @@ pub struct AuthSettings {
     pub password_change_needs_current: bool,
     /// A first password on an account with a confirmed email address creates its email identity.
     pub create_email_identity_on_password_set: bool,
+    /// The list of accounts has pages behind a cursor, unless a page is given by its number.
+    pub cursor_pagination: bool,
     /// The first address of `Sb-Forwarded-For` is the client's. Only behind a proxy that writes it.
     pub sb_forwarded_for: bool,
     /// Column encryption.
@@ -155,6 +157,7 @@ impl Default for AuthSettings {
             password_change_needs_reauthentication: false,
             password_change_needs_current: false,
             create_email_identity_on_password_set: false,
+            cursor_pagination: false,
             sb_forwarded_for: false,
             encryption: EncryptionSettings::default(),
             third_party: None,

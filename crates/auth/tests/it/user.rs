@@ -212,6 +212,33 @@ async fn both_addresses_confirm_a_change_in_either_order() {
 }
 
 #[tokio::test]
+async fn an_account_says_which_of_two_addresses_has_confirmed_its_change() {
+    let t = TestServer::start().await;
+    let before = t.signed_in("eve@example.com", "correct-horse").await;
+    let of = async |token: &str| t.get("/auth/v1/user/email-change").bearer(token).send().await.expect(200).json();
+    let none = json!({"new_email": null, "confirmed": null});
+    assert_eq!(of(access(&before)).await, none);
+    let (token, to_new, to_current) = begin_change(&t).await;
+    assert_eq!(of(&token).await, json!({"new_email": NEW, "confirmed": null}));
+    let body = |email: &str, mail: &portico_mail::Email| json!({"type": "email_change", "email": email, "token": code_in(mail.html())});
+    verify(&t, body(NEW, &to_new)).await.expect(200);
+    assert_eq!(of(&token).await, json!({"new_email": NEW, "confirmed": "new"}));
+    assert_eq!(of(access(&before)).await, none, "it is the change of its own account alone");
+    assert_eq!(t.get("/auth/v1/user/email-change").send().await.status, 401);
+
+    // A new request sends both emails again, and both addresses have to confirm it
+    t.clock().advance(Duration::minutes(2));
+    put(&t, &token, json!({"email": NEW})).await.expect(200);
+    assert_eq!(of(&token).await, json!({"new_email": NEW, "confirmed": null}));
+    assert_eq!(verify(&t, body(ADA, &to_current)).await.refusal(), (403, "otp_expired".into()));
+    let again = t.nth_mail_to(ADA, 2).await;
+    verify(&t, body(ADA, &again)).await.expect(200);
+    assert_eq!(of(&token).await, json!({"new_email": NEW, "confirmed": "current"}));
+    verify(&t, body(NEW, &t.nth_mail_to(NEW, 1).await)).await.expect(200);
+    assert_eq!(of(&token).await, none);
+}
+
+#[tokio::test]
 async fn a_change_is_confirmed_by_codes_too() {
     let t = TestServer::start().await;
     let (_, to_new, to_current) = begin_change(&t).await;

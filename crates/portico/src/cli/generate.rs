@@ -66,7 +66,7 @@ pub(super) struct BearerOptions {
     /// The lifetime of the token, such as 24h [default: 30m]
     #[arg(long, value_name = "DURATION", value_parser = lifetime)]
     valid_for: Option<Duration>,
-    /// Further claims
+    /// Further claims, which take precedence over those of the other options
     #[arg(long, value_name = "JSON", value_parser = object)]
     payload: Option<Map<String, Value>>,
 }
@@ -175,21 +175,21 @@ fn bearer_jwt(global: &Global, options: BearerOptions) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the claims of a token. Options take precedence over members of the payload.
+/// Returns the claims of a token. Members of the payload take precedence over the other options,
+/// as in the reference's command.
 fn claims(options: BearerOptions, now: OffsetDateTime) -> Map<String, Value> {
-    let mut claims = options.payload.unwrap_or_default();
-    let is_guest = options.role == "authenticated" && options.sub.is_none() && !claims.contains_key("sub");
+    let end = options.exp.unwrap_or_else(|| now + options.valid_for.unwrap_or(LIFETIME));
+    let mut claims = Map::new();
     claims.insert("role".into(), options.role.into());
     if let Some(sub) = options.sub {
         claims.insert("sub".into(), sub.to_string().into());
     }
-    if is_guest {
+    claims.insert("iat".into(), now.unix_timestamp().into());
+    claims.insert("exp".into(), end.unix_timestamp().into());
+    claims.extend(options.payload.unwrap_or_default());
+    // The user of a token without an account is an anonymous one
+    if claims.get("role").is_some_and(|role| role == "authenticated") && !claims.contains_key("sub") {
         claims.entry("is_anonymous").or_insert(true.into());
-    }
-    claims.entry("iat").or_insert(now.unix_timestamp().into());
-    let lifetime = options.valid_for.or((!claims.contains_key("exp")).then_some(LIFETIME));
-    if let Some(end) = options.exp.or(lifetime.map(|lifetime| now + lifetime)) {
-        claims.insert("exp".into(), end.unix_timestamp().into());
     }
     claims
 }
@@ -221,14 +221,33 @@ mod tests {
         let person = claimed(BearerOptions { sub: Some(sub), ..options("authenticated") });
         assert_eq!((&person["sub"], person.get("is_anonymous")), (&json!(sub.to_string()), None));
 
-        let payload = json!({"sub": "x", "role": "anon", "exp": 5, "iat": 4, "tenant": {"id": 1}});
-        let with_payload = || BearerOptions { payload: payload.as_object().cloned(), ..options("authenticated") };
-        let expected = json!({"sub": "x", "role": "authenticated", "exp": 5, "iat": 4, "tenant": {"id": 1}});
-        assert_eq!(claimed(with_payload()), expected);
         let day = Some(Duration::from_secs(86_400));
-        assert_eq!(claimed(BearerOptions { valid_for: day, ..with_payload() })["exp"], iat + 86_400);
+        assert_eq!(claimed(BearerOptions { valid_for: day, ..options("anon") })["exp"], iat + 86_400);
         let end = datetime!(2030-01-01 0:00 UTC);
-        assert_eq!(claimed(BearerOptions { exp: Some(end), ..with_payload() })["exp"], end.unix_timestamp());
+        assert_eq!(claimed(BearerOptions { exp: Some(end), ..options("anon") })["exp"], end.unix_timestamp());
+    }
+
+    #[test]
+    fn members_of_the_payload_take_precedence_over_options() {
+        let payload = json!({"sub": "x", "role": "anon", "exp": 5, "iat": 4, "tenant": {"id": 1}});
+        let with = |payload: &Value| BearerOptions {
+            sub: Some(uuid::Uuid::from_u128(7)),
+            exp: Some(datetime!(2030-01-01 0:00 UTC)),
+            payload: payload.as_object().cloned(),
+            ..options("authenticated")
+        };
+        assert_eq!(claimed(with(&payload)), payload);
+        let some = claimed(with(&json!({"exp": 5, "is_anonymous": true})));
+        assert_eq!((&some["exp"], &some["iat"]), (&json!(5), &json!(NOW.unix_timestamp())));
+        assert_eq!((&some["role"], &some["is_anonymous"]), (&json!("authenticated"), &json!(true)));
+        // The payload makes an account's user of a guest, and a guest of a visitor
+        let payload = |payload: Value| payload.as_object().cloned();
+        let named = BearerOptions { payload: payload(json!({"sub": "x"})), ..options("authenticated") };
+        assert_eq!(claimed(named).get("is_anonymous"), None);
+        let guest = BearerOptions { payload: payload(json!({"role": "authenticated"})), ..options("anon") };
+        assert_eq!(claimed(guest)["is_anonymous"], true);
+        let denied = BearerOptions { payload: payload(json!({"is_anonymous": false})), ..options("authenticated") };
+        assert_eq!(claimed(denied)["is_anonymous"], false);
     }
 
     #[test]

@@ -127,7 +127,7 @@ pub struct ThirdPartyConfig {
 }
 
 /// An issuer whose tokens are accepted.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ConfiguredIssuer {
     /// `firebase`, `auth0`, `aws_cognito`, `clerk` or `workos`.
     pub provider: String,
@@ -141,22 +141,31 @@ pub struct ConfiguredIssuer {
 
 impl ThirdPartyConfig {
     pub(crate) fn read(mut third_party: Section<'_, '_, '_>) -> Self {
-        let found: Vec<ConfiguredIssuer> =
-            [firebase, auth0, cognito, clerk, workos].into_iter().filter_map(|read| read(&mut third_party)).collect();
-        if found.len() > 1 {
+        let (mut count, mut issuer) = (0, None);
+        for (provider, read) in ISSUERS {
+            let mut section = third_party.section(provider);
+            let enabled = section.flag_or("enabled", false);
+            section.quiet_unless(enabled);
+            let found = read(&mut section);
+            if enabled {
+                count += 1;
+                issuer = issuer.or(found.map(|found| ConfiguredIssuer { provider: provider.to_owned(), ..found }));
+            }
+        }
+        // Incomplete ones count as well, so that all problems are reported at once
+        if count > 1 {
             third_party
                 .fail("", "Invalid config: Only one third_party provider allowed to be enabled at a time.".to_owned());
         }
-        Self { issuer: found.into_iter().next() }
+        Self { issuer }
     }
 }
 
-fn open<'r, 'e, 'n>(third_party: &mut Section<'r, 'e, 'n>, name: &'static str) -> (Section<'r, 'e, 'n>, bool) {
-    let mut section = third_party.section(name);
-    let enabled = section.flag_or("enabled", false);
-    section.quiet_unless(enabled);
-    (section, enabled)
-}
+/// Reads the section of a provider. `None`: a field is missing.
+type ReadIssuer = fn(&mut Section<'_, '_, '_>) -> Option<ConfiguredIssuer>;
+
+const ISSUERS: [(&str, ReadIssuer); 5] =
+    [("firebase", firebase), ("auth0", auth0), ("aws_cognito", cognito), ("clerk", clerk), ("workos", workos)];
 
 /// Adds a problem if a field that an enabled provider requires is missing.
 fn field(section: &mut Section<'_, '_, '_>, name: &'static str) -> Option<String> {
@@ -173,51 +182,38 @@ fn field(section: &mut Section<'_, '_, '_>, name: &'static str) -> Option<String
     value.filter(|value| !value.is_empty())
 }
 
-fn issuer(enabled: bool, provider: &str, url: Option<String>) -> Option<ConfiguredIssuer> {
-    if !enabled {
-        return None;
-    }
-    Some(ConfiguredIssuer { provider: provider.to_owned(), url: url?, other_names: Vec::new(), audience: None })
+fn firebase(section: &mut Section<'_, '_, '_>) -> Option<ConfiguredIssuer> {
+    let project = field(section, "project_id")?;
+    let url = format!("https://securetoken.google.com/{project}");
+    Some(ConfiguredIssuer { url, audience: Some(project), ..ConfiguredIssuer::default() })
 }
 
-fn firebase(third_party: &mut Section<'_, '_, '_>) -> Option<ConfiguredIssuer> {
-    let (mut section, enabled) = open(third_party, "firebase");
-    let project = field(&mut section, "project_id");
-    let url = project.as_ref().map(|project| format!("https://securetoken.google.com/{project}"));
-    let issuer = issuer(enabled, "firebase", url)?;
-    Some(ConfiguredIssuer { audience: project, ..issuer })
-}
-
-fn auth0(third_party: &mut Section<'_, '_, '_>) -> Option<ConfiguredIssuer> {
-    let (mut section, enabled) = open(third_party, "auth0");
-    let tenant = field(&mut section, "tenant");
+fn auth0(section: &mut Section<'_, '_, '_>) -> Option<ConfiguredIssuer> {
+    let tenant = field(section, "tenant");
     let region = section.text("tenant_region").filter(|region| !region.is_empty());
     let region = region.map(|region| format!(".{region}")).unwrap_or_default();
-    issuer(enabled, "auth0", tenant.map(|tenant| format!("https://{tenant}{region}.auth0.com")))
+    let url = format!("https://{}{region}.auth0.com", tenant?);
+    Some(ConfiguredIssuer { url, ..ConfiguredIssuer::default() })
 }
 
-fn cognito(third_party: &mut Section<'_, '_, '_>) -> Option<ConfiguredIssuer> {
-    let (mut section, enabled) = open(third_party, "aws_cognito");
-    let pool = field(&mut section, "user_pool_id");
-    let region = field(&mut section, "user_pool_region");
-    let url = pool.zip(region).map(|(pool, region)| format!("https://cognito-idp.{region}.amazonaws.com/{pool}"));
-    issuer(enabled, "aws_cognito", url)
+fn cognito(section: &mut Section<'_, '_, '_>) -> Option<ConfiguredIssuer> {
+    let pool = field(section, "user_pool_id");
+    let region = field(section, "user_pool_region");
+    let (pool, region) = pool.zip(region)?;
+    let url = format!("https://cognito-idp.{region}.amazonaws.com/{pool}");
+    Some(ConfiguredIssuer { url, ..ConfiguredIssuer::default() })
 }
 
-fn clerk(third_party: &mut Section<'_, '_, '_>) -> Option<ConfiguredIssuer> {
-    let (mut section, enabled) = open(third_party, "clerk");
-    let domain = field(&mut section, "domain");
-    if let Some(domain) = &domain
-        && !is_clerk_domain(domain)
-        && !section.is_quiet()
-    {
+fn clerk(section: &mut Section<'_, '_, '_>) -> Option<ConfiguredIssuer> {
+    let domain = field(section, "domain")?;
+    if !is_clerk_domain(&domain) && !section.is_quiet() {
         section.fail(
             "domain",
             "Invalid config: auth.third_party.clerk has invalid domain, it usually is like clerk.example.com or \
              example.clerk.accounts.dev. Check https://clerk.com/setup/supabase on how to find the correct value.",
         );
     }
-    issuer(enabled, "clerk", domain.map(|domain| format!("https://{domain}")))
+    Some(ConfiguredIssuer { url: format!("https://{domain}"), ..ConfiguredIssuer::default() })
 }
 
 fn is_clerk_domain(domain: &str) -> bool {
@@ -234,13 +230,10 @@ fn is_clerk_domain(domain: &str) -> bool {
         }
 }
 
-fn workos(third_party: &mut Section<'_, '_, '_>) -> Option<ConfiguredIssuer> {
-    let (mut section, enabled) = open(third_party, "workos");
-    let url = field(&mut section, "issuer_url");
+fn workos(section: &mut Section<'_, '_, '_>) -> Option<ConfiguredIssuer> {
+    let url = field(section, "issuer_url")?;
     // Older environments name the bare origin. The keys are those of the client, so tokens of other
     // clients are not accepted
-    let origin =
-        url.as_deref().and_then(|url| url.split_once("/user_management/")).map(|(origin, _)| origin.to_owned());
-    let issuer = issuer(enabled, "workos", url)?;
-    Some(ConfiguredIssuer { other_names: origin.into_iter().collect(), ..issuer })
+    let origin = url.split_once("/user_management/").map(|(origin, _)| origin.to_owned());
+    Some(ConfiguredIssuer { url, other_names: origin.into_iter().collect(), ..ConfiguredIssuer::default() })
 }

@@ -22,6 +22,8 @@ pub struct AccountSettings {
     pub require_current_password: Option<bool>,
     /// True if a first password creates an email identity.
     pub create_email_identity_on_password_set: Option<bool>,
+    /// True if the list of accounts has pages behind a cursor.
+    pub cursor_pagination: Option<bool>,
     /// The lifetime of a sign-in that is in progress at a provider or in a mail.
     pub flow_state_expiry: Option<Duration>,
     /// The time for which discovery documents and keys of providers are cached.
@@ -197,6 +199,7 @@ impl AccountSettings {
         Self {
             require_current_password: auth.flag("require_current_password"),
             create_email_identity_on_password_set: auth.flag("create_email_identity_on_password_set"),
+            cursor_pagination: auth.flag("cursor_pagination"),
             flow_state_expiry: auth.duration("flow_state_expiry"),
             oidc_cache_ttl: auth.duration("oidc_cache_ttl"),
             http_timeout: auth.duration("http_timeout"),

@@ -248,6 +248,10 @@ fn a_value_outside_its_range_is_rejected() {
             "[auth.third_party.firebase]\nenabled = true\nproject_id = \"p\"\n[auth.third_party.auth0]\nenabled = true\ntenant = \"t\"",
             "Only one third_party provider allowed",
         ),
+        (
+            "[auth.third_party.firebase]\nenabled = true\n[auth.third_party.auth0]\nenabled = true\ntenant = \"t\"",
+            "Only one third_party provider allowed",
+        ),
         ("[auth.third_party.clerk]\nenabled = true", "auth.third_party.clerk is enabled but without a domain."),
         (
             "[auth.third_party.firebase]\nenabled = true\nproject_id = \"\"",

@@ -48,7 +48,7 @@ fn every_setting_is_parsed() {
 #[test]
 fn the_further_account_settings_are_parsed() {
     let auth = settings(
-        "[auth]\nrequire_current_password = true\nflow_state_expiry = \"10m\"\naudit_log_disabled = true\nsb_forwarded_for = true\njwt_valid_methods = [\"ES256\"]\n\
+        "[auth]\nrequire_current_password = true\ncursor_pagination = true\nflow_state_expiry = \"10m\"\naudit_log_disabled = true\nsb_forwarded_for = true\njwt_valid_methods = [\"ES256\"]\n\
          oidc_cache_ttl = \"30m\"\nhttp_timeout = \"8s\"\nmax_request_duration = \"20s\"\n\
          [auth.allowed_id_token_issuers]\n\"https://id.example.com\" = [\"web\", \"phone\"]\n[auth.linking_domains]\nacme = \"staff\"\n\
          [auth.password]\nbreach_check = \"fail-closed\"\nbcrypt_cost = 12\n\
@@ -68,7 +68,7 @@ fn the_further_account_settings_are_parsed() {
     .unwrap()
     .auth;
     assert_eq!(auth.require_current_password, Some(true));
-    assert_eq!(auth.create_email_identity_on_password_set, None);
+    assert_eq!((auth.create_email_identity_on_password_set, auth.cursor_pagination), (None, Some(true)));
     assert_eq!(auth.flow_state_expiry, Some(Duration::from_secs(600)));
     assert_eq!(auth.jwt_valid_methods.as_deref(), Some(&["ES256".to_owned()][..]));
     let seconds = |duration: Option<Duration>| duration.map(|duration| duration.as_secs());

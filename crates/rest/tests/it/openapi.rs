@@ -87,10 +87,9 @@ async fn other_callers_are_rejected_if_only_the_secret_key_may_read_the_document
         "hint": "Accessing the schema via the Data API is only allowed using a secret API key.",
     });
     assert_eq!(server.public("/").send().await.expect(401).json(), expected);
-    let person = server.signed_in("ann@example.com", "correct horse battery").await;
-    let token = person["access_token"].as_str().unwrap();
-    assert_eq!(server.public("/").bearer(token).send().await.expect(401).json(), expected);
-    server.secret("/").bearer(token).send().await.expect(200);
+    let ann = server.member("ann@example.com").await;
+    assert_eq!(ann.sends(server.public("/")).send().await.expect(401).json(), expected);
+    ann.sends(server.secret("/")).send().await.expect(200);
     // Paths below the root stay open
     server.public("/films?limit=1").send().await.expect(200);
     let options = server.request(Method::OPTIONS, "/rest/v1/").key(server.api_keys().publishable());
@@ -110,8 +109,8 @@ async fn the_document_shows_the_objects_that_the_role_may_use() {
     assert!(anonymous["definitions"].get("secrets").is_none());
     assert!(!anonymous["parameters"].as_object().unwrap().keys().any(|name| name.contains("secrets.")));
 
-    let person = server.signed_in("ann@example.com", "correct horse battery").await;
-    let signed_in = server.public("/").bearer(person["access_token"].as_str().unwrap()).send().await.expect(200).json();
+    let ann = server.member("ann@example.com").await;
+    let signed_in = ann.sends(server.public("/")).send().await.expect(200).json();
     assert!(has(&signed_in, "/notes") && !has(&signed_in, "/secrets"));
 
     // A grant is effective at once, without a reload

@@ -97,9 +97,9 @@ fn neither_issuer_can_sign_in_the_other_s_name() {
     for claims in [json!({ "iss": "https://evil.example.com" }), json!({ "iss": "" }), json!({}), json!({ "iss": 1 })] {
         assert!(verify(&signed(&claims)).is_err(), "{claims}");
     }
-    // This server's key, but the third party's name
-    let forged = current.sign(&json!({ "iss": ISSUER, "role": "service_role" })).unwrap();
-    assert!(verify(&forged).is_err());
+    // This server's key and the third party's name: the key decides
+    let token = current.sign(&json!({ "iss": ISSUER, "role": "service_role" })).unwrap();
+    assert!(!verify(&token).unwrap().is_third_party());
     // The public key's bytes as a secret
     let public = ring("RS256", 0).jwks()["keys"][0]["n"].as_str().unwrap().to_owned();
     let confused = KeyRing::hs256(&Secret::new(public)).sign(&json!({ "iss": ISSUER })).unwrap();
@@ -109,6 +109,85 @@ fn neither_issuer_can_sign_in_the_other_s_name() {
     assert!(!verify(&own).unwrap().is_third_party());
     // A service that knows accounts asks the server's own keys only
     assert!(current.verify(&signed(&json!({ "iss": ISSUER })), at(0)).is_err());
+}
+
+#[test]
+fn a_token_of_this_server_may_name_any_issuer_and_stays_this_server_s() {
+    let claims = |name: &str| json!({ "iss": name, "sub": "u", "role": "authenticated" });
+    let pair = |algorithm: &str, number: usize, id: Option<&str>| {
+        let mut jwk = keys()[algorithm][number].clone();
+        match id {
+            Some(id) => jwk["kid"] = json!(id),
+            None => drop(jwk.as_object_mut().unwrap().remove("kid")),
+        }
+        Arc::new(KeyRing::new(None, vec![SigningKey::parse_jwk(&jwk).unwrap()]).unwrap())
+    };
+    // With keys of the third party of the same and another algorithm, of the same id and without
+    let id = Some("own");
+    for theirs in [pair("RS256", 0, None), pair("ES256", 0, id), pair("EdDSA", 1, None), pair("EdDSA", 1, id)] {
+        for audience in [None, Some("shop-1")] {
+            for own in [pair("EdDSA", 0, id), own().ring()] {
+                let current = CurrentKeys::new(Arc::clone(&own), Arc::new(ApiKeys::development()));
+                let issuer = ThirdPartyIssuer {
+                    url: ISSUER.to_owned(),
+                    other_names: vec!["https://login.example.com".to_owned()],
+                    audience: audience.map(str::to_owned),
+                };
+                for known in [false, true] {
+                    current.replace_third_party(match known {
+                        false => ThirdPartyKeys::unknown(issuer.clone()),
+                        true => ThirdPartyKeys::published(issuer.clone(), &theirs.jwks()).unwrap(),
+                    });
+                    for name in [ISSUER, "https://tenant.example.com/", "https://login.example.com", "https://here"] {
+                        let token = own.sign(&claims(name)).unwrap();
+                        for _ in 0..2 {
+                            let verified = current.now().verify_signature(&token).unwrap();
+                            assert!(!verified.is_third_party(), "{name}");
+                        }
+                        // With one bit changed it is rejected
+                        let (signed, signature) = token.rsplit_once('.').unwrap();
+                        let payload = signed.split_once('.').unwrap().0.len() + 6;
+                        let mut changed = signed.as_bytes().to_vec();
+                        changed[payload] ^= 1;
+                        let changed = format!("{}.{signature}", String::from_utf8(changed).unwrap());
+                        assert!(current.now().verify_signature(&changed).is_err());
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_token_of_the_third_party_is_never_taken_for_one_of_this_server() {
+    // The worst case: this server knows the third party's keys, as if it had the same ones
+    let shared = Arc::new(ring("RS256", 0));
+    let current = CurrentKeys::new(Arc::clone(&shared), Arc::new(ApiKeys::development()));
+    let issuer =
+        ThirdPartyIssuer { url: ISSUER.to_owned(), other_names: Vec::new(), audience: Some("shop-1".to_owned()) };
+    current.replace_third_party(ThirdPartyKeys::published(issuer, &shared.jwks()).unwrap());
+    let verify = |token: &str| current.now().verify_signature(token);
+    let theirs = signed(&json!({ "iss": ISSUER, "aud": "shop-1", "role": "service_role" }));
+    let of_another = signed(&json!({ "iss": ISSUER, "aud": "shop-2", "role": "service_role" }));
+    // Also after a service that asks this server's keys alone has verified them
+    for _ in 0..2 {
+        assert!(verify(&theirs).unwrap().is_third_party());
+        assert_eq!(verify(&of_another).unwrap_err(), TokenError::OtherAudience);
+        assert!(current.verify(&theirs, at(0)).is_ok() && current.verify(&of_another, at(0)).is_ok());
+    }
+}
+
+#[test]
+fn the_error_of_a_token_that_neither_issuer_signed_names_the_wrong_signature() {
+    let current = accepting(ISSUER, None);
+    let error = |ring: &KeyRing| {
+        let token = ring.sign(&json!({ "iss": ISSUER })).unwrap();
+        current.now().verify_signature(&token).unwrap_err()
+    };
+    let other_secret = KeyRing::hs256(&Secret::new("another secret of at least 32 characters"));
+    assert_eq!(error(&other_secret), TokenError::BadSignature);
+    assert!(matches!(error(&ring("RS256", 1)), TokenError::UnknownKey { .. }));
+    assert_eq!(error(&ring("ES256", 0)), TokenError::NoKeyForAlgorithm("ES256"));
 }
 
 #[test]

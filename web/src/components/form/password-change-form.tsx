@@ -1,15 +1,14 @@
 import type { User } from "@supabase/supabase-js";
 import { type ReactNode, useEffect, useMemo } from "react";
-import { useWatch } from "react-hook-form";
 import { useConfig } from "../../lib/config-context";
 import { newPasswordField } from "../../lib/form-fields";
-import { AppLink } from "../../lib/navigation";
 import { z } from "../../lib/zod";
 import * as m from "../../paraglide/messages";
 import { useStepUp } from "../second-factor/step-up";
 import { CodeField } from "./code-field";
-import { Form, FormPasswordField } from "./form";
-import { StrengthHint } from "./strength-hint";
+import { CurrentPasswordField } from "./current-password-field";
+import { Form } from "./form";
+import { NewPasswordField } from "./new-password-field";
 import { type PasswordChange, usePasswordChange } from "./use-password-change";
 import { useZodForm } from "./use-zod-form";
 
@@ -45,7 +44,6 @@ export function PasswordChangeForm({
   }, [asksForCurrent, rules]);
   const form = useZodForm(schema, { currentPassword: "", password: "", code: "" });
   const { setFocus } = form;
-  const password = useWatch({ control: form.control, name: "password" });
 
   useEffect(() => {
     if (focusesFirst) setFocus(asksForCurrent ? "currentPassword" : "password");
@@ -61,27 +59,8 @@ export function PasswordChangeForm({
       <Form form={form} onSubmit={save}>
         {/* Tells password managers which account the password belongs to. */}
         <input type="text" name="username" autoComplete="username" value={email} readOnly hidden />
-        {asksForCurrent && (
-          <FormPasswordField
-            form={form}
-            name="currentPassword"
-            label={m.password_current_label()}
-            autoComplete="current-password"
-            aside={
-              <AppLink href="/forgot-password" className="text-sm text-soft underline underline-offset-4 hover:text-ink">
-                {m.sign_in_forgot_password()}
-              </AppLink>
-            }
-          />
-        )}
-        <FormPasswordField
-          form={form}
-          name="password"
-          label={m.password_new_label()}
-          autoComplete="new-password"
-          minLength={rules.minLength}
-          hint={<StrengthHint password={password} known={[email]} />}
-        />
+        {asksForCurrent && <CurrentPasswordField form={form} name="currentPassword" label={m.password_current_label()} />}
+        <NewPasswordField form={form} name="password" label={m.password_new_label()} known={[email]} />
         {needsCode && <CodeField form={form} name="code" length={codeLength} onComplete={() => void form.submit(save)()} />}
         {children(form.formState.isSubmitting)}
       </Form>

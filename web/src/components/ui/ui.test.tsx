@@ -8,7 +8,6 @@ import { ConfirmDialog } from "./confirm-dialog";
 import { Menu, MenuItem, MenuLink, MenuSeparator } from "./menu";
 import { Table } from "./table";
 import { Tabs } from "./tabs";
-import { ToastProvider, useToast } from "./toast";
 
 function show(content: ReactNode) {
   return { user: userEvent.setup(), ...render(<main>{content}</main>) };
@@ -101,21 +100,4 @@ test("a table has its caption, headers and rows, and says when there are none", 
   await expectSound();
   rerender(<main>{table([])}</main>);
   expect(screen.getByRole("cell", { name: "No files yet" })).toBeVisible();
-});
-
-test("a toast is announced and can be dismissed", async () => {
-  function Save() {
-    const showToast = useToast();
-    return <Button onClick={() => showToast("Saved.")}>Save</Button>;
-  }
-  const { user } = show(
-    <ToastProvider>
-      <Save />
-    </ToastProvider>,
-  );
-  await user.click(screen.getByRole("button", { name: "Save" }));
-  expect(within(screen.getByRole("region", { name: /Notifications/ })).getByText("Saved.")).toBeVisible();
-  await expectSound();
-  await user.click(screen.getByRole("button", { name: "Dismiss" }));
-  expect(screen.queryByText("Saved.")).toBeNull();
 });

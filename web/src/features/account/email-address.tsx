@@ -12,6 +12,7 @@ import { describeError } from "../../lib/errors";
 import * as m from "../../paraglide/messages";
 import { EmailChangeCodes } from "./email-change-codes";
 import { EmailChangeForm, requestEmailChange } from "./email-change-form";
+import { useConfirmedAddress } from "./email-change-state";
 import { freshUserQuery } from "./fresh-user";
 
 /**
@@ -80,18 +81,25 @@ export function EmailAddress({ user }: { user: User }) {
 function PendingChange({ user, current, pending }: { user: User; current: string | null; pending: string }) {
   const { client } = useAuth();
   const { accounts } = useConfig();
-  useQuery({ ...freshUserQuery(client, user), refetchInterval: refetchMs, refetchOnWindowFocus: "always" });
+  const fresh = useQuery({ ...freshUserQuery(client, user), refetchInterval: refetchMs, refetchOnWindowFocus: "always" });
   // The same request sends its emails again, also without a current address that could be resent
   // to.
   const resend = useMutation({ mutationFn: () => requestEmailChange(client, pending) });
   const isOneEmail = current === null || accounts.emailChange === "new";
   const [hasCodeForms, setHasCodeForms] = useState(false);
+  const addresses = isOneEmail ? [pending] : [pending, current];
+  const confirmed = useConfirmedAddress(fresh.data ?? user, pending);
+  const open = addresses.filter((address) => address !== confirmed);
 
   return (
     <>
       <Alert tone="info">
         <p className="font-medium">{m.email_change_waiting({ email: pending })}</p>
-        <p className="mt-1">{instruction(current, accounts.emailChange)}</p>
+        <p className="mt-1">
+          {confirmed !== null && open[0] !== undefined
+            ? m.email_change_open_other({ confirmed, email: open[0] })
+            : instruction(current, accounts.emailChange)}
+        </p>
       </Alert>
       {resend.error && (
         <Alert tone="danger" className="mt-3">
@@ -108,13 +116,13 @@ function PendingChange({ user, current, pending }: { user: User; current: string
         />
         {!hasCodeForms && (
           <Button tone="quiet" size="sm" className="-ml-3" onClick={() => setHasCodeForms(true)}>
-            {isOneEmail || accounts.emailChange === "either" ? m.email_change_enter_code() : m.email_change_enter_codes()}
+            {open.length === 1 || accounts.emailChange === "either" ? m.email_change_enter_code() : m.email_change_enter_codes()}
           </Button>
         )}
       </div>
       {hasCodeForms && (
         // New emails bring new codes, also for an address that was confirmed.
-        <EmailChangeCodes key={user.email_change_sent_at} addresses={isOneEmail ? [pending] : [pending, current]} />
+        <EmailChangeCodes key={user.email_change_sent_at} addresses={open} onConfirmed={() => void fresh.refetch()} />
       )}
       <MailboxHint className="mt-2" />
     </>

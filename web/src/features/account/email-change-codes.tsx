@@ -6,8 +6,11 @@ import { openSeparateClient } from "../../lib/auth/separate-client";
 import { useConfig } from "../../lib/config-context";
 import * as m from "../../paraglide/messages";
 
-/** Confirms a change of the email address with the codes of its emails, one after the other. */
-export function EmailChangeCodes({ addresses }: { addresses: string[] }) {
+/**
+ * Confirms a change of the email address with the codes of its emails, one after the other.
+ * `addresses` are those that have still to confirm it.
+ */
+export function EmailChangeCodes({ addresses, onConfirmed }: { addresses: string[]; onConfirmed: () => void }) {
   const { client } = useAuth();
   const config = useConfig();
   const [accepted, setAccepted] = useState<string[]>([]);
@@ -27,6 +30,7 @@ export function EmailChangeCodes({ addresses }: { addresses: string[] }) {
       await client.refreshSession();
     }
     setAccepted((before) => [...before, address]);
+    onConfirmed();
   }
 
   return (

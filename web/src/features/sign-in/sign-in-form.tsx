@@ -1,11 +1,12 @@
 import { useState } from "react";
-import { Form, FormEmailField, FormPasswordField } from "../../components/form/form";
+import { CurrentPasswordField } from "../../components/form/current-password-field";
+import { Form, FormEmailField } from "../../components/form/form";
 import { useZodForm } from "../../components/form/use-zod-form";
 import { LastUsed } from "../../components/last-used";
 import { Button } from "../../components/ui/button";
 import { useAuth } from "../../lib/auth/auth-context";
 import { emailField } from "../../lib/form-fields";
-import { AppLink, go } from "../../lib/navigation";
+import { go } from "../../lib/navigation";
 import type { AppAddress } from "../../lib/paths";
 import { z } from "../../lib/zod";
 import * as m from "../../paraglide/messages";
@@ -63,17 +64,7 @@ export function SignInForm({ next }: { next: AppAddress | null }) {
     >
       {/* Browsers suggest passkeys here too, while `PasskeySignIn` is shown. */}
       <FormEmailField form={form} name="email" label={m.email_label()} autoComplete="username webauthn" />
-      <FormPasswordField
-        form={form}
-        name="password"
-        label={m.password_label()}
-        autoComplete="current-password"
-        aside={
-          <AppLink href="/forgot-password" className="text-sm text-soft underline underline-offset-4 hover:text-ink">
-            {m.sign_in_forgot_password()}
-          </AppLink>
-        }
-      />
+      <CurrentPasswordField form={form} name="password" label={m.password_label()} />
       <div className="space-y-3 pt-1">
         <Button type="submit" className="relative w-full" isPending={isSubmitting}>
           {isSubmitting ? m.sign_in_pending() : m.sign_in_submit()}

@@ -1,7 +1,8 @@
 import { useMemo } from "react";
 import { useWatch } from "react-hook-form";
 import { track } from "../../analytics";
-import { Form, FormEmailField, FormPasswordField } from "../../components/form/form";
+import { Form, FormEmailField } from "../../components/form/form";
+import { NewPasswordField } from "../../components/form/new-password-field";
 import { useZodForm } from "../../components/form/use-zod-form";
 import { Button } from "../../components/ui/button";
 import { useAuth } from "../../lib/auth/auth-context";
@@ -12,7 +13,6 @@ import type { AppAddress } from "../../lib/paths";
 import { z } from "../../lib/zod";
 import * as m from "../../paraglide/messages";
 import { pendingEmail, rememberPendingCode } from "../../lib/pending-code";
-import { StrengthHint } from "../../components/form/strength-hint";
 
 /** Creates an account with an email address and a password. */
 export function SignUpForm({ next }: { next: AppAddress | null }) {
@@ -21,7 +21,7 @@ export function SignUpForm({ next }: { next: AppAddress | null }) {
   const schema = useMemo(() => z.object({ email: emailField, password: newPasswordField(rules) }), [rules]);
   // /verify leads back here to correct the address.
   const form = useZodForm(schema, { email: pendingEmail(), password: "" });
-  const [email, password] = useWatch({ control: form.control, name: ["email", "password"] });
+  const email = useWatch({ control: form.control, name: "email" });
   const { isSubmitting } = form.formState;
 
   async function signUp(values: { email: string; password: string }) {
@@ -40,14 +40,7 @@ export function SignUpForm({ next }: { next: AppAddress | null }) {
   return (
     <Form form={form} onSubmit={signUp}>
       <FormEmailField form={form} name="email" label={m.email_label()} />
-      <FormPasswordField
-        form={form}
-        name="password"
-        label={m.password_label()}
-        autoComplete="new-password"
-        minLength={rules.minLength}
-        hint={<StrengthHint password={password} known={[email]} />}
-      />
+      <NewPasswordField form={form} name="password" label={m.password_label()} known={[email]} />
       <Button type="submit" className="w-full" isPending={isSubmitting}>
         {isSubmitting ? m.sign_up_pending() : m.sign_up_submit()}
       </Button>

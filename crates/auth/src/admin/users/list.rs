@@ -2,43 +2,58 @@
 
 use axum::Json;
 use axum::extract::State;
+use axum::response::{IntoResponse as _, Response};
 use serde_json::{Value, json};
 
 use crate::Auth;
 use crate::admin::administrator::Administrator;
-use crate::admin::page::{ListPage, PageHeaders};
+use crate::admin::cursor::{CursorPage, UserPage};
+use crate::admin::page::ListPage;
 use crate::error::{AuthError, ContractError};
 use crate::http::extract::{Query, RequestInfo};
 use crate::model::User;
-use crate::sql::users::{self, UserList};
+use crate::sql::users::{self, UserFilter};
 
 /// `GET /admin/users`
 pub(crate) async fn list(
     State(auth): State<Auth>,
     _: Administrator,
     request: RequestInfo,
-    page: ListPage,
+    page: UserPage,
     query: Query,
-) -> Result<(PageHeaders, Json<Value>), AuthError> {
-    let list = UserList {
-        aud: &request.aud,
-        filter: query.get("filter"),
-        oldest_first: sorts_oldest_first(&query)?,
-        limit: page.limit(),
-        offset: page.offset(),
-    };
-    let client = auth.database().client().await?;
-    let (total, found) = users::list(&client, &list).await?;
-    drop(client);
-    let users = found.iter().map(listed).collect::<Result<Vec<_>, _>>()?;
-    Ok((page.headers(total), Json(json!({"users": users, "aud": request.aud}))))
+) -> Result<Response, AuthError> {
+    let filter = UserFilter { aud: &request.aud, part: query.get("filter"), oldest_first: sorts_oldest_first(&query)? };
+    match page {
+        UserPage::Numbered(page) => list_numbered(&auth, &filter, &page).await,
+        UserPage::Cursor(page) => list_after_cursor(&auth, &filter, &page).await,
+    }
 }
 
-/// Returns the JSON of a user in a list, whose identities are not loaded.
-fn listed(user: &User) -> Result<Value, AuthError> {
-    let mut user = serde_json::to_value(user).map_err(AuthError::internal)?;
-    user["identities"] = Value::Null;
-    Ok(user)
+async fn list_numbered(auth: &Auth, filter: &UserFilter<'_>, page: &ListPage) -> Result<Response, AuthError> {
+    let client = auth.database().client().await?;
+    let (total, found) = users::list(&client, filter, page.limit(), page.offset()).await?;
+    drop(client);
+    let body = json!({"users": listed(&found)?, "aud": filter.aud});
+    Ok((page.headers(total), Json(body)).into_response())
+}
+
+async fn list_after_cursor(auth: &Auth, filter: &UserFilter<'_>, page: &CursorPage) -> Result<Response, AuthError> {
+    let client = auth.database().client().await?;
+    let mut found = users::list_after(&client, filter, page.after(), page.rows()).await?;
+    drop(client);
+    let next = page.cut(&mut found);
+    let body = json!({"users": listed(&found)?, "aud": filter.aud, "pagination": next.json()});
+    Ok((next, Json(body)).into_response())
+}
+
+/// Returns the JSON of users in a list, whose identities are not loaded.
+fn listed(users: &[User]) -> Result<Vec<Value>, AuthError> {
+    let listed = |user: &User| {
+        let mut user = serde_json::to_value(user).map_err(AuthError::internal)?;
+        user["identities"] = Value::Null;
+        Ok(user)
+    };
+    users.iter().map(listed).collect()
 }
 
 /// Reads the first `sort` parameter. All of them are checked.

@@ -20,6 +20,7 @@ use crate::one_time::message;
 use crate::one_time::token::TokenKind;
 use crate::operation::AccountOperation;
 use crate::protection::audit::{self, Action, Traits};
+use crate::settings::AuthSettings;
 use crate::sql::users::LinkingDomain;
 use crate::sql::users::NewUser;
 use crate::sql::{Tx, identities, users};
@@ -174,16 +175,16 @@ pub(crate) fn identity_traits(identity: &Identity) -> Traits {
 }
 
 /// Returns the linking domain of a provider.
-fn domain_name<'a>(auth: &'a Auth, provider: &'a str) -> &'a str {
+fn domain_name<'a>(settings: &'a AuthSettings, provider: &'a str) -> &'a str {
     if provider.starts_with("sso:") {
         return provider;
     }
-    auth.settings().linking_domains.get(provider).map_or(DEFAULT_DOMAIN, String::as_str)
+    settings.linking_domains.get(provider).map_or(DEFAULT_DOMAIN, String::as_str)
 }
 
-fn domain(auth: &Auth, provider: &str) -> LinkingDomain {
-    let name = domain_name(auth, provider);
-    let mapped = &auth.settings().linking_domains;
+fn domain(settings: &AuthSettings, provider: &str) -> LinkingDomain {
+    let name = domain_name(settings, provider);
+    let mapped = &settings.linking_domains;
     if name == DEFAULT_DOMAIN {
         let except = mapped.iter().filter(|(_, domain)| *domain != DEFAULT_DOMAIN).map(|(name, _)| name.clone());
         return LinkingDomain::Default { except: except.collect() };
@@ -200,7 +201,7 @@ async fn find_owner(op: AccountOperation<'_>, external: &ExternalIdentity<'_>) -
     if verified.is_empty() {
         return Ok(None);
     }
-    let domain = domain(op.auth, external.provider);
+    let domain = domain(op.auth.settings(), external.provider);
     let mut owners = users::owners_by_identity(op.tx, &verified, &op.request.aud, &domain).await?;
     if owners.is_empty() && matches!(domain, LinkingDomain::Default { .. }) {
         owners = users::owners_by_address(op.tx, &verified, &op.request.aud).await?;
@@ -209,7 +210,7 @@ async fn find_owner(op: AccountOperation<'_>, external: &ExternalIdentity<'_>) -
         [] => Ok(None),
         [owner] => Ok(Some(*owner)),
         _ => {
-            let name = domain_name(op.auth, external.provider);
+            let name = domain_name(op.auth.settings(), external.provider);
             Err(AuthError::failed(
                 ContractError::AmbiguousAccount { linking_domain: name.to_owned() },
                 anyhow::anyhow!("a person from {} matches several accounts", external.provider),
@@ -227,7 +228,7 @@ async fn create(
         return Err(ContractError::SignUpsDisabled.into());
     }
     let now = op.now();
-    let is_sso_user = domain_name(op.auth, external.provider) != DEFAULT_DOMAIN;
+    let is_sso_user = domain_name(op.auth.settings(), external.provider) != DEFAULT_DOMAIN;
     let id = UserId(op.request.hooks.uuid("user"));
     let email = usable_address(op, external, id, is_sso_user).await?.unwrap_or_default();
     let app_metadata = JsonObject::from_iter([

@@ -32,6 +32,34 @@ statements! {
         listed!(),
         " order by users.created_at nulls first, users.id limit $3 offset $4"
     );
+    /// From the begin, or behind a user without a time; those come first.
+    const NEWEST = concat!(
+        "select ",
+        user_columns!(),
+        listed!(),
+        " and ($3::uuid is null or users.created_at is not null or users.id < $3)
+         order by users.created_at desc, users.id desc limit $4"
+    );
+    const NEWEST_AFTER = concat!(
+        "select ",
+        user_columns!(),
+        listed!(),
+        " and (users.created_at, users.id) < ($3, $4) order by users.created_at desc, users.id desc limit $5"
+    );
+    /// From the begin, or behind a user with a time; those without one come last.
+    const OLDEST = concat!(
+        "select ",
+        user_columns!(),
+        listed!(),
+        " and ($3::timestamptz is null or users.created_at is null or (users.created_at, users.id) > ($3, $4::uuid))
+         order by users.created_at, users.id limit $5"
+    );
+    const OLDEST_WITHOUT_TIME = concat!(
+        "select ",
+        user_columns!(),
+        listed!(),
+        " and users.created_at is null and users.id > $3 order by users.id limit $4"
+    );
     const SET_BANNED_UNTIL = "update auth.users set banned_until = $2, updated_at = $3 where id = $1";
     const DELETE = "delete from auth.users where id = $1";
     const SOFT_DELETE = "
@@ -58,30 +86,62 @@ statements! {
     const DELETE_FACTORS = "delete from auth.mfa_factors where user_id = $1";
 }
 
-/// A list of users.
+/// The users of a list, and their order.
 #[derive(Debug, Clone, Copy)]
-pub struct UserList<'a> {
+pub struct UserFilter<'a> {
     /// The audience.
     pub aud: &'a str,
     /// Only users whose address or full name contains this.
-    pub filter: Option<&'a str>,
+    pub part: Option<&'a str>,
     /// The oldest comes first, else the newest.
     pub oldest_first: bool,
-    /// The greatest number of users.
-    pub limit: i64,
-    /// The number of users before them.
-    pub offset: i64,
 }
 
-/// Returns the number of users in the whole list, and the users of a part of it, without identities
-/// and factors.
-pub async fn list(run: &impl Run, list: &UserList<'_>) -> Result<(i64, Vec<User>), Error> {
-    let UserList { aud, filter, oldest_first, limit, offset } = list;
-    let pattern = filter.map(contains);
+/// The position of a user in a list that is sorted by the time of creation and the id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ListPosition {
+    /// The time of creation. Rows that other programs insert may have none; they are before all
+    /// others in a list of the newest, and after them in one of the oldest.
+    pub created_at: Option<OffsetDateTime>,
+    /// The id.
+    pub id: UserId,
+}
+
+/// Returns the number of users in the whole list, and at most `limit` users after `offset` others,
+/// without identities and factors.
+pub async fn list(
+    run: &impl Run,
+    filter: &UserFilter<'_>,
+    limit: i64,
+    offset: i64,
+) -> Result<(i64, Vec<User>), Error> {
+    let UserFilter { aud, part, oldest_first } = filter;
+    let pattern = part.map(contains);
     let total = run.rows(COUNT, &[aud, &pattern]).await?[0].get(0);
     let statement = if *oldest_first { OLDEST_FIRST } else { NEWEST_FIRST };
-    let rows = run.rows(statement, &[aud, &pattern, limit, offset]).await?;
+    let rows = run.rows(statement, &[aud, &pattern, &limit, &offset]).await?;
     Ok((total, rows.iter().map(User::from_row).collect()))
+}
+
+/// Returns at most `limit` users behind a position, or from the begin, without identities and
+/// factors.
+pub async fn list_after(
+    run: &impl Run,
+    filter: &UserFilter<'_>,
+    after: Option<ListPosition>,
+    limit: i64,
+) -> Result<Vec<User>, Error> {
+    let UserFilter { aud, part, oldest_first } = filter;
+    let pattern = part.map(contains);
+    let id = after.map(|after| after.id);
+    let time = after.and_then(|after| after.created_at);
+    let rows = match (oldest_first, id, time) {
+        (false, Some(id), Some(time)) => run.rows(NEWEST_AFTER, &[aud, &pattern, &time, &id, &limit]).await?,
+        (false, id, _) => run.rows(NEWEST, &[aud, &pattern, &id, &limit]).await?,
+        (true, Some(id), None) => run.rows(OLDEST_WITHOUT_TIME, &[aud, &pattern, &id, &limit]).await?,
+        (true, id, time) => run.rows(OLDEST, &[aud, &pattern, &time, &id, &limit]).await?,
+    };
+    Ok(rows.iter().map(User::from_row).collect())
 }
 
 /// Returns the pattern of `like` for texts that contain `part`.

@@ -30,6 +30,7 @@ pub fn add_brand(settings: &mut AuthSettings, brand: &BrandSettings) {
 pub fn add(settings: &mut AuthSettings, own: &AccountSettings) {
     set(&mut settings.password_change_needs_current, own.require_current_password);
     set(&mut settings.create_email_identity_on_password_set, own.create_email_identity_on_password_set);
+    set(&mut settings.cursor_pagination, own.cursor_pagination);
     set(&mut settings.flow_state_expiry, own.flow_state_expiry);
     set(&mut settings.oidc_cache_ttl, own.oidc_cache_ttl);
     set(&mut settings.http_timeout, own.http_timeout);
