@@ -20,8 +20,10 @@ mod fixture;
 mod identity;
 mod meter;
 mod presence;
+mod replay;
 mod rooms;
 mod settings;
 mod socket;
+mod sql;
 
 pub use settings::{Limits, RealtimeSettings};
