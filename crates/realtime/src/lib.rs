@@ -21,9 +21,11 @@ mod fixture;
 mod identity;
 mod meter;
 mod presence;
+mod replay;
 mod rooms;
 mod settings;
 mod socket;
+mod sql;
 mod stream;
 
 pub use settings::{Limits, RealtimeSettings};

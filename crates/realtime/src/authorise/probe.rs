@@ -8,11 +8,8 @@ use uuid::Uuid;
 
 use super::{AuthoriseError, Subject};
 use crate::identity::Identity;
+use crate::sql::{SERVICE_ROLE, SET_2, SET_8, STATEMENT_TIMEOUT, service_settings};
 
-/// The role of the service, for which the policies do not count.
-const SERVICE_ROLE: &str = "service_role";
-/// The time that the policies of one statement may take.
-const STATEMENT_TIMEOUT: &str = "5s";
 /// The schemas of the extensions are there, as they are for the hosted service's own login.
 const SEARCH_PATH: &str = r#""$user", public, auth, extensions"#;
 
@@ -21,12 +18,6 @@ const ROLLBACK: &str = "rollback";
 const SAVEPOINT: &str = "savepoint before_probe";
 /// Takes back the probe before, and everything that its policies have set.
 const TO_SAVEPOINT: &str = "rollback to savepoint before_probe";
-
-const SET_2: &str = "select pg_catalog.set_config($1, $2, true), pg_catalog.set_config($3, $4, true)";
-const SET_8: &str = "select \
-    pg_catalog.set_config($1, $2, true), pg_catalog.set_config($3, $4, true), pg_catalog.set_config($5, $6, true), \
-    pg_catalog.set_config($7, $8, true), pg_catalog.set_config($9, $10, true), pg_catalog.set_config($11, $12, true), \
-    pg_catalog.set_config($13, $14, true), pg_catalog.set_config($15, $16, true)";
 
 /// The time of the transaction as the columns have it: in UTC, without a zone.
 macro_rules! now {
@@ -168,8 +159,7 @@ impl Probe {
         let texts = ids.map(|id| id.to_string());
         let [broadcast_id, presence_id] = texts.each_ref().map(|text| Some(text.as_bytes()));
         let topic = Some(self.topic.as_bytes());
-        let service: [Param<'_>; 4] =
-            ["role", SERVICE_ROLE, "statement_timeout", STATEMENT_TIMEOUT].map(|text| Some(text.as_bytes()));
+        let service = service_settings();
         let settings = self.settings();
         let (insert, inserted, select, selected): (_, &[Param<'_>], _, &[Param<'_>]) = match presence {
             true => (INSERT_BOTH, &[broadcast_id, topic, presence_id], SELECT_BOTH, &[broadcast_id, presence_id]),

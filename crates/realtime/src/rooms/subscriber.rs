@@ -92,9 +92,19 @@ impl Subscriber {
 
     /// Sends an event with the reference of the join. `payload` is JSON.
     pub fn send_event(&self, event: &str, payload: &[u8]) {
-        let topic = format!("{TOPIC_PREFIX}{}", self.head.room.topic);
+        self.outbox.push(self.event_frame(event, payload));
+    }
+
+    /// Returns the frame of an event with the reference of the join. `payload` is JSON.
+    pub fn event_frame(&self, event: &str, payload: &[u8]) -> Frame {
+        let topic = self.wire_topic();
         let head = EventHead { join_ref: &self.head.join_ref, reference: &Reference::NULL, topic: &topic, event };
-        self.outbox.push(encode_event(self.head.version, head, payload));
+        encode_event(self.head.version, head, payload)
+    }
+
+    /// Returns the topic with its prefix.
+    pub fn wire_topic(&self) -> String {
+        format!("{TOPIC_PREFIX}{}", self.head.room.topic)
     }
 
     /// Sends a `system` message: `status` is `ok` or `error`.
