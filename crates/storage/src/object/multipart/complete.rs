@@ -95,9 +95,9 @@ impl Drop for Completion {
 /// object is replaced or deleted.
 ///
 /// # Errors
-/// `NoSuchUpload`, a part that is missing or has another ETag, an order that does not ascend, a part
-/// other than the last one below 5 MiB, content that is not of its declared type, the verdict of the policies. The upload stays after all but
-/// the first.
+/// `NoSuchUpload`, a part that is missing or has another ETag, an order that does not ascend, a
+/// part other than the last one below 5 MiB, content that is not of its declared type, the verdict
+/// of the policies. The upload stays after all but the first.
 pub(crate) async fn complete(operation: &Operation, name: UploadName, wanted: Vec<(u16, String)>) -> Result<Bytes> {
     let mark = CompletionMark::of(operation.caller()?, &name, &wanted);
     match complete_once(operation, &name, wanted, mark).await {
