@@ -2,14 +2,8 @@
 import type { SupabaseClient } from "@supabase/supabase-js";
 import { afterAll, beforeAll, expect, test } from "vitest";
 
-import { signedUp } from "../harness/accounts.ts";
-import { Portico } from "../harness/portico.ts";
-
-const POLICIES = `
-  create policy "own folder" on storage.objects to authenticated
-    using ((storage.foldername(name))[1] = (select auth.uid())::text)
-    with check ((storage.foldername(name))[1] = (select auth.uid())::text);
-`;
+import type { Portico } from "../harness/portico.ts";
+import { done, startStorage } from "../harness/storage.ts";
 
 let portico: Portico;
 let service: SupabaseClient;
@@ -17,25 +11,11 @@ let alice: SupabaseClient;
 let aliceId: string;
 
 beforeAll(async () => {
-  portico = await Portico.start({
-    config: "[storage.image_transformation]\nenabled = true\n",
-    files: { "supabase/migrations/20260101000000_storage.sql": POLICIES },
-  });
-  service = portico.client({}, portico.status.SECRET_KEY);
-  ({ client: alice, id: aliceId } = await signedUp(portico));
-  await done(service.storage.createBucket("files", { public: false }));
-  await done(service.storage.createBucket("site", { public: true }));
+  ({ portico, service, alice, aliceId } = await startStorage("[storage.image_transformation]\nenabled = true\n"));
   await done(service.storage.from("site").upload("picture.bmp", bitmap(40, 20), { contentType: "image/bmp" }));
   await done(alice.storage.from("files").upload(`${aliceId}/picture.bmp`, bitmap(40, 20), { contentType: "image/bmp" }));
 });
 afterAll(() => portico.dispose());
-
-/** Returns the data of a result that must not be an error. */
-async function done<T>(result: PromiseLike<{ data: T | null; error: unknown }>): Promise<T> {
-  const { data, error } = await result;
-  expect(error).toBeNull();
-  return data as T;
-}
 
 /** A bitmap of one colour, 24 bits a pixel. */
 function bitmap(width: number, height: number): Uint8Array<ArrayBuffer> {

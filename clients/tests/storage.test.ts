@@ -3,14 +3,8 @@
 import type { SupabaseClient } from "@supabase/supabase-js";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 
-import { signedUp } from "../harness/accounts.ts";
-import { Portico } from "../harness/portico.ts";
-
-const POLICIES = `
-  create policy "own folder" on storage.objects to authenticated
-    using ((storage.foldername(name))[1] = (select auth.uid())::text)
-    with check ((storage.foldername(name))[1] = (select auth.uid())::text);
-`;
+import type { Portico } from "../harness/portico.ts";
+import { done, startStorage } from "../harness/storage.ts";
 
 let portico: Portico;
 let service: SupabaseClient;
@@ -18,20 +12,9 @@ let alice: SupabaseClient;
 let aliceId: string;
 
 beforeAll(async () => {
-  portico = await Portico.start({ files: { "supabase/migrations/20260101000000_storage.sql": POLICIES } });
-  service = portico.client({}, portico.status.SECRET_KEY);
-  ({ client: alice, id: aliceId } = await signedUp(portico));
-  await done(service.storage.createBucket("files", { public: false }));
-  await done(service.storage.createBucket("site", { public: true }));
+  ({ portico, service, alice, aliceId } = await startStorage());
 });
 afterAll(() => portico.dispose());
-
-/** Returns the data of a result that must not be an error. */
-async function done<T>(result: PromiseLike<{ data: T | null; error: unknown }>): Promise<T> {
-  const { data, error } = await result;
-  expect(error).toBeNull();
-  return data as T;
-}
 
 /** Returns the error of a result, as applications look at it. */
 async function failed(result: PromiseLike<{ data: unknown; error: unknown }>): Promise<Record<string, unknown>> {

@@ -9,6 +9,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod allowed_origins;
+mod capped_semaphore;
 mod client_address;
 mod clock;
 mod current_request;
@@ -21,6 +22,7 @@ pub mod random;
 pub mod token_bucket;
 
 pub use allowed_origins::AllowedOrigins;
+pub use capped_semaphore::{CappedPermit, CappedSemaphore};
 pub use client_address::ClientAddress;
 pub use clock::Clock;
 pub use current_request::{CurrentRequest, inherit_request, with_current_request, with_request};

@@ -7,10 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
+use portico_base::CappedSemaphore;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{AbortHandle, spawn_blocking};
 
-use crate::{RenderControl, RenderError, RenderLimits, RenderedImage, RequestedFormat, ResultCache, Transformation};
+use crate::{
+    OutputFormat, RenderControl, RenderError, RenderLimits, RenderedImage, RequestedFormat, ResultCache, Transformation,
+};
 
 /// The settings of a [`Renderer`].
 #[derive(Debug, Clone)]
@@ -84,11 +87,15 @@ impl RenderKey {
 
 /// Renders images. Clones share the workers, the queue and the cache.
 ///
+/// One client has at most half of the places of renderings that wait or run, so that it leaves
+/// others room. A request that joins a rendering under way needs no place.
+///
 /// It does not know who asks: callers decide permission before each call, whether or not a result
 /// is kept already.
 #[derive(Clone)]
 pub struct Renderer {
     shared: Arc<RendererState>,
+    client: Arc<str>,
 }
 
 struct RendererState {
@@ -96,7 +103,7 @@ struct RendererState {
     cache: Option<ResultCache>,
     workers: Arc<Semaphore>,
     /// Places of renderings that wait or run.
-    places: Arc<Semaphore>,
+    places: CappedSemaphore,
     /// The renderings under way. An entry without strong references is one that all callers left.
     under_way: Mutex<HashMap<RenderKey, Weak<SharedRendering>>>,
     /// The sources in use: of renderings under way, and of those that all callers left and whose
@@ -123,6 +130,14 @@ impl Drop for SourceGuard {
     fn drop(&mut self) {
         self.state.sources().remove(&self.id);
     }
+}
+
+/// A rendering to be made, and the client who needs it first.
+struct RenderJob {
+    key: RenderKey,
+    transformation: Transformation,
+    requested: RequestedFormat,
+    client: Arc<str>,
 }
 
 type RenderOutcome = Result<RenderedImage, RenderError>;
@@ -158,14 +173,21 @@ impl Renderer {
         let workers = settings.workers.max(1);
         let shared = RendererState {
             workers: Arc::new(Semaphore::new(workers)),
-            places: Arc::new(Semaphore::new(workers + settings.queue)),
+            places: CappedSemaphore::new(workers.saturating_add(settings.queue)),
             under_way: Mutex::default(),
             sources: Mutex::default(),
             next_id: AtomicU64::new(0),
             settings,
             cache,
         };
-        Self { shared: Arc::new(shared) }
+        Self { shared: Arc::new(shared), client: Arc::default() }
+    }
+
+    /// Returns this renderer for the requests of one client, which is named by any text that tells
+    /// it apart.
+    #[must_use]
+    pub fn for_client(&self, client: &str) -> Self {
+        Self { shared: Arc::clone(&self.shared), client: client.into() }
     }
 
     /// Returns the result of `transformation` on a source: from the cache, from a rendering that is
@@ -173,7 +195,8 @@ impl Renderer {
     /// the rendering up, if no other caller waits for it.
     ///
     /// # Errors
-    /// Any [`RenderError`]; [`RenderError::TooManyRequests`] if the queue is full.
+    /// Any [`RenderError`]; [`RenderError::TooManyRequests`] if the queue is full, or the client
+    /// has its part of it.
     pub async fn render<F>(
         &self,
         source: &RenderSource,
@@ -190,7 +213,13 @@ impl Renderer {
             match under_way.get(&key).and_then(Weak::upgrade) {
                 Some(rendering) => rendering,
                 None => {
-                    let rendering = self.start(key.clone(), transformation.clone(), requested, load);
+                    let job = RenderJob {
+                        key: key.clone(),
+                        transformation: transformation.clone(),
+                        requested,
+                        client: Arc::clone(&self.client),
+                    };
+                    let rendering = self.start(job, load);
                     under_way.insert(key, Arc::downgrade(&rendering));
                     rendering
                 }
@@ -227,13 +256,7 @@ impl Renderer {
     }
 
     /// Starts a rendering in a task of its own, which ends when all its callers are gone.
-    fn start<F>(
-        &self,
-        key: RenderKey,
-        transformation: Transformation,
-        requested: RequestedFormat,
-        load: impl FnOnce(usize) -> F + Send + 'static,
-    ) -> Arc<SharedRendering>
+    fn start<F>(&self, job: RenderJob, load: impl FnOnce(usize) -> F + Send + 'static) -> Arc<SharedRendering>
     where
         F: Future<Output = Result<Bytes, RenderError>> + Send + 'static,
     {
@@ -241,9 +264,9 @@ impl Renderer {
         let control = RenderControl::with_time_limit(self.shared.settings.time_limit);
         let id = self.shared.next_id.fetch_add(1, Ordering::Relaxed);
         let state = self.shared.clone();
-        let (task_key, task_control) = (key.clone(), control.clone());
+        let (key, task_key, task_control) = (job.key.clone(), job.key.clone(), control.clone());
         let task = tokio::spawn(async move {
-            let work = state.clone().produce(task_key.clone(), transformation, requested, task_control, load);
+            let work = state.clone().produce(job, task_control, load);
             let outcome = tokio::time::timeout(state.settings.time_limit, work).await;
             // From here on, a new request starts anew, or finds the result in the cache
             state.forget(&task_key, id);
@@ -258,28 +281,29 @@ impl RendererState {
     /// Looks into the cache, waits for a worker, reads the source and renders.
     async fn produce<F>(
         self: Arc<Self>,
-        key: RenderKey,
-        transformation: Transformation,
-        requested: RequestedFormat,
+        job: RenderJob,
         control: RenderControl,
         load: impl FnOnce(usize) -> F + Send + 'static,
     ) -> RenderOutcome
     where
         F: Future<Output = Result<Bytes, RenderError>> + Send + 'static,
     {
+        let RenderJob { key, transformation, requested, client } = job;
         let guard = self.clone().use_source(key.source());
         let (state, cached_key) = (self.clone(), key.clone());
         let cached = spawn_blocking(move || state.cache.as_ref().and_then(|cache| cache.read(&cached_key)));
         if let Some(image) = cached.await.map_err(|_| RenderError::Internal)? {
             return Ok(image);
         }
-        let place = self.places.clone().try_acquire_owned().map_err(|_| RenderError::TooManyRequests)?;
+        let place = self.places.try_acquire(&client).ok_or(RenderError::TooManyRequests)?;
         let worker = self.workers.clone().acquire_owned().await.map_err(|_| RenderError::Internal)?;
         // With a worker at hand, so that sources do not pile up in memory
         let source = load(self.settings.limits.max_source_bytes).await?;
         let rendering = spawn_blocking(move || {
             let image = crate::render(&source, &transformation, requested, &self.settings.limits, &control);
+            // An SVG is its source, which is as quickly read as a result
             if let (Some(cache), Ok(image)) = (&self.cache, &image)
+                && image.format != OutputFormat::Svg
                 && !guard.forgotten.load(Ordering::SeqCst)
             {
                 cache.store(&key, image);

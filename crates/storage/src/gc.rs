@@ -19,8 +19,8 @@ use crate::backend::cleanup::NamedVersion;
 use crate::backend::{BackendError, StoredFile, VersionKey};
 use crate::error::{Result, StorageError};
 use crate::operation::{Actor, Ending, JSON_ARRAY, Operation, RequestDescription, Step, parse};
-use crate::sql;
 use crate::storage::Storage;
+use crate::{rendering, sql};
 
 /// The rows that are read at once.
 const ROWS_AT_ONCE: usize = 1000;
@@ -188,6 +188,7 @@ impl Storage {
             for (at, paths) in paths.chunks(FILES_AT_ONCE).enumerate() {
                 progress(format!("deleting files, from {} of {}", at * FILES_AT_ONCE, summary.orphans));
                 backend.remove(paths).await?;
+                rendering::forget_paths(self.service(), paths.to_vec()).await;
             }
             backend.sweep(options.grace).await?;
             summary.deleted_content = true;
@@ -195,6 +196,8 @@ impl Storage {
         if options.delete_rows {
             for rows in lost.chunks(ROWS_AT_ONCE) {
                 summary.deleted_rows += self.delete_lost_rows(rows).await?;
+                let versions: Vec<VersionKey> = rows.iter().map(ContentRow::key).collect();
+                rendering::forget(self.service(), &versions).await;
             }
         }
         Ok(summary)

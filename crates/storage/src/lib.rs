@@ -19,6 +19,7 @@ mod error;
 mod gc;
 mod identity;
 mod limits;
+mod media_type;
 mod model;
 mod name;
 mod object;

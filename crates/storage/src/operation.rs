@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, header};
-use portico_base::Secret;
+use http::{Extensions, HeaderMap, Method, header};
+use portico_base::{ClientAddress, Secret};
 use portico_database::wire::{
     Access, Batch, JoinedRows, Param, ReadError, ResultSets, Row, RowSeparators, Statement, WireError,
 };
@@ -58,6 +58,7 @@ pub(crate) struct RequestDescription {
     path: String,
     /// A JSON object.
     headers: String,
+    client: Option<ClientAddress>,
 }
 
 impl RequestDescription {
@@ -73,7 +74,18 @@ impl RequestDescription {
         if let Some(authorization) = authorization {
             visible.insert(header::AUTHORIZATION.as_str().to_owned(), authorization.expose().into());
         }
-        Self { method: method.as_str().to_owned(), path: path.to_owned(), headers: Value::Object(visible).to_string() }
+        Self {
+            method: method.as_str().to_owned(),
+            path: path.to_owned(),
+            headers: Value::Object(visible).to_string(),
+            client: None,
+        }
+    }
+
+    /// Adds the address of the client, which limits per caller count by.
+    #[must_use]
+    pub fn with_client(self, extensions: &Extensions) -> Self {
+        Self { client: extensions.get().copied(), ..self }
     }
 }
 
@@ -174,6 +186,16 @@ impl Operation {
     /// Returns the caller, if there is one.
     pub fn known_caller(&self) -> Option<&Identity> {
         self.inner.caller.as_ref()
+    }
+
+    /// Returns the name under which limits per caller count the request: the user, or the network
+    /// of the address where there is none.
+    pub fn requester(&self) -> String {
+        match (self.known_caller().and_then(|caller| caller.subject.as_deref()), self.inner.request.client) {
+            (Some(subject), _) => format!("user {subject}"),
+            (None, Some(address)) => format!("network {}", address.network()),
+            (None, None) => "server".to_owned(),
+        }
     }
 
     fn identity(&self, actor: Actor) -> Result<&Identity> {

@@ -48,16 +48,16 @@ pub(crate) async fn render(
 
 /// Removes the results of versions whose content is deleted.
 pub(crate) async fn forget(service: &Service, versions: &[VersionKey]) {
-    if let Some(renderer) = &service.renderer
-        && !versions.is_empty()
-    {
-        renderer.forget(versions.iter().map(source_name).collect()).await;
-    }
+    forget_paths(service, versions.iter().map(|version| service.backend.path(version)).collect()).await;
 }
 
-/// Returns the name of a version as a source: the parts are quoted, so no two versions share one.
-fn source_name(key: &VersionKey) -> String {
-    format!("{:?}", (&key.bucket, &key.name, &key.version))
+/// Removes the results of content that is deleted, by the paths in its backend.
+pub(crate) async fn forget_paths(service: &Service, paths: Vec<String>) {
+    if let Some(renderer) = &service.renderer
+        && !paths.is_empty()
+    {
+        renderer.forget(paths).await;
+    }
 }
 
 /// Renders the version of an object that its row names.
@@ -69,8 +69,10 @@ async fn render_version(
     request: &ImageRequest,
 ) -> std::result::Result<RenderedImage, RenderError> {
     let key = VersionKey::new(&path.bucket, &path.name, row.version.as_deref());
+    let renderer = renderer.for_client(&operation.requester());
     // Content without a version is replaced in place, which its ETag shows
-    let source = RenderSource::new(source_name(&key)).revision(row.metadata.etag().unwrap_or_default());
+    let source =
+        RenderSource::new(operation.service.backend.path(&key)).revision(row.metadata.etag().unwrap_or_default());
     let operation = operation.clone();
     let load = move |max_bytes| async move { read_source(&operation.service, &key, max_bytes).await };
     renderer.render(&source, &request.transformation, request.format, load).await
@@ -93,23 +95,4 @@ async fn read_source(service: &Service, key: &VersionKey, max_bytes: usize) -> s
         RenderError::SourceUnavailable
     })?;
     Ok(whole.to_bytes())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_two_versions_have_one_name() {
-        let keys = [
-            VersionKey::new("a", "b/c", Some("1")),
-            VersionKey::new("a/b", "c", Some("1")),
-            VersionKey::new("a", "b\", \"c", Some("1")),
-            VersionKey::new("a", "b/c", None),
-            VersionKey::new("a", "b/c", Some("None")),
-            VersionKey::new("a\", \"b", "c", Some("1")),
-        ];
-        let names: std::collections::HashSet<String> = keys.iter().map(source_name).collect();
-        assert_eq!(names.len(), keys.len());
-    }
 }

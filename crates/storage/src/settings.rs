@@ -13,8 +13,9 @@ pub struct StorageSettings {
     pub file_size_limit: u64,
     /// The place of the content.
     pub backend: BackendSettings,
-    /// The number of uploads that are received at the same time. Further ones wait, and are
-    /// rejected after [`upload_wait`](Self::upload_wait).
+    /// The number of uploads that are received at the same time, of which a single user or address
+    /// has at most half. Further ones wait, and are rejected after
+    /// [`upload_wait`](Self::upload_wait).
     pub max_uploads: usize,
     /// The time for which an upload waits until another one ends.
     pub upload_wait: Duration,
@@ -31,6 +32,10 @@ pub struct StorageSettings {
     pub upload_url_lifetime: Duration,
     /// The time from the creation of a resumable upload to its expiry.
     pub resumable_lifetime: Duration,
+    /// The number of unfinished resumable uploads that one user has, or one address without a user.
+    pub max_pending_uploads: usize,
+    /// Content whose beginning does not fit its declared media type is rejected.
+    pub sniff_mime_types: bool,
     /// Clients reach the server by https, whatever the headers of a proxy say.
     pub https: bool,
     /// The largest number of objects that emptying a bucket deletes.
@@ -178,6 +183,8 @@ impl StorageSettings {
             fields_timeout: Duration::from_secs(60),
             upload_url_lifetime: Duration::from_secs(7200),
             resumable_lifetime: Duration::from_secs(24 * 60 * 60),
+            max_pending_uploads: 1000,
+            sniff_mime_types: false,
             https: false,
             empty_bucket_limit: 200_000,
             grace: Duration::from_secs(3600),

@@ -161,6 +161,14 @@ pub(crate) const LOCK_KEY: &str = "select pg_catalog.pg_advisory_xact_lock(pg_ca
 pub(crate) const LOCK_OBJECT: &str =
     "select o.version from storage.objects as o where o.bucket_id = $1 and o.name = $2 for update";
 
+/// Fails with [`CONDITION_FAILED`] unless the object exists and has an ETag; `*` is every ETag.
+/// `$1` bucket, `$2` name, `$3` ETag without quotes.
+pub(crate) const REQUIRE_ETAG: &str = "select 1 / pg_catalog.count(*) from storage.objects as o where o.bucket_id = $1 and o.name = $2 \
+    and ($3::text = '*' or pg_catalog.btrim(o.metadata ->> 'eTag', '\"') = $3::text)";
+
+/// The SQLSTATE of a condition of a write that is not met: `division_by_zero`.
+pub(crate) const CONDITION_FAILED: &str = "22012";
+
 /// As [`TEST_INSERT`].
 pub(crate) const INSERT_OBJECT: &str = concat!(
     "insert into storage.objects as o (bucket_id, name, owner, owner_id, version, metadata, user_metadata) \

@@ -7,11 +7,10 @@ use std::time::Duration;
 use axum::extract::Request;
 use axum::response::Response;
 use http::HeaderMap;
-use portico_base::Clock;
+use portico_base::{CappedSemaphore, Clock};
 use portico_database::wire::ReadCoalescer;
 use portico_images::{Renderer, ResultCache};
 use portico_tokens::CurrentKeys;
-use tokio::sync::Semaphore;
 
 use crate::backend::folder::Folder;
 use crate::backend::journal::Journal;
@@ -20,6 +19,7 @@ use crate::backend::{Backend, VersionKey, cleanup};
 use crate::object::multipart::{self, Completions};
 use crate::resumable::ResumableUploads;
 use crate::routes;
+use crate::s3::XML_MEMORY;
 use crate::settings::{BackendSettings, StorageSettings};
 
 /// The state that all requests of the service share.
@@ -35,7 +35,9 @@ pub(crate) struct Service {
     pub journal: Journal,
     pub resumable: ResumableUploads,
     /// Bounds the uploads that are received at the same time.
-    pub uploads: Semaphore,
+    pub uploads: CappedSemaphore,
+    /// Bounds the bytes of the XML bodies that are received at the same time.
+    pub xml_memory: CappedSemaphore,
     /// Renders images, unless they are switched off.
     pub renderer: Option<Renderer>,
     pub completions: Completions,
@@ -76,7 +78,7 @@ impl Storage {
         };
         let journal = Journal::open(&settings.backend.folder().join("journal"))?;
         let resumable = ResumableUploads::open(&settings.backend.folder().join("resumable"))?;
-        let uploads = Semaphore::new(settings.max_uploads.min(Semaphore::MAX_PERMITS));
+        let uploads = CappedSemaphore::new(settings.max_uploads);
         let renderer = match &settings.images {
             Some(images) => {
                 let cache = ResultCache::open(&images.cache_folder, images.cache_bytes)?;
@@ -95,6 +97,7 @@ impl Storage {
             journal,
             resumable,
             uploads,
+            xml_memory: CappedSemaphore::new(XML_MEMORY),
             completions: Completions::default(),
             in_progress: Mutex::default(),
             renderer,

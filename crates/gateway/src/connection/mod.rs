@@ -74,6 +74,8 @@ pub struct ServeLimits {
     pub head_timeout: Duration,
     /// The time for which an idle connection is kept.
     pub idle_timeout: Duration,
+    /// The time for which a client of HTTP/1.1 may read nothing of a response that is being sent.
+    pub stall_timeout: Duration,
     /// The time for which a connection is new: its first head may be on its way, so idle ones are
     /// closed before it.
     pub new_for: Duration,
@@ -101,6 +103,7 @@ impl Default for ServeLimits {
             unlimited_peers: Self::this_machine(),
             head_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(60),
+            stall_timeout: Duration::from_secs(60),
             new_for: Duration::from_secs(1),
             rest: Duration::from_secs(2),
         }
@@ -113,6 +116,7 @@ struct TimeLimits {
     head: Duration,
     idle: Duration,
     rest: Duration,
+    stall: Duration,
 }
 
 /// A service that answers the requests of a listener.
@@ -154,7 +158,12 @@ pub async fn serve(
         unlimited: limits.unlimited_peers.clone(),
         new_for: limits.new_for,
     });
-    let times = TimeLimits { head: limits.head_timeout, idle: limits.idle_timeout, rest: limits.rest };
+    let times = TimeLimits {
+        head: limits.head_timeout,
+        idle: limits.idle_timeout,
+        rest: limits.rest,
+        stall: limits.stall_timeout,
+    };
     let mut connections = JoinSet::new();
 
     let outcome = loop {
@@ -245,7 +254,7 @@ async fn connection(
         // On the heap, or every connection would reserve memory for it
         Box::pin(http2_connection(stream, service, end, calls, since + limits.head, limits)).await
     } else {
-        let stream = RequestLines::new(stream, Arc::clone(calls), since, limits.head);
+        let stream = RequestLines::new(stream, Arc::clone(calls), since, (limits.head, limits.stall));
         http1_connection(stream, service, end, calls, limits).await
     };
     if let Err(error) = result {
@@ -483,7 +492,8 @@ mod tests {
             new_for: Duration::ZERO,
         });
         let admitted = limit.admit_from(peer.ip()).await.unwrap();
-        let limits = TimeLimits { head: Duration::ZERO, idle: Duration::ZERO, rest: Duration::ZERO };
+        let zero = Duration::ZERO;
+        let limits = TimeLimits { head: zero, idle: zero, rest: zero, stall: zero };
         let size = size_of_val(&connection(stream, peer, gateway, admitted.connection(), limits));
         drop(client);
         assert!(size <= 2048, "{size} bytes: ten thousand clients may wait");

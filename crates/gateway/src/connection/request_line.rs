@@ -20,7 +20,8 @@
 //! upgrade all bytes pass.
 //!
 //! A head has to arrive within a time limit, which begins with its first byte, or with the
-//! connection.
+//! connection. A client that stops reading is cut off as well, so that it does not keep what its
+//! response needs.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -33,6 +34,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
 use chunks::{Chunks, Walk};
+use stall_time::StallTime;
 
 use crate::request::LONGEST_TARGET;
 
@@ -40,6 +42,7 @@ pub(crate) use calls::{BodyLength, Calls, Standing, UnderWay};
 
 mod calls;
 mod chunks;
+mod stall_time;
 
 /// The replacement of a bare line feed. The library rejects this byte everywhere in a head.
 const REJECTED_BYTE: u8 = 0;
@@ -55,6 +58,7 @@ pub(crate) struct RequestLines<S> {
     /// Bytes that were read behind a head and not processed yet.
     ahead: Bytes,
     head: HeadTime,
+    stall: StallTime,
 }
 
 /// The time that a head has taken to arrive so far.
@@ -69,10 +73,11 @@ struct HeadTime {
 
 impl<S> RequestLines<S> {
     /// Wraps a connection at its start. Its first head has been awaited since `since`. A head may
-    /// take `limit`.
-    pub fn new(stream: S, calls: Arc<Calls>, since: Instant, limit: Duration) -> Self {
-        let head = HeadTime { limit, since: Some(since), end: None };
-        Self { stream, calls, position: Position::Start, held: Bytes::new(), ahead: Bytes::new(), head }
+    /// take the time `head`, and a client may read nothing of what is written for the time `stall`.
+    pub fn new(stream: S, calls: Arc<Calls>, since: Instant, (head, stall): (Duration, Duration)) -> Self {
+        let head = HeadTime { limit: head, since: Some(since), end: None };
+        let (held, ahead) = (Bytes::new(), Bytes::new());
+        Self { stream, calls, position: Position::Start, held, ahead, head, stall: StallTime::new(stall) }
     }
 
     /// Takes back bytes that were read and not used. They are processed already.
@@ -102,10 +107,10 @@ impl<S> RequestLines<S> {
         self.stream
     }
 
-    /// Records whether the client reads what is written.
-    fn written<T>(&self, outcome: Poll<T>) -> Poll<T> {
+    /// Records whether the client reads what is written. Fails if it has not done so for too long.
+    fn written<T>(&mut self, cx: &mut Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         self.calls.set_blocked(outcome.is_pending());
-        outcome
+        self.stall.limit(cx, outcome)
     }
 
     /// Determines what comes next where the library or a service has to report it. Returns false if
@@ -431,7 +436,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for RequestLines<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let outcome = Pin::new(&mut this.stream).poll_write(cx, buf);
-        this.written(outcome)
+        this.written(cx, outcome)
     }
 
     fn poll_write_vectored(
@@ -441,7 +446,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for RequestLines<S> {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let outcome = Pin::new(&mut this.stream).poll_write_vectored(cx, bufs);
-        this.written(outcome)
+        this.written(cx, outcome)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -1,10 +1,13 @@
 //! The life of a connection.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
 use axum::routing::get;
+use bytes::Bytes;
 use portico_gateway::{Access, KeyPolicy, ServeLimits, Workers};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -93,6 +96,35 @@ async fn a_slow_head_closes_the_connection() {
         socket.write_all(start).await.unwrap();
         assert!(!rest(&mut socket).await.starts_with(b"HTTP/1.1 200"));
     }
+}
+
+#[tokio::test]
+async fn a_client_that_stops_reading_is_cut_off() {
+    /// A body without an end that reports when it is dropped.
+    fn endless(dropped: Arc<Notify>) -> Body {
+        struct Dropped(Arc<Notify>);
+        impl Drop for Dropped {
+            fn drop(&mut self) {
+                self.0.notify_one();
+            }
+        }
+        let guard = Dropped(dropped);
+        Body::from_stream(futures_util::stream::repeat_with(move || {
+            let _held = &guard;
+            Ok::<_, Infallible>(Bytes::from_static(&[b'x'; 64 * 1024]))
+        }))
+    }
+    let dropped = Arc::new(Notify::new());
+    let body = Arc::clone(&dropped);
+    let router = Router::new().route("/endless", get(move || async move { endless(body) }));
+    let limits = ServeLimits { stall_timeout: Duration::from_millis(100), ..ServeLimits::default() };
+    let server = Server::start_with(limits, |gateway| gateway.mount("/slow/v1", router, Access::open())).await;
+    let mut socket = TcpStream::connect(server.address).await.unwrap();
+    socket.write_all(b"GET /slow/v1/endless HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    let mut start = [0; 12];
+    socket.read_exact(&mut start).await.unwrap();
+    assert_eq!(&start, b"HTTP/1.1 200");
+    timeout(PATIENCE, dropped.notified()).await.expect("the response is dropped");
 }
 
 #[tokio::test]

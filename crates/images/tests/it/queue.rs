@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use image::ImageFormat;
 use portico_images::{
     RenderError, RenderSource, RenderedImage, Renderer, RendererSettings, RequestedFormat, ResultCache,
@@ -112,6 +114,51 @@ async fn a_full_queue_rejects_the_next_request_and_recovers() {
     sender.send(picture()).unwrap();
     first.await.unwrap().unwrap();
     assert!(next("v2").await.is_ok());
+}
+
+#[tokio::test]
+async fn one_client_leaves_half_of_the_places_to_others() {
+    let renderer = renderer(1, 3);
+    let (sender, source) = oneshot::channel();
+    let first = start(&renderer.for_client("alice"), "v1", source).await;
+    let queued = |client: &str, version: String| {
+        let renderer = renderer.for_client(client);
+        async move {
+            let source = RenderSource::new(version);
+            renderer.render(&source, &transformation("width=8"), RequestedFormat::Origin, |_| pending()).await
+        }
+    };
+    // One of each client's new renderings gets its second place, or its first two
+    let mut waiting = Vec::new();
+    for (client, rejected) in [("alice", 2), ("bob", 1), ("carol", 3)] {
+        let mut renderings: FuturesUnordered<_> =
+            (0..3).map(|n| Box::pin(queued(client, format!("{client} {n}")))).collect();
+        for _ in 0..rejected {
+            assert_eq!(renderings.next().await, Some(Err(RenderError::TooManyRequests)), "{client}");
+        }
+        assert_eq!(renderings.len(), 3 - rejected);
+        waiting.push(renderings);
+    }
+    // An equal request needs no place
+    let joined = tokio::spawn(queued("alice", "v1".to_owned()));
+    tokio::task::yield_now().await;
+    sender.send(picture()).unwrap();
+    assert_eq!(first.await.unwrap(), joined.await.unwrap());
+}
+
+#[tokio::test]
+async fn a_drawing_is_sent_as_it_is_and_not_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = ResultCache::open(folder.path(), 1 << 20).unwrap();
+    let renderer = Renderer::new(RendererSettings::default(), Some(cache));
+    let drawing = Bytes::from_static(b"<svg xmlns=\"http://www.w3.org/2000/svg\"/>");
+    let (source, sent) = (RenderSource::new("v1"), drawing.clone());
+    let image = renderer
+        .render(&source, &transformation("width=8"), RequestedFormat::Origin, move |_| ready(Ok(sent)))
+        .await
+        .unwrap();
+    assert_eq!(image.bytes, drawing);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
 #[tokio::test]

@@ -47,9 +47,11 @@ pub fn settings(config: &Config, extras: &StorageExtras, data: &Path) -> Option<
     let storage = &config.storage;
     let mut settings = StorageSettings {
         file_size_limit: storage.file_size_limit,
+        sniff_mime_types: extras.sniff_mime_types,
         images: storage.image_transformation.then(|| ImageSettings::in_folder(data.join(IMAGE_FOLDER))),
         ..StorageSettings::in_folder(data.join(FOLDER))
     };
+    settings.resumable_lifetime = extras.resumable_lifetime.unwrap_or(settings.resumable_lifetime);
     if let Some(store) = &extras.backend {
         settings.backend = BackendSettings::S3 { store: object_store(store), folder: data.join(FOLDER) };
     }

@@ -1,6 +1,7 @@
 //! `[storage]`: settings of the storage service that `config.toml` does not have.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use portico_base::Secret;
 
@@ -9,6 +10,8 @@ use crate::section::Section;
 
 /// The shortest secret of an access key, in characters.
 const MIN_SECRET: usize = 16;
+/// The shortest lifetime of a resumable upload.
+const MIN_LIFETIME: Duration = Duration::from_secs(60);
 /// The longest access key id, in characters.
 const MAX_ID: usize = 128;
 
@@ -19,6 +22,10 @@ pub struct StorageExtras {
     pub backend: Option<ObjectStoreSettings>,
     /// `[storage.s3]`
     pub s3: S3Extras,
+    /// The time from the creation of a resumable upload to its expiry.
+    pub resumable_lifetime: Option<Duration>,
+    /// Content whose beginning does not fit its declared media type is rejected.
+    pub sniff_mime_types: bool,
 }
 
 /// `[storage.s3]`: the S3 endpoint.
@@ -32,7 +39,15 @@ pub struct S3Extras {
 
 impl StorageExtras {
     pub(super) fn read(mut storage: Section<'_, '_, '_>) -> Self {
+        let resumable_lifetime = storage.duration("resumable_lifetime");
+        if resumable_lifetime.is_some_and(|lifetime| lifetime < MIN_LIFETIME) {
+            let message =
+                format!("{}: expected at least one minute, such as \"24h\"", storage.key("resumable_lifetime"));
+            storage.fail("resumable_lifetime", message);
+        }
         Self {
+            resumable_lifetime,
+            sniff_mime_types: storage.flag_or("sniff_mime_types", false),
             backend: ObjectStoreSettings::read(storage.section("backend")),
             s3: S3Extras::read(storage.section("s3")),
         }

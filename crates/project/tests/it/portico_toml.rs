@@ -142,6 +142,7 @@ fn an_invalid_value_is_reported_with_its_line() {
         ("[storage.s3]\naccess_keys = [\"A:short\"]\n", "storage.s3.access_keys: expected ids of letters and digits"),
         ("[storage.s3]\naccess_keys = [\"a/b:secret of sixteen\"]\n", "storage.s3.access_keys: expected ids"),
         ("[storage.s3]\nregion = \"eu central\"\n", "storage.s3.region: expected a name"),
+        ("[storage]\nresumable_lifetime = \"10s\"\n", "storage.resumable_lifetime: expected at least one minute"),
         ("[web.brand]\naccent = \"red;}body{\"\n", "expected a colour"),
         ("[web.analytics]\nadapter = \"ga4\"\n", "Missing required field in config: web.analytics.ga4_measurement_id"),
         ("[web.analytics]\nadapter = \"spy\"\n", "must be one of [builtin posthog ga4 none]"),

@@ -1,14 +1,16 @@
 //! Copies.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use portico_database::wire::RowSeparators;
 use serde_json::Value;
 
 use super::condition::{Conditions, Verdict};
-use super::upload::{NewRow, RowValues, test, write_row};
+use super::upload::{NewRow, RowValues, check_content, test, write_row};
 use super::version::NewVersion;
 use super::{ObjectPath, bucket_rules};
-use crate::backend::{BackendError, VersionKey};
+use crate::backend::{BackendError, StoredContent, VersionKey};
 use crate::error::{Result, StorageError};
 use crate::limits::check_mime_type;
 use crate::model::{FileMetadata, ObjectRow};
@@ -16,6 +18,7 @@ use crate::name::ObjectKey;
 use crate::operation::{Actor, Operation, Step};
 use crate::s3::S3Error;
 use crate::sql;
+use crate::storage::Service;
 
 /// A request to copy an object.
 #[derive(Debug, Clone)]
@@ -73,6 +76,26 @@ pub(crate) async fn check_destination(
     check_mime_type(metadata.mimetype().unwrap_or("application/octet-stream"), rules.allowed_mime_types.as_deref())
 }
 
+/// Copies the content of a version to a new one.
+///
+/// # Errors
+/// [`StorageError::NoSuchKey`] if the source was replaced or deleted meanwhile, and those of the
+/// backend.
+pub(crate) async fn copy_content(
+    service: &Arc<Service>,
+    from: &VersionKey,
+    bucket: &str,
+    key: &ObjectKey,
+) -> Result<(NewVersion, StoredContent)> {
+    let mut version = NewVersion::begin(service, bucket, key.as_str()).await?;
+    let stored = service.backend.copy(from, version.key()).await;
+    version.received();
+    match stored {
+        Err(BackendError::NotFound) => Err(StorageError::NoSuchKey),
+        stored => Ok((version, stored?)),
+    }
+}
+
 /// Copies an object. Returns the new row as JSON.
 ///
 /// # Errors
@@ -107,15 +130,11 @@ pub(crate) async fn copy(operation: &Operation, request: CopyRequest) -> Result<
     test(operation, Actor::Caller, &tested, upsert).await?;
 
     let service = &operation.service;
-    let mut version = NewVersion::begin(service, &destination.bucket, key.as_str()).await?;
     let from = VersionKey::new(&source.bucket, &source.name, row.version.as_deref());
-    let stored = service.backend.copy(&from, version.key()).await;
-    version.received();
-    let stored = match stored {
-        // Replaced or deleted since
-        Err(BackendError::NotFound) => return Err(StorageError::NoSuchKey),
-        stored => stored?,
-    };
+    let (version, stored) = copy_content(service, &from, &destination.bucket, &key).await?;
+    if let Some(mimetype) = &changes.mimetype {
+        check_content(service, &version, stored.size, mimetype).await?;
+    }
     let metadata = metadata.for_new_version(stored.size, stored.modified).to_json();
     write_row(operation, version, NewRow { metadata, user_metadata, owner, upsert }).await
 }

@@ -5,25 +5,28 @@
 //! beginning, with each part and at the end, as for an upload in one request. The rows of the
 //! bookkeeping are the service's.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+mod complete;
+mod list;
+
+use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::{HeaderMap, Method};
 use portico_base::random;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
-use super::upload::{self, ContentDescription, NewRow, UploadAuthority, UploadPermit, UploadRequest};
-use super::version::NewVersion;
-use super::{ObjectPath, list_page};
+pub(crate) use self::complete::{Completions, complete};
+pub(crate) use self::list::{UploadListEntry, UploadListRequest, list};
+
+use super::ObjectPath;
+use super::upload::{self, ContentDescription, UploadAuthority, UploadPermit, UploadRequest};
 use crate::backend::parts::{PartName, PartedVersion, StoredPart};
 use crate::backend::{BackendError, ContentStream, VersionKey};
 use crate::error::{Result, StorageError};
 use crate::identity::Identity;
-use crate::model::NewMetadata;
 use crate::operation::{Actor, Ending, JSON_ARRAY, Operation, RequestDescription, Step, WriteError, parse};
 use crate::s3::S3Error;
 use crate::sql::multipart as statements;
@@ -63,34 +66,6 @@ pub(crate) struct PartRow {
 pub(crate) struct UploadName {
     pub target: ObjectPath,
     pub id: String,
-}
-
-/// The uploads that are being completed. Each is completed by one request at a time, since every
-/// attempt writes the whole content.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Completions(Arc<Mutex<HashSet<String>>>);
-
-/// The right to complete an upload.
-struct Completion {
-    all: Completions,
-    id: String,
-}
-
-impl Completions {
-    fn begin(&self, id: &str) -> Result<Completion> {
-        let is_first = self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id.to_owned());
-        if is_first { Ok(Completion { all: self.clone(), id: id.to_owned() }) } else { Err(S3Error::CONFLICT.into()) }
-    }
-
-    fn is_running(&self, id: &str) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(id)
-    }
-}
-
-impl Drop for Completion {
-    fn drop(&mut self) {
-        self.all.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
-    }
 }
 
 impl MultipartUpload {
@@ -229,8 +204,9 @@ pub(crate) async fn put_part(
     content: ContentStream<'_>,
 ) -> Result<StoredPart> {
     let service = &operation.service;
-    let waiting = tokio::time::timeout(service.settings.upload_wait, service.uploads.acquire());
-    let Ok(Ok(_slot)) = waiting.await else { return Err(StorageError::TooManyUploads) };
+    let requester = operation.requester();
+    let waiting = tokio::time::timeout(service.settings.upload_wait, service.uploads.acquire(&requester, 1));
+    let Ok(_slot) = waiting.await else { return Err(StorageError::TooManyUploads) };
     // Dropped behind the future of the backend, which may be cancelled
     let mut new = NewPart {
         service: Arc::clone(service),
@@ -350,87 +326,6 @@ pub(crate) async fn parts(
     if rows.joined.rows == 0 { Ok(Vec::new()) } else { parse(&rows.bytes()) }
 }
 
-/// Completes an upload with parts that are named by number and ETag. Returns the row as JSON.
-///
-/// Once begun it is completed, even if the request is cancelled meanwhile: a large version takes
-/// longer than some clients wait.
-///
-/// # Errors
-/// `NoSuchUpload`, a part that is missing or has another ETag, an order that does not ascend, the
-/// verdict of the policies. The upload stays after the last three.
-pub(crate) async fn complete(operation: &Operation, name: UploadName, wanted: Vec<(u16, String)>) -> Result<Bytes> {
-    // Only the owner of an upload keeps others from completing it
-    let upload = find(operation, &name, 0).await?;
-    let completion = operation.service.completions.begin(&upload.id)?;
-    let operation = operation.clone();
-    let task = tokio::spawn(async move {
-        let _completion = completion;
-        // An attempt before may have completed it meanwhile
-        let upload = find(&operation, &name, 0).await?;
-        complete_alone(&operation, upload, &wanted).await
-    });
-    task.await.unwrap_or_else(|error| {
-        tracing::error!(error = %error, "an upload could not be completed");
-        Err(StorageError::Internal)
-    })
-}
-
-/// Completes an upload that no other request completes.
-async fn complete_alone(operation: &Operation, upload: MultipartUpload, wanted: &[(u16, String)]) -> Result<Bytes> {
-    let service = &operation.service;
-    let stored = parts(operation, &upload, 0, usize::from(MAX_PART_NUMBER)).await?;
-    let parts = chosen(&upload.id, stored, wanted)?;
-    let size = parts.iter().fold(0_u64, |sum, part| sum.saturating_add(part.size));
-    upload.permit(operation, Some(size), size).await?;
-
-    // The content of an attempt that failed may still be deleted
-    let mut version = NewVersion::begin(service, &upload.bucket, &upload.key).await?;
-    let parted = PartedVersion { upload: upload.id.clone(), at: version.key().clone() };
-    let assembled = service.backend.assemble_parts(&parted, &parts).await;
-    version.received();
-    let content = match assembled {
-        // Aborted meanwhile
-        Err(BackendError::NotFound) => return Err(S3Error::NO_SUCH_UPLOAD.into()),
-        assembled => assembled?,
-    };
-    let description = upload.description();
-    let metadata = NewMetadata {
-        etag: content.etag.as_deref().unwrap_or_default(),
-        size: content.size,
-        modified: content.modified,
-        mimetype: &description.mimetype,
-        cache_control: &description.cache_control,
-        robots_tag: None,
-    };
-    let row = NewRow {
-        metadata: metadata.to_json(),
-        user_metadata: description.user_metadata.as_ref().map(Value::to_string),
-        owner: operation.caller()?.owner(),
-        upsert: true,
-    };
-    let written = upload::write_row_of_upload(operation, version, row, upload.id).await;
-    if written.is_ok() {
-        abort_in_background(service, parted);
-    }
-    written
-}
-
-/// Returns the stored parts that a request names.
-fn chosen(id: &str, stored: Vec<PartRow>, wanted: &[(u16, String)]) -> Result<Vec<StoredPart>> {
-    if wanted.windows(2).any(|pair| pair[0].0 >= pair[1].0) {
-        return Err(S3Error::INVALID_PART_ORDER.into());
-    }
-    let mut stored: HashMap<u16, PartRow> = stored.into_iter().map(|part| (part.number, part)).collect();
-    let part = |(number, etag): &(u16, String)| {
-        let part = stored.remove(number).ok_or_else(|| S3Error::missing_part(*number, id))?;
-        if part.etag != etag.trim_matches('"') {
-            return Err(S3Error::wrong_part(*number).into());
-        }
-        Ok(StoredPart { name: PartName { number: part.number, id: part.id }, etag: part.etag, size: part.size })
-    };
-    wanted.iter().map(part).collect()
-}
-
 /// Ends an upload and deletes its parts.
 ///
 /// # Errors
@@ -504,109 +399,4 @@ pub(crate) async fn sweep(operation: &Operation, grace: Duration) -> Result<()> 
     let rows = operation.read(Actor::Service, step, JSON_ARRAY).await?;
     let kept: HashSet<String> = if rows.joined.rows == 0 { HashSet::new() } else { parse(&rows.bytes())? };
     Ok(operation.service.backend.sweep_parts(&kept, grace).await?)
-}
-
-/// A request for a page of uploads.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct UploadListRequest {
-    pub bucket: String,
-    pub prefix: String,
-    /// The text that ends a group of keys; empty: keys are not grouped.
-    pub delimiter: String,
-    /// The key before the page. With an id: the upload before the page.
-    pub after_key: Option<String>,
-    pub after_id: Option<String>,
-    pub limit: usize,
-}
-
-/// One entry of a page of uploads.
-#[derive(Debug, Clone)]
-pub(crate) enum UploadListEntry {
-    Upload {
-        key: String,
-        id: String,
-        created_at: String,
-    },
-    /// The beginning that a group of keys has in common.
-    Group(String),
-}
-
-#[derive(Debug, Deserialize)]
-struct UploadRow {
-    id: String,
-    key: String,
-    created_at: String,
-}
-
-/// Returns a page of the caller's uploads, and true if others follow. The service sees all.
-///
-/// # Errors
-/// Those of PostgreSQL.
-pub(crate) async fn list(operation: &Operation, request: UploadListRequest) -> Result<(Vec<UploadListEntry>, bool)> {
-    let UploadListRequest { bucket, prefix, delimiter, mut after_key, mut after_id, limit } = request;
-    if [&bucket, &prefix, &delimiter].iter().any(|text| text.contains('\0')) {
-        return Ok((Vec::new(), false));
-    }
-    let caller = operation.caller()?;
-    let sees_all = if caller.is_service_role() { "true" } else { "false" };
-    let owner = caller.owner().id;
-    let beyond = list_page::beyond(&prefix);
-    // A group that ended the page before is skipped as a whole
-    if let Some(group) =
-        after_key.as_deref().filter(|key| after_id.is_none() && group_of(key, &prefix, &delimiter) == Some(key))
-    {
-        let Some(behind) = list_page::beyond(group) else { return Ok((Vec::new(), false)) };
-        (after_key, after_id) = (Some(behind), Some(String::new()));
-    }
-    let batch = (limit + 1).to_string();
-    let mut entries: Vec<UploadListEntry> = Vec::new();
-    // Each round yields an entry, or is the last one
-    loop {
-        let values = [
-            Some(bucket.as_bytes()),
-            Some(prefix.as_bytes()),
-            beyond.as_deref().map(str::as_bytes),
-            after_key.as_deref().map(str::as_bytes),
-            after_id.as_deref().map(str::as_bytes),
-            Some(sees_all.as_bytes()),
-            owner.as_deref().map(str::as_bytes),
-            Some(batch.as_bytes()),
-        ];
-        let step = Step { text: statements::LIST_UPLOADS, values: &values };
-        let rows = operation.read(Actor::Service, step, JSON_ARRAY).await?;
-        let rows: Vec<UploadRow> = if rows.joined.rows == 0 { Vec::new() } else { parse(&rows.bytes())? };
-        let is_last = rows.len() <= limit;
-        for row in rows {
-            let group = group_of(&row.key, &prefix, &delimiter);
-            if let (Some(UploadListEntry::Group(last)), Some(group)) = (entries.last(), group)
-                && last == group
-            {
-                continue;
-            }
-            if entries.len() == limit {
-                return Ok((entries, true));
-            }
-            match group {
-                Some(group) => {
-                    let Some(behind) = list_page::beyond(group) else { return Ok((entries, false)) };
-                    (after_key, after_id) = (Some(behind), Some(String::new()));
-                    entries.push(UploadListEntry::Group(group.to_owned()));
-                }
-                None => {
-                    (after_key, after_id) = (Some(row.key.clone()), Some(row.id.clone()));
-                    entries.push(UploadListEntry::Upload { key: row.key, id: row.id, created_at: row.created_at });
-                }
-            }
-        }
-        if is_last {
-            return Ok((entries, false));
-        }
-    }
-}
-
-/// Returns the beginning of a key up to the first delimiter behind the prefix.
-fn group_of<'a>(key: &'a str, prefix: &str, delimiter: &str) -> Option<&'a str> {
-    let rest = key.strip_prefix(prefix).filter(|_| !delimiter.is_empty())?;
-    let end = rest.find(delimiter)? + delimiter.len();
-    key.get(..prefix.len() + end)
 }

@@ -1,11 +1,10 @@
 //! Moves: another name, another bucket, or both. The row stays the same one.
 
 use super::ObjectPath;
-use super::copy::{check_destination, find_source};
+use super::copy::{check_destination, copy_content, find_source};
 use super::upload::failed_commit;
-use super::version::NewVersion;
 use crate::backend::journal::JournalNames;
-use crate::backend::{BackendError, VersionKey, cleanup};
+use crate::backend::{VersionKey, cleanup};
 use crate::error::{Result, StorageError};
 use crate::name::{ObjectKey, is_folder_placeholder};
 use crate::operation::{Actor, Ending, Operation, Step, WriteError};
@@ -48,14 +47,8 @@ pub(crate) async fn relocate(operation: &Operation, source: ObjectPath, destinat
     }
 
     let service = &operation.service;
-    let mut version = NewVersion::begin(service, &destination.bucket, key.as_str()).await?;
     let from = VersionKey::new(&source.bucket, &source.name, row.version.as_deref());
-    let stored = service.backend.copy(&from, version.key()).await;
-    version.received();
-    let stored = match stored {
-        Err(BackendError::NotFound) => return Err(StorageError::NoSuchKey),
-        stored => stored?,
-    };
+    let (mut version, stored) = copy_content(service, &from, &destination.bucket, &key).await?;
     let names = JournalNames { bucket: source.bucket.clone(), names: vec![source.name.clone()] };
     let left = service.journal.enter(names).await?;
     let metadata = row.metadata.for_new_version(stored.size, stored.modified).to_json();

@@ -11,9 +11,11 @@ use bytes::Bytes;
 use portico_database::wire::{Param, WireError};
 use serde_json::{Value, json};
 
+use super::condition::{Conditions, Verdict};
+use super::copy::find_source;
 use super::version::NewVersion;
 use super::{ObjectPath, bucket_rules};
-use crate::backend::{ContentStream, StoredContent, VersionKey};
+use crate::backend::{ByteRange, ContentStream, StoredContent, VersionKey};
 use crate::error::{Existing, Result, StorageError};
 use crate::identity::Owner;
 use crate::limits::check_mime_type;
@@ -21,7 +23,8 @@ use crate::model::NewMetadata;
 use crate::name::ObjectKey;
 use crate::operation::{Actor, Ending, Operation, Step, WriteError};
 use crate::s3::S3Error;
-use crate::sql;
+use crate::storage::Service;
+use crate::{media_type, sql};
 
 /// The version in the row of a permission test.
 const TEST_VERSION: &str = "1";
@@ -59,6 +62,8 @@ pub(crate) struct UploadPermit {
     owner: Owner,
     /// The largest content, in bytes.
     size_limit: u64,
+    /// The declared type of the content.
+    mimetype: String,
 }
 
 impl UploadPermit {
@@ -123,7 +128,8 @@ pub(crate) async fn permit(
         user_metadata: description.user_metadata.as_ref().map(Value::to_string),
     };
     test(operation, actor, &row, *upsert).await?;
-    Ok(UploadPermit { bucket: target.bucket.clone(), key, upsert: *upsert, owner, size_limit })
+    let mimetype = description.mimetype.clone();
+    Ok(UploadPermit { bucket: target.bucket.clone(), key, upsert: *upsert, owner, size_limit, mimetype })
 }
 
 /// Tests whether a row may be written, and writes nothing.
@@ -153,12 +159,34 @@ pub(crate) async fn receive(
     content: ContentStream<'_>,
 ) -> Result<ReceivedContent> {
     let service = &operation.service;
-    let waiting = tokio::time::timeout(service.settings.upload_wait, service.uploads.acquire());
-    let Ok(Ok(_slot)) = waiting.await else { return Err(StorageError::TooManyUploads) };
+    let requester = operation.requester();
+    let waiting = tokio::time::timeout(service.settings.upload_wait, service.uploads.acquire(&requester, 1));
+    let Ok(_slot) = waiting.await else { return Err(StorageError::TooManyUploads) };
     let mut version = NewVersion::begin(service, &permit.bucket, permit.key.as_str()).await?;
     let content = service.backend.put(version.key(), content, permit.size_limit).await;
     version.received();
-    Ok(ReceivedContent { version, content: content? })
+    let content = content?;
+    check_content(service, &version, content.size, &permit.mimetype).await?;
+    Ok(ReceivedContent { version, content })
+}
+
+/// Checks that the content of a new version begins as its declared type does, if the settings say
+/// so. A version that does not is to be dropped.
+///
+/// # Errors
+/// [`StorageError::InvalidMimeType`], and those of the backend.
+pub(crate) async fn check_content(service: &Service, version: &NewVersion, size: u64, mimetype: &str) -> Result<()> {
+    if !service.settings.sniff_mime_types || size == 0 {
+        return Ok(());
+    }
+    let beginning = ByteRange::From(0, Some(media_type::BEGINNING as u64 - 1));
+    let body = service.backend.get(version.key(), Some(beginning)).await?.body;
+    let beginning = axum::body::to_bytes(body, media_type::BEGINNING).await.map_err(|error| {
+        tracing::error!(error = %error, "the beginning of an object could not be read");
+        StorageError::Internal
+    })?;
+    let fits = media_type::can_be(mimetype, &beginning);
+    if fits { Ok(()) } else { Err(StorageError::InvalidMimeType(mimetype.to_owned())) }
 }
 
 /// Stores a finished file as the content of an upload. The file must not change from now on, and
@@ -179,6 +207,7 @@ pub(crate) async fn receive_file(
     let content = service.backend.put_file(version.key(), file).await;
     version.received();
     let content = content?;
+    check_content(service, &version, content.size, &permit.mimetype).await?;
     Ok(ReceivedContent { version, content: StoredContent { etag: content.etag.or(Some(etag)), ..content } })
 }
 
@@ -193,6 +222,16 @@ pub(crate) async fn commit(
     permit: UploadPermit,
     received: ReceivedContent,
     description: ContentDescription,
+) -> Result<Bytes> {
+    commit_if(operation, permit, received, description, None).await
+}
+
+async fn commit_if(
+    operation: &Operation,
+    permit: UploadPermit,
+    received: ReceivedContent,
+    description: ContentDescription,
+    condition: Option<CommitCondition>,
 ) -> Result<Bytes> {
     let ReceivedContent { version, content } = received;
     let metadata = NewMetadata {
@@ -209,7 +248,16 @@ pub(crate) async fn commit(
         owner: permit.owner,
         upsert: permit.upsert,
     };
-    write_row(operation, version, row).await
+    write(operation, version, row, condition).await
+}
+
+/// A condition of the transaction that writes a row.
+#[derive(Debug)]
+enum CommitCondition {
+    /// The upload in parts with this id has not ended. It ends with the transaction.
+    Upload(String),
+    /// The object exists and has this ETag, which is without quotes; `*` is every ETag.
+    Etag(String),
 }
 
 /// The columns of a new row, besides its key and its version.
@@ -238,10 +286,15 @@ pub(crate) async fn write_row_of_upload(
     row: NewRow,
     upload: String,
 ) -> Result<Bytes> {
-    write(operation, version, row, Some(upload)).await
+    write(operation, version, row, Some(CommitCondition::Upload(upload))).await
 }
 
-async fn write(operation: &Operation, mut version: NewVersion, row: NewRow, upload: Option<String>) -> Result<Bytes> {
+async fn write(
+    operation: &Operation,
+    mut version: NewVersion,
+    row: NewRow,
+    condition: Option<CommitCondition>,
+) -> Result<Bytes> {
     let operation = operation.clone();
     let task = tokio::spawn(async move {
         version.commit_sent();
@@ -256,14 +309,22 @@ async fn write(operation: &Operation, mut version: NewVersion, row: NewRow, uplo
         };
         let values = values.values();
         let place = [values[0], values[1]];
-        let ended = [upload.as_deref().map(str::as_bytes)];
+        let required = match &condition {
+            None => Vec::new(),
+            Some(CommitCondition::Upload(id)) => vec![Some(id.as_bytes())],
+            Some(CommitCondition::Etag(etag)) => vec![place[0], place[1], Some(etag.as_bytes())],
+        };
         let mut before = Vec::with_capacity(3);
-        if upload.is_some() {
-            before.push(Step { text: sql::multipart::CONSUME_UPLOAD, values: &ended });
+        if matches!(condition, Some(CommitCondition::Upload(_))) {
+            before.push(Step { text: sql::multipart::CONSUME_UPLOAD, values: &required });
         }
         before.push(Step { text: sql::LOCK_KEY, values: &place });
+        let locked = before.len();
         before.push(Step { text: sql::LOCK_OBJECT, values: &place });
-        let (locked, written) = (before.len() - 1, before.len());
+        if matches!(condition, Some(CommitCondition::Etag(_))) {
+            before.push(Step { text: sql::REQUIRE_ETAG, values: &required });
+        }
+        let written = before.len();
         // A signed URL has no caller, and its policies were tested when it was signed
         let is_bound = operation.known_caller().is_some_and(|caller| !caller.is_service_role());
         let test = (row.upsert && is_bound).then_some(Step { text: sql::TEST_UPSERT, values: &values });
@@ -282,9 +343,12 @@ async fn write(operation: &Operation, mut version: NewVersion, row: NewRow, uplo
                 version.committed(replaced.collect());
                 row.ok_or(StorageError::Internal)
             }
-            Err(WriteError::RolledBack(error)) if upload.is_some() && has_ended(&error) => {
+            Err(WriteError::RolledBack(error)) if condition.is_some() && is_unmet(&error) => {
                 version.rolled_back();
-                Err(S3Error::NO_SUCH_UPLOAD.into())
+                match condition {
+                    Some(CommitCondition::Etag(_)) => Err(S3Error::PRECONDITION_FAILED.into()),
+                    _ => Err(S3Error::NO_SUCH_UPLOAD.into()),
+                }
             }
             Err(error) => Err(failed_commit(error, version)),
         }
@@ -295,9 +359,9 @@ async fn write(operation: &Operation, mut version: NewVersion, row: NewRow, uplo
     })
 }
 
-/// Returns true for the error of an upload that has ended.
-fn has_ended(error: &WireError) -> bool {
-    error.postgres().is_some_and(|error| error.code == sql::multipart::UPLOAD_HAS_ENDED)
+/// Returns true for the error of a condition that is not met.
+fn is_unmet(error: &WireError) -> bool {
+    error.postgres().is_some_and(|error| error.code == sql::CONDITION_FAILED)
 }
 
 /// Returns the error of a transaction that would have committed a version.
@@ -349,4 +413,26 @@ pub(crate) async fn store(
     let permit = permit(operation, &request, authority).await?;
     let received = receive(operation, &permit, content).await?;
     commit(operation, permit, received, request.description).await
+}
+
+/// As [`store`], of an object that exists and has an ETag, which may have quotes; `*` is every
+/// ETag. The condition holds when the object is replaced, not only before.
+///
+/// # Errors
+/// [`StorageError::NoSuchKey`], `PreconditionFailed`, and those of the steps.
+pub(crate) async fn replace(
+    operation: &Operation,
+    request: UploadRequest,
+    etag: &str,
+    content: ContentStream<'_>,
+) -> Result<Bytes> {
+    let permit = permit(operation, &request, UploadAuthority::Caller).await?;
+    let current = find_source(operation, &request.target).await?;
+    let conditions = Conditions { if_match: Some(etag.to_owned()), ..Conditions::default() };
+    if conditions.judge(&current) != Verdict::Met {
+        return Err(S3Error::PRECONDITION_FAILED.into());
+    }
+    let received = receive(operation, &permit, content).await?;
+    let etag = etag.trim().trim_matches('"').to_owned();
+    commit_if(operation, permit, received, request.description, Some(CommitCondition::Etag(etag))).await
 }

@@ -15,6 +15,7 @@ mod headers;
 mod id;
 mod lock;
 mod metadata;
+mod pending;
 mod receive;
 mod response;
 mod routes;
@@ -27,6 +28,7 @@ use std::time::Duration;
 use time::OffsetDateTime;
 
 use self::lock::UploadLocks;
+use self::pending::PendingUploads;
 pub(crate) use self::routes::answer;
 use self::store::UploadStore;
 
@@ -34,15 +36,18 @@ use self::store::UploadStore;
 pub(crate) struct ResumableUploads {
     store: UploadStore,
     locks: UploadLocks,
+    pending: PendingUploads,
 }
 
 impl ResumableUploads {
     /// Opens the folder of the uploads, which is made if it does not exist.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// When it cannot be made or read.
     pub fn open(folder: &Path) -> std::io::Result<Self> {
-        Ok(Self { store: UploadStore::open(folder)?, locks: UploadLocks::default() })
+        let store = UploadStore::open(folder)?;
+        let pending = PendingUploads::of(store.unfinished()?);
+        Ok(Self { store, locks: UploadLocks::default(), pending })
     }
 
     /// Deletes the uploads that have expired, and files without a record that are older than
@@ -58,8 +63,9 @@ impl ResumableUploads {
         for version in expired {
             // One that is receiving is deleted next time
             let Some(_lock) = self.locks.try_acquire(version) else { continue };
-            if let Err(error) = self.store.remove(version).await {
-                tracing::warn!(error = %error, "an expired resumable upload could not be deleted");
+            match self.store.remove(version).await {
+                Ok(()) => self.pending.remove(version),
+                Err(error) => tracing::warn!(error = %error, "an expired resumable upload could not be deleted"),
             }
         }
     }

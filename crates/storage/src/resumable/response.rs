@@ -56,6 +56,8 @@ pub(super) enum TusError {
     /// The bytes are more than the size.
     SizeExceeded,
     AlreadyComplete,
+    /// The requester has as many unfinished uploads as it may have.
+    TooManyPending,
     Concatenation,
     /// A newer request works on the upload.
     TakenOver,
@@ -92,6 +94,7 @@ impl TusError {
             Self::TooLarge => of(413, "Maximum size exceeded\n"),
             Self::SizeExceeded => of(413, "upload's size exceeded\n"),
             Self::AlreadyComplete => of(400, "Cannot terminate an already completed upload"),
+            Self::TooManyPending => of(429, "Too many unfinished uploads: finish or terminate some of them first\n"),
             Self::Concatenation => of(501, "Concatenation is not supported: turn parallel uploads off\n"),
             Self::TakenOver => of(423, "A newer request works on this upload\n"),
             Self::NoRoute => of(404, "Not found\n"),

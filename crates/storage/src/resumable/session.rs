@@ -7,6 +7,7 @@ use portico_base::random;
 use portico_database::wire::RowSeparators;
 use uuid::Uuid;
 
+use super::ResumableUploads;
 use super::id::ResumableId;
 use super::lock::UploadLock;
 use super::metadata::UploadMetadata;
@@ -89,10 +90,18 @@ impl UploadAccess {
         upload::permit(&self.operation, &request, self.authority.clone()).await
     }
 
+    /// Returns the name under which new uploads count for the bound on unfinished ones; `None` for
+    /// the server itself, which has no bound.
+    fn counted_as(&self) -> Option<String> {
+        let is_service = self.operation.known_caller().is_some_and(|caller| caller.is_service_role());
+        let name = || self.subject().map_or_else(|| self.operation.requester(), |subject| format!("user {subject}"));
+        (!is_service).then(name)
+    }
+
     /// Creates an upload without bytes.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When it cannot be written, or there are too many unfinished ones.
     pub async fn create(
         &self,
         id: &ResumableId,
@@ -107,12 +116,21 @@ impl UploadAccess {
             length,
             metadata: metadata.to_header(),
             subject: self.subject().map(str::to_owned),
+            requester: self.counted_as(),
             expires: expires.unix_timestamp(),
             progress: UploadProgress::default(),
             commit: None,
             is_finished: false,
         };
-        service.resumable.store.create(id.version, &record).await.map_err(storage_error)?;
+        let ResumableUploads { store, pending, .. } = &service.resumable;
+        let most = service.settings.max_pending_uploads;
+        if record.requester.as_deref().is_some_and(|requester| !pending.add(id.version, requester, most)) {
+            return Err(TusError::TooManyPending);
+        }
+        if let Err(error) = store.create(id.version, &record).await {
+            pending.remove(id.version);
+            return Err(storage_error(error));
+        }
         Ok(record)
     }
 
@@ -191,13 +209,14 @@ impl UploadAccess {
     ) -> Result<UploadState, TusError> {
         let HeldUpload { mut lock, record: stored, length: total } = held;
         let service = self.service();
-        let waiting = tokio::time::timeout(service.settings.upload_wait, service.uploads.acquire());
-        let Ok(Ok(_slot)) = waiting.await else { return Err(TusError::Storage(StorageError::TooManyUploads)) };
+        let requester = self.operation.requester();
+        let waiting = tokio::time::timeout(service.settings.upload_wait, service.uploads.acquire(&requester, 1));
+        let Ok(_slot) = waiting.await else { return Err(TusError::Storage(StorageError::TooManyUploads)) };
         let store = &service.resumable.store;
         let content = match store.append_to(id.version, &stored.progress).await {
             Err(BackendError::NotFound) => {
                 tracing::error!(upload = %id.version, "the bytes of a resumable upload are lost");
-                store.remove(id.version).await.map_err(storage_error)?;
+                self.remove(id).await?;
                 return Err(TusError::NoSuchUpload);
             }
             opened => opened.map_err(storage_error)?,
@@ -256,7 +275,8 @@ impl UploadAccess {
 
     /// Records that the object is stored. If that fails, the next request finds it out by the row.
     async fn finish(&self, id: &ResumableId, record: &mut UploadRecord) {
-        let store = &self.service().resumable.store;
+        let ResumableUploads { store, pending, .. } = &self.service().resumable;
+        pending.remove(id.version);
         record.progress.offset = record.length.unwrap_or(record.progress.offset);
         record.is_finished = true;
         let outcome = match store.save(id.version, record).await {
@@ -273,7 +293,10 @@ impl UploadAccess {
     /// # Errors
     /// When it cannot be deleted.
     pub async fn remove(&self, id: &ResumableId) -> Result<(), TusError> {
-        self.service().resumable.store.remove(id.version).await.map_err(storage_error)
+        let ResumableUploads { store, pending, .. } = &self.service().resumable;
+        store.remove(id.version).await.map_err(storage_error)?;
+        pending.remove(id.version);
+        Ok(())
     }
 }
 

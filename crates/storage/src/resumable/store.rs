@@ -44,6 +44,10 @@ pub(super) struct UploadRecord {
     pub metadata: String,
     /// The claim `sub` of the caller who created the upload.
     pub subject: Option<String>,
+    /// The name under which the upload counts for the bound on unfinished ones; `None` if it does
+    /// not count.
+    #[serde(default)]
+    pub requester: Option<String>,
     /// The time at which the upload expires, in seconds since 1970.
     pub expires: i64,
     pub progress: UploadProgress,
@@ -90,6 +94,25 @@ impl UploadStore {
             flush_folder(parent)?;
         }
         Ok(Self { folder: folder.to_owned() })
+    }
+
+    /// Returns the unfinished uploads that count for a requester.
+    ///
+    /// # Errors
+    /// When the folder cannot be read.
+    pub fn unfinished(&self) -> io::Result<Vec<(Uuid, String)>> {
+        let mut unfinished = Vec::new();
+        for entry in fs::read_dir(&self.folder)? {
+            let path = entry?.path();
+            if path.extension().is_none_or(|ending| ending != RECORD) {
+                continue;
+            }
+            let version = path.file_stem().and_then(|stem| Uuid::try_parse(stem.to_str()?).ok());
+            let record = fs::read(&path).ok().and_then(|text| serde_json::from_slice::<UploadRecord>(&text).ok());
+            let requester = record.filter(|record| !record.is_finished).and_then(|record| record.requester);
+            unfinished.extend(version.zip(requester));
+        }
+        Ok(unfinished)
     }
 
     fn path(&self, version: Uuid, ending: &str) -> PathBuf {
@@ -332,6 +355,7 @@ mod tests {
             name: "n".into(),
             length: Some(10),
             metadata: String::new(),
+            requester: None,
             subject: None,
             expires: 1000,
             progress: UploadProgress::default(),

@@ -102,7 +102,8 @@ impl Call<'_> {
         let headers = self.forwarded_headers();
         let caller = self.parts.extensions.get::<Caller>();
         let authorization = caller.and_then(|caller| caller.authorization.as_ref());
-        RequestDescription::new(&self.parts.method, self.parts.uri.path(), &headers, authorization)
+        let description = RequestDescription::new(&self.parts.method, self.parts.uri.path(), &headers, authorization);
+        description.with_client(&self.parts.extensions)
     }
 
     /// Returns an operation of a caller with a valid token.

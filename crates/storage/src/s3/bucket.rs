@@ -50,7 +50,7 @@ impl S3Call<'_> {
         self.allow_parameters(&[])?;
         let operation = self.operation("storage.s3.bucket.create");
         // The body names a region at most, and there is one
-        let document = self.document(body).await?;
+        let document = self.document(&operation, body).await?.bytes;
         if !document.is_empty() {
             XmlElement::parse(&document, "CreateBucketConfiguration")?;
         }

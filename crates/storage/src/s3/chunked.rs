@@ -1,5 +1,6 @@
 //! `aws-chunked`: a body in chunks, each with a signature if the body is signed, and with checksums
-//! behind the last one. Nothing but the head of a chunk is held in memory.
+//! behind the last one, which may have a signature too. Nothing but the head of a chunk is held in
+//! memory.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -9,6 +10,7 @@ use aws_lc_rs::hmac;
 use bytes::{Buf, Bytes, BytesMut};
 use futures_util::Stream;
 use memchr::memmem;
+use portico_base::hash;
 
 use super::S3Error;
 use super::signature::{ALGORITHM, RequestSignature, is_signed_with};
@@ -20,36 +22,65 @@ const MAX_SIGNED_CHUNK: u64 = 8 * 1024 * 1024;
 const MAX_HEAD: usize = 256;
 /// The longest line behind the last chunk, in bytes.
 const MAX_TRAILER: usize = 1024;
+/// The name of the line with the signature of the lines before it.
+const TRAILER_SIGNATURE: &str = "x-amz-trailer-signature";
 /// The most lines behind the last chunk.
 const MAX_TRAILERS: usize = 16;
 
 /// The signatures of the chunks of a body, each of which covers the one before.
 pub(super) struct ChunkSignatures {
     key: hmac::Key,
-    /// Algorithm, time and scope: the begin of each string to sign.
-    prefix: String,
+    /// Time and scope, which each string to sign has behind its algorithm.
+    scope: String,
     previous: String,
     digest: digest::Context,
+    /// The lines behind the last chunk are signed.
+    covers_trailers: bool,
 }
 
 impl ChunkSignatures {
     /// Returns the signatures that follow that of a request.
     pub fn new(key: hmac::Key, request: &RequestSignature) -> Self {
-        let prefix = format!("{ALGORITHM}-PAYLOAD\n{}\n{}\n", request.time.text, request.scope.text());
-        Self { key, prefix, previous: request.signature.clone(), digest: digest::Context::new(&SHA256) }
+        Self {
+            key,
+            scope: format!("{}\n{}", request.time.text, request.scope.text()),
+            previous: request.signature.clone(),
+            digest: digest::Context::new(&SHA256),
+            covers_trailers: request.payload().ends_with("-TRAILER"),
+        }
     }
 
     /// Verifies the signature of the chunk whose bytes were digested.
     fn verify(&mut self, signature: String) -> Result<()> {
         let content = std::mem::replace(&mut self.digest, digest::Context::new(&SHA256)).finish();
         let empty = digest::digest(&SHA256, b"");
-        let text =
-            format!("{}{}\n{}\n{}", self.prefix, self.previous, hex::encode(empty), hex::encode(content.as_ref()));
+        let (scope, previous) = (&self.scope, &self.previous);
+        let text = format!(
+            "{ALGORITHM}-PAYLOAD\n{scope}\n{previous}\n{}\n{}",
+            hex::encode(empty),
+            hex::encode(content.as_ref())
+        );
         if !is_signed_with(&self.key, text.as_bytes(), &signature) {
             return Err(S3Error::WRONG_SIGNATURE.into());
         }
         self.previous = signature;
         Ok(())
+    }
+
+    /// Verifies the lines behind the last chunk. The last line is their signature.
+    fn verify_trailers(&self, trailers: &[(String, String)]) -> Result<()> {
+        if !self.covers_trailers {
+            return Ok(());
+        }
+        let (signature, signed) = match trailers.split_last() {
+            Some(((name, signature), signed)) if name == TRAILER_SIGNATURE => (signature, signed),
+            _ => return Err(S3Error::WRONG_SIGNATURE.into()),
+        };
+        let lines: String = signed.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();
+        let (scope, previous) = (&self.scope, &self.previous);
+        let text = format!("{ALGORITHM}-TRAILER\n{scope}\n{previous}\n{}", hash::sha256_hex(lines.as_bytes()));
+        let is_valid = is_signed_with(&self.key, text.as_bytes(), signature);
+        if is_valid { Ok(()) } else { Err(S3Error::WRONG_SIGNATURE.into()) }
     }
 }
 
@@ -180,7 +211,12 @@ impl<S: Stream<Item = Result<Bytes>> + Unpin> ChunkedBody<S> {
                 Position::Trailers => {
                     let line = ready!(self.poll_line(context, MAX_TRAILER, "chunk trailer"))?;
                     match line.filter(|line| !line.is_empty()) {
-                        None => self.position = Position::End,
+                        None => {
+                            if let Some(signatures) = &self.signatures {
+                                signatures.verify_trailers(&self.trailers)?;
+                            }
+                            self.position = Position::End;
+                        }
                         Some(_) if self.trailers.len() == MAX_TRAILERS => {
                             return Poll::Ready(Err(StorageError::TooLarge("chunk trailer")));
                         }
@@ -279,19 +315,32 @@ mod tests {
         }
     }
 
-    /// Decodes the published example of a signed body.
-    fn decode_signed(body: &[u8], piece: usize) -> Result<usize> {
+    /// The signatures of the published example of a signed body, and of one with signed trailers:
+    /// of the request, of the chunks.
+    const PLAIN: [&str; 4] = [
+        "4f232c4386841ef735655705268965c44a0e4690baa4adea153f7db9fa80a0a9",
+        "ad80c730a21e5b8d04586a2213dd63b9a0e99e0e2307b0ade35a65485a288648",
+        "0055627c9e194cb4542bae2aa5492e3c1575bbb81b612b7d234b86a503ef5497",
+        "b6c6ea8a5354eaf15b3cb7646744f4275b71ea724fed81ceb9323e279d449df9",
+    ];
+    const WITH_TRAILER: [&str; 4] = [
+        "106e2a8a18243abcf37539882f36619c00e2dfc72633413f02d3b74544bfeb8e",
+        "b474d8862b1487a5145d686f57f013e54db672cee1c953b3010fb58501ef5aa2",
+        "1c1344b170168f8e65b41376b44b20fe354e373826ccbbe2c1d40a8cae51e5c7",
+        "2ca2aba2005185cf7159c6277faf83795951dd77a3a99e6e65d5c9f85863f992",
+    ];
+
+    /// Decodes a published example whose request has this payload and this signature.
+    fn decode_signed(payload: &str, seed: &str, body: &[u8], piece: usize) -> Result<usize> {
         let mut headers = HeaderMap::new();
-        let seed = "4f232c4386841ef735655705268965c44a0e4690baa4adea153f7db9fa80a0a9";
         let authorization = format!(
-            "AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/aws4_request,SignedHeaders=host,Signature={seed}"
+            "AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/aws4_request,\
+             SignedHeaders=host;x-amz-content-sha256;x-amz-date,Signature={seed}"
         );
         headers.insert("authorization", HeaderValue::from_str(&authorization).unwrap());
         headers.insert("x-amz-date", HeaderValue::from_static("20130524T000000Z"));
         headers.insert("host", HeaderValue::from_static("s3.amazonaws.com"));
-        headers.insert("x-amz-content-sha256", HeaderValue::from_static("STREAMING-AWS4-HMAC-SHA256-PAYLOAD"));
-        let names = authorization.replace("host,", "host;x-amz-content-sha256;x-amz-date,");
-        headers.insert("authorization", HeaderValue::from_str(&names).unwrap());
+        headers.insert("x-amz-content-sha256", HeaderValue::from_str(payload).unwrap());
         let request = RequestSignature::read(&headers, &Query::default()).unwrap();
         let key = request.scope.signing_key(&Secret::new("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"));
         let chunks: Vec<Result<Bytes>> = body.chunks(piece).map(|chunk| Ok(Bytes::copy_from_slice(chunk))).collect();
@@ -304,29 +353,50 @@ mod tests {
         Ok(size)
     }
 
+    /// Returns the body of a published example, whose first byte is `first`.
+    fn signed_body(signatures: [&str; 4], first: u8, trailers: &str) -> Vec<u8> {
+        let mut body = Vec::new();
+        for (size, signature) in [65_536, 1024, 0].into_iter().zip(&signatures[1..]) {
+            body.extend_from_slice(format!("{size:x};chunk-signature={signature}\r\n").as_bytes());
+            body.extend(std::iter::repeat_n(b'a', size));
+            body.extend_from_slice(if size > 0 { b"\r\n" } else { b"" });
+        }
+        body.extend_from_slice(trailers.as_bytes());
+        body.extend_from_slice(b"\r\n");
+        let at = memmem::find(&body, b"\r\n").unwrap() + 2;
+        body[at] = first;
+        body
+    }
+
     #[test]
     fn the_published_example_of_a_signed_body_is_verified() {
-        let body = |first: u8| {
-            let mut body = Vec::new();
-            for (size, signature) in [
-                (65_536, "ad80c730a21e5b8d04586a2213dd63b9a0e99e0e2307b0ade35a65485a288648"),
-                (1024, "0055627c9e194cb4542bae2aa5492e3c1575bbb81b612b7d234b86a503ef5497"),
-                (0, "b6c6ea8a5354eaf15b3cb7646744f4275b71ea724fed81ceb9323e279d449df9"),
-            ] {
-                body.extend_from_slice(format!("{size:x};chunk-signature={signature}\r\n").as_bytes());
-                body.extend(std::iter::repeat_n(b'a', size));
-                body.extend_from_slice(b"\r\n");
-            }
-            let at = memmem::find(&body, b"\r\n").unwrap() + 2;
-            body[at] = first;
-            body
-        };
-        assert_eq!(decode_signed(&body(b'a'), 1000), Ok(66_560));
-        assert_eq!(decode_signed(&body(b'b'), 1000), Err(S3Error::WRONG_SIGNATURE.into()));
+        let decode = |body: &[u8], piece| decode_signed("STREAMING-AWS4-HMAC-SHA256-PAYLOAD", PLAIN[0], body, piece);
+        let body = |first: u8| signed_body(PLAIN, first, "");
+        assert_eq!(decode(&body(b'a'), 1000), Ok(66_560));
+        assert_eq!(decode(&body(b'b'), 1000), Err(S3Error::WRONG_SIGNATURE.into()));
         let unsigned = String::from_utf8(body(b'a')).unwrap().replacen(";chunk-signature", ";x", 1);
-        assert_eq!(decode_signed(unsigned.as_bytes(), 1000), Err(S3Error::WRONG_SIGNATURE.into()));
+        assert_eq!(decode(unsigned.as_bytes(), 1000), Err(S3Error::WRONG_SIGNATURE.into()));
         let large = b"800001;chunk-signature=0\r\n";
-        assert_eq!(decode_signed(large, 9), Err(StorageError::TooLarge("chunk")));
+        assert_eq!(decode(large, 9), Err(StorageError::TooLarge("chunk")));
+    }
+
+    #[test]
+    fn the_published_example_of_signed_trailers_is_verified() {
+        let payload = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER";
+        let checksum = "x-amz-checksum-crc32c:sOO8/Q==\r\n";
+        let signature = "x-amz-trailer-signature:d81f82fc3505edab99d459891051a732e8730629a2e4a59689829ca17fe2e435\r\n";
+        for (trailers, outcome) in [
+            (format!("{checksum}{signature}"), Ok(66_560)),
+            (checksum.to_owned(), Err(())),
+            (signature.to_owned(), Err(())),
+            (String::new(), Err(())),
+            (format!("{signature}{checksum}"), Err(())),
+            (format!("x-amz-checksum-crc32c:sOO8/A==\r\n{signature}"), Err(())),
+        ] {
+            let body = signed_body(WITH_TRAILER, b'a', &trailers);
+            let outcome = outcome.map_err(|()| S3Error::WRONG_SIGNATURE.into());
+            assert_eq!(decode_signed(payload, WITH_TRAILER[0], &body, 1000), outcome, "{trailers}");
+        }
     }
 
     proptest! {

@@ -60,6 +60,8 @@ impl S3Error {
         Self::new(400, "BadDigest", "The checksum you specified did not match what we received.");
     pub const MALFORMED_CHUNK: Self = Self::new(400, "InvalidRequest", "The chunked encoding of the body is malformed");
     pub const NO_SUCH_UPLOAD: Self = Self::new(404, "NoSuchUpload", "Upload not found");
+    pub const INVALID_PART_NUMBER: Self =
+        Self::new(416, "InvalidPartNumber", "The requested partnumber is not satisfiable");
     pub const INVALID_PART_ORDER: Self = Self::new(
         400,
         "InvalidPartOrder",

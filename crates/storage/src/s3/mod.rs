@@ -7,6 +7,7 @@
 mod address;
 mod bucket;
 mod chunked;
+mod crc;
 mod error;
 mod form;
 mod list;
@@ -25,7 +26,7 @@ use axum::response::Response;
 use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
-use portico_base::Secret;
+use portico_base::{CappedPermit, Secret};
 
 pub(crate) use self::error::S3Error;
 
@@ -46,6 +47,8 @@ use crate::storage::Service;
 const PREFIX: &str = "/s3";
 /// The largest XML body, in bytes: that of 10,000 parts with checksums.
 const MAX_XML: usize = 4 * 1024 * 1024;
+/// The memory for the XML bodies of all requests, in bytes.
+pub(crate) const XML_MEMORY: usize = 16 * MAX_XML;
 /// The parameters that clients add for their own logs.
 const IGNORED_PARAMETERS: [&str; 1] = ["x-id"];
 
@@ -199,6 +202,7 @@ impl<'a> S3Request<'a> {
     /// Returns an operation of a caller.
     fn operation(&self, name: &'static str, identity: &Identity) -> Operation {
         let description = RequestDescription::new(&self.parts.method, self.parts.uri.path(), &self.headers, None);
+        let description = description.with_client(&self.parts.extensions);
         Operation::new(self.service, name, Some(identity.clone()), description)
     }
 }
@@ -298,17 +302,30 @@ impl S3Call<'_> {
     }
 
     /// Reads an XML body.
-    async fn document(&self, body: Body) -> Result<Vec<u8>> {
-        self.document_with(body, self.headers()).await
+    async fn document(&self, operation: &Operation, body: Body) -> Result<XmlBody> {
+        self.document_with(operation, body, self.headers()).await
     }
 
-    /// Reads an XML body that these headers describe.
-    async fn document_with(&self, body: Body, headers: &HeaderMap) -> Result<Vec<u8>> {
-        let body = UploadBody::new(body, &self.service().settings);
-        let reading = PayloadBody::new(body, headers, &self.signature, self.key.clone())?.collect(MAX_XML);
-        let timeout = self.service().settings.fields_timeout;
-        tokio::time::timeout(timeout, reading).await.unwrap_or(Err(StorageError::TooSlow))
+    /// Reads an XML body that these headers describe. Waits until there is memory for it.
+    async fn document_with(&self, operation: &Operation, body: Body, headers: &HeaderMap) -> Result<XmlBody> {
+        let Service { settings, xml_memory, .. } = &**self.service();
+        let length = payload::content_length(headers, &self.signature)?.unwrap_or(MAX_XML as u64);
+        let length = usize::try_from(length).ok().filter(|length| *length <= MAX_XML);
+        let length = length.ok_or(StorageError::TooLarge("request body"))?;
+        let requester = operation.requester();
+        let waiting = tokio::time::timeout(settings.upload_wait, xml_memory.acquire(&requester, length));
+        let Ok(memory) = waiting.await else { return Err(StorageError::TooManyUploads) };
+        let body = UploadBody::new(body, settings);
+        let reading = PayloadBody::new(body, headers, &self.signature, self.key.clone())?.collect(length);
+        let bytes = tokio::time::timeout(settings.fields_timeout, reading).await;
+        Ok(XmlBody { bytes: bytes.unwrap_or(Err(StorageError::TooSlow))?, _memory: memory })
     }
+}
+
+/// An XML body, and the memory that is reserved for it.
+struct XmlBody {
+    bytes: Vec<u8>,
+    _memory: CappedPermit,
 }
 
 /// Returns a response without a body.

@@ -7,6 +7,7 @@ use http::StatusCode;
 
 use super::list::{MAX_KEYS, NameEncoding};
 use super::object::StoredRow;
+use super::payload::CHECKSUMS;
 use super::xml::{XmlElement, XmlWriter, xml_response};
 use super::{S3Call, S3Error, empty, set};
 use crate::backend::{ByteRange, VersionKey};
@@ -102,19 +103,10 @@ impl S3Call<'_> {
         let operation = self.operation("storage.s3.upload.complete_multipart");
         // The checksums are those of the object
         let mut headers = self.headers().clone();
-        for name in ["x-amz-checksum-crc32", "x-amz-checksum-sha1", "x-amz-checksum-sha256"] {
+        for name in CHECKSUMS {
             headers.remove(name);
         }
-        let document = self.document_with(body, &headers).await?;
-        let document = XmlElement::parse(&document, "CompleteMultipartUpload")?;
-        let part = |part: &XmlElement| {
-            let number = part.child("PartNumber")?.trim().parse::<u16>().ok()?;
-            let is_possible = (1..=MAX_PART_NUMBER).contains(&number);
-            is_possible.then_some((number, part.child("ETag")?.trim().to_owned()))
-        };
-        let parts: Option<Vec<(u16, String)>> = document.children("Part").map(part).collect();
-        let parts = parts.filter(|parts| !parts.is_empty() && parts.len() <= usize::from(MAX_PART_NUMBER));
-        let parts = parts.ok_or_else(|| S3Error::malformed_xml("parts with numbers and ETags are expected"))?;
+        let parts = parts_to_complete(&self.document_with(&operation, body, &headers).await?.bytes)?;
         let name = self.upload_name(path);
         let row: StoredRow = parse(&multipart::complete(&operation, name.clone(), parts).await?)?;
         let ObjectPath { bucket, name: key } = name.target;
@@ -226,6 +218,19 @@ impl S3Call<'_> {
         });
         Ok(xml_response(xml))
     }
+}
+
+/// Reads the document of a completion: the numbers and ETags of the parts.
+fn parts_to_complete(document: &[u8]) -> Result<Vec<(u16, String)>> {
+    let document = XmlElement::parse(document, "CompleteMultipartUpload")?;
+    let part = |part: &XmlElement| {
+        let number = part.child("PartNumber")?.trim().parse::<u16>().ok()?;
+        let is_possible = (1..=MAX_PART_NUMBER).contains(&number);
+        is_possible.then_some((number, part.child("ETag")?.trim().to_owned()))
+    };
+    let parts: Option<Vec<(u16, String)>> = document.children("Part").map(part).collect();
+    let parts = parts.filter(|parts| !parts.is_empty() && parts.len() <= usize::from(MAX_PART_NUMBER));
+    parts.ok_or_else(|| S3Error::malformed_xml("parts with numbers and ETags are expected").into())
 }
 
 /// Parses `bytes=a-b`: both positions are part of the range.

@@ -17,6 +17,7 @@ use crate::name::EMPTY_FOLDER_PLACEHOLDER;
 use crate::object::condition::{Conditions, Verdict};
 use crate::object::copy::{self, CopyMetadata, CopyRequest};
 use crate::object::download::{self, ReadRule};
+use crate::object::multipart::MAX_PART_NUMBER;
 use crate::object::upload::{self, ContentDescription, UploadAuthority, UploadRequest};
 use crate::object::{ObjectPath, delete};
 use crate::operation::parse;
@@ -96,13 +97,14 @@ impl S3Call<'_> {
         if size == 0 && path.name.ends_with('/') {
             path.name.push_str(EMPTY_FOLDER_PLACEHOLDER);
         }
-        // Only the absence of the object can be a condition of a write
+        // The absence of the object, or one version of it, can be the condition of a write
         let is_new = match self.header("if-none-match") {
             None => false,
             Some("*") => true,
             Some(_) => return Err(S3Error::NOT_IMPLEMENTED.into()),
         };
-        if self.header("if-match").is_some() {
+        let replaced = self.header("if-match");
+        if replaced.is_some_and(|etag| is_new || etag.contains(',')) {
             return Err(S3Error::NOT_IMPLEMENTED.into());
         }
         let request = UploadRequest {
@@ -114,7 +116,11 @@ impl S3Call<'_> {
             description: self.description(),
         };
         let mut content = self.payload(body)?;
-        let row = match upload::store(&operation, request, UploadAuthority::Caller, &mut content).await {
+        let stored = match replaced {
+            Some(etag) => upload::replace(&operation, request, etag, &mut content).await,
+            None => upload::store(&operation, request, UploadAuthority::Caller, &mut content).await,
+        };
+        let row = match stored {
             Err(StorageError::Exists(_)) if is_new => return Err(S3Error::PRECONDITION_FAILED.into()),
             row => row?,
         };
@@ -126,12 +132,13 @@ impl S3Call<'_> {
 
     /// Sends an object, or its headers.
     pub(super) async fn get_object(&self, path: ObjectPath) -> Result<Response> {
-        let overrides: Vec<&str> = OVERRIDES.iter().map(|(parameter, _)| *parameter).chain(["versionId"]).collect();
-        self.allow_parameters(&overrides)?;
+        let overrides = OVERRIDES.iter().map(|(parameter, _)| *parameter);
+        self.allow_parameters(&overrides.chain(["versionId", "partNumber"]).collect::<Vec<_>>())?;
         if self.query("versionId").is_some_and(|version| version != "null") {
             return Err(S3Error::NOT_IMPLEMENTED.into());
         }
         let is_head = self.request.parts.method == Method::HEAD;
+        let is_part = self.reads_part()?;
         let operation = self.operation(if is_head { "storage.s3.object.info" } else { "storage.s3.object.get" });
         let found = download::find(&operation, ReadRule::PublicOrPolicies, &path).await?;
         let conditions = Conditions::of_headers(|name| self.header(name));
@@ -142,20 +149,35 @@ impl S3Call<'_> {
             Verdict::Met => {}
         }
         if is_head && let Some(size) = found.row.metadata.size() {
-            let mut response = respond(StatusCode::OK, headers, Body::empty());
+            let status = if is_part && size > 0 { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK };
+            let mut response = respond(status, headers, Body::empty());
             response.headers_mut().insert(header::CONTENT_LENGTH, size.into());
+            set_content_range(&mut response, (0, size), size);
             return Ok(response);
         }
         let range = if is_head { None } else { range_of(self.headers())? };
         let (row, content) = download::open(&operation, ReadRule::PublicOrPolicies, &path, found.row, range).await?;
         let (start, end) = content.part;
-        let status = if range.is_some() { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK };
+        let is_partial = range.is_some() || (is_part && content.size > 0);
+        let status = if is_partial { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK };
         let mut response = respond(status, self.describe(&row, found.is_public), content.body);
         response.headers_mut().insert(header::CONTENT_LENGTH, (end - start).into());
-        if range.is_some() {
-            set(&mut response, "content-range", &format!("bytes {start}-{}/{}", end.saturating_sub(1), content.size));
-        }
+        set_content_range(&mut response, (start, end), content.size);
         Ok(response)
+    }
+
+    /// Returns true if the request is about the first part of an object. An object is one part,
+    /// however it was uploaded.
+    fn reads_part(&self) -> Result<bool> {
+        let Some(number) = self.query("partNumber") else { return Ok(false) };
+        let number = number.parse().ok().filter(|number| (1..=MAX_PART_NUMBER).contains(number));
+        match number.ok_or_else(|| S3Error::invalid_argument("partNumber"))? {
+            _ if self.headers().contains_key(header::RANGE) => {
+                Err(S3Error::invalid("Cannot specify both Range header and partNumber query parameter").into())
+            }
+            1 => Ok(true),
+            _ => Err(S3Error::INVALID_PART_NUMBER.into()),
+        }
     }
 
     /// Returns the headers that describe an object.
@@ -271,19 +293,7 @@ impl S3Call<'_> {
         }
         self.allow_parameters(&["delete"])?;
         let operation = self.operation("storage.s3.object.delete_many");
-        let document = XmlElement::parse(&self.document(body).await?, "Delete")?;
-        let is_quiet = document.child("Quiet") == Some("true");
-        let mut keys = Vec::new();
-        for object in document.children("Object") {
-            let key = object.child("Key").filter(|key| !key.is_empty() && key.chars().count() <= MAX_KEY);
-            keys.push(key.ok_or_else(|| S3Error::malformed_xml("an object without a key"))?.to_owned());
-            if object.child("VersionId").is_some_and(|version| !matches!(version, "" | "null")) {
-                return Err(S3Error::NOT_IMPLEMENTED.into());
-            }
-        }
-        if keys.is_empty() || keys.len() > MAX_DELETED {
-            return Err(S3Error::malformed_xml("1 to 1000 objects are expected").into());
-        }
+        let (keys, is_quiet) = keys_to_delete(&self.document(&operation, body).await?.bytes)?;
         self.require_bucket(&operation, bucket).await?;
         delete::delete_many(&operation, bucket, &keys).await?;
         // What is still visible was not deleted, and what is not visible does not exist
@@ -303,6 +313,30 @@ impl S3Call<'_> {
         });
         Ok(xml_response(xml))
     }
+}
+
+/// Adds the range of a response with a part of the content.
+fn set_content_range(response: &mut Response, (start, end): (u64, u64), size: u64) {
+    if response.status() == StatusCode::PARTIAL_CONTENT {
+        set(response, "content-range", &format!("bytes {start}-{}/{size}", end.saturating_sub(1)));
+    }
+}
+
+/// Reads the document of a deletion: the keys, and true if only failures are reported.
+fn keys_to_delete(document: &[u8]) -> Result<(Vec<String>, bool)> {
+    let document = XmlElement::parse(document, "Delete")?;
+    let mut keys = Vec::new();
+    for object in document.children("Object") {
+        let key = object.child("Key").filter(|key| !key.is_empty() && key.chars().count() <= MAX_KEY);
+        keys.push(key.ok_or_else(|| S3Error::malformed_xml("an object without a key"))?.to_owned());
+        if object.child("VersionId").is_some_and(|version| !matches!(version, "" | "null")) {
+            return Err(S3Error::NOT_IMPLEMENTED.into());
+        }
+    }
+    if keys.is_empty() || keys.len() > MAX_DELETED {
+        return Err(S3Error::malformed_xml("1 to 1000 objects are expected").into());
+    }
+    Ok((keys, document.child("Quiet") == Some("true")))
 }
 
 fn respond(status: StatusCode, headers: HeaderMap, body: Body) -> Response {

@@ -15,8 +15,18 @@ use md5::{Digest, Md5};
 
 use super::S3Error;
 use super::chunked::{ChunkSignatures, ChunkedBody};
+use super::crc::Crc;
 use super::signature::RequestSignature;
 use crate::error::{Result, StorageError};
+
+/// The headers with checksums, besides that of the signature.
+pub(super) const CHECKSUMS: [&str; 5] = [
+    "x-amz-checksum-crc32",
+    "x-amz-checksum-crc32c",
+    "x-amz-checksum-crc64nvme",
+    "x-amz-checksum-sha1",
+    "x-amz-checksum-sha256",
+];
 
 /// The coding and the hash of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,15 +59,18 @@ enum Checksum {
     Sha1(digest::Context),
     Md5(Box<Md5>),
     Crc32(crc32fast::Hasher),
+    Crc(Crc),
 }
 
 impl Checksum {
-    /// Returns the checksum of a header or trailer. Others are not verified.
+    /// Returns the checksum of a header or trailer; `None` for every other name.
     fn of_header(name: &str) -> Option<Self> {
         Some(match name {
             "x-amz-checksum-sha256" => Self::Sha256(digest::Context::new(&SHA256)),
             "x-amz-checksum-sha1" => Self::Sha1(digest::Context::new(&SHA1_FOR_LEGACY_USE_ONLY)),
             "x-amz-checksum-crc32" => Self::Crc32(crc32fast::Hasher::new()),
+            "x-amz-checksum-crc32c" => Self::Crc(Crc::castagnoli()),
+            "x-amz-checksum-crc64nvme" => Self::Crc(Crc::nvme()),
             "content-md5" => Self::Md5(Box::default()),
             _ => return None,
         })
@@ -68,6 +81,7 @@ impl Checksum {
             Self::Sha256(context) | Self::Sha1(context) => context.update(bytes),
             Self::Md5(digest) => digest.update(bytes),
             Self::Crc32(hasher) => hasher.update(bytes),
+            Self::Crc(crc) => crc.update(bytes),
         }
     }
 
@@ -76,6 +90,7 @@ impl Checksum {
             Self::Sha256(context) | Self::Sha1(context) => context.finish().as_ref().to_vec(),
             Self::Md5(digest) => digest.finalize().to_vec(),
             Self::Crc32(hasher) => hasher.finalize().to_be_bytes().to_vec(),
+            Self::Crc(crc) => crc.finish(),
         }
     }
 }

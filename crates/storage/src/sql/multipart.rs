@@ -47,12 +47,10 @@ pub(crate) const LIST_PARTS: &str = "select pg_catalog.json_build_object('id', p
 /// Ends an upload, with its parts. `$1` id.
 pub(crate) const DELETE_UPLOAD: &str = "delete from storage.s3_multipart_uploads as u where u.id = $1 returning u.id";
 
-/// As [`DELETE_UPLOAD`]; the transaction fails with `division_by_zero` if the upload has ended.
+/// As [`DELETE_UPLOAD`]; the transaction fails with
+/// [`CONDITION_FAILED`](super::CONDITION_FAILED) if the upload has ended.
 pub(crate) const CONSUME_UPLOAD: &str = "with ended as (delete from storage.s3_multipart_uploads as u where u.id = $1 returning u.id) \
     select 1 / pg_catalog.count(*) from ended";
-
-/// The SQLSTATE of [`CONSUME_UPLOAD`] for an upload that has ended.
-pub(crate) const UPLOAD_HAS_ENDED: &str = "22012";
 
 /// The uploads to a bucket in the order of keys and ids. `$1` bucket, `$2` prefix, `$3` the first
 /// key beyond it, `$4` and `$5` key and id before the first one, `$6` whether all are listed, `$7`

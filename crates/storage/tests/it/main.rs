@@ -5,6 +5,7 @@ mod bad_input;
 mod buckets;
 mod deletion;
 mod delivery;
+mod full_disk;
 mod gc;
 mod helper;
 mod interruption;

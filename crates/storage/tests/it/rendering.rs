@@ -1,6 +1,8 @@
 //! Images: routes, permission, headers, signed parameters, and results that are kept.
 
-use portico_storage::ImageSettings;
+use std::time::Duration;
+
+use portico_storage::{GcOptions, ImageSettings};
 use portico_testkit::TestResponse;
 use serde_json::json;
 
@@ -28,7 +30,7 @@ async fn keeps(folder: &tempfile::TempDir, wanted: usize) {
             tokio::task::yield_now().await;
         }
     };
-    let outcome = tokio::time::timeout(std::time::Duration::from_secs(30), settled).await;
+    let outcome = tokio::time::timeout(Duration::from_secs(30), settled).await;
     assert!(outcome.is_ok(), "{} results, wanted {wanted}", kept(folder));
 }
 
@@ -176,6 +178,23 @@ async fn a_new_version_never_meets_an_old_result_and_deleted_ones_leave_the_cach
     let sent = f.get("/render/image/public/site/a.png?width=8&height=8").send().await;
     assert_error(&sent, 400, "404", "NoSuchKey", "Object not found");
     keeps(&folder, 1).await;
+}
+
+#[tokio::test]
+async fn a_garbage_collection_removes_the_results_of_what_it_deletes() {
+    let (f, folder) = with_images().await;
+    for name in ["a", "b", "c"] {
+        f.store_picture(&format!("site/{name}.png"), picture(16, 16, [0, 0, 0])).await;
+        f.get(&format!("/render/image/public/site/{name}.png?width=8")).send().await.expect(200);
+    }
+    // A row without content, and content without a row
+    f.place.remove(&f.versions("site/a.png").await[0]).await;
+    f.t.execute("set storage.allow_delete_query = 'true'; delete from storage.objects where name = 'b.png'").await;
+    let options = GcOptions { grace: Duration::ZERO, delete_content: true, delete_rows: true };
+    let found = f.t.storage().collect_garbage(options, &|_| {}).await.unwrap();
+    assert_eq!((found.deleted_rows, found.orphans, kept(&folder)), (1, 1, 1));
+    f.get("/render/image/public/site/c.png?width=8").send().await.expect(200);
+    assert_eq!(kept(&folder), 1);
 }
 
 #[tokio::test]

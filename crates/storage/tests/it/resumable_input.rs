@@ -5,7 +5,7 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use http::Method;
 use serde_json::json;
 
-use crate::helper::{Files, assert_error, streamed};
+use crate::helper::{Files, OWN_FOLDER, assert_error, streamed};
 use crate::resumable::{BYTES, assert_refused, metadata, object, url_of};
 
 const PATH: &str = "/upload/resumable";
@@ -201,4 +201,32 @@ async fn a_length_that_follows_is_limited_like_any_other() {
     }
     f.service(f.part(&url, 4, "45").header("upload-length", "6")).send().await.expect(204);
     assert_eq!(f.content("small/a").await, "012345");
+}
+
+#[tokio::test]
+async fn a_user_has_a_bounded_number_of_unfinished_uploads() {
+    let mut f = Files::with(|settings| settings.max_pending_uploads = 2).await;
+    f.bucket("files", json!({})).await;
+    f.t.migrate(OWN_FOLDER).await;
+    let (alice, bob) = (f.t.member("alice@example.com").await, f.t.member("bob@example.com").await);
+    let [alice_id, bob_id] = [&alice, &bob].map(|member| member.id().to_string());
+    let [alice_token, bob_token] = [&alice, &bob].map(|member| member.access_token().to_owned());
+    let create = |f: &Files, id: &str, token: &str, name: &str| f.creation(&format!("{id}/{name}"), 5).bearer(token);
+    let first = url_of(&create(&f, &alice_id, &alice_token, "a").send().await.expect(201));
+    let second = url_of(&create(&f, &alice_id, &alice_token, "b").send().await.expect(201));
+    let refused = create(&f, &alice_id, &alice_token, "c").send().await;
+    assert_refused(&refused, 429, "Too many unfinished uploads: finish or terminate some of them first");
+    assert_eq!(f.unfinished(), 4);
+    create(&f, &bob_id, &bob_token, "a").send().await.expect(201);
+    for name in ["d", "e", "f"] {
+        f.created(name, 5).await;
+    }
+    f.t.restart().await;
+    create(&f, &alice_id, &alice_token, "c").send().await.expect(429);
+    f.part(&first, 0, "hello").bearer(&alice_token).send().await.expect(204);
+    let third = url_of(&create(&f, &alice_id, &alice_token, "c").send().await.expect(201));
+    create(&f, &alice_id, &alice_token, "g").send().await.expect(429);
+    f.tus(Method::DELETE, &second).bearer(&alice_token).send().await.expect(204);
+    create(&f, &alice_id, &alice_token, "g").send().await.expect(201);
+    f.part(&third, 0, "hello").bearer(&alice_token).send().await.expect(204);
 }

@@ -6,12 +6,12 @@ use std::time::Duration;
 use aws_lc_rs::{digest, hmac};
 use http::Method;
 use portico_base::{AllowedOrigins, Secret};
-use portico_storage::{S3AccessKey, S3Settings};
+use portico_storage::{S3AccessKey, S3Settings, StorageSettings};
 use portico_testkit::{Request, TestResponse};
 use serde_json::json;
 use time::macros::format_description;
 
-use crate::helper::Files;
+use crate::helper::{Files, streamed};
 
 const KEY: &str = "AKIDEXAMPLE";
 const SECRET: &str = "a secret of sufficient length";
@@ -39,9 +39,17 @@ fn hash(bytes: &[u8]) -> String {
 }
 
 async fn start() -> Files {
+    start_with(|_| {}).await
+}
+
+async fn start_with(change: impl FnOnce(&mut StorageSettings)) -> Files {
     let key = S3AccessKey { id: KEY.into(), secret: Secret::new(SECRET) };
     let settings = S3Settings { region: "local".into(), access_keys: vec![key], pages: None };
-    let f = Files::with(|storage| storage.s3 = Some(settings)).await;
+    let f = Files::with(|storage| {
+        storage.s3 = Some(settings);
+        change(storage);
+    })
+    .await;
     f.bucket("files", json!({})).await;
     f
 }
@@ -91,6 +99,30 @@ fn assert_refused(response: &TestResponse, status: u16, code: &str) {
     assert_eq!((response.status, text.contains(&format!("<Code>{code}</Code>"))), (status, true), "{text}");
 }
 
+/// Begins an upload in parts of `/files/a`. Returns its id.
+async fn begin(f: &Files) -> String {
+    let begin = Signed { query: "uploads=", ..request(Method::POST, "/files/a") };
+    let answer = begin.send(f).await.expect(200).text();
+    answer.split("<UploadId>").nth(1).unwrap().split('<').next().unwrap().to_owned()
+}
+
+/// Returns the ETag of the newest part with a number.
+async fn etag_of(f: &Files, number: u16) -> String {
+    let newest = format!(
+        "select etag from storage.s3_multipart_uploads_parts where part_number = {number} order by created_at desc limit 1"
+    );
+    f.t.query(&newest).await[0].get(0)
+}
+
+/// Returns the request that completes the upload of `/files/a` which the query names.
+fn complete<'a>(query: &'a str, parts: &[(u16, &str)]) -> Signed<'a> {
+    let part =
+        |(number, etag): &(u16, &str)| format!("<Part><PartNumber>{number}</PartNumber><ETag>{etag}</ETag></Part>");
+    let parts: String = parts.iter().map(part).collect();
+    let body = format!("<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>").into_bytes();
+    Signed { query, body, ..request(Method::POST, "/files/a") }
+}
+
 fn put<'a>(path: &'a str, body: &str) -> Signed<'a> {
     Signed { body: body.as_bytes().to_vec(), ..request(Method::PUT, path) }
 }
@@ -130,6 +162,8 @@ async fn a_body_that_is_not_what_was_signed_leaves_nothing() {
     for (hash, headers, body, status, code) in [
         (Some(other.as_str()), &[][..], "content", 400, "XAmzContentSHA256Mismatch"),
         (None, &[("x-amz-checksum-crc32", "AAAAAA==")], "content", 400, "BadDigest"),
+        (None, &[("x-amz-checksum-crc32c", "AAAAAA==")], "content", 400, "BadDigest"),
+        (None, &[("x-amz-checksum-crc64nvme", "AAAAAAAAAAA=")], "content", 400, "BadDigest"),
         (None, &[("content-md5", "AAAAAAAAAAAAAAAAAAAAAA==")], "content", 400, "BadDigest"),
         (Some(chunked), &of_five, "5\r\nhello\r\n0\r\nx-amz-checksum-crc32:AAAAAA==\r\n\r\n", 400, "BadDigest"),
         (Some(chunked), &of_five, "5\r\nhello\r\n0\r\n\r\n", 400, "BadDigest"),
@@ -147,9 +181,86 @@ async fn a_body_that_is_not_what_was_signed_leaves_nothing() {
     assert_refused(&request.send(&f).await, 413, "EntityTooLarge");
     f.has_files(0).await;
     assert_eq!(f.t.count("select count(*) from storage.objects").await, 0);
-    let good = "5\r\nhello\r\n0\r\nx-amz-checksum-crc32:NhCmhg==\r\n\r\n";
-    Signed { hash: Some(chunked), headers: &of_five, ..put("/files/a", good) }.send(&f).await.expect(200);
-    assert_eq!(f.content("files/a").await, "hello");
+    for (name, value) in [("crc32", "NhCmhg=="), ("crc32c", "mnG7TA=="), ("crc64nvme", "M3eFcAZSQlc=")] {
+        let trailer = format!("x-amz-checksum-{name}");
+        let good = format!("5\r\nhello\r\n0\r\n{trailer}:{value}\r\n\r\n");
+        let headers = &[("x-amz-decoded-content-length", "5"), ("x-amz-trailer", trailer.as_str())];
+        Signed { hash: Some(chunked), headers, ..put("/files/a", &good) }.send(&f).await.expect(200);
+        assert_eq!(f.content("files/a").await, "hello");
+        let other = Signed { hash: Some(chunked), headers, ..put("/files/a", &good.replace("hello", "other")) };
+        assert_refused(&other.send(&f).await, 400, "BadDigest");
+    }
+}
+
+#[tokio::test]
+async fn an_object_is_replaced_on_condition_of_its_version() {
+    let f = start().await;
+    let put_if =
+        |etag: &'static [(&'static str, &'static str)], body: &str| Signed { headers: etag, ..put("/files/a", body) };
+    let of_one = &[("if-match", "\"f97c5d29941bfb1b2fdab0874906ab82\"")];
+    assert_refused(&put_if(of_one, "two").send(&f).await, 404, "NoSuchKey");
+    put("/files/a", "one").send(&f).await.expect(200);
+    assert_refused(&put_if(&[("if-match", "\"0\"")], "two").send(&f).await, 412, "PreconditionFailed");
+    // Both of them have seen the same version
+    let contenders = [put_if(of_one, "two"), put_if(of_one, "three")];
+    let outcomes = futures_util::future::join_all(contenders.iter().map(|put| put.send(&f))).await;
+    let mut statuses: Vec<u16> = outcomes.iter().map(|response| response.status).collect();
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 412]);
+    let winner = if outcomes[0].status == 200 { "two" } else { "three" };
+    assert_eq!(f.content("files/a").await, winner);
+    put_if(&[("if-match", "*")], "four").send(&f).await.expect(200);
+    let both = &[("if-match", "*"), ("if-none-match", "*")];
+    assert_refused(&put_if(both, "five").send(&f).await, 501, "NotImplemented");
+    assert_eq!(f.content("files/a").await, "four");
+    f.has_files(1).await;
+}
+
+#[tokio::test]
+async fn an_object_is_read_as_its_only_part() {
+    let f = start().await;
+    put("/files/a", "hello").send(&f).await.expect(200);
+    f.store("files/empty", "").await.expect(200);
+    for method in [Method::GET, Method::HEAD] {
+        let part = Signed { query: "partNumber=1", ..request(method.clone(), "/files/a") }.send(&f).await.expect(206);
+        assert_eq!((part.header("content-range"), part.header("content-length")), (Some("bytes 0-4/5"), Some("5")));
+        let empty = Signed { query: "partNumber=1", ..request(method.clone(), "/files/empty") }.send(&f).await;
+        assert_eq!((empty.status, empty.header("content-range")), (200, None));
+        Signed { query: "partNumber=2", ..request(method, "/files/a") }.send(&f).await.expect(416);
+    }
+    for (query, headers, status, code) in [
+        ("partNumber=2", &[][..], 416, "InvalidPartNumber"),
+        ("partNumber=0", &[], 400, "InvalidArgument"),
+        ("partNumber=x", &[], 400, "InvalidArgument"),
+        ("partNumber=1", &[("range", "bytes=0-1")], 400, "InvalidRequest"),
+    ] {
+        let part = Signed { query, headers, ..request(Method::GET, "/files/a") };
+        assert_refused(&part.send(&f).await, status, code);
+    }
+}
+
+#[tokio::test]
+async fn documents_that_do_not_arrive_take_bounded_memory() {
+    let f = start_with(|storage| storage.upload_wait = Duration::from_millis(100)).await;
+    let delete = Signed {
+        query: "delete=",
+        body: b"<Delete><Object><Key>a</Key></Object></Delete>".to_vec(),
+        hash: Some("UNSIGNED-PAYLOAD"),
+        ..request(Method::POST, "/files")
+    };
+    delete.send(&f).await.expect(200);
+    // Half of the memory, which is the part of one address
+    let stalled = (0..8).map(|_| tokio::spawn(delete.sign(&f).body(streamed(futures_util::stream::pending())).send()));
+    let stalled: Vec<_> = stalled.collect();
+    loop {
+        let response = delete.send(&f).await;
+        if response.status != 200 {
+            assert_refused(&response, 429, "SlowDown");
+            break;
+        }
+    }
+    stalled.iter().for_each(tokio::task::JoinHandle::abort);
+    while delete.send(&f).await.status != 200 {}
 }
 
 #[tokio::test]
@@ -243,9 +354,7 @@ async fn other_websites_cannot_use_a_published_access_key() {
 #[tokio::test]
 async fn abandoned_uploads_in_parts_are_ended() {
     let f = start().await;
-    let begin = Signed { query: "uploads=", ..request(Method::POST, "/files/a") };
-    let answer = begin.send(&f).await.expect(200).text();
-    let id = answer.split("<UploadId>").nth(1).unwrap().split('<').next().unwrap().to_owned();
+    let id = begin(&f).await;
     let query = format!("partNumber=1&uploadId={id}");
     Signed { query: &query, ..put("/files/a", "part") }.send(&f).await.expect(200);
     f.has_files(1).await;
@@ -278,27 +387,18 @@ async fn abandoned_uploads_in_parts_are_ended() {
 async fn parts_become_one_object_in_the_order_of_their_numbers() {
     let f = start().await;
     f.store("files/a", "before").await.expect(200);
-    let begin = Signed { query: "uploads=", ..request(Method::POST, "/files/a") };
-    let answer = begin.send(&f).await.expect(200).text();
-    let id = answer.split("<UploadId>").nth(1).unwrap().split('<').next().unwrap().to_owned();
+    let id = begin(&f).await;
     let first = "a".repeat(5 * 1024 * 1024);
     for (number, content) in [(2, "end"), (1, "replaced"), (1, first.as_str())] {
         let query = format!("partNumber={number}&uploadId={id}");
         Signed { query: &query, ..put("/files/a", content) }.send(&f).await.expect(200);
     }
     assert_eq!(f.content("files/a").await, "before");
-    let rows = "select part_number, etag from storage.s3_multipart_uploads_parts order by part_number, created_at desc";
-    let parts = f.t.query(rows).await;
-    let of = |number: i32| {
-        let part = parts.iter().find(|part| part.get::<_, i32>(0) == number).unwrap();
-        let etag: String = part.get(1);
-        format!("<Part><PartNumber>{number}</PartNumber><ETag>{etag}</ETag></Part>")
-    };
-    let body = format!("<CompleteMultipartUpload>{}{}</CompleteMultipartUpload>", of(1), of(2));
     let query = format!("uploadId={id}");
     // The checksum of the object, which the document does not have
     let headers = &[("x-amz-checksum-crc32", "AAAAAA==")];
-    let complete = Signed { query: &query, headers, body: body.into_bytes(), ..request(Method::POST, "/files/a") };
+    let (first_tag, end_tag) = (etag_of(&f, 1).await, etag_of(&f, 2).await);
+    let complete = Signed { headers, ..complete(&query, &[(1, &first_tag), (2, &end_tag)]) };
     let completed = complete.send(&f).await.expect(200).text();
     assert!(completed.contains("-2"), "{completed}");
     assert!(f.content("files/a").await == format!("{first}end"));
@@ -306,35 +406,77 @@ async fn parts_become_one_object_in_the_order_of_their_numbers() {
 }
 
 #[tokio::test]
-async fn an_upload_is_completed_once() {
-    let f = start().await;
-    let begin = Signed { query: "uploads=", ..request(Method::POST, "/files/a") };
-    let answer = begin.send(&f).await.expect(200).text();
-    let id = answer.split("<UploadId>").nth(1).unwrap().split('<').next().unwrap().to_owned();
+async fn an_upload_is_completed_once_and_repeats_its_answer() {
+    let mut f = start().await;
+    f.t.execute(
+        "create table public.writes (at serial); \
+         create function public.count() returns trigger language plpgsql security definer as \
+         'begin insert into public.writes default values; return new; end'; \
+         create trigger count after insert or update on storage.objects for each row execute function public.count()",
+    )
+    .await;
+    let id = begin(&f).await;
     let query = format!("partNumber=1&uploadId={id}");
     Signed { query: &query, ..put("/files/a", "part") }.send(&f).await.expect(200);
-    let etag = f.t.query("select etag from storage.s3_multipart_uploads_parts").await[0].get::<_, String>(0);
-    let body = format!(
-        "<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>{etag}</ETag></Part></CompleteMultipartUpload>"
-    );
+    let etag = etag_of(&f, 1).await;
     let query = format!("uploadId={id}");
-    let complete = Signed { query: &query, body: body.into_bytes(), ..request(Method::POST, "/files/a") };
+    let complete = complete(&query, &[(1, &etag)]);
     let outcomes = futures_util::future::join_all((0..6).map(|_| complete.send(&f))).await;
-    let statuses: Vec<u16> = outcomes.iter().map(|response| response.status).collect();
-    assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 1, "{statuses:?}");
-    assert!(statuses.iter().all(|status| matches!(status, 200 | 404 | 409)), "{statuses:?}");
-    assert_eq!(f.content("files/a").await, "part");
+    let first = outcomes.iter().find(|response| response.status == 200).unwrap().text();
+    for outcome in &outcomes {
+        match outcome.status {
+            200 => assert_eq!(outcome.text(), first),
+            _ => assert_refused(outcome, 409, "OperationAborted"),
+        }
+    }
+    // The client has lost the answer
+    assert_eq!(complete.send(&f).await.expect(200).text(), first);
+    f.t.restart().await;
+    assert_eq!(complete.send(&f).await.expect(200).text(), first);
+    let version = "select version from storage.objects where name = 'a'";
+    let made: String = f.t.query(version).await[0].get(0);
+    assert_eq!(f.t.count("select count(*) from public.writes").await, 1);
     f.t.storage().clean_up(Duration::ZERO).await;
     assert_eq!(f.content("files/a").await, "part");
+    f.has_files(1).await;
+
+    // Other parts, another upload and another key are other requests
+    assert_refused(&self::complete(&query, &[(1, "x")]).send(&f).await, 404, "NoSuchUpload");
+    assert_refused(&self::complete(&query, &[(2, &etag)]).send(&f).await, 404, "NoSuchUpload");
+    assert_refused(&self::complete("uploadId=x", &[(1, &etag)]).send(&f).await, 404, "NoSuchUpload");
+    let elsewhere = Signed { path: "/files/b", ..complete.clone() };
+    assert_refused(&elsewhere.send(&f).await, 404, "NoSuchUpload");
+    assert_eq!(f.t.query(version).await[0].get::<_, String>(0), made);
+    put("/files/a", "replaced").send(&f).await.expect(200);
+    assert_refused(&complete.send(&f).await, 404, "NoSuchUpload");
+    assert_eq!(f.content("files/a").await, "replaced");
+}
+
+#[tokio::test]
+async fn only_the_last_part_may_be_small() {
+    let f = start().await;
+    let id = begin(&f).await;
+    let least = "a".repeat(5 * 1024 * 1024);
+    for (number, content) in [(1, &least[1..]), (2, &least), (3, "end")] {
+        let query = format!("partNumber={number}&uploadId={id}");
+        Signed { query: &query, ..put("/files/a", content) }.send(&f).await.expect(200);
+    }
+    let (first, second, third) = (etag_of(&f, 1).await, etag_of(&f, 2).await, etag_of(&f, 3).await);
+    let query = format!("uploadId={id}");
+    let refused = complete(&query, &[(1, &first), (2, &second), (3, &third)]).send(&f).await;
+    assert_refused(&refused, 400, "EntityTooSmall");
+    assert_refused(&complete(&query, &[(1, &first), (3, &third)]).send(&f).await, 400, "EntityTooSmall");
+    assert_eq!(f.t.count("select count(*) from storage.objects").await, 0);
+    // The upload stays
+    complete(&query, &[(2, &second), (3, &third)]).send(&f).await.expect(200);
+    assert!(f.content("files/a").await == format!("{least}end"));
     f.has_files(1).await;
 }
 
 #[tokio::test]
 async fn parts_that_are_replaced_or_refused_keep_no_space() {
     let f = start().await;
-    let begin = Signed { query: "uploads=", ..request(Method::POST, "/files/a") };
-    let answer = begin.send(&f).await.expect(200).text();
-    let id = answer.split("<UploadId>").nth(1).unwrap().split('<').next().unwrap().to_owned();
+    let id = begin(&f).await;
     let query = format!("partNumber=1&uploadId={id}");
     for content in ["one", "two", "three", "three"] {
         Signed { query: &query, ..put("/files/a", content) }.send(&f).await.expect(200);
@@ -352,13 +494,8 @@ async fn parts_that_are_replaced_or_refused_keep_no_space() {
     assert_refused(&wrong, 400, "XAmzContentSHA256Mismatch");
     f.has_files(1).await;
     f.t.execute("drop trigger refuse on storage.s3_multipart_uploads_parts").await;
-    let body = format!(
-        "<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>{}</ETag></Part></CompleteMultipartUpload>",
-        f.t.query("select etag from storage.s3_multipart_uploads_parts").await[0].get::<_, String>(0)
-    );
     let query = format!("uploadId={id}");
-    let complete = Signed { query: &query, body: body.into_bytes(), ..request(Method::POST, "/files/a") };
-    complete.send(&f).await.expect(200);
+    complete(&query, &[(1, &etag_of(&f, 1).await)]).send(&f).await.expect(200);
     assert_eq!(f.content("files/a").await, "three");
     f.has_files(1).await;
 }

@@ -216,3 +216,29 @@ async fn uploads_of_one_key_at_the_same_time_leave_one_whole_object() {
     assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 1, "{statuses:?}");
     f.has_files(2).await;
 }
+
+#[tokio::test]
+async fn content_that_is_not_of_its_declared_type_is_rejected_where_types_are_sniffed() {
+    let allowed = Files::with_buckets().await;
+    let f = Files::with(|settings| settings.sniff_mime_types = true).await;
+    f.bucket("files", json!({})).await;
+    let png = b"\x89PNG\r\n\x1a\n".to_vec();
+    let put = |f: &Files, name: &str, kind: &str, content: Vec<u8>| {
+        f.service(f.post(&format!("/object/files/{name}")).header("content-type", kind).body(content))
+    };
+    put(&f, "a", "image/png", png.clone()).send().await.expect(200);
+    put(&f, "b", "image/png", Vec::new()).send().await.expect(200);
+    put(&f, "c", "text/plain", png.clone()).send().await.expect(200);
+    f.has_files(3).await;
+    let disguised = put(&f, "d", "image/png", b"<html>".to_vec()).send().await;
+    assert_error(&disguised, 400, "415", "InvalidMimeType", "mime type image/png is not supported");
+    // A copy with another type is content of that type
+    let retyped = json!({ "bucketId": "files", "sourceKey": "a", "destinationKey": "e", "copyMetadata": false, "metadata": { "mimetype": "image/gif" } });
+    let request = f.post("/object/copy").header("x-upsert", "true").json(&retyped);
+    let copied = f.service(request).send().await;
+    assert_error(&copied, 400, "415", "InvalidMimeType", "mime type image/gif is not supported");
+    f.has_files(3).await;
+    assert_eq!(f.t.count("select count(*) from storage.objects").await, 3);
+    put(&allowed, "d", "image/png", b"<html>".to_vec()).send().await.expect(200);
+    allowed.has_files(1).await;
+}

@@ -5,7 +5,7 @@ use BodyLength::{Chunked, Known};
 
 fn lines<S>(stream: S) -> (RequestLines<S>, Arc<Calls>) {
     let calls = Arc::<Calls>::default();
-    (RequestLines::new(stream, Arc::clone(&calls), Instant::now(), Duration::from_secs(60)), calls)
+    (RequestLines::new(stream, Arc::clone(&calls), Instant::now(), (Duration::from_secs(60), Duration::MAX)), calls)
 }
 
 impl RequestLines<()> {
@@ -180,7 +180,7 @@ async fn a_head_has_to_arrive_in_time_however_slowly_it_goes_on() {
     for first in [&b""[..], RAW] {
         let (mut client, server) = tokio::io::duplex(1024);
         let calls = Arc::<Calls>::default();
-        let mut lines = RequestLines::new(server, Arc::clone(&calls), Instant::now(), limit);
+        let mut lines = RequestLines::new(server, Arc::clone(&calls), Instant::now(), (limit, Duration::MAX));
         let mut buffer = vec![0; 1024];
         if !first.is_empty() {
             // Between two requests there is no limit

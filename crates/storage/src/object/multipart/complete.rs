@@ -1,0 +1,208 @@
+//! The end of an upload: its parts become one object.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use portico_base::{hash, random};
+use portico_database::wire::RowSeparators;
+use serde_json::{Value, json};
+use uuid::{Builder, Uuid};
+
+use super::{MAX_PART_NUMBER, MultipartUpload, PartRow, UploadName, abort_in_background, find, parts};
+use crate::backend::BackendError;
+use crate::backend::parts::{PartName, PartedVersion, StoredPart};
+use crate::error::{Result, StorageError};
+use crate::identity::Identity;
+use crate::model::{NewMetadata, ObjectRow};
+use crate::object::ObjectPath;
+use crate::object::upload::{self, NewRow};
+use crate::object::version::NewVersion;
+use crate::operation::{Actor, Operation, Step};
+use crate::s3::S3Error;
+use crate::sql;
+
+/// The bytes of a version's id that tell which completion has made it.
+const MARK_BYTES: usize = 8;
+/// The smallest part besides the last one, in bytes.
+const MIN_PART_SIZE: u64 = 5 * 1024 * 1024;
+
+/// The uploads that are being completed. Each is completed by one request at a time, since every
+/// attempt writes the whole content.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Completions(Arc<Mutex<HashSet<String>>>);
+
+/// The right to complete an upload.
+struct Completion {
+    all: Completions,
+    id: String,
+}
+
+/// The first half of the ids of the versions that a completion makes: a digest of the caller, the
+/// upload and the parts. A client that has lost the answer and sends the request again gets it from
+/// the row of the object, whose version shows that this request has made it.
+#[derive(Debug, Clone, Copy)]
+struct CompletionMark([u8; MARK_BYTES]);
+
+impl CompletionMark {
+    /// Returns the mark of a request. Another caller, or another choice of parts, has another one.
+    fn of(caller: &Identity, name: &UploadName, parts: &[(u16, String)]) -> Self {
+        let UploadName { target: ObjectPath { bucket, name: key }, id } = name;
+        let parts: Vec<(u16, &str)> = parts.iter().map(|(number, etag)| (*number, etag.trim_matches('"'))).collect();
+        let request = json!([caller.role, caller.subject, bucket, key, id, parts]).to_string();
+        let mut mark = [0; MARK_BYTES];
+        mark.copy_from_slice(&hash::sha256(request.as_bytes())[..MARK_BYTES]);
+        Self(mark)
+    }
+
+    /// Returns an id that no version ever had: its second half is random.
+    fn new_version(self) -> String {
+        self.marked(random::bytes()).to_string()
+    }
+
+    /// Tests whether a completion with this mark has made a version.
+    fn is_of(self, version: &str) -> bool {
+        Uuid::try_parse(version).is_ok_and(|id| id == self.marked(id.into_bytes()))
+    }
+
+    fn marked(self, mut bytes: [u8; 16]) -> Uuid {
+        bytes[..MARK_BYTES].copy_from_slice(&self.0);
+        Builder::from_custom_bytes(bytes).into_uuid()
+    }
+}
+
+impl Completions {
+    fn begin(&self, id: &str) -> Result<Completion> {
+        let is_first = self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id.to_owned());
+        if is_first { Ok(Completion { all: self.clone(), id: id.to_owned() }) } else { Err(S3Error::CONFLICT.into()) }
+    }
+
+    pub(super) fn is_running(&self, id: &str) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(id)
+    }
+}
+
+impl Drop for Completion {
+    fn drop(&mut self) {
+        self.all.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+    }
+}
+
+/// Completes an upload with parts that are named by number and ETag. Returns the row as JSON.
+///
+/// Once begun it is completed, even if the request is cancelled meanwhile: a large version takes
+/// longer than some clients wait. An equal request after that returns the same row, until the
+/// object is replaced or deleted.
+///
+/// # Errors
+/// `NoSuchUpload`, a part that is missing or has another ETag, an order that does not ascend, a
+/// part other than the last one below 5 MiB, content that is not of its declared type, the verdict
+/// of the policies. The upload stays after all but the first.
+pub(crate) async fn complete(operation: &Operation, name: UploadName, wanted: Vec<(u16, String)>) -> Result<Bytes> {
+    let mark = CompletionMark::of(operation.caller()?, &name, &wanted);
+    match complete_once(operation, &name, wanted, mark).await {
+        Err(error) if error == S3Error::NO_SUCH_UPLOAD.into() => {
+            completed_before(operation, &name.target, mark).await?.ok_or(error)
+        }
+        outcome => outcome,
+    }
+}
+
+async fn complete_once(
+    operation: &Operation,
+    name: &UploadName,
+    wanted: Vec<(u16, String)>,
+    mark: CompletionMark,
+) -> Result<Bytes> {
+    // Only the owner of an upload keeps others from completing it
+    let upload = find(operation, name, 0).await?;
+    let completion = operation.service.completions.begin(&upload.id)?;
+    let (operation, name) = (operation.clone(), name.clone());
+    let task = tokio::spawn(async move {
+        let _completion = completion;
+        // An attempt before may have completed it meanwhile
+        let upload = find(&operation, &name, 0).await?;
+        complete_alone(&operation, upload, &wanted, mark).await
+    });
+    task.await.unwrap_or_else(|error| {
+        tracing::error!(error = %error, "an upload could not be completed");
+        Err(StorageError::Internal)
+    })
+}
+
+/// Returns the row of the object that an equal request has completed before, as JSON; `None` if
+/// there is none, or the object was replaced or deleted since.
+async fn completed_before(operation: &Operation, target: &ObjectPath, mark: CompletionMark) -> Result<Option<Bytes>> {
+    if target.bucket.contains('\0') || target.name.contains('\0') {
+        return Ok(None);
+    }
+    let values = [Some(target.bucket.as_bytes()), Some(target.name.as_bytes())];
+    let step = Step { text: sql::FIND_OBJECT, values: &values };
+    let found = operation.read(Actor::Service, step, RowSeparators::default()).await?;
+    let version = found.one::<ObjectRow>()?.and_then(|row| row.version);
+    Ok(version.filter(|version| mark.is_of(version)).map(|_| found.bytes()))
+}
+
+/// Completes an upload that no other request completes.
+async fn complete_alone(
+    operation: &Operation,
+    upload: MultipartUpload,
+    wanted: &[(u16, String)],
+    mark: CompletionMark,
+) -> Result<Bytes> {
+    let service = &operation.service;
+    let stored = parts(operation, &upload, 0, usize::from(MAX_PART_NUMBER)).await?;
+    let parts = chosen(&upload.id, stored, wanted)?;
+    let size = parts.iter().fold(0_u64, |sum, part| sum.saturating_add(part.size));
+    upload.permit(operation, Some(size), size).await?;
+
+    // The content of an attempt that failed may still be deleted
+    let mut version = NewVersion::with_id(service, &upload.bucket, &upload.key, mark.new_version()).await?;
+    let parted = PartedVersion { upload: upload.id.clone(), at: version.key().clone() };
+    let assembled = service.backend.assemble_parts(&parted, &parts).await;
+    version.received();
+    let content = match assembled {
+        // Aborted meanwhile
+        Err(BackendError::NotFound) => return Err(S3Error::NO_SUCH_UPLOAD.into()),
+        assembled => assembled?,
+    };
+    let description = upload.description();
+    upload::check_content(service, &version, content.size, &description.mimetype).await?;
+    let metadata = NewMetadata {
+        etag: content.etag.as_deref().unwrap_or_default(),
+        size: content.size,
+        modified: content.modified,
+        mimetype: &description.mimetype,
+        cache_control: &description.cache_control,
+        robots_tag: None,
+    };
+    let row = NewRow {
+        metadata: metadata.to_json(),
+        user_metadata: description.user_metadata.as_ref().map(Value::to_string),
+        owner: operation.caller()?.owner(),
+        upsert: true,
+    };
+    let written = upload::write_row_of_upload(operation, version, row, upload.id).await;
+    if written.is_ok() {
+        abort_in_background(service, parted);
+    }
+    written
+}
+
+/// Returns the stored parts that a request names.
+fn chosen(id: &str, stored: Vec<PartRow>, wanted: &[(u16, String)]) -> Result<Vec<StoredPart>> {
+    if wanted.windows(2).any(|pair| pair[0].0 >= pair[1].0) {
+        return Err(S3Error::INVALID_PART_ORDER.into());
+    }
+    let mut stored: HashMap<u16, PartRow> = stored.into_iter().map(|part| (part.number, part)).collect();
+    let part = |(number, etag): &(u16, String)| {
+        let part = stored.remove(number).ok_or_else(|| S3Error::missing_part(*number, id))?;
+        if part.etag != etag.trim_matches('"') {
+            return Err(S3Error::wrong_part(*number).into());
+        }
+        Ok(StoredPart { name: PartName { number: part.number, id: part.id }, etag: part.etag, size: part.size })
+    };
+    let chosen = wanted.iter().map(part).collect::<Result<Vec<_>>>()?;
+    let full = chosen.split_last().map_or(&[][..], |(_, full)| full);
+    if full.iter().any(|part| part.size < MIN_PART_SIZE) { Err(S3Error::TOO_SMALL.into()) } else { Ok(chosen) }
+}
