@@ -76,6 +76,12 @@ describe("an email change", () => {
     await page.goto(linkIn(await emailTo(mailbox(), newAddress)));
     await heading(page, /One more step/);
     expect(new URL(page.url()).pathname).toBe("/confirm-email-change");
+    // The account page shows what is left to do, also after a reload
+    await page.getByRole("link", { name: "Open your account" }).click();
+    const left = `${newAddress} is confirmed. To make the change, open the link in the email to ${email}`;
+    await card(page).getByText(left).waitFor();
+    await page.reload();
+    await card(page).getByText(left).waitFor();
     await page.goto(linkIn(await emailTo(mailbox(), email, 1)));
     await heading(page, /Email address confirmed/);
     await page.getByText(`Your email address is now ${newAddress}.`).waitFor();

@@ -1,4 +1,4 @@
-import { FormPage } from "../components/form-page";
+import { FormNote, FormPage } from "../components/form-page";
 import { TextLink } from "../components/text-link";
 import { ForgotPasswordForm } from "../features/sign-in/forgot-password-form";
 import { usePageTitle } from "../lib/use-page-title";
@@ -9,9 +9,9 @@ export default function ForgotPasswordPage() {
   return (
     <FormPage title={m.forgot_password_title()} lead={m.forgot_password_lead()}>
       <ForgotPasswordForm />
-      <p className="mt-8 text-center text-sm text-soft">
+      <FormNote>
         {m.forgot_password_remembered()} <TextLink href="/sign-in">{m.sign_in()}</TextLink>
-      </p>
+      </FormNote>
     </FormPage>
   );
 }

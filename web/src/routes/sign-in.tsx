@@ -1,4 +1,4 @@
-import { FormPage } from "../components/form-page";
+import { FormNote, FormPage } from "../components/form-page";
 import { VisitorsOnly } from "../components/guards";
 import { TextLink } from "../components/text-link";
 import { PhoneForm } from "../features/sign-in/phone-form";
@@ -26,10 +26,10 @@ export default function SignInPage() {
           phoneForm={<PhoneForm kind="phone" next={next} signUpHref={allowsSignUp ? signUpByPhone : null} />}
         />
         {allowsSignUp && (
-          <p className="mt-8 text-center text-sm text-soft">
+          <FormNote>
             {m.new_here()}{" "}
             <TextLink href={visitorAddress("/sign-up", { next, with: contact })}>{m.create_an_account()}</TextLink>
-          </p>
+          </FormNote>
         )}
       </FormPage>
     </VisitorsOnly>

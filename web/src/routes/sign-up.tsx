@@ -1,4 +1,4 @@
-import { FormPage } from "../components/form-page";
+import { FormNote, FormPage } from "../components/form-page";
 import { VisitorsOnly } from "../components/guards";
 import { TextLink } from "../components/text-link";
 import { Alert } from "../components/ui/alert";
@@ -28,10 +28,10 @@ export default function SignUpPage() {
         ) : (
           <Alert tone="info">{m.sign_up_closed()}</Alert>
         )}
-        <p className="mt-8 text-center text-sm text-soft">
+        <FormNote>
           {m.sign_up_have_account()}{" "}
           <TextLink href={visitorAddress("/sign-in", { next, with: contact })}>{m.sign_in()}</TextLink>
-        </p>
+        </FormNote>
       </FormPage>
     </VisitorsOnly>
   );

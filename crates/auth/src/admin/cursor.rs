@@ -78,7 +78,7 @@ impl CursorPage {
         self.after
     }
 
-    /// Shortens the rows to the page, and returns what leads to the next one.
+    /// Shortens the rows to the page, and returns the way to the next one.
     pub(crate) fn cut(&self, users: &mut Vec<User>) -> NextPage {
         let size = usize::try_from(self.limit).unwrap_or(usize::MAX);
         let has_more = users.len() > size;
@@ -122,7 +122,7 @@ impl FromRequestParts<Auth> for UserPage {
     }
 }
 
-/// What leads from a page to the next one.
+/// The way from a page to the next one: `pagination` of the body, and a header.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct NextPage {
     cursor: Option<String>,

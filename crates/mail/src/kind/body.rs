@@ -133,8 +133,8 @@ fn words(kind: MailKind) -> Words {
         },
         MailKind::PhoneChanged => Words {
             heading: "Your phone number was changed",
-            text: "The phone number of {{ .Email }} was changed{{ if .OldPhone }} from {{ .OldPhone }}{{ end }}\
-                   {{ if .Phone }} to {{ .Phone }}{{ end }}.",
+            text: "The phone number of {{ .Email }} was changed{{ if .OldPhone }} from +{{ .OldPhone }}{{ end }}\
+                   {{ if .Phone }} to +{{ .Phone }}{{ end }}.",
             ask: None,
             label: Some(CHECK_LABEL),
             note: CHECK,
@@ -187,8 +187,8 @@ fn words(kind: MailKind) -> Words {
                    {{ with .RecoveryCodesLeft }} Codes left: {{ . }}.{{ end }}",
             ask: None,
             label: Some(CHECK_LABEL),
-            note: "If this wasn’t you, change your password now, make new recovery codes, and sign out the devices that \
-                   you do not know.",
+            note: "If this wasn’t you, change your password now, create new recovery codes, and sign out the devices \
+                   that you don’t know.",
         },
         MailKind::RecoveryCodesCreated => Words {
             heading: "New recovery codes were created for your account",
@@ -197,7 +197,7 @@ fn words(kind: MailKind) -> Words {
             ask: None,
             label: Some(CHECK_LABEL),
             note: "If this wasn’t you, change your password now, create new recovery codes, and sign out the devices \
-                   that you do not know.",
+                   that you don’t know.",
         },
     }
 }

@@ -4,7 +4,9 @@ import * as m from "../../paraglide/messages";
 import { FormPasswordField } from "./form";
 import type { ZodForm } from "./use-zod-form";
 
-/** The input of a form for the password that the account has, with a link for people who forgot it. */
+/**
+ * The input of a form for the password that the account has, with a link for people who forgot it.
+ */
 export function CurrentPasswordField<Values extends FieldValues>(props: {
   form: ZodForm<Values>;
   name: Path<Values>;

@@ -94,7 +94,9 @@ function PendingChange({ user, current, pending }: { user: User; current: string
   return (
     <>
       <Alert tone="info">
-        <p className="font-medium">{m.email_change_waiting({ email: pending })}</p>
+        <p className="font-medium">
+          {confirmed === null ? m.email_change_waiting({ email: pending }) : m.email_change_half_title()}
+        </p>
         <p className="mt-1">
           {confirmed !== null && open[0] !== undefined
             ? m.email_change_open_other({ confirmed, email: open[0] })

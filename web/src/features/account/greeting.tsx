@@ -22,7 +22,12 @@ export function Greeting({ session }: { session: Session }) {
           {name === null ? m.greeting_without_name() : m.greeting({ name })}
         </h1>
         <p className="mt-1 text-soft [overflow-wrap:anywhere]">
-          {contact !== null && name !== contact && <>{contact} · </>}
+          {contact !== null && name !== contact && (
+            <>
+              <span className="max-sm:block">{contact}</span>
+              <span className="max-sm:hidden"> · </span>
+            </>
+          )}
           <SignInText session={session} />
         </p>
       </div>

@@ -11,7 +11,7 @@ import * as m from "../../paraglide/messages";
 /** The second step of a sign-in. The page leads on once the session is confirmed. */
 export function ConfirmSignIn({ user }: { user: User }) {
   return (
-    <FormPage title={m.second_factor_title()}>
+    <FormPage title={m.second_factor_title()} beginsWithLead>
       <SecondFactor factors={verifiedFactors(user)} onConfirmed={() => undefined} />
       <SignOut user={user} />
     </FormPage>

@@ -2,7 +2,7 @@ import type { Provider } from "@supabase/supabase-js";
 import { type SubmitEvent, useEffect, useMemo, useState } from "react";
 import { FormAlert } from "../../components/form/form-alert";
 import { useZodForm } from "../../components/form/use-zod-form";
-import { FormPage } from "../../components/form-page";
+import { FormNote, FormPage } from "../../components/form-page";
 import { MailboxHint } from "../../components/mailbox-hint";
 import { ResendButton } from "../../components/resend-button";
 import { RichText } from "../../components/rich-text";
@@ -97,10 +97,10 @@ export function VerifyCodeForm({ pending, onResent }: { pending: PendingCode; on
         </ButtonLink>
       </div>
       {pending.kind === "signup" && (
-        <p className="mt-6 text-sm text-soft">
+        <FormNote>
           {m.sign_up_have_account()}{" "}
           <TextLink href={visitorAddress("/sign-in", { next: pending.next })}>{m.sign_in()}</TextLink>
-        </p>
+        </FormNote>
       )}
       <MailboxHint />
     </FormPage>
