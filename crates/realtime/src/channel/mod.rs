@@ -14,4 +14,14 @@ impl ChannelId {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
+
+    /// Returns the number, for another server.
+    pub fn number(self) -> u64 {
+        self.0
+    }
+
+    /// Returns the channel of another server that has this number there.
+    pub fn of_number(number: u64) -> Self {
+        Self(number)
+    }
 }

@@ -1,8 +1,9 @@
 //! Presence: which keys are in a room, each with what its channels track about themselves.
 //!
 //! Each change of a room becomes a `presence_diff`. A room is changed, and its diff put into the
-//! queues of all threads, under one lock, so every receiver gets the diffs of a room in the order of
-//! the changes. Rooms are distributed over many locks.
+//! queues of all threads, under one lock, so every receiver gets the diffs of a room in the order
+//! of the changes. Rooms are distributed over many locks. With several servers, each has the whole
+//! presence, and makes the diffs for its own channels.
 
 mod call_limit;
 mod diff;
@@ -12,7 +13,7 @@ use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasher as _;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -20,10 +21,11 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 
 pub(crate) use call_limit::CallLimit;
+pub(crate) use diff::Meta;
 
-use crate::cluster::NodeId;
+use crate::channel::ChannelId;
+use crate::cluster::{ClusterSender, NodeId};
 use crate::rooms::{Publication, RoomKey, RoomMessage, RoomMessageBody, Rooms, Subscriber, UnfinishedPublication};
-use diff::Meta;
 use room::{Change, Holder, RoomPresence};
 
 /// The number of locks.
@@ -51,6 +53,8 @@ struct PresenceState {
     last_reference: AtomicU64,
     hasher: RandomState,
     shards: [Mutex<PresenceShard>; SHARDS],
+    /// The other servers, if there are any.
+    cluster: OnceLock<ClusterSender>,
 }
 
 type PresenceShard = HashMap<RoomKey, RoomPresence>;
@@ -64,6 +68,7 @@ impl Presence {
             last_reference: AtomicU64::new(0),
             hasher: RandomState::new(),
             shards: std::array::from_fn(|_| Mutex::default()),
+            cluster: OnceLock::new(),
         }))
     }
 
@@ -79,7 +84,11 @@ impl Presence {
             }
             tracked = if previous.is_some() { Tracked::Updated } else { Tracked::Joined };
             let previous = previous.map(|meta| Arc::clone(&meta.reference));
-            room.set(holder, key, Meta::new(self.next_reference(), previous.as_deref(), payload))
+            let meta = Meta::new(self.next_reference(), previous.as_deref(), payload);
+            if let Some(cluster) = self.0.cluster.get() {
+                cluster.tracked(channel.room(), holder.channel, &key.into(), &meta);
+            }
+            room.set(holder, key, meta)
         });
         tracked
     }
@@ -89,7 +98,12 @@ impl Presence {
     pub fn untrack(&self, channel: &Arc<Subscriber>, key: &str) {
         let holder = self.holder(channel);
         self.change(channel.room(), |room| match room.key(holder) == Some(key) {
-            true => room.remove(holder),
+            true => {
+                if let Some(cluster) = self.0.cluster.get() {
+                    cluster.untracked(channel.room(), holder.channel);
+                }
+                room.remove(holder)
+            }
             false => Change::default(),
         });
     }
@@ -100,6 +114,62 @@ impl Presence {
         match self.shard(room).get_mut(room) {
             Some(room) => room.state(),
             None => Bytes::from_static(b"{}"),
+        }
+    }
+
+    /// Returns the id of this server.
+    pub fn node(&self) -> NodeId {
+        self.0.node
+    }
+
+    /// Shares the changes of this server's channels with other servers from now on.
+    pub fn share(&self, cluster: ClusterSender) {
+        // There is one cluster in the life of a server
+        let _ = self.0.cluster.set(cluster);
+    }
+
+    /// Returns what the channels of this server track.
+    pub fn local_entries(&self) -> Vec<(RoomKey, ChannelId, Arc<str>, Meta)> {
+        let mut local = Vec::new();
+        for shard in &self.0.shards {
+            for (key, room) in &*lock(shard) {
+                let own = room.entries().filter(|(_, holder, _)| holder.node == self.0.node);
+                local.extend(
+                    own.map(|(name, holder, meta)| (key.clone(), holder.channel, Arc::clone(name), meta.clone())),
+                );
+            }
+        }
+        local
+    }
+
+    /// Sets what a channel of another server tracks, as JSON, and sends the diff to the room here.
+    pub fn track_remote(&self, room: &RoomKey, (node, channel): (NodeId, ChannelId), key: &str, meta: Bytes) {
+        let holder = Holder { node, channel };
+        let Some(meta) = Meta::of_json(meta).filter(|_| node != self.0.node) else { return };
+        self.change(room, |room| match room.get(holder) {
+            // A part of a state
+            Some(known) if known.reference == meta.reference => Change::default(),
+            _ => room.set(holder, key, meta),
+        });
+    }
+
+    /// Removes what a channel of another server tracks, and sends the diff to the room here.
+    pub fn untrack_remote(&self, room: &RoomKey, (node, channel): (NodeId, ChannelId)) {
+        self.change(room, |room| room.remove(Holder { node, channel }));
+    }
+
+    /// Removes what the channels of another server track, except for those that `keeps` returns
+    /// true for. Each room gets one diff.
+    pub fn retain_remote(&self, node: NodeId, keeps: impl Fn(ChannelId) -> bool) {
+        let is_gone = |holder: Holder| holder.node == node && !keeps(holder.channel);
+        for shard in &self.0.shards {
+            let mut shard = lock(shard);
+            let has_gone = |room: &RoomPresence| room.entries().any(|(_, holder, _)| is_gone(holder));
+            let rooms: Vec<RoomKey> =
+                shard.iter().filter(|(_, room)| has_gone(room)).map(|(key, _)| key.clone()).collect();
+            for key in rooms {
+                self.change_in(&mut shard, &key, |room| room.remove_all(is_gone));
+            }
         }
     }
 
@@ -118,12 +188,15 @@ impl Presence {
 
     fn shard(&self, room: &RoomKey) -> MutexGuard<'_, PresenceShard> {
         let index = self.0.hasher.hash_one(room) as usize % SHARDS;
-        self.0.shards[index].lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.shards[index])
     }
 
     /// Changes a room and sends the diff.
     fn change(&self, key: &RoomKey, change: impl FnOnce(&mut RoomPresence) -> Change) {
-        let mut shard = self.shard(key);
+        self.change_in(&mut self.shard(key), key, change);
+    }
+
+    fn change_in(&self, shard: &mut PresenceShard, key: &RoomKey, change: impl FnOnce(&mut RoomPresence) -> Change) {
         let room = shard.entry(key.clone()).or_default();
         let change = change(room);
         if !change.is_empty() {
@@ -179,6 +252,10 @@ impl Presence {
         }
         None
     }
+}
+
+fn lock(shard: &Mutex<PresenceShard>) -> MutexGuard<'_, PresenceShard> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -102,11 +102,11 @@ impl RoomPresence {
     }
 
     /// Removes the entries that `is_gone` returns true for.
-    pub fn remove_all(&mut self, is_gone: impl Fn(Holder, &Meta) -> bool) -> Change {
+    pub fn remove_all(&mut self, is_gone: impl Fn(Holder) -> bool) -> Change {
         let mut gone: Vec<(u64, Holder)> = self
             .metas
             .iter()
-            .filter(|(_, entry)| is_gone(entry.holder, &entry.meta))
+            .filter(|(_, entry)| is_gone(entry.holder))
             .map(|((_, number), entry)| (*number, entry.holder))
             .collect();
         gone.sort_unstable_by_key(|(number, _)| *number);

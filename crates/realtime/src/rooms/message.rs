@@ -55,6 +55,14 @@ impl RoomMessage {
         self.id
     }
 
+    /// Returns the number of bytes of the payload.
+    pub fn payload_len(&self) -> usize {
+        match &self.body {
+            RoomMessageBody::Broadcast(payload) | RoomMessageBody::PresenceDiff(payload) => payload.len(),
+            RoomMessageBody::UserBroadcast { broadcast, .. } => broadcast.payload.len(),
+        }
+    }
+
     /// Returns true for a change of the presence.
     pub fn is_presence(&self) -> bool {
         matches!(self.body, RoomMessageBody::PresenceDiff(_))

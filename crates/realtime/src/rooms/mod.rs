@@ -22,6 +22,7 @@ pub(crate) use shard::Shard;
 pub(crate) use subscriber::{Subscriber, SubscriberHead};
 
 use crate::channel::ChannelId;
+use crate::cluster::ClusterSender;
 use shard::Delivery;
 
 /// The number of shards at most. Threads beyond it share them.
@@ -56,6 +57,8 @@ struct RoomsState {
     count: AtomicUsize,
     threads: Mutex<HashMap<ThreadId, usize>>,
     hasher: RandomState,
+    /// The other servers, if there are any.
+    cluster: OnceLock<ClusterSender>,
     /// The number of deliveries since the start.
     deliveries: Arc<crate::meter::Meter>,
 }
@@ -68,6 +71,7 @@ impl Rooms {
             count: AtomicUsize::new(0),
             threads: Mutex::default(),
             hasher: RandomState::new(),
+            cluster: OnceLock::new(),
             deliveries,
         }))
     }
@@ -95,6 +99,26 @@ impl Rooms {
     /// As [`publish`](Self::publish), without waiting: returns the deliveries that are left if a
     /// queue is full.
     pub fn try_publish(&self, own: Option<&Shard>, publication: Publication) -> Option<UnfinishedPublication> {
+        if let Some(cluster) = self.0.cluster.get() {
+            cluster.publish(&publication);
+        }
+        self.try_deliver(own, publication)
+    }
+
+    /// Shares the messages of clients with other servers from now on.
+    pub fn share(&self, cluster: ClusterSender) {
+        // There is one cluster in the life of a server
+        let _ = self.0.cluster.set(cluster);
+    }
+
+    /// Delivers a message of another server to the channels of this one.
+    pub async fn deliver(&self, publication: Publication) {
+        if let Some(waiting) = self.try_deliver(None, publication) {
+            waiting.finish().await;
+        }
+    }
+
+    fn try_deliver(&self, own: Option<&Shard>, publication: Publication) -> Option<UnfinishedPublication> {
         let hash = self.0.hasher.hash_one(&publication.room);
         let mut full = Vec::new();
         for shard in self.shards() {

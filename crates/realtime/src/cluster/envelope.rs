@@ -1,0 +1,210 @@
+//! The form in which messages travel: in parts, as large as the way allows, each encrypted with a
+//! key that only the servers of the project have.
+//!
+//! Others may use the same NATS server, and every login of the database may listen to its
+//! notifications and send some. They can neither read messages nor make some, and a message that is
+//! sent again is dropped, because the numbers of a server's messages increase.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use portico_base::{Secret, hash, random};
+
+use super::NodeId;
+
+/// The largest message.
+const MAX_MESSAGE: usize = 16 * 1024 * 1024;
+/// The node, the number of the message, the index of the part, and the number of parts.
+const HEAD: usize = 6 + 8 + 4 + 4;
+/// The bytes by which a part is longer than its content.
+pub(super) const OVERHEAD: usize = HEAD + NONCE_LEN + 16;
+
+/// The key of the servers of one project.
+pub(super) struct ClusterKey(LessSafeKey);
+
+impl fmt::Debug for ClusterKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ClusterKey")
+    }
+}
+
+impl ClusterKey {
+    /// Derives the key from a secret that all servers of the project share.
+    pub fn derive(secret: &Secret) -> Self {
+        let key = hash::sha256(format!("portico realtime cluster\0{}", secret.expose()).as_bytes());
+        Self(LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &key).expect("the key has 32 bytes")))
+    }
+
+    fn seal(&self, mut part: Vec<u8>) -> Option<Vec<u8>> {
+        let nonce: [u8; NONCE_LEN] = random::bytes();
+        let sealed = self.0.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), Aad::empty(), &mut part);
+        sealed.ok()?;
+        part.extend(nonce);
+        Some(part)
+    }
+
+    fn open(&self, sealed: &[u8]) -> Option<Bytes> {
+        let (sealed, nonce) = sealed.split_last_chunk::<NONCE_LEN>()?;
+        let mut part = BytesMut::from(sealed);
+        let length = self.0.open_in_place(Nonce::assume_unique_for_key(*nonce), Aad::empty(), &mut part).ok()?.len();
+        part.truncate(length);
+        Some(part.freeze())
+    }
+}
+
+/// Makes the parts of this server's messages.
+#[derive(Debug)]
+pub(super) struct Wrapper {
+    node: NodeId,
+    last_number: u64,
+}
+
+impl Wrapper {
+    pub fn new(node: NodeId) -> Self {
+        Self { node, last_number: 0 }
+    }
+
+    /// Returns the parts of a message, each of `max_part` bytes at most. `None`: it is too large.
+    pub fn wrap(&mut self, key: &ClusterKey, message: &[u8], max_part: usize) -> Option<Vec<Vec<u8>>> {
+        let content = max_part.checked_sub(OVERHEAD).filter(|content| *content > 0)?;
+        if message.len() > MAX_MESSAGE {
+            return None;
+        }
+        self.last_number += 1;
+        let count = u32::try_from(message.len().div_ceil(content).max(1)).ok()?;
+        let mut contents = message.chunks(content);
+        let parts = (0..count).map(|index| {
+            let content = contents.next().unwrap_or_default();
+            let mut part = Vec::with_capacity(content.len() + OVERHEAD);
+            part.put_slice(&self.node.bytes());
+            part.put_u64(self.last_number);
+            part.put_u32(index);
+            part.put_u32(count);
+            part.put_slice(content);
+            key.seal(part)
+        });
+        parts.collect()
+    }
+}
+
+/// Puts the parts of other servers together.
+#[derive(Debug, Default)]
+pub(super) struct Unwrapper(HashMap<NodeId, Unfinished>);
+
+#[derive(Debug, Default)]
+struct Unfinished {
+    /// The last message that was complete.
+    last_number: u64,
+    /// The message whose parts arrive.
+    number: u64,
+    received: u32,
+    content: BytesMut,
+}
+
+impl Unwrapper {
+    /// Adds a part. Returns the message that it completes, and the server that it comes from. Parts
+    /// of one server arrive in order; a message whose part is missing is dropped.
+    pub fn unwrap(&mut self, key: &ClusterKey, own: NodeId, part: &[u8]) -> Option<(NodeId, Bytes)> {
+        let mut part = key.open(part)?;
+        if part.len() < HEAD {
+            return None;
+        }
+        let mut node = [0; 6];
+        part.copy_to_slice(&mut node);
+        let node = NodeId::from(node);
+        let (number, index, count) = (part.get_u64(), part.get_u32(), part.get_u32());
+        if node == own {
+            return None;
+        }
+        let unfinished = self.0.entry(node).or_default();
+        if number <= unfinished.last_number {
+            return None;
+        }
+        if index == 0 {
+            *unfinished = Unfinished { number, last_number: unfinished.last_number, ..Unfinished::default() };
+        }
+        if number != unfinished.number
+            || index != unfinished.received
+            || unfinished.content.len() + part.len() > MAX_MESSAGE
+        {
+            return None;
+        }
+        unfinished.received += 1;
+        if count == 1 {
+            *unfinished = Unfinished { last_number: number, ..Unfinished::default() };
+            return Some((node, part));
+        }
+        unfinished.content.put(part);
+        if unfinished.received < count {
+            return None;
+        }
+        let content = std::mem::take(&mut unfinished.content).freeze();
+        *unfinished = Unfinished { last_number: number, ..Unfinished::default() };
+        Some((node, content))
+    }
+
+    /// Forgets a server that has gone.
+    pub fn forget(&mut self, node: NodeId) {
+        // The number stays, so that its messages cannot be sent again
+        if let Some(unfinished) = self.0.get_mut(&node) {
+            *unfinished = Unfinished { last_number: unfinished.last_number, ..Unfinished::default() };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(secret: &str) -> ClusterKey {
+        ClusterKey::derive(&Secret::new(secret))
+    }
+
+    #[test]
+    fn messages_of_every_size_arrive_once() {
+        let (key, node, own) = (key("a"), NodeId::random(), NodeId::random());
+        let (mut wrapper, mut unwrapper) = (Wrapper::new(node), Unwrapper::default());
+        for size in [0, 1, 49, 50, 51, 100, 1_000] {
+            let message = vec![7; size];
+            let parts = wrapper.wrap(&key, &message, OVERHEAD + 50).unwrap();
+            assert_eq!(parts.len(), size.div_ceil(50).max(1));
+            assert!(parts.iter().all(|part| part.len() <= OVERHEAD + 50));
+            let arrived: Vec<_> = parts.iter().filter_map(|part| unwrapper.unwrap(&key, own, part)).collect();
+            assert_eq!(arrived, [(node, Bytes::from(message))]);
+            assert!(parts.iter().all(|part| unwrapper.unwrap(&key, own, part).is_none()), "sent again");
+        }
+        assert!(wrapper.wrap(&key, &vec![0; MAX_MESSAGE + 1], 1_000).is_none());
+    }
+
+    #[test]
+    fn an_incomplete_message_is_dropped_and_the_next_one_is_not() {
+        let (key, node, own) = (key("a"), NodeId::random(), NodeId::random());
+        let (mut wrapper, mut unwrapper) = (Wrapper::new(node), Unwrapper::default());
+        let mut wrap = || wrapper.wrap(&key, &[1; 100], OVERHEAD + 40).unwrap();
+        for missing in 0..3 {
+            let mut parts = wrap();
+            parts.remove(missing);
+            assert!(parts.iter().all(|part| unwrapper.unwrap(&key, own, part).is_none()), "{missing}");
+        }
+        let arrived = wrap().iter().filter_map(|part| unwrapper.unwrap(&key, own, part)).count();
+        assert_eq!(arrived, 1);
+    }
+
+    #[test]
+    fn parts_of_others_are_dropped() {
+        let (own, node) = (NodeId::random(), NodeId::random());
+        let part = Wrapper::new(node).wrap(&key("a"), b"x", 200).unwrap().remove(0);
+        let mut unwrapper = Unwrapper::default();
+        assert_eq!(unwrapper.unwrap(&key("b"), own, &part), None, "another project");
+        for index in 0..part.len() {
+            let mut changed = part.clone();
+            changed[index] ^= 1;
+            assert_eq!(unwrapper.unwrap(&key("a"), own, &changed), None);
+            assert_eq!(unwrapper.unwrap(&key("a"), own, &part[..index]), None);
+        }
+        assert_eq!(unwrapper.unwrap(&key("a"), node, &part), None, "its own");
+        assert!(unwrapper.unwrap(&key("a"), own, &part).is_some());
+    }
+}

@@ -1,0 +1,288 @@
+//! The task of a member: it sends what this server has to share, and applies what others send.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::time::{Instant, MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
+
+use super::envelope::{ClusterKey, Unwrapper, Wrapper};
+use super::link::{Link, LinkError, Way};
+use super::message::ClusterMessage;
+use super::outgoing::ClusterQueue;
+use super::{ClusterTimes, NodeId};
+use crate::channel::ChannelId;
+use crate::presence::Presence;
+use crate::rooms::{Publication, RoomMessage, Rooms};
+
+/// The number of other servers at most.
+const MAX_PEERS: usize = 1_000;
+
+/// The state of the task.
+pub(super) struct Member {
+    node: NodeId,
+    times: ClusterTimes,
+    key: ClusterKey,
+    wrapper: Wrapper,
+    unwrapper: Unwrapper,
+    rooms: Rooms,
+    presence: Presence,
+    peers: HashMap<NodeId, Peer>,
+    /// The number of the last change of this server's presence.
+    last_change: u64,
+    /// Another server asks for the whole presence.
+    is_state_wanted: bool,
+    sockets: Box<dyn Fn() -> u64 + Send + Sync>,
+    remote_sockets: Arc<AtomicU64>,
+}
+
+/// Another server.
+#[derive(Debug)]
+struct Peer {
+    seen_at: Instant,
+    sockets: u64,
+    /// The number of the change up to which its presence is complete here. `None`: it is not.
+    change: Option<u64>,
+    /// The parts of its state that have arrived, while it is sent.
+    state: Option<HashSet<ChannelId>>,
+}
+
+impl fmt::Debug for Member {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Member").field("node", &self.node).field("peers", &self.peers).finish_non_exhaustive()
+    }
+}
+
+impl Member {
+    /// Returns a member that knows no others.
+    pub fn new(
+        times: ClusterTimes,
+        key: ClusterKey,
+        (rooms, presence): (Rooms, Presence),
+        (sockets, remote_sockets): (Box<dyn Fn() -> u64 + Send + Sync>, Arc<AtomicU64>),
+    ) -> Self {
+        let node = presence.node();
+        Self {
+            node,
+            times,
+            key,
+            wrapper: Wrapper::new(node),
+            unwrapper: Unwrapper::default(),
+            rooms,
+            presence,
+            peers: HashMap::new(),
+            last_change: 0,
+            is_state_wanted: false,
+            sockets,
+            remote_sockets,
+        }
+    }
+
+    /// Runs until `leave` is cancelled. A way that is lost is opened again.
+    pub async fn run(mut self, way: Way, mut queue: ClusterQueue, leave: CancellationToken) {
+        let mut was_reported = false;
+        loop {
+            let opened = tokio::select! {
+                () = leave.cancelled() => return,
+                opened = way.open() => opened,
+            };
+            let error = match opened {
+                Ok(mut link) => {
+                    tracing::info!(node = %self.node, "connected to the other servers");
+                    was_reported = false;
+                    match self.serve(&mut link, &mut queue, &leave).await {
+                        Ok(()) => return,
+                        Err(error) => error,
+                    }
+                }
+                Err(error) => Some(error),
+            };
+            if !was_reported {
+                let error = error.map(|error| error.to_string());
+                tracing::warn!(error, "the other servers cannot be reached");
+                was_reported = true;
+            }
+            tokio::select! {
+                () = leave.cancelled() => return,
+                () = tokio::time::sleep(self.times.heartbeat) => self.forget_silent(),
+            }
+        }
+    }
+
+    /// Sends and receives until `leave` is cancelled, or the way is lost.
+    async fn serve(
+        &mut self,
+        link: &mut Link,
+        queue: &mut ClusterQueue,
+        leave: &CancellationToken,
+    ) -> Result<(), Option<LinkError>> {
+        let mut heartbeats = tokio::time::interval(self.times.heartbeat);
+        heartbeats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = leave.cancelled() => {
+                    let _ = self.send(link, &ClusterMessage::Goodbye).await;
+                    return Ok(());
+                }
+                _ = heartbeats.tick() => {
+                    self.forget_silent();
+                    self.beat(link, queue).await?;
+                }
+                message = queue.next() => {
+                    if let Some(message) = message {
+                        let message = self.numbered(message, queue);
+                        self.send(link, &message).await?;
+                    }
+                }
+                part = link.next() => {
+                    let part = part.ok_or(None)?;
+                    if let Some((node, message)) = self.unwrapper.unwrap(&self.key, self.node, &part)
+                        && let Some(message) = ClusterMessage::decode(message)
+                    {
+                        let is_new = !self.peers.contains_key(&node);
+                        let answer = self.apply(node, message).await;
+                        if let Some(answer) = answer {
+                            self.send(link, &answer).await?;
+                        }
+                        // It learns at once whom it can ask
+                        if is_new && self.peers.contains_key(&node) {
+                            self.beat(link, queue).await?;
+                        }
+                    }
+                }
+            }
+            if std::mem::take(&mut self.is_state_wanted) {
+                self.send_state(link, queue).await?;
+            }
+        }
+    }
+
+    /// Gives a change of the presence its number. Changes that were dropped have numbers too, so
+    /// that the others notice.
+    fn numbered(&mut self, message: ClusterMessage, queue: &ClusterQueue) -> ClusterMessage {
+        if !matches!(message, ClusterMessage::Tracked { .. } | ClusterMessage::Untracked { .. }) {
+            return message;
+        }
+        self.last_change += 1 + queue.take_lost_changes();
+        let number = self.last_change;
+        match message {
+            ClusterMessage::Tracked { room, channel, key, meta, .. } => {
+                ClusterMessage::Tracked { number, room, channel, key, meta }
+            }
+            ClusterMessage::Untracked { room, channel, .. } => ClusterMessage::Untracked { number, room, channel },
+            other => other,
+        }
+    }
+
+    async fn send(&mut self, link: &mut Link, message: &ClusterMessage) -> Result<(), LinkError> {
+        let parts = message.encode().and_then(|message| self.wrapper.wrap(&self.key, &message, link.max_part()));
+        match parts {
+            Some(parts) => link.send(&parts).await,
+            None => {
+                tracing::warn!("a message is too large for the other servers");
+                Ok(())
+            }
+        }
+    }
+
+    async fn beat(&mut self, link: &mut Link, queue: &ClusterQueue) -> Result<(), LinkError> {
+        self.last_change += queue.take_lost_changes();
+        let heartbeat = ClusterMessage::Heartbeat { sockets: (self.sockets)(), presence: self.last_change };
+        self.send(link, &heartbeat).await
+    }
+
+    /// Sends the whole presence of this server. Changes that wait in the queue come after it, and
+    /// lead to the same state whether it contains them or not.
+    async fn send_state(&mut self, link: &mut Link, queue: &ClusterQueue) -> Result<(), LinkError> {
+        self.last_change += queue.take_lost_changes();
+        let entries = self.presence.local_entries();
+        self.send(link, &ClusterMessage::StateBegin { number: self.last_change }).await?;
+        let parts = entries.len() as u64;
+        for (room, channel, key, meta) in entries {
+            let meta = meta.json().clone();
+            self.send(link, &ClusterMessage::Tracked { number: 0, room, channel, key, meta }).await?;
+        }
+        self.send(link, &ClusterMessage::StateEnd { parts }).await
+    }
+
+    /// Applies a message of another server. Returns the answer, if it needs one.
+    async fn apply(&mut self, node: NodeId, message: ClusterMessage) -> Option<ClusterMessage> {
+        if self.peers.len() >= MAX_PEERS && !self.peers.contains_key(&node) {
+            return None;
+        }
+        let new = || Peer { seen_at: Instant::now(), sockets: 0, change: Some(0), state: None };
+        let peer = self.peers.entry(node).or_insert_with(new);
+        peer.seen_at = Instant::now();
+        match message {
+            ClusterMessage::Heartbeat { sockets, presence } => {
+                peer.sockets = sockets;
+                let is_complete = peer.change == Some(presence);
+                self.count_sockets();
+                return (!is_complete).then_some(ClusterMessage::StateRequest { of: node });
+            }
+            ClusterMessage::Goodbye => self.forget(node),
+            ClusterMessage::Broadcast { room, body } => {
+                let message = RoomMessage::new(&room.topic, body);
+                self.rooms.deliver(Publication { room, message, except: None }).await;
+            }
+            ClusterMessage::Tracked { number, room, channel, key, meta } => {
+                peer.note(number);
+                if let Some(state) = &mut peer.state {
+                    state.insert(channel);
+                }
+                self.presence.track_remote(&room, (node, channel), &key, meta);
+            }
+            ClusterMessage::Untracked { number, room, channel } => {
+                peer.note(number);
+                self.presence.untrack_remote(&room, (node, channel));
+            }
+            ClusterMessage::StateRequest { of } => self.is_state_wanted |= of == self.node,
+            ClusterMessage::StateBegin { number } => {
+                peer.change = Some(number);
+                peer.state = Some(HashSet::new());
+            }
+            ClusterMessage::StateEnd { parts } => match peer.state.take() {
+                Some(state) if state.len() as u64 == parts => {
+                    self.presence.retain_remote(node, |channel| state.contains(&channel));
+                }
+                // The next heartbeat asks again
+                _ => peer.change = None,
+            },
+        }
+        None
+    }
+
+    /// Forgets the servers that have been silent for too long.
+    fn forget_silent(&mut self) {
+        let now = Instant::now();
+        let is_gone = |peer: &Peer| now.duration_since(peer.seen_at) >= self.times.gone_after;
+        let gone: Vec<_> = self.peers.iter().filter(|(_, peer)| is_gone(peer)).map(|(node, _)| *node).collect();
+        for node in gone {
+            tracing::warn!(node = %node, "a server has gone");
+            self.forget(node);
+        }
+    }
+
+    fn forget(&mut self, node: NodeId) {
+        self.peers.remove(&node);
+        self.unwrapper.forget(node);
+        self.presence.retain_remote(node, |_| false);
+        self.count_sockets();
+    }
+
+    fn count_sockets(&self) {
+        let sockets = self.peers.values().fold(0, |sum: u64, peer| sum.saturating_add(peer.sockets));
+        self.remote_sockets.store(sockets, Ordering::Relaxed);
+    }
+}
+
+impl Peer {
+    /// Notes a change of its presence. After a gap it stays incomplete until its next state.
+    fn note(&mut self, number: u64) {
+        if number > 0 {
+            self.change = self.change.filter(|change| change + 1 == number).map(|_| number);
+        }
+    }
+}

@@ -1,0 +1,171 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::fixture::{ScratchDatabase, TestChannel, json_of, room};
+use crate::rooms::{Publication, RoomKey, RoomMessage, RoomMessageBody};
+use crate::socket::frame::{UserBroadcast, UserPayload, Version};
+use portico_database::wire::WirePoolSettings;
+
+/// Short, so that a test does not wait; a server that is only slow must not count as gone.
+const TIMES: ClusterTimes = ClusterTimes { heartbeat: Duration::from_millis(50), gone_after: Duration::from_secs(2) };
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A server, as far as its cluster goes.
+struct Server {
+    rooms: Rooms,
+    presence: Presence,
+    cluster: Option<Cluster>,
+}
+
+impl Server {
+    fn start(database: &ScratchDatabase, settings: &ClusterSettings, sockets: u64) -> Self {
+        let rooms = Rooms::new(Arc::default());
+        let presence = Presence::new(rooms.clone());
+        let parts = ClusterParts {
+            database: crate::fixture::open(database.endpoint()),
+            pool: database.pool(WirePoolSettings::default()),
+            rooms: rooms.clone(),
+            presence: presence.clone(),
+            sockets: Box::new(move || sockets),
+        };
+        let cluster = Some(Cluster::start(settings, TIMES, parts));
+        Self { rooms, presence, cluster }
+    }
+
+    fn join(&self, room: &RoomKey) -> TestChannel {
+        let channel = TestChannel::new(room, Version::V2);
+        self.rooms.shard().subscribe(Arc::clone(&channel.subscriber));
+        channel
+    }
+
+    fn track(&self, channel: &TestChannel, key: &str, payload: Value) {
+        let Value::Object(payload) = payload else { panic!("{payload}") };
+        self.presence.track(&channel.subscriber, key, payload);
+    }
+
+    fn state(&self, room: &RoomKey) -> Value {
+        serde_json::from_slice(&self.presence.state(room)).unwrap()
+    }
+
+    fn remote_sockets(&self) -> u64 {
+        self.cluster.as_ref().unwrap().remote_sockets()
+    }
+
+    async fn send(&self, room: &RoomKey, payload: UserPayload) {
+        let broadcast = UserBroadcast { event: "e".into(), payload };
+        let body = RoomMessageBody::UserBroadcast { broadcast, metadata: "".into() };
+        let message = RoomMessage::new(&room.topic, body);
+        self.rooms.publish(None, Publication { room: room.clone(), message, except: None }).await;
+    }
+}
+
+/// Waits until a condition is true.
+async fn settles(what: &str, is_settled: impl Fn() -> bool) {
+    let settled = async {
+        while !is_settled() {
+            tokio::task::yield_now().await;
+        }
+    };
+    assert!(tokio::time::timeout(PATIENCE, settled).await.is_ok(), "{what}");
+}
+
+fn settings(transport: ClusterTransport) -> ClusterSettings {
+    ClusterSettings { transport, secret: Secret::new("a secret of the servers") }
+}
+
+fn text(text: &'static str) -> UserPayload {
+    UserPayload::Json(text.into())
+}
+
+/// Everything that servers share, on any way between them.
+async fn servers_share_everything(settings: &ClusterSettings) {
+    let database = ScratchDatabase::new().await;
+    let (a, private) = (room(false, "a"), room(true, "a"));
+    let one = Server::start(&database, settings, 3);
+    let first = one.join(&a);
+    one.track(&first, "ann", json!({ "n": 1 }));
+
+    // A server that comes later learns what there is
+    let mut two = Server::start(&database, settings, 4);
+    settles("the state", || two.state(&a) == one.state(&a) && two.state(&a) != json!({})).await;
+    settles("the sockets", || one.remote_sockets() == 4 && two.remote_sockets() == 3).await;
+
+    // Broadcasts arrive once, in order, and in their room
+    let (second, hidden) = (two.join(&a), two.join(&private));
+    let large = UserPayload::Binary(vec![7; 300_000].into());
+    one.send(&a, text("1")).await;
+    one.send(&a, large.clone()).await;
+    one.send(&private, text("2")).await;
+    one.send(&a, text("3")).await;
+    for expected in [text("1"), large, text("3")] {
+        let broadcast = UserBroadcast { event: "e".into(), payload: expected };
+        let frame = crate::socket::frame::encode_user_broadcast("realtime:a", &broadcast, "").unwrap();
+        assert!(second.next().await == frame);
+    }
+    hidden.next().await;
+
+    // What the database sends reaches each server on its own way
+    let broadcast = UserBroadcast { event: "e".into(), payload: text("4") };
+    let body = RoomMessageBody::UserBroadcast { broadcast, metadata: "".into() };
+    let message = RoomMessage::with_id("a", body, Some(uuid::Uuid::from_u128(1)));
+    one.rooms.publish(None, Publication { room: a.clone(), message, except: None }).await;
+
+    // Changes of the presence become diffs on every server
+    one.track(&first, "ann", json!({ "n": 2 }));
+    let diff = json_of(&second.next().await);
+    assert_eq!(diff[3], "presence_diff");
+    let metas = |side: &str| diff[4][side]["ann"]["metas"][0]["n"].clone();
+    assert_eq!((metas("joins"), metas("leaves")), (json!(2), json!(1)));
+    two.track(&second, "ann", json!({ "n": 3 }));
+    settles("both", || one.state(&a)["ann"]["metas"].as_array().is_some_and(|metas| metas.len() == 2)).await;
+    assert_eq!(two.state(&private), json!({}));
+    one.presence.untrack(&first.subscriber, "ann");
+    settles("the rest", || one.state(&a) == two.state(&a)).await;
+
+    // A server that leaves takes its presence with it, and so does one that vanishes
+    two.cluster.take().unwrap().leave().await;
+    settles("nothing", || one.state(&a) == json!({}) && one.remote_sockets() == 0).await;
+    let third = Server::start(&database, settings, 5);
+    let channel = third.join(&a);
+    third.track(&channel, "cleo", json!({}));
+    settles("cleo", || one.state(&a)["cleo"].is_object()).await;
+    drop(third);
+    settles("nothing", || one.state(&a) == json!({}) && one.remote_sockets() == 0).await;
+
+    // Another project on the same way
+    let other = ClusterSettings { secret: Secret::new("another secret"), ..settings.clone() };
+    let stranger = Server::start(&database, &other, 9);
+    let channel = stranger.join(&a);
+    stranger.track(&channel, "eve", json!({}));
+    let late = Server::start(&database, settings, 6);
+    settles("the sockets", || one.remote_sockets() == 6 && late.remote_sockets() == 3).await;
+    assert_eq!((one.state(&a), stranger.remote_sockets()), (json!({}), 0));
+}
+
+#[tokio::test]
+async fn servers_share_through_notifications() {
+    servers_share_everything(&settings(ClusterTransport::Notify)).await;
+}
+
+/// The connection that listens is ended while the presence changes.
+#[tokio::test]
+async fn missed_changes_are_made_up_for() {
+    let database = ScratchDatabase::new().await;
+    let settings = settings(ClusterTransport::Notify);
+    let (one, two) = (Server::start(&database, &settings, 1), Server::start(&database, &settings, 1));
+    settles("each other", || one.remote_sockets() == 1 && two.remote_sockets() == 1).await;
+    let a = room(false, "a");
+    let channels: Vec<_> = (0..10).map(|_| one.join(&a)).collect();
+    for round in 0..5 {
+        for (index, channel) in channels.iter().enumerate() {
+            one.track(channel, &format!("key {index}"), json!({ "round": round }));
+            if index == 5 {
+                database
+                    .run("select pg_terminate_backend(pid) from pg_stat_activity where query ilike 'listen%' and datname = current_database()")
+                    .await;
+            }
+        }
+        one.presence.untrack(&channels[round].subscriber, &format!("key {round}"));
+        settles("the same state", || two.state(&a) == one.state(&a)).await;
+    }
+}
