@@ -12,6 +12,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod authorise;
+mod changes;
 mod channel;
 mod cluster;
 mod decode;
@@ -28,4 +29,4 @@ mod socket;
 mod sql;
 mod stream;
 
-pub use settings::{Limits, RealtimeSettings};
+pub use settings::{ChangesSettings, Limits, RealtimeSettings};

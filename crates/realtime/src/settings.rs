@@ -12,8 +12,26 @@ pub struct RealtimeSettings {
     /// The time for which the decisions of policies are kept and used for further joins of the same
     /// subject. Zero: each join asks PostgreSQL.
     pub decisions_for: Duration,
+    /// The settings of database changes.
+    pub changes: ChangesSettings,
     /// The limits.
     pub limits: Limits,
+}
+
+/// The settings of database changes.
+#[derive(Debug, Clone)]
+pub struct ChangesSettings {
+    /// The largest change, as JSON text, whose event has all values (`poll_max_record_bytes`).
+    pub max_record_bytes: usize,
+    /// Sends the events of deleted rows, without any value, also to roles that may not select any
+    /// column of the table.
+    pub deletes_without_privilege: bool,
+}
+
+impl Default for ChangesSettings {
+    fn default() -> Self {
+        Self { max_record_bytes: 1024 * 1024, deletes_without_privilege: false }
+    }
 }
 
 /// The limits of the service. A rate of `None` is not limited; an average is taken over a minute.
@@ -50,7 +68,13 @@ pub struct Limits {
 
 impl Default for RealtimeSettings {
     fn default() -> Self {
-        Self { private_only: false, presence_enabled: false, decisions_for: Duration::ZERO, limits: Limits::default() }
+        Self {
+            private_only: false,
+            presence_enabled: false,
+            decisions_for: Duration::ZERO,
+            changes: ChangesSettings::default(),
+            limits: Limits::default(),
+        }
     }
 }
 

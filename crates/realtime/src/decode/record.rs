@@ -55,6 +55,11 @@ impl DescribedTable {
         self.types.get(column).map_or("", |column_type| &column_type.name)
     }
 
+    /// Returns the name of a column's type in SQL, with its schema and quoted.
+    pub fn type_sql(&self, column: usize) -> &str {
+        self.types.get(column).map_or("", |column_type| &column_type.qualified)
+    }
+
     /// Returns whether a column belongs to the replica identity.
     pub fn is_identity(&self, column: usize) -> bool {
         self.identity.get(column).copied().unwrap_or_default()

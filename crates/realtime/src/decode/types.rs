@@ -59,7 +59,7 @@ pub(crate) struct ColumnType {
     /// The name without its schema, as clients see it: `int8`, `_text`.
     pub name: Box<str>,
     /// The name with its schema, quoted for SQL.
-    qualified: Box<str>,
+    pub(super) qualified: Box<str>,
     pub shape: Arc<Shape>,
 }
 

@@ -1,0 +1,209 @@
+//! The rows and columns of a table that a role may read, as PostgreSQL decides it at this moment.
+
+use std::collections::HashSet;
+use std::fmt::Write as _;
+
+use serde::Deserialize;
+
+use super::role_reads::{ChangeReader, ReadFailure, RoleReads};
+use super::validate::{malformed, text_array};
+use crate::decode::DescribedTable;
+
+/// The largest list of keys of one read, in bytes. A larger read would not share round trips.
+const MAX_KEY_BYTES: usize = 8 * 1024;
+/// The rights of the current role on a table.
+const RIGHTS: &str = "'has_row_security', class.relrowsecurity, \
+    'columns', (select coalesce(pg_catalog.jsonb_agg(attribute.attnum), '[]') \
+                  from pg_catalog.pg_attribute as attribute \
+                 where attribute.attrelid = class.oid and attribute.attnum > 0 and not attribute.attisdropped \
+                   and pg_catalog.has_schema_privilege(class.relnamespace, 'usage') \
+                   and pg_catalog.has_column_privilege(class.oid, attribute.attnum, 'select'))";
+
+/// The primary key of a row: its values in PostgreSQL's text form, in the order of the columns.
+pub(crate) type RowKey = Box<[Box<str>]>;
+
+/// The columns and rows of a table that a role may read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TableAccess {
+    pub has_row_security: bool,
+    /// The readable columns, marked in the order of the table's columns.
+    pub columns: Box<[bool]>,
+    /// The keys of the rows that the policies show, if they were read.
+    pub visible: HashSet<RowKey>,
+}
+
+impl TableAccess {
+    /// Returns true if every column of the primary key may be read.
+    pub fn reads_key(&self, table: &DescribedTable) -> bool {
+        table
+            .table
+            .columns
+            .iter()
+            .zip(&self.columns)
+            .all(|(column, is_readable)| *is_readable || !column.is_primary_key)
+    }
+
+    /// Returns true if any column may be read.
+    pub fn reads_any(&self) -> bool {
+        self.columns.contains(&true)
+    }
+
+    /// Returns true if a column may be read, by its name.
+    pub fn reads(&self, table: &DescribedTable, name: &str) -> bool {
+        let mut columns = table.table.columns.iter().zip(&self.columns);
+        columns.any(|(column, is_readable)| *is_readable && *column.name == *name)
+    }
+}
+
+/// A row of the reads.
+#[derive(Debug, Deserialize)]
+struct AccessRow {
+    has_row_security: bool,
+    columns: Vec<i16>,
+    #[serde(default)]
+    visible: Vec<usize>,
+}
+
+/// Reads what a role may read of a table. `None`: the table does not exist any more.
+///
+/// # Errors
+/// [`ReadFailure`]
+pub(crate) async fn role_access(
+    reads: &RoleReads,
+    role: &str,
+    table: &DescribedTable,
+) -> Result<Option<TableAccess>, ReadFailure> {
+    let sql = format!(
+        "select pg_catalog.jsonb_build_object({RIGHTS})::pg_catalog.text \
+           from pg_catalog.pg_class as class where class.oid = $1::pg_catalog.oid"
+    );
+    let oid = table.table.oid.to_string();
+    let row = one(&reads.read_as_role(role, &sql, &[Some(oid.as_bytes())]).await?)?;
+    Ok(row.map(|row| access(table, &row, HashSet::new())))
+}
+
+/// Reads which rows of a table a channel may read, and which columns. A policy that fails for some
+/// of the rows hides these, and only these. `None`: the table does not exist any more.
+///
+/// # Errors
+/// [`ReadFailure`], if it fails for every row.
+pub(crate) async fn row_access(
+    reads: &RoleReads,
+    reader: &ChangeReader,
+    table: &DescribedTable,
+    keys: &[RowKey],
+) -> Result<Option<TableAccess>, ReadFailure> {
+    let sql = rows_statement(table);
+    let mut found: Option<TableAccess> = None;
+    let mut failed = None;
+    let mut waiting: Vec<&[RowKey]> = chunks(keys);
+    // The last one first, so that halves follow each other
+    waiting.reverse();
+    while let Some(keys) = waiting.pop() {
+        match read_rows(reads, reader, table, &sql, keys).await {
+            Ok(None) => return Ok(None),
+            Ok(Some(access)) => match &mut found {
+                Some(found) => found.visible.extend(access.visible),
+                None => found = Some(access),
+            },
+            Err(failure) if keys.len() > 1 && failure.is_of_an_item() => {
+                let (first, second) = keys.split_at(keys.len() / 2);
+                waiting.extend([second, first]);
+            }
+            Err(failure @ ReadFailure::Unavailable(_)) => return Err(failure),
+            Err(failure) => {
+                tracing::warn!(
+                    error = %failure,
+                    role = &*reader.role,
+                    schema = &*table.table.schema,
+                    table = &*table.table.name,
+                    "changes are not delivered because a policy failed"
+                );
+                failed = Some(failure);
+            }
+        }
+    }
+    match (found, failed) {
+        (None, Some(failure)) => Err(failure),
+        (found, _) => Ok(found),
+    }
+}
+
+/// Returns the statement that selects the positions of those keys whose rows are visible. The
+/// parameters are the table, and an array of values for each column of the key.
+///
+/// With `exists` PostgreSQL could read the whole table for a join, and evaluate the policies for
+/// rows that did not change. With `limit` it looks each key up.
+fn rows_statement(table: &DescribedTable) -> String {
+    let (mut arrays, mut names, mut conditions) = (String::new(), String::new(), String::new());
+    for (number, column, type_sql) in key_columns(table) {
+        let (comma, and) = if number == 0 { ("", "") } else { (", ", " and ") };
+        let _ = write!(arrays, "{comma}pg_catalog.unnest(${}::pg_catalog.text[])", number + 2);
+        let _ = write!(names, "k{number}, ");
+        let _ = write!(conditions, "{and}visible.{} = item.k{number}::{type_sql}", quoted(column));
+    }
+    format!(
+        "select pg_catalog.jsonb_build_object({RIGHTS}, 'visible', ( \
+                  select coalesce(pg_catalog.jsonb_agg(item.position - 1), '[]') \
+                    from rows from ({arrays}) with ordinality as item ({names}position) \
+                   where (select true from {}.{} as visible where {conditions} limit 1)))::pg_catalog.text \
+           from pg_catalog.pg_class as class where class.oid = $1::pg_catalog.oid",
+        quoted(&table.table.schema),
+        quoted(&table.table.name),
+    )
+}
+
+/// Returns the columns of the primary key: number, name, and type in SQL.
+fn key_columns(table: &DescribedTable) -> impl Iterator<Item = (usize, &str, &str)> {
+    let columns = table.table.columns.iter().enumerate().filter(|(_, column)| column.is_primary_key);
+    columns.enumerate().map(|(number, (at, column))| (number, &*column.name, table.type_sql(at)))
+}
+
+async fn read_rows(
+    reads: &RoleReads,
+    reader: &ChangeReader,
+    table: &DescribedTable,
+    sql: &str,
+    keys: &[RowKey],
+) -> Result<Option<TableAccess>, ReadFailure> {
+    let oid = table.table.oid.to_string();
+    let arrays: Vec<String> = key_columns(table)
+        .map(|(number, ..)| text_array(keys.iter().map(|key| key.get(number).map(|value| &**value))))
+        .collect();
+    let values: Vec<_> =
+        std::iter::once(Some(oid.as_bytes())).chain(arrays.iter().map(|array| Some(array.as_bytes()))).collect();
+    let Some(row) = one(&reads.read_as(reader, sql, &values).await?)? else { return Ok(None) };
+    let visible = row.visible.iter().filter_map(|position| keys.get(*position).cloned()).collect();
+    Ok(Some(access(table, &row, visible)))
+}
+
+fn one(rows: &[u8]) -> Result<Option<AccessRow>, ReadFailure> {
+    let rows: Vec<AccessRow> = serde_json::from_slice(rows).map_err(|error| malformed(&error))?;
+    Ok(rows.into_iter().next())
+}
+
+fn access(table: &DescribedTable, row: &AccessRow, visible: HashSet<RowKey>) -> TableAccess {
+    let columns = table.table.columns.iter().map(|column| row.columns.contains(&column.number)).collect();
+    TableAccess { has_row_security: row.has_row_security, columns, visible }
+}
+
+/// Splits keys into lists of a limited size.
+fn chunks(keys: &[RowKey]) -> Vec<&[RowKey]> {
+    let mut chunks = Vec::new();
+    let (mut start, mut bytes) = (0, 0);
+    for (at, key) in keys.iter().enumerate() {
+        let size: usize = key.iter().map(|value| value.len() + 3).sum();
+        if bytes + size > MAX_KEY_BYTES && at > start {
+            chunks.push(&keys[start..at]);
+            (start, bytes) = (at, 0);
+        }
+        bytes += size;
+    }
+    chunks.push(&keys[start..]);
+    chunks
+}
+
+/// Returns a name as an SQL identifier.
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}

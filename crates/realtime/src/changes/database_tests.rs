@@ -1,0 +1,110 @@
+//! Conditions that PostgreSQL evaluates, for all changes of a batch at once.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt as _, StreamExt as _, stream};
+use indexmap::IndexMap;
+
+use super::column_test::DatabaseTest;
+use super::role_reads::{ReadFailure, RoleReads, retrying};
+use super::validate::{malformed, text_array};
+
+/// The largest number of values of one read, and their largest size in bytes.
+const MAX_ITEMS: usize = 500;
+const MAX_BYTES: usize = 256 * 1024;
+/// The largest number of reads that wait at once.
+const MAX_READS: usize = 32;
+
+/// A condition and a value for which it may hold.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct TestQuestion {
+    /// The role that evaluates it, so that nothing runs with more rights than its reader has.
+    pub role: Box<str>,
+    pub test: DatabaseTest,
+    /// PostgreSQL's text form.
+    pub value: Option<Box<str>>,
+}
+
+/// Returns the questions whose condition does not hold. Questions with the same expression share a
+/// read. A condition that fails does not hold.
+pub(crate) async fn failing_tests(reads: &RoleReads, questions: Vec<TestQuestion>) -> Vec<TestQuestion> {
+    let mut groups: IndexMap<(Box<str>, Arc<str>), Vec<TestQuestion>> = IndexMap::new();
+    for question in questions {
+        let key = (question.role.clone(), Arc::clone(&question.test.expression));
+        groups.entry(key).or_default().push(question);
+    }
+    let mut work: Vec<BoxFuture<'_, Vec<TestQuestion>>> = Vec::with_capacity(groups.len());
+    for ((role, expression), questions) in groups {
+        work.push(failing_of(reads, role, expression, questions).boxed());
+    }
+    stream::iter(work).buffer_unordered(MAX_READS).concat().await
+}
+
+async fn failing_of(
+    reads: &RoleReads,
+    role: Box<str>,
+    expression: Arc<str>,
+    questions: Vec<TestQuestion>,
+) -> Vec<TestQuestion> {
+    let role = &*role;
+    let sql = format!(
+        "select item.position::pg_catalog.text \
+           from rows from (pg_catalog.unnest($1::pg_catalog.text[]), pg_catalog.unnest($2::pg_catalog.text[])) \
+                with ordinality as item (value, literal, position) \
+          where {expression}"
+    );
+    let mut holding = vec![false; questions.len()];
+    let mut waiting = ranges(&questions);
+    while let Some(range) = waiting.pop() {
+        let items = questions.get(range.clone()).unwrap_or_default();
+        match retrying(|| holding_items(reads, role, &sql, items).boxed()).await {
+            Ok(positions) => {
+                for position in positions {
+                    // Positions of SQL begin at 1
+                    if let Some(holds) = holding.get_mut(range.start + position.saturating_sub(1)) {
+                        *holds = true;
+                    }
+                }
+            }
+            // One value or operand may be the reason
+            Err(failure) if items.len() > 1 && failure.is_of_an_item() => {
+                let middle = range.start + items.len() / 2;
+                waiting.extend([range.start..middle, middle..range.end]);
+            }
+            Err(failure) => tracing::warn!(error = %failure, role, "a condition of a filter failed"),
+        }
+    }
+    questions.into_iter().zip(holding).filter(|(_, holds)| !holds).map(|(question, _)| question).collect()
+}
+
+/// Splits questions into lists of a limited size.
+fn ranges(questions: &[TestQuestion]) -> Vec<Range<usize>> {
+    let mut ranges = Vec::new();
+    let (mut start, mut bytes) = (0, 0);
+    for (at, question) in questions.iter().enumerate() {
+        let size = question.test.literal.len() + question.value.as_ref().map_or(0, |value| value.len());
+        if at > start && (at - start == MAX_ITEMS || bytes + size > MAX_BYTES) {
+            ranges.push(start..at);
+            (start, bytes) = (at, 0);
+        }
+        bytes += size;
+    }
+    if start < questions.len() {
+        ranges.push(start..questions.len());
+    }
+    ranges
+}
+
+async fn holding_items(
+    reads: &RoleReads,
+    role: &str,
+    sql: &str,
+    items: &[TestQuestion],
+) -> Result<Vec<usize>, ReadFailure> {
+    let values = text_array(items.iter().map(|item| item.value.as_deref()));
+    let literals = text_array(items.iter().map(|item| Some(&*item.test.literal)));
+    let rows = reads.read_as_role(role, sql, &[Some(values.as_bytes()), Some(literals.as_bytes())]).await?;
+    serde_json::from_slice(&rows).map_err(|error| malformed(&error))
+}

@@ -1,0 +1,403 @@
+//! The way of committed changes to the channels: match, authorise, render, send.
+//!
+//! One task takes all batches that wait, so that changes reach every channel in the order of their
+//! commits. While it works on them, the next ones gather. PostgreSQL is asked once for each set of
+//! questions: which conditions hold, by role and expression; which rows are visible, by reader and
+//! table. All questions are asked at the same time.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt as _, StreamExt as _, stream};
+use indexmap::IndexMap;
+use portico_database::{Database, RoleProfile};
+use tokio::sync::mpsc;
+
+use super::access::{RowKey, TableAccess, role_access, row_access};
+use super::column_test::{DatabaseTest, FieldValue, Test};
+use super::database_tests::{TestQuestion, failing_tests};
+use super::entry::{ChangeAction, Entry};
+use super::event::{ChangeMessages, EventContent, EventError, MessageTarget};
+use super::registry::{Registry, Target};
+use super::role_reads::{ReadFailure, RoleReads, retrying};
+use super::row_change::RowChange;
+use super::validate::{SubscribeError, TableName, ValidEntry, Validator};
+use super::verdict::{AccessAnswers, AccessQuestion, AccessQuestions, Candidate, Verdict, ask, decide, is_keyless};
+use crate::decode::DescribedTable;
+use crate::meter::Meter;
+use crate::settings::ChangesSettings;
+use crate::stream::ChangeBatch;
+
+/// The largest number of batches that are taken at once.
+const MAX_BATCHES: usize = 64;
+/// The largest number of changes that are worked on at once.
+const MAX_CHANGES: usize = 1_000;
+/// The largest number of reads that wait at once.
+const MAX_READS: usize = 128;
+/// The role that renders values. It has no right that the project lacks.
+const RENDERER: RoleProfile = RoleProfile::acting_as("supabase_realtime_admin", "pg_catalog, pg_temp");
+
+/// Delivers changes.
+#[derive(Debug)]
+pub(crate) struct Delivery {
+    pub registry: Arc<Registry>,
+    pub reads: RoleReads,
+    pub validator: Validator,
+    pub database: Database,
+    pub settings: ChangesSettings,
+    /// Counts the deliveries.
+    pub meter: Arc<Meter>,
+    pub max_per_second: Option<u32>,
+}
+
+/// The state that the task keeps between batches.
+#[derive(Debug, Default)]
+struct Memory {
+    /// The description of each table for which the filters were prepared, and the generation of the
+    /// subscriptions then.
+    prepared: HashMap<u32, (Arc<DescribedTable>, u64)>,
+    /// The roles that could read the whole primary key of a table when it was last looked at.
+    key_readers: HashSet<(u32, Box<str>)>,
+}
+
+impl Delivery {
+    /// Delivers the batches until their sender is dropped.
+    pub async fn run(self, mut batches: mpsc::Receiver<ChangeBatch>) {
+        let mut memory = Memory::default();
+        let mut waiting = Vec::new();
+        while batches.recv_many(&mut waiting, MAX_BATCHES).await > 0 {
+            let changes = waiting.drain(..).flat_map(|batch: ChangeBatch| {
+                let commit_time = batch.commit_time;
+                batch.changes.into_iter().map(move |change| RowChange {
+                    commit_time,
+                    table: change.table,
+                    change: change.change,
+                })
+            });
+            let mut wanted: Vec<RowChange> =
+                changes.filter(|change| self.registry.names(change.table_name())).collect();
+            if self.meter.exceeds(self.max_per_second) {
+                tracing::warn!(
+                    error_code = "MessagePerSecondRateLimitReached",
+                    changes = wanted.len(),
+                    "changes are discarded because more are delivered each second than the limit allows"
+                );
+                continue;
+            }
+            while !wanted.is_empty() {
+                let rest = wanted.split_off(wanted.len().min(MAX_CHANGES));
+                self.deliver(&mut memory, &wanted).await;
+                wanted = rest;
+            }
+        }
+    }
+
+    async fn deliver(&self, memory: &mut Memory, changes: &[RowChange]) {
+        self.prepare_filters(memory, changes).await;
+        let mut candidates = self.matching(changes).await;
+        let answers = self.authorise(memory, changes, &candidates).await;
+        decide(&self.settings, changes, &mut candidates, &answers);
+        self.add_unauthorized(memory, changes, &mut candidates, &answers);
+        self.send(changes, candidates).await;
+    }
+
+    /// Prepares the filters of tables whose columns have changed, or that no entry names.
+    async fn prepare_filters(&self, memory: &mut Memory, changes: &[RowChange]) {
+        let generation = self.registry.generation();
+        for change in changes {
+            let table = &change.table;
+            let known = memory.prepared.get(&table.table.oid);
+            if known.is_some_and(|(known, at)| Arc::ptr_eq(known, table) && *at == generation) {
+                continue;
+            }
+            memory.prepared.insert(table.table.oid, (Arc::clone(table), generation));
+            let name = change.table_name();
+            let type_of = |name: &str| {
+                table.table.columns.iter().find(|column| *column.name == *name).map(|column| column.type_oid)
+            };
+            for outdated in self.registry.outdated(name, type_of) {
+                let role = &*outdated.group.key.reader.role;
+                let entry = Arc::new(outdated.entry().for_table(name.0, name.1));
+                let validated = retrying(|| self.validate(role, Arc::clone(&entry)).boxed()).await;
+                let filter = match validated {
+                    Ok(Ok(valid)) => {
+                        let name = TableName { schema: name.0.into(), table: name.1.into() };
+                        Some(valid.filters.get(&name).cloned().unwrap_or_default())
+                    }
+                    Ok(Err(error)) => {
+                        tracing::warn!(error = %error, role, "an entry does not fit its table any more");
+                        None
+                    }
+                    Err(error) => {
+                        tracing::warn!(error = %error, role, "the filter of an entry could not be prepared");
+                        None
+                    }
+                };
+                self.registry.refresh(name, &outdated, filter);
+            }
+        }
+    }
+
+    async fn validate(&self, role: &str, entry: Arc<Entry>) -> Result<Result<ValidEntry, SubscribeError>, ReadFailure> {
+        match self.validator.validate(role, entry).await {
+            Err(SubscribeError::Unavailable(text)) => Err(ReadFailure::Unavailable(text)),
+            outcome => Ok(outcome),
+        }
+    }
+
+    /// Returns the entries whose conditions hold, for all changes in their order.
+    async fn matching(&self, changes: &[RowChange]) -> Vec<Candidate> {
+        let mut candidates = Vec::new();
+        let mut questions: IndexMap<TestQuestion, Vec<usize>> = IndexMap::new();
+        for (number, change) in changes.iter().enumerate() {
+            let (name, action) = (change.table_name(), change.action());
+            if is_keyless(change) {
+                let verdict = Verdict::Sent(EventContent::Error(EventError::NoPrimaryKey));
+                let audience = self.registry.audience(name, action).into_iter();
+                candidates.extend(audience.map(|target| Candidate {
+                    change: number,
+                    target,
+                    verdict: verdict.clone(),
+                }));
+                continue;
+            }
+            let fields = change.fields();
+            let field = |name: &str| fields.get(name).copied().unwrap_or(FieldValue::Absent);
+            for target in self.registry.matching(name, action, field) {
+                for test in &target.filter.tests {
+                    let Test::Database(database) = &test.test else { continue };
+                    let question = question(&target, database, field(&test.column));
+                    questions.entry(question).or_default().push(candidates.len());
+                }
+                candidates.push(Candidate { change: number, target, verdict: Verdict::Undecided });
+            }
+        }
+        let asked: Vec<TestQuestion> = questions.keys().cloned().collect();
+        for failing in failing_tests(&self.reads, asked).await {
+            for candidate in questions.get(&failing).into_iter().flatten() {
+                if let Some(candidate) = candidates.get_mut(*candidate) {
+                    candidate.verdict = Verdict::Dropped;
+                }
+            }
+        }
+        candidates
+    }
+
+    /// Asks PostgreSQL what the readers of the candidates may read.
+    async fn authorise(&self, memory: &Memory, changes: &[RowChange], candidates: &[Candidate]) -> AccessAnswers {
+        let tables: HashMap<u32, &Arc<DescribedTable>> =
+            changes.iter().map(|change| (change.table.table.oid, &change.table)).collect();
+        let mut questions: AccessQuestions = IndexMap::new();
+        for candidate in candidates.iter().filter(|candidate| candidate.is_undecided()) {
+            let Some(change) = changes.get(candidate.change) else { continue };
+            let has_row_security = change.table.table.has_row_security;
+            ask(&mut questions, change, candidate.reader(), has_row_security);
+        }
+        // A role that cannot read the key receives an error for every change, whatever its filters
+        let mut looked_at = HashSet::new();
+        let written = changes.iter().filter(|change| change.action() != ChangeAction::Delete && !is_keyless(change));
+        for change in written {
+            let oid = change.table.table.oid;
+            if !looked_at.insert(oid) {
+                continue;
+            }
+            for role in self.registry.roles(change.table_name()) {
+                if !memory.key_readers.contains(&(oid, role.clone())) {
+                    questions.entry(AccessQuestion::Role(oid, role)).or_default();
+                }
+            }
+        }
+        let mut answers = self.ask_all(&tables, questions).await;
+
+        // What has changed since the table was described, and the reads that the role may not make
+        let mut questions: AccessQuestions = IndexMap::new();
+        for candidate in candidates.iter().filter(|candidate| candidate.is_undecided()) {
+            let Some(change) = changes.get(candidate.change) else { continue };
+            let (oid, reader) = (change.table.table.oid, candidate.reader());
+            let of_role = AccessQuestion::Role(oid, reader.role.clone());
+            match answers.get(&AccessQuestion::Rows(oid, Arc::clone(reader))) {
+                None => {
+                    if let Some(Ok(Some(access))) = answers.get(&of_role)
+                        && access.has_row_security
+                    {
+                        ask(&mut questions, change, reader, true);
+                    }
+                }
+                Some(Err(failure)) if failure.has_code("42501") && !answers.contains_key(&of_role) => {
+                    questions.entry(of_role).or_default();
+                }
+                Some(_) => {}
+            }
+        }
+        questions.retain(|question, _| !answers.contains_key(question));
+        answers.extend(self.ask_all(&tables, questions).await);
+        answers
+    }
+
+    async fn ask_all(&self, tables: &HashMap<u32, &Arc<DescribedTable>>, questions: AccessQuestions) -> AccessAnswers {
+        let mut reads: Vec<BoxFuture<'_, _>> = Vec::with_capacity(questions.len());
+        for (question, keys) in questions {
+            let oid = match &question {
+                AccessQuestion::Role(oid, _) | AccessQuestion::Rows(oid, _) => oid,
+            };
+            if let Some(table) = tables.get(oid) {
+                reads.push(self.ask_one(table, question, keys.into_iter().collect()).boxed());
+            }
+        }
+        stream::iter(reads).buffer_unordered(MAX_READS).collect().await
+    }
+
+    async fn ask_one(
+        &self,
+        table: &DescribedTable,
+        question: AccessQuestion,
+        keys: Vec<RowKey>,
+    ) -> (AccessQuestion, Result<Option<TableAccess>, ReadFailure>) {
+        let answer = retrying(|| match &question {
+            AccessQuestion::Role(_, role) => role_access(&self.reads, role, table).boxed(),
+            AccessQuestion::Rows(_, reader) => row_access(&self.reads, reader, table, &keys).boxed(),
+        })
+        .await;
+        (question, answer)
+    }
+
+    /// Adds the error events for roles that cannot read the primary key: for every entry of the
+    /// role, whatever its conditions.
+    fn add_unauthorized(
+        &self,
+        memory: &mut Memory,
+        changes: &[RowChange],
+        candidates: &mut Vec<Candidate>,
+        answers: &AccessAnswers,
+    ) {
+        let mut refused: HashSet<(u32, &str)> = HashSet::new();
+        for (question, answer) in answers {
+            let (AccessQuestion::Role(oid, role), Ok(Some(access))) = (question, answer) else { continue };
+            let Some(change) = changes.iter().find(|change| change.table.table.oid == *oid) else { continue };
+            if access.reads_key(&change.table) {
+                memory.key_readers.insert((*oid, role.clone()));
+            } else {
+                memory.key_readers.remove(&(*oid, role.clone()));
+                refused.insert((*oid, role));
+            }
+        }
+        if refused.is_empty() {
+            return;
+        }
+        let is_refused = |change: &RowChange, role: &str| {
+            change.action() != ChangeAction::Delete
+                && !is_keyless(change)
+                && refused.contains(&(change.table.table.oid, role))
+        };
+        candidates.retain(|candidate| {
+            changes.get(candidate.change).is_none_or(|change| !is_refused(change, &candidate.reader().role))
+        });
+        for (number, change) in changes.iter().enumerate() {
+            for target in self.registry.audience(change.table_name(), change.action()) {
+                if is_refused(change, &target.group.key.reader.role) {
+                    let verdict = Verdict::Sent(EventContent::Error(EventError::Unauthorized));
+                    candidates.push(Candidate { change: number, target, verdict });
+                }
+            }
+        }
+        candidates.sort_by_key(|candidate| candidate.change);
+    }
+
+    /// Sends the events, in the order of the changes.
+    async fn send(&self, changes: &[RowChange], candidates: Vec<Candidate>) {
+        let mut by_change: IndexMap<usize, Receivers> = IndexMap::new();
+        for candidate in candidates {
+            if let Verdict::Sent(content) = candidate.verdict {
+                by_change.entry(candidate.change).or_default().push((candidate.target, content));
+            }
+        }
+        let numbered = by_change.into_iter().filter_map(|(number, sent)| Some((changes.get(number)?, sent)));
+        let mut messages: Vec<_> = numbered.map(|(change, sent)| (ChangeMessages::new(change), sent)).collect();
+        self.render_waiting(&mut messages).await;
+        for (mut messages, sent) in messages {
+            messages.limit(self.settings.max_record_bytes);
+            let mut by_group: IndexMap<(u64, usize), MessagePart> = IndexMap::new();
+            for (target, content) in sent {
+                // One message for all entries of a channel with the same columns
+                let entries = &target.group.key.entries;
+                let first = entries.iter().position(|entry| entry.select == target.entry().select).unwrap_or_default();
+                let id = target.entry().id;
+                let part = by_group.entry((target.group.id(), first)).or_insert_with(|| MessagePart {
+                    target,
+                    content,
+                    ids: Vec::new(),
+                });
+                if !part.ids.contains(&id) {
+                    part.ids.push(id);
+                }
+            }
+            for part in by_group.into_values() {
+                let group = &part.target.group;
+                let place = MessageTarget {
+                    topic: Arc::clone(&group.key.topic),
+                    version: group.key.version,
+                    form: group.key.form,
+                    ids: part.ids,
+                };
+                let sent = group.send(messages.frame(&part.content, place));
+                self.meter.add(sent as u64);
+            }
+        }
+    }
+
+    /// Renders the values that only PostgreSQL can render.
+    async fn render_waiting(&self, messages: &mut [(ChangeMessages<'_>, Receivers)]) {
+        let mut tables: IndexMap<u32, Arc<DescribedTable>> = IndexMap::new();
+        for (messages, _) in messages.iter_mut() {
+            let table = &messages.change().table;
+            if messages.waiting_rows().iter().any(|row| row.as_ref().is_some_and(|row| row.is_waiting())) {
+                tables.insert(table.table.oid, Arc::clone(table));
+            }
+        }
+        for (oid, table) in tables {
+            let mut rows = Vec::new();
+            let mut places = Vec::new();
+            let of_table = messages.iter_mut().filter(|(messages, _)| messages.change().table.table.oid == oid);
+            for place in of_table.flat_map(|(messages, _)| messages.waiting_rows()) {
+                if let Some(row) = place.take() {
+                    rows.push(row);
+                    places.push(place);
+                }
+            }
+            if let Err(error) = self.render(&table, &mut rows).await {
+                tracing::warn!(error = %error, "values that only the database can render are missing in changes");
+            }
+            for (place, row) in places.into_iter().zip(rows) {
+                *place = Some(row);
+            }
+        }
+    }
+
+    async fn render(
+        &self,
+        table: &DescribedTable,
+        rows: &mut [crate::decode::RenderedRow],
+    ) -> Result<(), portico_database::DatabaseError> {
+        let client = self.database.pool(RENDERER).client().await?;
+        Ok(table.render_by_server(&client, rows).await?)
+    }
+}
+
+/// The entries that receive a change, and what they are shown.
+type Receivers = Vec<(Arc<Target>, EventContent)>;
+
+/// A message to the channels of one group.
+struct MessagePart {
+    target: Arc<Target>,
+    content: EventContent,
+    ids: Vec<u32>,
+}
+
+fn question(target: &Target, test: &DatabaseTest, field: FieldValue<'_>) -> TestQuestion {
+    let value = match field {
+        FieldValue::Text(text) => Some(text.into()),
+        FieldValue::Null | FieldValue::Absent => None,
+    };
+    TestQuestion { role: target.group.key.reader.role.clone(), test: test.clone(), value }
+}

@@ -1,0 +1,196 @@
+//! The messages of a change: the data of the event once for all readers of the same columns, and
+//! its frame once for all channels of the same topic and version.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::entry::{ChangeAction, MessageForm};
+use super::row_change::RowChange;
+use crate::decode::{RenderedRow, write_string};
+use crate::socket::frame::{EventHead, Frame, Reference, TOPIC_PREFIX, Version, encode_event};
+
+/// The largest value that a change that is too large keeps, in bytes of JSON.
+const MAX_KEPT_VALUE: usize = 64;
+
+/// A reason for which an event has no row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum EventError {
+    NoPrimaryKey,
+    Unauthorized,
+}
+
+impl EventError {
+    fn text(self) -> &'static str {
+        match self {
+            Self::NoPrimaryKey => "Error 400: Bad Request, no primary key",
+            Self::Unauthorized => "Error 401: Unauthorized",
+        }
+    }
+}
+
+/// The part of a change that an event shows.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum EventContent {
+    Error(EventError),
+    Row {
+        /// The shown columns, marked in the order of the table's columns.
+        columns: Arc<[bool]>,
+        /// The policies did not decide on the old row, so that only its key is shown.
+        has_row_security: bool,
+    },
+}
+
+/// The place where a message goes, apart from the channel.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct MessageTarget {
+    /// The topic without its prefix.
+    pub topic: Arc<str>,
+    pub version: Version,
+    pub form: MessageForm,
+    /// The ids of the entries.
+    pub ids: Vec<u32>,
+}
+
+/// The messages of one change.
+#[derive(Debug)]
+pub(crate) struct ChangeMessages<'a> {
+    change: &'a RowChange,
+    new: Option<RenderedRow>,
+    old: Option<RenderedRow>,
+    is_too_large: bool,
+    data: HashMap<EventContent, Arc<[u8]>>,
+    frames: HashMap<(EventContent, MessageTarget), Frame>,
+}
+
+impl<'a> ChangeMessages<'a> {
+    /// Renders the rows of a change. Values that only PostgreSQL can render are absent before
+    /// [`waiting_rows`](Self::waiting_rows) were rendered.
+    pub fn new(change: &'a RowChange) -> Self {
+        let new = change.new_row().map(|(new, old)| change.table.render(new, old));
+        let old = change.old_row().map(|old| change.table.render(old, None));
+        Self { change, new, old, is_too_large: false, data: HashMap::new(), frames: HashMap::new() }
+    }
+
+    /// Returns the change.
+    pub fn change(&self) -> &'a RowChange {
+        self.change
+    }
+
+    /// Takes the rows with values that wait for PostgreSQL.
+    pub fn waiting_rows(&mut self) -> [&mut Option<RenderedRow>; 2] {
+        [&mut self.new, &mut self.old]
+    }
+
+    /// Sets the largest change, as JSON text, that is sent whole.
+    pub fn limit(&mut self, max_bytes: usize) {
+        let names: usize = self.change.table.table.columns.iter().map(|column| column.name.len() + 4).sum();
+        let size = |row: &Option<RenderedRow>| row.as_ref().map_or(0, |row| row.size() + names);
+        // The old key of an update that has not changed it is part of the new row
+        let old = if self.change.has_old_values() { size(&self.old) } else { 0 };
+        self.is_too_large = size(&self.new) + old > max_bytes;
+    }
+
+    /// Returns the frame for channels of a topic.
+    pub fn frame(&mut self, content: &EventContent, target: MessageTarget) -> &Frame {
+        let data = match self.data.get(content) {
+            Some(data) => Arc::clone(data),
+            None => {
+                let data: Arc<[u8]> = self.write_data(content).into();
+                self.data.insert(content.clone(), Arc::clone(&data));
+                data
+            }
+        };
+        let action = self.change.action();
+        self.frames.entry((content.clone(), target)).or_insert_with_key(|(_, target)| encode(target, action, &data))
+    }
+
+    fn write_data(&self, content: &EventContent) -> Vec<u8> {
+        let (table, action) = (&self.change.table, self.change.action());
+        let mut out = Vec::with_capacity(256 + self.new.as_ref().map_or(0, RenderedRow::size));
+        out.extend_from_slice(b"{\"schema\":");
+        write_string(&mut out, &table.table.schema);
+        out.extend_from_slice(b",\"table\":");
+        write_string(&mut out, &table.table.name);
+        out.extend_from_slice(b",\"type\":");
+        write_string(&mut out, action.name());
+        match content {
+            EventContent::Error(error) => {
+                out.extend_from_slice(b",\"commit_timestamp\":null,\"columns\":[],\"record\":{}");
+                if action == ChangeAction::Update {
+                    out.extend_from_slice(b",\"old_record\":{}");
+                }
+                write_errors(&mut out, error.text());
+            }
+            EventContent::Row { columns, has_row_security } => {
+                out.extend_from_slice(b",\"commit_timestamp\":");
+                write_string(&mut out, &self.change.commit_time.to_string());
+                self.write_columns(&mut out, columns);
+                let shows = |at: usize| columns.get(at).copied().unwrap_or_default();
+                if let Some(new) = &self.new {
+                    out.extend_from_slice(b",\"record\":");
+                    self.write_row(&mut out, new, shows);
+                }
+                if let Some(old) = &self.old {
+                    let only_key = action == ChangeAction::Delete && *has_row_security;
+                    let is_key = |at: usize| table.table.columns.get(at).is_some_and(|column| column.is_primary_key);
+                    out.extend_from_slice(b",\"old_record\":");
+                    self.write_row(&mut out, old, |at| shows(at) && table.is_identity(at) && (!only_key || is_key(at)));
+                }
+                if self.is_too_large {
+                    write_errors(&mut out, "Error 413: Payload Too Large");
+                } else {
+                    out.extend_from_slice(b",\"errors\":null");
+                }
+            }
+        }
+        out.push(b'}');
+        out
+    }
+
+    fn write_columns(&self, out: &mut Vec<u8>, shown: &[bool]) {
+        let table = &self.change.table;
+        out.extend_from_slice(b",\"columns\":[");
+        let columns = table.table.columns.iter().enumerate().zip(shown).filter(|(_, is_shown)| **is_shown);
+        for (number, ((at, column), _)) in columns.enumerate() {
+            out.extend_from_slice(if number == 0 { b"{\"name\":" } else { b",{\"name\":" });
+            write_string(out, &column.name);
+            out.extend_from_slice(b",\"type\":");
+            write_string(out, table.type_name(at));
+            out.push(b'}');
+        }
+        out.push(b']');
+    }
+
+    fn write_row(&self, out: &mut Vec<u8>, row: &RenderedRow, shows: impl Fn(usize) -> bool) {
+        let is_kept = |at: usize| !self.is_too_large || row.column(at).is_some_and(|json| json.len() <= MAX_KEPT_VALUE);
+        self.change.table.write_object(out, row, |at, _| shows(at) && is_kept(at));
+    }
+}
+
+fn write_errors(out: &mut Vec<u8>, error: &str) {
+    out.extend_from_slice(b",\"errors\":[");
+    write_string(out, error);
+    out.push(b']');
+}
+
+fn encode(target: &MessageTarget, action: ChangeAction, data: &[u8]) -> Frame {
+    let topic = format!("{TOPIC_PREFIX}{}", target.topic);
+    let head = |event| EventHead { join_ref: &Reference::NULL, reference: &Reference::NULL, topic: &topic, event };
+    match target.form {
+        MessageForm::Legacy => encode_event(target.version, head(action.name()), data),
+        MessageForm::Ids => {
+            let mut payload = Vec::with_capacity(data.len() + 32 + 12 * target.ids.len());
+            payload.extend_from_slice(b"{\"ids\":[");
+            for (number, id) in target.ids.iter().enumerate() {
+                if number > 0 {
+                    payload.push(b',');
+                }
+                payload.extend_from_slice(id.to_string().as_bytes());
+            }
+            payload.extend_from_slice(b"],\"data\":");
+            payload.extend_from_slice(data);
+            payload.push(b'}');
+            encode_event(target.version, head("postgres_changes"), &payload)
+        }
+    }
+}

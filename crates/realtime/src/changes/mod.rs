@@ -1,0 +1,36 @@
+//! Database changes: who subscribes to which changes, and who receives them.
+//!
+//! - `entry` and `filter` parse what a client asks for, and `validate` checks it against the
+//!   database, as the role of the client;
+//! - `column_test` compiles conditions; `database_tests` evaluates those whose comparison only
+//!   PostgreSQL knows;
+//! - `registry` has the subscriptions in memory, grouped so that channels of the same content share
+//!   the work and the bytes;
+//! - `access` asks PostgreSQL which rows and columns a role may read now, and `verdict` decides;
+//! - `deliver` takes committed changes, and sends the messages of `event` in their order.
+//!
+//! Promises: a channel receives the values of a row only if its role, with its claims, could select
+//! a row of that key and those columns at the moment of the delivery. Deleted rows are not there to
+//! be asked about: their keys reach every role that may select any column. Nothing is sent with an
+//! identity after the subscription with that identity was dropped. A condition or a policy that
+//! fails affects only the channels it belongs to.
+
+mod access;
+mod column_test;
+mod database_tests;
+mod deliver;
+mod entry;
+mod event;
+mod filter;
+mod registry;
+mod role_reads;
+mod row_change;
+mod shared_rounds;
+mod subscription;
+#[cfg(test)]
+mod tests;
+mod validate;
+mod verdict;
+
+pub(crate) use entry::Prepared;
+pub(crate) use subscription::{Changes, ChangesSubscription};

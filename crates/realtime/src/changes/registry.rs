@@ -1,0 +1,430 @@
+//! The subscriptions in memory: by table, and grouped so that subscribers of the same content share
+//! the bytes of their messages.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry as MapEntry;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use indexmap::IndexMap;
+
+use super::column_test::{CompiledFilter, FieldValue, LocalTest, Test};
+use super::entry::{ActionFilter, ChangeAction, Entry, MessageForm, NamePattern};
+use super::role_reads::ChangeReader;
+use super::validate::{TableName, ValidEntry};
+use crate::rooms::Subscriber;
+use crate::socket::frame::{Frame, Version};
+
+/// The properties of all subscriptions of a group: everything that a message depends on.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct GroupKey {
+    pub reader: Arc<ChangeReader>,
+    /// The topic without its prefix.
+    pub topic: Arc<str>,
+    pub version: Version,
+    pub form: MessageForm,
+    pub entries: Arc<[Arc<Entry>]>,
+}
+
+/// Subscriptions that receive the same messages.
+#[derive(Debug)]
+pub(crate) struct SubscriptionGroup {
+    id: u64,
+    pub key: GroupKey,
+    /// By the number of the subscription.
+    members: Mutex<IndexMap<u64, Arc<Subscriber>>>,
+}
+
+impl SubscriptionGroup {
+    /// Returns a number that no other group has.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Sends a frame to every channel that is subscribed now. Returns their number. A channel that
+    /// has unsubscribed receives nothing any more.
+    pub fn send(&self, frame: &Frame) -> usize {
+        let members = self.members();
+        members.values().for_each(|member| member.send(frame.clone()));
+        members.len()
+    }
+
+    fn members(&self) -> MutexGuard<'_, IndexMap<u64, Arc<Subscriber>>> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An entry of a group, for one table.
+#[derive(Debug)]
+pub(crate) struct Target {
+    pub group: Arc<SubscriptionGroup>,
+    /// The number of the entry in its group.
+    pub entry: usize,
+    pub filter: Arc<CompiledFilter>,
+}
+
+impl Target {
+    /// Returns the entry.
+    pub fn entry(&self) -> &Arc<Entry> {
+        &self.group.key.entries[self.entry]
+    }
+
+    fn key(&self) -> TargetKey {
+        (self.group.id, self.entry)
+    }
+
+    fn accepts(&self, action: ChangeAction) -> bool {
+        accepts(self.entry().action, action)
+    }
+
+    /// Returns true if the conditions that the server evaluates hold.
+    fn holds_locally<'a>(&self, field: &impl Fn(&str) -> FieldValue<'a>) -> bool {
+        self.filter.tests.iter().all(|test| match &test.test {
+            Test::Local(local) => LocalTest::holds(local, field(&test.column)),
+            Test::Database(database) => match field(&test.column) {
+                FieldValue::Absent => false,
+                FieldValue::Null => database.accepts_null,
+                FieldValue::Text(_) => true,
+            },
+        })
+    }
+}
+
+fn accepts(filter: ActionFilter, action: ChangeAction) -> bool {
+    filter.is_none_or(|only| only == action)
+}
+
+/// The group and the number of an entry.
+type TargetKey = (u64, usize);
+type Targets = IndexMap<TargetKey, Arc<Target>>;
+
+/// The entries for one table.
+#[derive(Debug, Default)]
+struct TableTargets {
+    all: Targets,
+    /// Those that have to be looked at for each change.
+    unindexed: Targets,
+    /// Those that need a column to have a certain value, by column and value.
+    by_value: HashMap<Box<str>, HashMap<Box<str>, Targets>>,
+    /// Entries whose filter does not fit the table.
+    unfit: Vec<TargetKey>,
+    /// The number of entries by role.
+    roles: HashMap<Box<str>, usize>,
+}
+
+impl TableTargets {
+    fn insert(&mut self, target: Arc<Target>) {
+        let key = target.key();
+        match target.filter.index_values() {
+            Some((column, values)) => {
+                let by_value = self.by_value.entry(column.into()).or_default();
+                for value in values {
+                    by_value.entry(value.clone()).or_default().insert(key, Arc::clone(&target));
+                }
+            }
+            None => {
+                self.unindexed.insert(key, Arc::clone(&target));
+            }
+        }
+        *self.roles.entry(target.group.key.reader.role.clone()).or_default() += 1;
+        self.all.insert(key, target);
+    }
+
+    fn remove(&mut self, key: TargetKey) {
+        self.unfit.retain(|unfit| *unfit != key);
+        let Some(target) = self.all.swap_remove(&key) else { return };
+        if let MapEntry::Occupied(mut role) = self.roles.entry(target.group.key.reader.role.clone()) {
+            *role.get_mut() -= 1;
+            if *role.get() == 0 {
+                role.remove();
+            }
+        }
+        let Some((column, values)) = target.filter.index_values() else {
+            self.unindexed.swap_remove(&key);
+            return;
+        };
+        let Some(by_value) = self.by_value.get_mut(column) else { return };
+        for value in values {
+            if let MapEntry::Occupied(mut targets) = by_value.entry(value.clone()) {
+                targets.get_mut().swap_remove(&key);
+                if targets.get().is_empty() {
+                    targets.remove();
+                }
+            }
+        }
+        if by_value.is_empty() {
+            self.by_value.remove(column);
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.all.is_empty() && self.unfit.is_empty()
+    }
+}
+
+#[derive(Debug, Default)]
+struct RegistryState {
+    groups: HashMap<GroupKey, Arc<SubscriptionGroup>>,
+    /// By schema and name. Tables that only wildcards name appear with their first change.
+    tables: HashMap<Box<str>, HashMap<Box<str>, TableTargets>>,
+    /// Entries that name no table, by group, with their filters for the known tables.
+    wildcards: IndexMap<TargetKey, Wildcard>,
+    next: u64,
+    /// Changes with every new group.
+    generation: u64,
+}
+
+#[derive(Debug)]
+struct Wildcard {
+    group: Arc<SubscriptionGroup>,
+    filters: HashMap<TableName, Arc<CompiledFilter>>,
+}
+
+/// The subscriptions.
+#[derive(Debug, Default)]
+pub(crate) struct Registry(Mutex<RegistryState>);
+
+/// A subscription that can be removed.
+#[derive(Debug)]
+pub(crate) struct Registration {
+    group: Arc<SubscriptionGroup>,
+    number: u64,
+}
+
+impl Registry {
+    /// Adds a subscription. The entries are those of the key, checked, in the same order.
+    pub fn insert(&self, key: GroupKey, entries: &[ValidEntry], subscriber: Arc<Subscriber>) -> Registration {
+        let mut state = self.state();
+        state.next += 1;
+        let number = state.next;
+        let group = match state.groups.get(&key) {
+            Some(group) => Arc::clone(group),
+            None => state.add_group(key, entries),
+        };
+        group.members().insert(number, subscriber);
+        Registration { group, number }
+    }
+
+    /// Removes a subscription. It receives nothing after this.
+    pub fn remove(&self, registration: &Registration) {
+        let mut state = self.state();
+        let group = &registration.group;
+        let mut members = group.members();
+        members.swap_remove(&registration.number);
+        let is_empty = members.is_empty();
+        drop(members);
+        // A group that was emptied before is not in the map any more, but its successor may be
+        if is_empty && state.groups.get(&group.key).is_some_and(|known| known.id == group.id) {
+            state.remove_group(group);
+        }
+    }
+
+    /// Returns true if an entry names a table.
+    pub fn names(&self, (schema, table): (&str, &str)) -> bool {
+        self.state().table(schema, table).is_some()
+    }
+
+    /// Returns a number that is another one after every new group of subscriptions.
+    pub fn generation(&self) -> u64 {
+        self.state().generation
+    }
+
+    /// Returns the roles of the entries for a table.
+    pub fn roles(&self, (schema, table): (&str, &str)) -> Vec<Box<str>> {
+        let mut state = self.state();
+        state.table(schema, table).map(|targets| targets.roles.keys().cloned().collect()).unwrap_or_default()
+    }
+
+    /// Returns the number of the last subscription. Later ones have higher numbers.
+    pub fn last_number(&self) -> u64 {
+        self.state().next
+    }
+
+    /// Returns the entries for a change whose conditions hold, apart from those that PostgreSQL has
+    /// to evaluate. `field` returns the value of a column.
+    pub fn matching<'a>(
+        &self,
+        (schema, table): (&str, &str),
+        action: ChangeAction,
+        field: impl Fn(&str) -> FieldValue<'a>,
+    ) -> Vec<Arc<Target>> {
+        let mut state = self.state();
+        let Some(targets) = state.table(schema, table) else { return Vec::new() };
+        let indexed = targets.by_value.iter().filter_map(|(column, by_value)| match field(column) {
+            FieldValue::Text(text) => by_value.get(text),
+            FieldValue::Absent | FieldValue::Null => None,
+        });
+        let candidates = targets.unindexed.values().chain(indexed.flat_map(Targets::values));
+        candidates.filter(|target| target.accepts(action) && target.holds_locally(&field)).cloned().collect()
+    }
+
+    /// Returns all entries for a kind of change, whatever their conditions.
+    pub fn audience(&self, (schema, table): (&str, &str), action: ChangeAction) -> Vec<Arc<Target>> {
+        let mut state = self.state();
+        let Some(targets) = state.table(schema, table) else { return Vec::new() };
+        targets.all.values().filter(|target| target.accepts(action)).cloned().collect()
+    }
+
+    /// Returns the entries whose filters do not fit the types of a table's columns, or were not yet
+    /// prepared for it. `type_of` returns the type of a column.
+    pub fn outdated(&self, (schema, table): (&str, &str), type_of: impl Fn(&str) -> Option<u32>) -> Vec<OutdatedEntry> {
+        let mut state = self.state();
+        if state.table(schema, table).is_none() {
+            return Vec::new();
+        }
+        let Some(targets) = state.tables.get(schema).and_then(|tables| tables.get(table)) else { return Vec::new() };
+        let is_outdated =
+            |target: &&Arc<Target>| target.filter.tests.iter().any(|test| type_of(&test.column) != Some(test.type_oid));
+        let changed = targets.all.values().filter(is_outdated).map(|target| (Arc::clone(&target.group), target.entry));
+        let unprepared = state.wildcards.iter().filter_map(|((_, number), wildcard)| {
+            let entry = &wildcard.group.key.entries[*number];
+            let key = (wildcard.group.id, *number);
+            let is_missing = !entry.conditions.is_empty()
+                && names(entry, schema, table)
+                && !targets.all.contains_key(&key)
+                && !targets.unfit.contains(&key);
+            is_missing.then(|| (Arc::clone(&wildcard.group), *number))
+        });
+        changed.chain(unprepared).map(|(group, entry)| OutdatedEntry { group, entry }).collect()
+    }
+
+    /// Replaces the filter of an entry for a table. `None`: the entry does not fit the table, whose
+    /// changes it does not receive.
+    pub fn refresh(&self, (schema, table): (&str, &str), entry: &OutdatedEntry, filter: Option<Arc<CompiledFilter>>) {
+        let mut state = self.state();
+        let group = &entry.group;
+        // It may have been removed meanwhile
+        if state.groups.get(&group.key).is_none_or(|known| known.id != group.id) {
+            return;
+        }
+        let Some(targets) = state.table(schema, table) else { return };
+        targets.remove((group.id, entry.entry));
+        match filter {
+            Some(filter) => targets.insert(Arc::new(Target { group: Arc::clone(group), entry: entry.entry, filter })),
+            None => targets.unfit.push((group.id, entry.entry)),
+        }
+    }
+
+    /// Calls `each` with every channel whose subscription has at most the number `last`.
+    pub fn for_each_until(&self, last: u64, mut each: impl FnMut(&Subscriber)) {
+        let groups: Vec<_> = self.state().groups.values().cloned().collect();
+        for group in groups {
+            let members = group.members();
+            members.iter().filter(|(number, _)| **number <= last).for_each(|(_, member)| each(member));
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, RegistryState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An entry whose filter has to be prepared again.
+#[derive(Debug, Clone)]
+pub(crate) struct OutdatedEntry {
+    pub group: Arc<SubscriptionGroup>,
+    pub entry: usize,
+}
+
+impl OutdatedEntry {
+    /// Returns the entry.
+    pub fn entry(&self) -> &Arc<Entry> {
+        &self.group.key.entries[self.entry]
+    }
+}
+
+fn names(entry: &Entry, schema: &str, table: &str) -> bool {
+    entry.schema.matches(schema) && entry.table.matches(table)
+}
+
+impl RegistryState {
+    fn add_group(&mut self, key: GroupKey, entries: &[ValidEntry]) -> Arc<SubscriptionGroup> {
+        self.next += 1;
+        self.generation += 1;
+        let group = Arc::new(SubscriptionGroup { id: self.next, key: key.clone(), members: Mutex::default() });
+        self.groups.insert(key, Arc::clone(&group));
+        for (number, valid) in entries.iter().enumerate() {
+            match (&valid.entry.schema, &valid.entry.table) {
+                (NamePattern::Exactly(schema), NamePattern::Exactly(table)) => {
+                    let name = TableName { schema: schema.clone(), table: table.clone() };
+                    let filter = valid.filters.get(&name).cloned().unwrap_or_default();
+                    // So that wildcards are in the list too
+                    if self.table(schema, table).is_none() {
+                        self.tables.entry(schema.clone()).or_default().entry(table.clone()).or_default();
+                    }
+                    if let Some(targets) = self.table(schema, table) {
+                        targets.insert(Arc::new(Target { group: Arc::clone(&group), entry: number, filter }));
+                    }
+                }
+                _ => {
+                    let wildcard = Wildcard { group: Arc::clone(&group), filters: valid.filters.clone() };
+                    for (schema, tables) in &mut self.tables {
+                        for (table, targets) in tables {
+                            add_wildcard(targets, &wildcard, number, schema, table);
+                        }
+                    }
+                    self.wildcards.insert((group.id, number), wildcard);
+                }
+            }
+        }
+        group
+    }
+
+    fn remove_group(&mut self, group: &SubscriptionGroup) {
+        self.groups.remove(&group.key);
+        for (number, entry) in group.key.entries.iter().enumerate() {
+            let key = (group.id, number);
+            self.wildcards.swap_remove(&key);
+            match (&entry.schema, &entry.table) {
+                (NamePattern::Exactly(schema), NamePattern::Exactly(table)) => {
+                    let Some(tables) = self.tables.get_mut(schema) else { continue };
+                    let Some(targets) = tables.get_mut(table) else { continue };
+                    targets.remove(key);
+                    if targets.is_empty() {
+                        tables.remove(table);
+                    }
+                }
+                _ => {
+                    for tables in self.tables.values_mut() {
+                        tables.values_mut().for_each(|targets| targets.remove(key));
+                        tables.retain(|_, targets| !targets.is_empty());
+                    }
+                }
+            }
+        }
+        self.tables.retain(|_, tables| !tables.is_empty());
+    }
+
+    /// Returns the entries for a table, if there are any.
+    fn table(&mut self, schema: &str, table: &str) -> Option<&mut TableTargets> {
+        let is_known = self.tables.get(schema).is_some_and(|tables| tables.contains_key(table));
+        if !is_known {
+            let mut targets = TableTargets::default();
+            let mut is_named = false;
+            for ((_, number), wildcard) in &self.wildcards {
+                is_named |= add_wildcard(&mut targets, wildcard, *number, schema, table);
+            }
+            if !is_named {
+                return None;
+            }
+            self.tables.entry(schema.into()).or_default().insert(table.into(), targets);
+        }
+        self.tables.get_mut(schema)?.get_mut(table)
+    }
+}
+
+/// Adds an entry without a table to the entries of a table. Returns true if it names the table.
+fn add_wildcard(targets: &mut TableTargets, wildcard: &Wildcard, number: usize, schema: &str, table: &str) -> bool {
+    let entry = &wildcard.group.key.entries[number];
+    if !names(entry, schema, table) {
+        return false;
+    }
+    let filter = if entry.conditions.is_empty() {
+        Some(Arc::default())
+    } else {
+        wildcard.filters.get(&TableName { schema: schema.into(), table: table.into() }).cloned()
+    };
+    if let Some(filter) = filter {
+        targets.insert(Arc::new(Target { group: Arc::clone(&wildcard.group), entry: number, filter }));
+    }
+    true
+}

@@ -1,0 +1,131 @@
+//! Reads that run as the role of a channel.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use portico_database::wire::{Access, Batch, Param, ReadCoalescer, ReadError, RowSeparators, Statement, WireError};
+
+/// The time that one read may take. A slow policy delays all changes.
+const TIMEOUT: &str = "5s";
+/// The number of attempts while the database is not available, and the first pause between them.
+/// Each pause is twice the one before.
+const ATTEMPTS: u32 = 6;
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const BEGIN: &str = "begin isolation level read committed read only";
+const SET: &str = "select pg_catalog.set_config('statement_timeout', $1, true), \
+                          pg_catalog.set_config('request.jwt.claims', $2, true), \
+                          pg_catalog.set_config('role', $3, true)";
+const JSON_ARRAY: RowSeparators = RowSeparators { open: "[", between: ",", close: "]" };
+
+/// The role and the claims that a channel reads changes with.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct ChangeReader {
+    pub role: Box<str>,
+    /// JSON text, as it was signed.
+    pub claims: Box<str>,
+}
+
+/// Runs reads as the roles of channels, each in a transaction of its own. Reads of waiting callers
+/// share round trips.
+#[derive(Debug, Clone)]
+pub(crate) struct RoleReads {
+    reads: ReadCoalescer,
+}
+
+/// A failed read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ReadFailure {
+    /// PostgreSQL's error.
+    #[error("{message} ({code})")]
+    Rejected { code: Box<str>, message: Box<str> },
+    /// The database is not available at the moment.
+    #[error("{0}")]
+    Unavailable(Arc<str>),
+}
+
+impl ReadFailure {
+    /// Returns true for an error that one of several items may have caused: neither a missing right
+    /// or object, nor a timeout, which would only take as long again.
+    pub fn is_of_an_item(&self) -> bool {
+        match self {
+            Self::Rejected { code, .. } => !matches!(code.get(..2), Some("42" | "55" | "57")),
+            Self::Unavailable(_) => false,
+        }
+    }
+
+    /// Returns true for PostgreSQL's error with this code.
+    pub fn has_code(&self, expected: &str) -> bool {
+        matches!(self, Self::Rejected { code, .. } if **code == *expected)
+    }
+}
+
+impl RoleReads {
+    /// Returns reads on the connections of `reads`.
+    pub fn new(reads: ReadCoalescer) -> Self {
+        Self { reads }
+    }
+
+    /// Runs a statement with the role and the claims of a channel. Its rows have one column, of
+    /// JSON text. Returns an array of them.
+    ///
+    /// # Errors
+    /// [`ReadFailure`]
+    pub async fn read_as(&self, reader: &ChangeReader, sql: &str, values: &[Param<'_>]) -> Result<Bytes, ReadFailure> {
+        self.read(&reader.role, &reader.claims, sql, values).await
+    }
+
+    /// As [`read_as`](Self::read_as), with a role alone.
+    ///
+    /// # Errors
+    /// [`ReadFailure`]
+    pub async fn read_as_role(&self, role: &str, sql: &str, values: &[Param<'_>]) -> Result<Bytes, ReadFailure> {
+        self.read(role, "", sql, values).await
+    }
+
+    async fn read(&self, role: &str, claims: &str, sql: &str, values: &[Param<'_>]) -> Result<Bytes, ReadFailure> {
+        let settings = [TIMEOUT, claims, role].map(|value| Some(value.as_bytes()));
+        // The role is the scope of every statement with a plan of its own: also one that names no
+        // table may call functions that the role may not
+        let batch = Batch::new()
+            .statement(Statement::named(BEGIN, &[]))
+            .statement(Statement::named(SET, &settings))
+            .statement(Statement::named(sql, values).scope(role).joined(JSON_ARRAY))
+            .statement(Statement::named("commit", &[]))
+            .ending(Access::ReadOnly);
+        let mut results = self.reads.run(&batch).await.map_err(|error| match error {
+            ReadError::Checkout(error) | ReadError::Run(error) => failure(&error),
+        })?;
+        let joined = results.take_joined_rows().unwrap_or_default();
+        Ok(match joined.pieces.as_slice() {
+            [] => Bytes::from_static(b"[]"),
+            [piece] => piece.clone(),
+            pieces => pieces.concat().into(),
+        })
+    }
+}
+
+fn failure(error: &WireError) -> ReadFailure {
+    match error.postgres() {
+        Some(rejection) if !error.is_unavailable() => {
+            ReadFailure::Rejected { code: rejection.code.as_str().into(), message: rejection.message.as_str().into() }
+        }
+        _ => ReadFailure::Unavailable(error.to_string().into()),
+    }
+}
+
+/// Repeats a read while the database is not available, for some seconds.
+pub(crate) async fn retrying<'a, T>(
+    read: impl Fn() -> BoxFuture<'a, Result<T, ReadFailure>>,
+) -> Result<T, ReadFailure> {
+    let mut pause = FIRST_PAUSE;
+    for _ in 1..ATTEMPTS {
+        match read().await {
+            Err(ReadFailure::Unavailable(_)) => tokio::time::sleep(pause).await,
+            outcome => return outcome,
+        }
+        pause *= 2;
+    }
+    read().await
+}

@@ -1,0 +1,256 @@
+//! The subscriptions of channels, from the join to their end.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use portico_database::Database;
+use portico_database::wire::ReadCoalescer;
+use serde_json::Value;
+use tokio::sync::{mpsc, watch};
+use tokio::task::AbortHandle;
+
+use super::deliver::Delivery;
+use super::entry::{Entry, MessageForm, Prepared};
+use super::registry::{GroupKey, Registration, Registry};
+use super::role_reads::{ChangeReader, RoleReads};
+use super::validate::{SubscribeError, ValidEntry, Validator};
+use crate::identity::Identity;
+use crate::meter::Meter;
+use crate::rooms::Subscriber;
+use crate::settings::RealtimeSettings;
+use crate::stream::{ChangeBatch, StreamState};
+
+/// `extension` of the `system` messages.
+const EXTENSION: &str = "postgres_changes";
+/// The text when a subscription is complete.
+const SUBSCRIBED: &str = "Subscribed to PostgreSQL";
+/// The pause before another attempt, in milliseconds: at least, and by how much it may be longer.
+const RETRY_MILLIS: (u64, u64) = (5_000, 5_000);
+
+/// The subscriptions to database changes. Clones share them.
+#[derive(Debug, Clone)]
+pub(crate) struct Changes(Arc<ChangesState>);
+
+#[derive(Debug)]
+struct ChangesState {
+    registry: Arc<Registry>,
+    reads: RoleReads,
+    validator: Validator,
+    database: Database,
+    settings: RealtimeSettings,
+    stream: watch::Receiver<StreamState>,
+    deliveries: Arc<Meter>,
+}
+
+/// A subscription of a channel. It ends when this is dropped; nothing is sent after that.
+#[derive(Debug)]
+pub(crate) struct ChangesSubscription {
+    progress: Arc<Mutex<Progress>>,
+    registry: Arc<Registry>,
+    task: AbortHandle,
+}
+
+/// The progress of a subscription.
+#[derive(Debug)]
+enum Progress {
+    SettingUp,
+    Subscribed(Registration),
+    Ended,
+}
+
+impl Changes {
+    /// Returns no subscriptions. `stream` is the state of the stream that the changes come from.
+    pub fn new(
+        database: &Database,
+        reads: ReadCoalescer,
+        settings: &RealtimeSettings,
+        stream: watch::Receiver<StreamState>,
+    ) -> Self {
+        let reads = RoleReads::new(reads);
+        Self(Arc::new(ChangesState {
+            registry: Arc::default(),
+            validator: Validator::new(reads.clone()),
+            reads,
+            database: database.clone(),
+            settings: settings.clone(),
+            stream,
+            deliveries: Arc::default(),
+        }))
+    }
+
+    /// Parses the entries of a join. Never fails: errors are sent later, as `system` messages.
+    pub fn prepare(entries: &[Value]) -> Prepared {
+        Prepared::of_entries(entries)
+    }
+
+    /// Makes the entry of a join without `config`, which its topic describes. The topic comes
+    /// without its prefix.
+    pub fn prepare_topic(topic: &str) -> Option<Prepared> {
+        (!topic.is_empty()).then(|| Prepared::of_topic(topic))
+    }
+
+    /// Counts the deliveries. Its average has to be updated for the limit of deliveries to work.
+    pub fn deliveries(&self) -> &Meter {
+        &self.0.deliveries
+    }
+
+    /// Subscribes a channel. `system` messages report success and errors later. Needs a Tokio
+    /// runtime. For another identity drop the result first, and subscribe again.
+    pub fn subscribe(
+        &self,
+        subscriber: Arc<Subscriber>,
+        prepared: &Prepared,
+        identity: &Identity,
+    ) -> ChangesSubscription {
+        let progress = Arc::new(Mutex::new(Progress::SettingUp));
+        let reader = Arc::new(ChangeReader { role: identity.role().into(), claims: identity.claims().into() });
+        let set_up = SetUp {
+            state: Arc::clone(&self.0),
+            progress: Arc::clone(&progress),
+            subscriber,
+            reader,
+            form: prepared.form(),
+        };
+        let entries = prepared.entries().map(Arc::clone).map_err(ToString::to_string);
+        let task = tokio::spawn(async move {
+            match entries {
+                Ok(entries) => set_up.run(entries).await,
+                Err(error) => set_up.report(&error),
+            }
+        });
+        ChangesSubscription { progress, registry: Arc::clone(&self.0.registry), task: task.abort_handle() }
+    }
+
+    /// Delivers changes, until their sender is dropped. Also tells channels when the stream runs
+    /// again after a gap.
+    pub async fn run(self, batches: mpsc::Receiver<ChangeBatch>) {
+        let state = &*self.0;
+        let delivery = Delivery {
+            registry: Arc::clone(&state.registry),
+            reads: state.reads.clone(),
+            validator: state.validator.clone(),
+            database: state.database.clone(),
+            settings: state.settings.changes.clone(),
+            meter: Arc::clone(&state.deliveries),
+            max_per_second: state.settings.limits.max_changes_per_second,
+        };
+        tokio::select! {
+            () = delivery.run(batches) => {}
+            () = report_gaps(Arc::clone(&state.registry), state.stream.clone()) => {}
+        }
+    }
+}
+
+/// Sends another `Subscribed to PostgreSQL` whenever the stream runs again: changes may have been
+/// missed. Does not return before the stream's owner ends.
+async fn report_gaps(registry: Arc<Registry>, mut stream: watch::Receiver<StreamState>) {
+    while stream.wait_for(is_running).await.is_ok() {
+        if stream.wait_for(|state| !is_running(state)).await.is_err() {
+            break;
+        }
+        let last = registry.last_number();
+        if stream.wait_for(is_running).await.is_err() {
+            break;
+        }
+        registry.for_each_until(last, |subscriber| subscriber.send_system(EXTENSION, "ok", SUBSCRIBED));
+    }
+    // The changes that have arrived are still delivered
+    std::future::pending().await
+}
+
+fn is_running(state: &StreamState) -> bool {
+    *state == StreamState::Running
+}
+
+/// A subscription that is being set up.
+struct SetUp {
+    state: Arc<ChangesState>,
+    progress: Arc<Mutex<Progress>>,
+    subscriber: Arc<Subscriber>,
+    reader: Arc<ChangeReader>,
+    form: MessageForm,
+}
+
+impl SetUp {
+    async fn run(self, entries: Arc<[Arc<Entry>]>) {
+        if entries.is_empty() {
+            return;
+        }
+        let valid = loop {
+            match self.validate(&entries).await {
+                Ok(valid) => break valid,
+                Err(SubscribeError::Final(text)) => return self.report(&text),
+                Err(SubscribeError::Unavailable(text)) => self.report(&text),
+            }
+            let (least, jitter) = RETRY_MILLIS;
+            let jitter = u64::from_le_bytes(portico_base::random::bytes()) % jitter;
+            tokio::time::sleep(Duration::from_millis(least + jitter)).await;
+        };
+        if !self.stream_runs().await {
+            return;
+        }
+        let key = GroupKey {
+            topic: Arc::clone(&self.subscriber.room().topic),
+            version: self.subscriber.version(),
+            reader: self.reader,
+            form: self.form,
+            entries,
+        };
+        let mut progress = lock(&self.progress);
+        if matches!(*progress, Progress::SettingUp) {
+            let registration = self.state.registry.insert(key, &valid, Arc::clone(&self.subscriber));
+            *progress = Progress::Subscribed(registration);
+            self.subscriber.send_system(EXTENSION, "ok", SUBSCRIBED);
+        }
+    }
+
+    async fn validate(&self, entries: &[Arc<Entry>]) -> Result<Vec<ValidEntry>, SubscribeError> {
+        let mut valid = Vec::with_capacity(entries.len());
+        for entry in entries {
+            valid.push(self.state.validator.validate(&self.reader.role, Arc::clone(entry)).await?);
+        }
+        Ok(valid)
+    }
+
+    /// Waits until the stream is running. Reports each reason for which it does not. Returns false
+    /// if it never will.
+    async fn stream_runs(&self) -> bool {
+        let mut stream = self.state.stream.clone();
+        let mut reported = None;
+        loop {
+            let failed = match &*stream.borrow_and_update() {
+                StreamState::Running => return true,
+                StreamState::Failed(reason) => Some(Arc::clone(reason)),
+                StreamState::Stopped | StreamState::Connecting => None,
+            };
+            if let Some(reason) = failed.filter(|reason| reported.as_ref() != Some(reason)) {
+                self.report(&reason);
+                reported = Some(reason);
+            }
+            if stream.changed().await.is_err() {
+                return false;
+            }
+        }
+    }
+
+    fn report(&self, error: &str) {
+        let progress = lock(&self.progress);
+        if !matches!(*progress, Progress::Ended) {
+            self.subscriber.send_system(EXTENSION, "error", error);
+        }
+    }
+}
+
+impl Drop for ChangesSubscription {
+    fn drop(&mut self) {
+        self.task.abort();
+        let progress = std::mem::replace(&mut *lock(&self.progress), Progress::Ended);
+        if let Progress::Subscribed(registration) = progress {
+            self.registry.remove(&registration);
+        }
+    }
+}
+
+fn lock(progress: &Mutex<Progress>) -> MutexGuard<'_, Progress> {
+    progress.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,180 @@
+//! Subscriptions over time.
+
+use std::sync::Arc;
+
+use portico_database::wire::{CoalescingSettings, ReadCoalescer, WirePoolSettings};
+use serde_json::json;
+use tokio::sync::{mpsc, watch};
+
+use super::super::{Changes, Prepared};
+use super::{Joined, Live, entry};
+use crate::fixture::{ScratchDatabase, TestChannel, json_of, open, person, room};
+use crate::settings::RealtimeSettings;
+use crate::socket::frame::Version;
+use crate::stream::StreamState;
+
+const SET_UP: &str = "
+    create table public.items (id int primary key, value text);
+    alter table public.items enable row level security;
+    grant select on public.items to authenticated;
+    create policy a on public.items for select to authenticated using (value = auth.jwt() ->> 'sub');
+    alter publication supabase_realtime add table public.items";
+
+#[tokio::test]
+async fn nothing_is_sent_with_an_identity_after_its_subscription_ended() {
+    let live = Live::new(SET_UP).await;
+    let mut joined = live.join(&person("a"), "room", &[entry("*", "items", "")]).await;
+    let witness = live.join(&person("a"), "room", &[entry("*", "items", "")]).await;
+    let [events, _] = live.received("insert into public.items values (1, 'a'), (2, 'b')", [&joined, &witness]).await;
+    assert_eq!(events[0]["data"]["record"]["id"], 1);
+    assert_eq!(events.len(), 1);
+    live.run("insert into public.items values (3, 'a')").await;
+    joined.subscription = None;
+    while !joined.channel.received().is_empty() {}
+    let [events] = live.received("insert into public.items values (4, 'a')", [&witness]).await;
+    assert_eq!(events.len(), 2);
+    assert_eq!(joined.channel.received(), []);
+    // Another identity on the same channel
+    let entries = [entry("*", "items", ""), entry("INSERT", "marks", "")];
+    let joined = live.subscribe(joined.channel, &person("b"), &Changes::prepare(&entries));
+    assert_eq!(joined.system().await.0, "ok");
+    let [events] = live.received("insert into public.items values (5, 'a'), (6, 'b')", [&joined]).await;
+    assert_eq!(events.iter().map(|event| event["data"]["record"]["id"].clone()).collect::<Vec<_>>(), [json!(6)]);
+}
+
+#[tokio::test]
+async fn a_policy_takes_effect_at_the_next_change() {
+    let live = Live::new(SET_UP).await;
+    let joined = live.join(&person("a"), "room", &[entry("*", "items", "")]).await;
+    live.run(
+        "drop policy a on public.items; create policy b on public.items for select to authenticated using (id > 1)",
+    )
+    .await;
+    let [events] = live.received("insert into public.items values (1, 'a'), (2, 'x')", [&joined]).await;
+    assert_eq!(events.iter().map(|event| event["data"]["record"]["id"].clone()).collect::<Vec<_>>(), [json!(2)]);
+    live.run("alter table public.items disable row level security").await;
+    let [events] = live.received("update public.items set value = 'y' where id = 1", [&joined]).await;
+    assert_eq!(events.len(), 1);
+    // Enabled again in the transaction after the change, when the change may be under way
+    let [events] = live
+        .received("begin; update public.items set value = 'z' where id = 1; alter table public.items enable row level security; commit", [&joined])
+        .await;
+    assert_eq!(events.len(), 0);
+}
+
+#[tokio::test]
+async fn filters_follow_the_types_of_their_columns() {
+    let live = Live::new(SET_UP).await;
+    live.run("alter table public.items disable row level security; alter table public.items add column n int").await;
+    let joined = live.join(&person("a"), "room", &[entry("*", "items", "n=gt.5")]).await;
+    let [events] = live.received("insert into public.items values (1, 'a', 10)", [&joined]).await;
+    assert_eq!(events.len(), 1);
+    live.run("alter table public.items alter column n type text collate \"C\" using n::text").await;
+    let [events] =
+        live.received("insert into public.items values (2, 'a', '10'), (3, 'a', '6'), (4, 'a', 'x')", [&joined]).await;
+    assert_eq!(
+        events.iter().map(|event| event["data"]["record"]["id"].clone()).collect::<Vec<_>>(),
+        [json!(3), json!(4)]
+    );
+    live.run("alter table public.items drop column n").await;
+    let [events] = live.received("insert into public.items values (5, 'a')", [&joined]).await;
+    assert_eq!(events.len(), 0);
+}
+
+#[tokio::test]
+async fn a_table_that_is_published_later_is_part_of_a_wildcard() {
+    let live = Live::new(SET_UP).await;
+    let all = live.join(&person("a"), "a", &[json!({ "schema": "public" })]).await;
+    let filtered = json!({ "schema": "public", "table": "*", "filter": "id=gt.1" });
+    let filtered = live.join(&person("b"), "b", &[filtered]).await;
+    live.run(
+        "create table public.later (id int primary key);
+         alter table public.later disable row level security;
+         grant select on public.later to authenticated;
+         alter publication supabase_realtime add table public.later",
+    )
+    .await;
+    let of_later = |events: &[serde_json::Value]| {
+        let later = events.iter().filter(|event| event["data"]["table"] == "later");
+        later.map(|event| event["data"]["record"]["id"].clone()).collect::<Vec<_>>()
+    };
+    let [all, filtered] = live.received("insert into public.later values (1), (2)", [&all, &filtered]).await;
+    assert_eq!((of_later(&all), of_later(&filtered)), (vec![json!(1), json!(2)], vec![json!(2)]));
+}
+
+#[tokio::test]
+async fn a_legacy_channel_receives_events_named_after_the_change() {
+    let live = Live::new(SET_UP).await;
+    live.run("alter table public.items disable row level security").await;
+    let prepared = Changes::prepare_topic("public:items:id=eq.2").unwrap();
+    let channel = TestChannel::new(&room(false, "public:items:id=eq.2"), Version::V1);
+    let joined = live.subscribe(channel, &person("a"), &prepared);
+    let message = json_of(&joined.channel.next().await);
+    assert_eq!((&message["event"], &message["payload"]["status"]), (&json!("system"), &json!("ok")));
+    live.run("insert into public.items values (1, 'a'), (2, 'b')").await;
+    let message = json_of(&joined.channel.next().await);
+    assert_eq!((&message["topic"], &message["event"]), (&json!("realtime:public:items:id=eq.2"), &json!("INSERT")));
+    assert_eq!((&message["payload"]["record"]["id"], message.get("ids")), (&json!(2), None));
+}
+
+#[tokio::test]
+async fn changes_reach_a_channel_in_the_order_of_their_commits() {
+    let live = Live::new(SET_UP).await;
+    live.run("alter table public.items disable row level security").await;
+    let joined = live.join(&person("a"), "a", &[entry("INSERT", "items", "")]).await;
+    let reader = live.join(&person("b"), "b", &[entry("INSERT", "items", "value=like.%7")]).await;
+    let sql = "do $$ begin for i in 1..3000 loop insert into public.items values (i, i::text); if i % 7 = 0 then commit; end if; end loop; end $$";
+    let [events, sevens] = live.received(sql, [&joined, &reader]).await;
+    let ids = |events: &[serde_json::Value]| {
+        events.iter().map(|event| event["data"]["record"]["id"].as_u64().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(ids(&events), (1..=3000).collect::<Vec<_>>());
+    assert_eq!(ids(&sevens), (1..=3000).filter(|number| number % 10 == 7).collect::<Vec<_>>());
+}
+
+/// Subscriptions on a stream whose state the test sets.
+struct Streamless {
+    changes: Changes,
+    state: watch::Sender<StreamState>,
+    _database: ScratchDatabase,
+    _batches: mpsc::Sender<crate::stream::ChangeBatch>,
+}
+
+impl Streamless {
+    async fn new() -> Self {
+        let database = ScratchDatabase::new().await;
+        database.run(SET_UP).await;
+        let (state, receiver) = watch::channel(StreamState::Connecting);
+        let reads = ReadCoalescer::new(database.pool(WirePoolSettings::default()), &CoalescingSettings::default());
+        let changes = Changes::new(&open(database.endpoint()), reads, &RealtimeSettings::default(), receiver);
+        let (batches, receiver) = mpsc::channel(1);
+        tokio::spawn(changes.clone().run(receiver));
+        Self { changes, state, _database: database, _batches: batches }
+    }
+
+    fn join(&self) -> Joined {
+        let channel = TestChannel::new(&room(false, "a"), Version::V2);
+        let prepared = Prepared::of_entries(&[entry("*", "items", "")]);
+        let subscription = Some(self.changes.subscribe(Arc::clone(&channel.subscriber), &prepared, &person("a")));
+        Joined { channel, ids: Vec::new(), subscription }
+    }
+}
+
+#[tokio::test]
+async fn a_channel_is_subscribed_when_the_stream_runs_and_again_after_a_gap() {
+    let live = Streamless::new().await;
+    let joined = live.join();
+    live.state.send_replace(StreamState::Failed("the reason".into()));
+    assert_eq!(joined.system().await, ("error".to_owned(), "the reason".to_owned()));
+    live.state.send_replace(StreamState::Running);
+    assert_eq!(joined.system().await, ("ok".to_owned(), "Subscribed to PostgreSQL".to_owned()));
+    for _ in 0..2 {
+        live.state.send_replace(StreamState::Failed("lost".into()));
+        let late = live.join();
+        assert_eq!(late.system().await, ("error".to_owned(), "lost".to_owned()));
+        live.state.send_replace(StreamState::Running);
+        assert_eq!(joined.system().await.0, "ok");
+        assert_eq!(late.system().await.0, "ok");
+        assert_eq!((joined.channel.received(), late.channel.received()), (vec![], vec![]), "once each");
+    }
+}

@@ -1,0 +1,159 @@
+//! Database changes from a real server to the channels.
+
+mod comparison;
+mod grouping;
+mod life;
+mod rules;
+mod validation;
+mod visibility;
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use portico_database::wire::{CoalescingSettings, ReadCoalescer, WirePoolSettings};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::*;
+use crate::fixture::{ScratchDatabase, TestChannel, json_of, open, room};
+use crate::identity::Identity;
+use crate::settings::RealtimeSettings;
+use crate::socket::frame::{Frame, Version};
+use crate::stream::{ChangeStream, StreamConsumers, StreamSettings, StreamTimes, StreamUse};
+
+/// The table whose changes mark the end of what was sent before.
+const MARKS: &str = "
+    create table public.marks (id int primary key);
+    alter table public.marks disable row level security;
+    grant select on public.marks to public;
+    alter publication supabase_realtime add table public.marks";
+
+/// A database whose changes are delivered.
+struct Live {
+    database: ScratchDatabase,
+    changes: Changes,
+    mark: AtomicU32,
+    _stream: (ChangeStream, StreamUse),
+}
+
+/// A channel that is subscribed.
+struct Joined {
+    channel: TestChannel,
+    /// The ids of the entries.
+    ids: Vec<Value>,
+    subscription: Option<ChangesSubscription>,
+}
+
+impl Live {
+    async fn new(set_up: &str) -> Self {
+        Self::with_settings(set_up, RealtimeSettings::default()).await
+    }
+
+    async fn with_settings(set_up: &str, settings: RealtimeSettings) -> Self {
+        let database = ScratchDatabase::new().await;
+        database.run(MARKS).await;
+        database.run(set_up).await;
+        let pools = open(database.endpoint());
+        let (changes_sender, batches) = mpsc::channel(16);
+        let (messages_sender, mut messages) = mpsc::channel(16);
+        let stream = ChangeStream::new(StreamSettings {
+            database: pools.clone(),
+            suffix: database.endpoint().database().trim_start_matches("scratch_").to_owned(),
+            consumers: StreamConsumers { changes: changes_sender, messages: messages_sender },
+            times: StreamTimes::default(),
+        });
+        let reads = ReadCoalescer::new(database.pool(WirePoolSettings::default()), &CoalescingSettings::default());
+        let changes = Changes::new(&pools, reads, &settings, stream.state());
+        tokio::spawn(changes.clone().run(batches));
+        tokio::spawn(async move { while messages.recv().await.is_some() {} });
+        let in_use = stream.use_stream();
+        Self { database, changes, mark: AtomicU32::new(0), _stream: (stream, in_use) }
+    }
+
+    async fn run(&self, sql: &str) {
+        self.database.run(sql).await;
+    }
+
+    /// Joins a channel, and waits until it is subscribed.
+    async fn join(&self, identity: &Identity, topic: &str, entries: &[Value]) -> Joined {
+        let joined = self.try_join(identity, topic, entries);
+        assert_eq!(joined.system().await, ("ok".to_owned(), "Subscribed to PostgreSQL".to_owned()));
+        joined
+    }
+
+    fn try_join(&self, identity: &Identity, topic: &str, entries: &[Value]) -> Joined {
+        let mut entries = entries.to_vec();
+        entries.push(json!({ "event": "INSERT", "schema": "public", "table": "marks" }));
+        self.subscribe(TestChannel::new(&room(false, topic), Version::V2), identity, &Changes::prepare(&entries))
+    }
+
+    fn subscribe(&self, channel: TestChannel, identity: &Identity, prepared: &Prepared) -> Joined {
+        let echo = prepared.echo().as_array().cloned().unwrap();
+        let ids = echo.iter().map(|entry| entry["id"].clone()).collect();
+        let subscriber = std::sync::Arc::clone(&channel.subscriber);
+        let subscription = Some(self.changes.subscribe(subscriber, prepared, identity));
+        Joined { channel, ids, subscription }
+    }
+
+    /// Runs a change, and returns what each channel receives because of it.
+    async fn received<const N: usize>(&self, sql: &str, channels: [&Joined; N]) -> [Vec<Value>; N] {
+        self.run(sql).await;
+        let mark = self.mark().await;
+        let mut received = [const { Vec::new() }; N];
+        for (channel, events) in channels.iter().zip(&mut received) {
+            *events = channel.until(mark).await;
+        }
+        received
+    }
+
+    /// Marks the end of what was committed until now.
+    async fn mark(&self) -> u32 {
+        let mark = self.mark.fetch_add(1, Ordering::Relaxed);
+        self.run(&format!("insert into public.marks values ({mark})")).await;
+        mark
+    }
+}
+
+impl Joined {
+    async fn next(&self) -> (Frame, Value) {
+        let next = tokio::time::timeout(std::time::Duration::from_secs(60), self.channel.next());
+        let frame = next.await.expect("a frame");
+        let message = json_of(&frame);
+        (frame, message)
+    }
+
+    /// Returns status and text of the next message, which is a `system` message.
+    async fn system(&self) -> (String, String) {
+        let (_, message) = self.next().await;
+        assert_eq!(
+            (&message[3], &message[4]["extension"]),
+            (&json!("system"), &json!("postgres_changes")),
+            "{message}"
+        );
+        let text = |name: &str| message[4][name].as_str().unwrap().to_owned();
+        (text("status"), text("message"))
+    }
+
+    /// Returns the payloads until a mark, which is not among them.
+    async fn until(&self, mark: u32) -> Vec<Value> {
+        let mut events = Vec::new();
+        loop {
+            let (_, message) = self.next().await;
+            assert_eq!(message[3], "postgres_changes", "{message}");
+            let payload = message[4].clone();
+            match &payload["data"] {
+                data if data["table"] == "marks" && data["record"]["id"] == mark => return events,
+                data if data["table"] == "marks" => {}
+                _ => events.push(payload),
+            }
+        }
+    }
+}
+
+/// Returns an entry for a table of the schema `public`.
+fn entry(event: &str, table: &str, filter: &str) -> Value {
+    let mut entry = json!({ "event": event, "schema": "public", "table": table });
+    if !filter.is_empty() {
+        entry["filter"] = filter.into();
+    }
+    entry
+}

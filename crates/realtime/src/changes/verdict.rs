@@ -1,0 +1,138 @@
+//! The decision which entries receive a change, and which columns of it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use indexmap::{IndexMap, IndexSet};
+
+use super::access::{RowKey, TableAccess};
+use super::entry::ChangeAction;
+use super::event::EventContent;
+use super::registry::Target;
+use super::role_reads::{ChangeReader, ReadFailure};
+use super::row_change::RowChange;
+use crate::settings::ChangesSettings;
+
+/// An entry that a change may have to be sent to.
+#[derive(Debug)]
+pub(crate) struct Candidate {
+    /// The position of the change in its batch.
+    pub change: usize,
+    pub target: Arc<Target>,
+    pub verdict: Verdict,
+}
+
+/// The decision about a candidate.
+#[derive(Debug, Clone)]
+pub(crate) enum Verdict {
+    Undecided,
+    Dropped,
+    Sent(EventContent),
+}
+
+impl Candidate {
+    /// Returns the reader.
+    pub fn reader(&self) -> &Arc<ChangeReader> {
+        &self.target.group.key.reader
+    }
+
+    /// Returns true before the decision.
+    pub fn is_undecided(&self) -> bool {
+        matches!(self.verdict, Verdict::Undecided)
+    }
+}
+
+/// A question about what may be read of a table.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum AccessQuestion {
+    /// Of the role, the columns.
+    Role(u32, Box<str>),
+    /// Of the reader, the columns and rows.
+    Rows(u32, Arc<ChangeReader>),
+}
+
+/// The keys of the rows that each question is about.
+pub(crate) type AccessQuestions = IndexMap<AccessQuestion, IndexSet<RowKey>>;
+/// The answers. `None`: the table does not exist any more.
+pub(crate) type AccessAnswers = HashMap<AccessQuestion, Result<Option<TableAccess>, ReadFailure>>;
+
+/// Returns true for a new row of a table without a primary key.
+pub(crate) fn is_keyless(change: &RowChange) -> bool {
+    change.action() != ChangeAction::Delete && !change.table.table.has_primary_key()
+}
+
+/// Adds the question of a candidate.
+pub(crate) fn ask(
+    questions: &mut AccessQuestions,
+    change: &RowChange,
+    reader: &Arc<ChangeReader>,
+    has_row_security: bool,
+) {
+    let oid = change.table.table.oid;
+    if change.action() == ChangeAction::Delete || !has_row_security {
+        questions.entry(AccessQuestion::Role(oid, reader.role.clone())).or_default();
+    } else {
+        let keys = questions.entry(AccessQuestion::Rows(oid, Arc::clone(reader))).or_default();
+        keys.extend(change.key());
+    }
+}
+
+/// What the shown columns of a table depend on: the table, the readable columns, and the address of
+/// the entry's selection.
+type ShownKey = (u32, Box<[bool]>, usize);
+
+/// Decides on the candidates.
+pub(crate) fn decide(
+    settings: &ChangesSettings,
+    changes: &[RowChange],
+    candidates: &mut [Candidate],
+    answers: &AccessAnswers,
+) {
+    let mut shown: HashMap<ShownKey, Arc<[bool]>> = HashMap::new();
+    for candidate in candidates.iter_mut().filter(|candidate| candidate.is_undecided()) {
+        candidate.verdict = Verdict::Dropped;
+        let Some(change) = changes.get(candidate.change) else { continue };
+        let Some(access) = permitting_access(settings, change, candidate.reader(), answers) else { continue };
+        // A right to read a column that a filter compares may have been revoked
+        let mut tests = candidate.target.filter.tests.iter();
+        if !tests.all(|test| access.reads(&change.table, &test.column)) {
+            continue;
+        }
+        let entry = candidate.target.entry();
+        let identity = entry.select.as_ref().map_or(0, |select| select.as_ptr() as usize);
+        let key = (change.table.table.oid, access.columns.clone(), identity);
+        let columns = shown.entry(key).or_insert_with(|| {
+            let selects = |name: &str, is_key| {
+                is_key || entry.select.as_ref().is_none_or(|select| select.iter().any(|column| **column == *name))
+            };
+            let columns = change.table.table.columns.iter().zip(&access.columns);
+            columns.map(|(column, reads)| *reads && selects(&column.name, column.is_primary_key)).collect()
+        });
+        let content = EventContent::Row { columns: Arc::clone(columns), has_row_security: access.has_row_security };
+        candidate.verdict = Verdict::Sent(content);
+    }
+}
+
+/// Returns what a reader may read of a change, unless it must not receive the change.
+fn permitting_access<'a>(
+    settings: &ChangesSettings,
+    change: &RowChange,
+    reader: &Arc<ChangeReader>,
+    answers: &'a AccessAnswers,
+) -> Option<&'a TableAccess> {
+    let oid = change.table.table.oid;
+    let answer = |question: AccessQuestion| answers.get(&question)?.as_ref().ok()?.as_ref();
+    let of_role = || answer(AccessQuestion::Role(oid, reader.role.clone()));
+    if change.action() == ChangeAction::Delete {
+        return of_role().filter(|access| settings.deletes_without_privilege || access.reads_any());
+    }
+    match answers.get(&AccessQuestion::Rows(oid, Arc::clone(reader))) {
+        Some(answer) => {
+            let access = answer.as_ref().ok()?.as_ref()?;
+            let key = change.key()?;
+            access.visible.contains(&key).then_some(access)
+        }
+        // The table has no row-level security, as PostgreSQL has just confirmed
+        None => of_role().filter(|access| !access.has_row_security && access.reads_key(&change.table)),
+    }
+}
