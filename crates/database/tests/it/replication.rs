@@ -1,11 +1,13 @@
 //! Streams of committed changes.
 
-use portico_database::replication::{Lsn, ReplicationError, ReplicationStream, StreamSettings, WalMessage};
+use portico_database::replication::{
+    Lsn, ReplicationError, ReplicationStream, StreamSettings, WalMessage, prepare_publications,
+};
 use portico_database::scratch::OrdinaryServer;
-use portico_database::{Endpoint, connect, scratch};
+use portico_database::{BootstrapSettings, Endpoint, connect, scratch};
 use tokio_postgres::Client;
 
-use crate::bootstrap::{empty, majors};
+use crate::bootstrap::{column, empty, majors, ready, value};
 use crate::cluster::reachable;
 use crate::wire::Scratch;
 
@@ -210,4 +212,46 @@ async fn a_server_with_a_smaller_log_names_the_setting() {
     let error = ReplicationStream::open(&server.superuser("postgres"), &settings("s")).await.unwrap_err();
     assert!(matches!(error, ReplicationError::NotLogical(_)), "{error}");
     assert!(error.to_string().contains("alter system set wal_level = logical"), "{error}");
+}
+
+#[tokio::test]
+async fn a_database_is_recreated_although_a_stream_is_open() {
+    let database = empty(18).await;
+    let settings = StreamSettings { slot: "open_at_reset".into(), ..settings("") };
+    published(database.endpoint()).await;
+    let mut stream = ReplicationStream::open(database.endpoint(), &settings).await.unwrap();
+    database.recreate(&BootstrapSettings::default()).await.unwrap();
+    let error = stream.next_batch(&mut Vec::new()).await.unwrap_err();
+    assert!(matches!(error, ReplicationError::Lost(_)), "{error}");
+    // The new database has the publications of realtime, and both are as they should be
+    let both = ["supabase_realtime", "supabase_realtime_messages_publication"];
+    assert_eq!(prepare_publications(&database).await.unwrap(), both);
+}
+
+#[tokio::test]
+async fn the_publication_of_messages_has_only_its_table() {
+    for major in majors() {
+        let database = ready(major).await;
+        let client = database.administrator().await.unwrap();
+        let tables = "select pg_get_publication_tables.relid::regclass::text
+                        from pg_get_publication_tables('supabase_realtime_messages_publication')";
+        for wrong in [
+            "drop publication supabase_realtime_messages_publication",
+            "create table other (); alter publication supabase_realtime_messages_publication add table other",
+            "alter publication supabase_realtime_messages_publication set (publish = 'update')",
+            "drop publication supabase_realtime_messages_publication;
+             create publication supabase_realtime_messages_publication for all tables",
+        ] {
+            client.batch_execute(wrong).await.unwrap();
+            prepare_publications(&database).await.unwrap();
+            let published = column(&client, tables).await;
+            assert!(!published.is_empty(), "{wrong}");
+            assert!(published.iter().all(|table| table.starts_with("realtime.messages_")), "{wrong}: {published:?}");
+            let inserts =
+                "select pubinsert from pg_publication where pubname = 'supabase_realtime_messages_publication'";
+            assert_eq!(value(&client, inserts).await, "t", "{wrong}");
+        }
+        client.batch_execute("drop publication supabase_realtime").await.unwrap();
+        assert_eq!(prepare_publications(&database).await.unwrap(), ["supabase_realtime_messages_publication"]);
+    }
 }
