@@ -341,7 +341,10 @@ async fn values_of_every_type_are_rendered_as_sql_renders_them() {
     let expected: Vec<_> = types.iter().enumerate().map(expected).collect();
     let list = expected.iter().map(|json| format!("coalesce({json}, 'null')::text")).collect::<Vec<_>>().join(", ");
     let sql = format!(
-        "select array[id::text, {list}], (select jsonb_object_agg(key, value)::text from unnest(array['id',{}], array[to_jsonb(id), {}]) as item (key, value)) from items order by id",
+        "select array[id::text, {list}], \
+           (select jsonb_object_agg(key, value)::text
+              from unnest(array['id',{}], array[to_jsonb(id), {}]) as item (key, value))
+           from items order by id",
         (0..types.len()).map(|at| format!("'c{at}'")).collect::<Vec<_>>().join(","),
         expected.join(", ")
     );

@@ -158,7 +158,7 @@ async fn keep_running(run: &StreamRun, state: &watch::Sender<StreamState>) {
                 slot = run.slot,
                 "the publications have changed: the stream of database changes starts anew"
             );
-        } else if !is_known {
+        } else if !is_known && !run.database.is_being_recreated() {
             tracing::warn!(error = %error, slot = run.slot, "the stream of database changes has ended");
         }
         state.send_replace(StreamState::Failed(reason));
