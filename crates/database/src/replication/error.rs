@@ -28,7 +28,7 @@ pub enum ReplicationError {
     /// The login role may not replicate.
     #[error(
         "the login role `{role}` may not replicate: as a superuser, run \
-          `alter role \"{role}\" with replication` ({source})"
+         `alter role \"{role}\" with replication` ({source})"
     )]
     NoReplicationRight {
         /// The login role.

@@ -445,5 +445,11 @@ async fn a_table_is_described_again_when_it_or_its_types_change() {
         streamed.rendered(change).await.1.unwrap(),
         r#"{"s":{"h":2,"w":1},"at":"2026-01-02","id":2,"note":"n"}"#
     );
+
+    let statements = "begin; create table short (id int); insert into short values (1); drop table short; commit";
+    let changes = streamed.changes(statements).await;
+    let relation = &changes[0].relation;
+    assert!(streamed.catalog.describe(&streamed.client, relation).await.unwrap().is_none());
+    assert!(streamed.catalog.described(relation).is_some_and(|known| known.is_none()), "it is not looked up again");
     streamed.close().await;
 }

@@ -179,7 +179,7 @@ impl<'a> Pump<'a> {
     /// Returns the table of a change. `None`: it does not exist any more.
     async fn describe(&mut self, change: &Change) -> Result<Option<Arc<DescribedTable>>, RunError> {
         if let Some(known) = self.catalog.described(&change.relation) {
-            return Ok(Some(known));
+            return Ok(known);
         }
         let Self { stream, database, catalog, .. } = self;
         let described = async {
