@@ -164,8 +164,8 @@ impl ReplicationStream {
                     b'E' => return Err(WireError::Postgres(Box::new(PostgresError::read(&body)))),
                     // Notices and settings
                     b'N' | b'S' | b'A' => {}
-                    // `CopyDone`: the server shuts down
-                    b'c' => return Err(WireError::Lost(io::ErrorKind::UnexpectedEof.into())),
+                    // `CopyDone` or `CommandComplete`: the server shuts down
+                    b'c' | b'C' => return Err(WireError::Lost(io::ErrorKind::UnexpectedEof.into())),
                     _ => return Err(WireError::Protocol("a message that has no place in a replication stream")),
                 }
             }

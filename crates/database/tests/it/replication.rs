@@ -255,3 +255,26 @@ async fn the_publication_of_messages_has_only_its_table() {
         assert_eq!(prepare_publications(&database).await.unwrap(), ["supabase_realtime_messages_publication"]);
     }
 }
+
+#[tokio::test]
+async fn a_server_that_stops_ends_the_stream() {
+    let folder = tempfile::tempdir().unwrap();
+    let cluster = reachable(folder.path(), |_| {}).await;
+    let client = published(&cluster.endpoint()).await;
+    let mut stream = ReplicationStream::open(&cluster.endpoint(), &settings("s")).await.unwrap();
+    client.batch_execute("insert into items values (1, 'x')").await.unwrap();
+    let mut waiting = Vec::new();
+    let (_, end) = transaction(&mut stream, &mut waiting).await;
+    stream.confirm(end);
+    // The server waits until the stream has confirmed the whole log
+    client.batch_execute("create table other as select generate_series(1, 10000)").await.unwrap();
+    let reading = async {
+        loop {
+            if let Err(error) = stream.next_batch(&mut waiting).await {
+                return error;
+            }
+        }
+    };
+    let (error, ()) = tokio::join!(reading, cluster.stop());
+    assert!(matches!(error, ReplicationError::Lost(_)), "{error}");
+}
