@@ -24,6 +24,7 @@ use crate::cluster::{Binaries, Cluster, ClusterError, ClusterSettings, Durabilit
 use crate::connection;
 use crate::endpoint::Endpoint;
 use crate::error::DatabaseError;
+use crate::replication::end_streams;
 
 /// The time to wait for other connections to leave the template: a connection that was just closed
 /// is seen for a moment still.
@@ -255,8 +256,8 @@ fn inherit(template: &str, name: &str) -> String {
 /// What PostgreSQL says.
 pub async fn drop_database(admin: &Endpoint, name: &str) -> Result<(), DatabaseError> {
     let client = connection::connect(admin).await?;
-    client.batch_execute(&format!("drop database if exists {} with (force)", quoted(name))).await?;
-    Ok(())
+    end_streams(&client, name).await?;
+    unless_in_use(&client, &format!("drop database if exists {} with (force)", quoted(name))).await
 }
 
 /// Returns whether there is a database of that name.

@@ -22,6 +22,7 @@ mod versions;
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error};
@@ -41,12 +42,17 @@ use crate::endpoint::Endpoint;
 use crate::error::DatabaseError;
 use crate::lock::HeldLock;
 use crate::pooler::detection;
+use crate::replication::end_streams;
+use crate::sqlstate;
 
 /// A step: its name in errors, and its text.
 type Step = (&'static str, &'static str);
 
 /// The tools of all other steps. Every transaction begins with them, since some last as long as
 /// one.
+/// The time within which streams of changes have to end before a database is dropped.
+const STREAMS_END: Duration = Duration::from_secs(30);
+
 const TOOLS: Step = ("bootstrap tools", include_str!("sql/helpers.sql"));
 
 /// The first steps, which the login role runs.
@@ -193,7 +199,15 @@ impl Database {
         let _recreation = self.note_recreation();
         // Before they are ended from the other side, which a pool would find odd
         self.drop_idle_connections();
-        client.batch_execute(&format!("drop database if exists {quoted} with (force)")).await?;
+        let deadline = Instant::now() + STREAMS_END;
+        loop {
+            end_streams(&client, name).await?;
+            match client.batch_execute(&format!("drop database if exists {quoted} with (force)")).await {
+                // A stream has begun meanwhile
+                Err(error) if error.code() == Some(&sqlstate::OBJECT_IN_USE) && Instant::now() < deadline => {}
+                outcome => break outcome?,
+            }
+        }
         client.batch_execute(&format!("create database {quoted} template template0")).await?;
         drop(client);
         self.drop_idle_connections();

@@ -27,7 +27,8 @@ pub enum ReplicationError {
     NotLogical(Box<PostgresError>),
     /// The login role may not replicate.
     #[error(
-        "the login role `{role}` may not replicate: as a superuser, run `alter role \"{role}\" with replication` ({source})"
+        "the login role `{role}` may not replicate: as a superuser, run \
+         `alter role \"{role}\" with replication` ({source})"
     )]
     NoReplicationRight {
         /// The login role.

@@ -115,7 +115,8 @@ mod tests {
             data.put_slice(&content);
             let cut = data.clone().freeze().slice(..24);
             let body = Bytes::from(content);
-            prop_assert_eq!(ServerMessage::read(data.freeze()).unwrap(), ServerMessage::Data(WalMessage { start: Lsn(start), body }));
+            let expected = ServerMessage::Data(WalMessage { start: Lsn(start), body });
+            prop_assert_eq!(ServerMessage::read(data.freeze()).unwrap(), expected);
             prop_assert!(ServerMessage::read(cut).is_err());
 
             let mut alive = BytesMut::from(&b"k"[..]);

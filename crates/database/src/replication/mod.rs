@@ -13,9 +13,11 @@
 mod error;
 mod messages;
 mod publications;
+mod slots;
 mod stream;
 
 pub use error::ReplicationError;
 pub use messages::{Lsn, WalMessage};
 pub use publications::{existing_publications, prepare_publications};
+pub(crate) use slots::end_streams;
 pub use stream::{ReplicationStream, StreamSettings};

@@ -9,8 +9,8 @@ const CHANGES: &str = "supabase_realtime";
 /// The publication of `realtime.messages`, which is ours.
 const MESSAGES: &str = "supabase_realtime_messages_publication";
 
-/// Selects whether our publication has exactly its table, whether that table exists, and whether the
-/// project's publication leaves out generated columns (which PostgreSQL before 18 always does).
+/// Selects whether our publication has exactly its table, whether that table exists, and whether
+/// the project's publication leaves out generated columns (which PostgreSQL before 18 always does).
 const STATE: &str = "
     select exists (
              select from pg_catalog.pg_publication as publication
@@ -19,7 +19,8 @@ const STATE: &str = "
                 and (select pg_catalog.array_agg(prrelid) from pg_catalog.pg_publication_rel
                       where prpubid = publication.oid and prqual is null and prattrs is null)
                     = array[pg_catalog.to_regclass('realtime.messages')::pg_catalog.oid]
-                and (select pg_catalog.count(*) from pg_catalog.pg_publication_rel where prpubid = publication.oid) = 1),
+                and (select pg_catalog.count(*) from pg_catalog.pg_publication_rel
+                      where prpubid = publication.oid) = 1),
            pg_catalog.to_regclass('realtime.messages') is not null,
            coalesce((select pg_catalog.to_jsonb(publication) ->> 'pubgencols' = 'n'
                        from pg_catalog.pg_publication as publication where publication.pubname = $1::text), false)";

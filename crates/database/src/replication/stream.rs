@@ -58,6 +58,8 @@ pub struct ReplicationStream {
     processed: Lsn,
     last_arrival: Instant,
     next_status: Instant,
+    status_interval: Duration,
+    silence: Duration,
 }
 
 impl ReplicationStream {
@@ -96,6 +98,8 @@ impl ReplicationStream {
             processed: Lsn(0),
             last_arrival: now,
             next_status: now + STATUS_INTERVAL,
+            status_interval: STATUS_INTERVAL,
+            silence: SILENCE,
         })
     }
 
@@ -160,8 +164,8 @@ impl ReplicationStream {
                     b'E' => return Err(WireError::Postgres(Box::new(PostgresError::read(&body)))),
                     // Notices and settings
                     b'N' | b'S' | b'A' => {}
-                    // `CopyDone`: the server shuts down
-                    b'c' => return Err(WireError::Lost(io::ErrorKind::UnexpectedEof.into())),
+                    // `CopyDone` or `CommandComplete`: the server shuts down
+                    b'c' | b'C' => return Err(WireError::Lost(io::ErrorKind::UnexpectedEof.into())),
                     _ => return Err(WireError::Protocol("a message that has no place in a replication stream")),
                 }
             }
@@ -182,11 +186,11 @@ impl ReplicationStream {
                     self.last_arrival = Instant::now();
                     return outcome.map_err(WireError::Lost);
                 }
-                Err(_) if self.last_arrival.elapsed() >= SILENCE => {
+                Err(_) if self.last_arrival.elapsed() >= self.silence => {
                     return Err(WireError::Lost(io::ErrorKind::TimedOut.into()));
                 }
                 // A server that has nothing to send is silent, unless it is requested to answer
-                Err(_) => self.queue_status(self.last_arrival.elapsed() >= STATUS_INTERVAL),
+                Err(_) => self.queue_status(self.last_arrival.elapsed() >= self.status_interval),
             }
         }
     }
@@ -246,7 +250,7 @@ impl ReplicationStream {
             status(&mut self.out, self.processed, wants_answer);
             self.is_flushed = false;
         }
-        self.next_status = Instant::now() + STATUS_INTERVAL;
+        self.next_status = Instant::now() + self.status_interval;
     }
 }
 
@@ -323,8 +327,75 @@ async fn query(channel: &mut MessageChannel, command: &str, until: u8) -> Result
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::{UnixListener, UnixStream};
+
     use super::*;
+
+    /// Reads what a server receives until it has a message that ends with `end`.
+    async fn received(server: &mut UnixStream, bytes: &mut Vec<u8>, end: &[u8]) {
+        while !bytes.windows(end.len()).any(|window| window == end) {
+            assert!(server.read_buf(bytes).await.unwrap() > 0);
+        }
+        bytes.clear();
+    }
+
+    /// Opens a stream at a server that answers as one that replicates, and then sends nothing.
+    async fn silent() -> (ReplicationStream, UnixStream) {
+        let folder = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(folder.path().join(".s.PGSQL.1")).unwrap();
+        let endpoint = Endpoint::socket(folder.path(), 1, "someone", "db");
+        let settings = StreamSettings { slot: "slot".into(), publications: vec!["p".into()] };
+        let server = async {
+            let (mut server, _) = listener.accept().await.unwrap();
+            let mut bytes = Vec::new();
+            received(&mut server, &mut bytes, b"replica\0\0").await;
+            server.write_all(b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I").await.unwrap();
+            received(&mut server, &mut bytes, b"SNAPSHOT\0").await;
+            server.write_all(b"Z\0\0\0\x05I").await.unwrap();
+            received(&mut server, &mut bytes, b"'\"p\"')\0").await;
+            server.write_all(b"W\0\0\0\x07\0\0\0").await.unwrap();
+            server
+        };
+        let (stream, server) = tokio::join!(ReplicationStream::open(&endpoint, &settings), server);
+        let mut stream = stream.unwrap();
+        stream.status_interval = Duration::from_millis(1);
+        stream.silence = Duration::from_millis(20);
+        stream.next_status = Instant::now();
+        (stream, server)
+    }
+
+    #[tokio::test]
+    async fn a_server_that_does_not_answer_is_lost() {
+        let (mut stream, mut server) = silent().await;
+        let mut batch = Vec::new();
+        let error = stream.next_batch(&mut batch).await.unwrap_err();
+        assert!(matches!(error, ReplicationError::Lost(WireError::Lost(_))) && batch.is_empty(), "{error}");
+        drop(stream);
+        let mut statuses = Vec::new();
+        server.read_to_end(&mut statuses).await.unwrap();
+        // Status updates of 39 bytes, the last of which request an answer, and the end
+        let (statuses, end) = statuses.split_at(statuses.len() - 5);
+        assert_eq!(end, b"X\0\0\0\x04");
+        let last = statuses.chunks(39).next_back().unwrap();
+        assert!(last.starts_with(b"d\0\0\0\x26r") && last.ends_with(&[1]), "{last:?}");
+    }
+
+    #[tokio::test]
+    async fn statuses_are_sent_while_nothing_is_received() {
+        let (mut stream, mut server) = silent().await;
+        stream.confirm(Lsn(0x0102));
+        let mut bytes = Vec::new();
+        tokio::select! {
+            error = stream.keep_alive() => panic!("{error}"),
+            () = received(&mut server, &mut bytes, b"\x01\x02\0\0\0\0\0\0\0\0\0") => {}
+        }
+        drop(server);
+        let error = stream.keep_alive().await;
+        assert!(matches!(error, ReplicationError::Lost(_)), "{error}");
+    }
 
     #[test]
     fn names_are_quoted_or_rejected() {

@@ -1,10 +1,13 @@
 //! Streams of committed changes.
 
-use portico_database::replication::{Lsn, ReplicationError, ReplicationStream, StreamSettings, WalMessage};
+use portico_database::replication::{
+    Lsn, ReplicationError, ReplicationStream, StreamSettings, WalMessage, prepare_publications,
+};
 use portico_database::scratch::OrdinaryServer;
-use portico_database::{Endpoint, connect, scratch};
+use portico_database::{BootstrapSettings, Endpoint, connect, scratch};
 use tokio_postgres::Client;
 
+use crate::bootstrap::{column, empty, majors, ready, value};
 use crate::cluster::reachable;
 use crate::wire::Scratch;
 
@@ -29,7 +32,12 @@ async fn transaction(stream: &mut ReplicationStream, waiting: &mut Vec<WalMessag
             let end = messages[last].transaction_end().unwrap();
             return (messages, end);
         }
-        stream.next_batch(waiting).await.unwrap();
+        // Cancelled whenever nothing has arrived, which loses nothing
+        tokio::select! {
+            biased;
+            received = stream.next_batch(waiting) => received.unwrap(),
+            () = tokio::task::yield_now() => {}
+        }
     }
 }
 
@@ -52,13 +60,18 @@ fn holds(message: &WalMessage, text: &str) -> bool {
 
 #[tokio::test]
 async fn transactions_arrive_whole_and_in_the_order_of_their_commits() {
-    let scratch = Scratch::new().await;
-    let client = published(&scratch.endpoint).await;
-    client.batch_execute("insert into items values (0, 'before the stream')").await.unwrap();
-    let slot = scratch.endpoint.database().to_owned();
-    let mut stream = ReplicationStream::open(&scratch.endpoint, &settings(&slot)).await.unwrap();
+    for major in majors() {
+        let database = empty(major).await;
+        transactions_arrive(database.endpoint()).await;
+    }
+}
 
-    let mut other = connect(&scratch.endpoint).await.unwrap();
+async fn transactions_arrive(endpoint: &Endpoint) {
+    let client = published(endpoint).await;
+    client.batch_execute("insert into items values (0, 'before the stream')").await.unwrap();
+    let mut stream = ReplicationStream::open(endpoint, &settings(endpoint.database())).await.unwrap();
+
+    let mut other = connect(endpoint).await.unwrap();
     let late = other.transaction().await.unwrap();
     late.execute("insert into items values (1, 'first insert, second commit')", &[]).await.unwrap();
     client.batch_execute("begin; insert into items values (9, 'rolled back'); rollback").await.unwrap();
@@ -76,7 +89,6 @@ async fn transactions_arrive_whole_and_in_the_order_of_their_commits() {
     let (truncated, _) = transaction(&mut stream, &mut waiting).await;
     assert!(kinds(&truncated).ends_with("TC"));
     close(stream, &client).await;
-    scratch.drop().await;
 }
 
 #[tokio::test]
@@ -200,4 +212,69 @@ async fn a_server_with_a_smaller_log_names_the_setting() {
     let error = ReplicationStream::open(&server.superuser("postgres"), &settings("s")).await.unwrap_err();
     assert!(matches!(error, ReplicationError::NotLogical(_)), "{error}");
     assert!(error.to_string().contains("alter system set wal_level = logical"), "{error}");
+}
+
+#[tokio::test]
+async fn a_database_is_recreated_although_a_stream_is_open() {
+    let database = empty(18).await;
+    let settings = StreamSettings { slot: "open_at_reset".into(), ..settings("") };
+    published(database.endpoint()).await;
+    let mut stream = ReplicationStream::open(database.endpoint(), &settings).await.unwrap();
+    database.recreate(&BootstrapSettings::default()).await.unwrap();
+    let error = stream.next_batch(&mut Vec::new()).await.unwrap_err();
+    assert!(matches!(error, ReplicationError::Lost(_)), "{error}");
+    // The new database has the publications of realtime, and both are as they should be
+    let both = ["supabase_realtime", "supabase_realtime_messages_publication"];
+    assert_eq!(prepare_publications(&database).await.unwrap(), both);
+}
+
+#[tokio::test]
+async fn the_publication_of_messages_has_only_its_table() {
+    for major in majors() {
+        let database = ready(major).await;
+        let client = database.administrator().await.unwrap();
+        let tables = "select pg_get_publication_tables.relid::regclass::text
+                        from pg_get_publication_tables('supabase_realtime_messages_publication')";
+        for wrong in [
+            "drop publication supabase_realtime_messages_publication",
+            "create table other (); alter publication supabase_realtime_messages_publication add table other",
+            "alter publication supabase_realtime_messages_publication set (publish = 'update')",
+            "drop publication supabase_realtime_messages_publication;
+             create publication supabase_realtime_messages_publication for all tables",
+        ] {
+            client.batch_execute(wrong).await.unwrap();
+            prepare_publications(&database).await.unwrap();
+            let published = column(&client, tables).await;
+            assert!(!published.is_empty(), "{wrong}");
+            assert!(published.iter().all(|table| table.starts_with("realtime.messages_")), "{wrong}: {published:?}");
+            let inserts =
+                "select pubinsert from pg_publication where pubname = 'supabase_realtime_messages_publication'";
+            assert_eq!(value(&client, inserts).await, "t", "{wrong}");
+        }
+        client.batch_execute("drop publication supabase_realtime").await.unwrap();
+        assert_eq!(prepare_publications(&database).await.unwrap(), ["supabase_realtime_messages_publication"]);
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_stops_ends_the_stream() {
+    let folder = tempfile::tempdir().unwrap();
+    let cluster = reachable(folder.path(), |_| {}).await;
+    let client = published(&cluster.endpoint()).await;
+    let mut stream = ReplicationStream::open(&cluster.endpoint(), &settings("s")).await.unwrap();
+    client.batch_execute("insert into items values (1, 'x')").await.unwrap();
+    let mut waiting = Vec::new();
+    let (_, end) = transaction(&mut stream, &mut waiting).await;
+    stream.confirm(end);
+    // The server waits until the stream has confirmed the whole log
+    client.batch_execute("create table other as select generate_series(1, 10000)").await.unwrap();
+    let reading = async {
+        loop {
+            if let Err(error) = stream.next_batch(&mut waiting).await {
+                return error;
+            }
+        }
+    };
+    let (error, ()) = tokio::join!(reading, cluster.stop());
+    assert!(matches!(error, ReplicationError::Lost(_)), "{error}");
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use portico_database::cluster::{Cluster, ClusterSettings, Durability};
+use portico_database::replication::{ReplicationStream, StreamSettings, WalMessage};
 use portico_database::wire::{Batch, Pool, Statement, WirePoolSettings};
 use portico_database::{DatabaseError, Endpoint, connect};
 
@@ -119,6 +120,26 @@ async fn every_mode_protects_as_far_as_it_says() {
     }
     let error = visit(port, "localhost", "sslmode=verify-full&sslrootcert=/does/not/exist").await.unwrap_err();
     assert!(error.to_string().contains("/does/not/exist"), "{error}");
+    replicate(&cluster, &format!("sslmode=verify-full&{authority}&channel_binding=require")).await;
+}
+
+/// Receives a change through a protected connection, in more than one record of TLS.
+async fn replicate(cluster: &Cluster, parameters: &str) {
+    let admin = connect(&cluster.endpoint()).await.unwrap();
+    let set_up = "alter role visitor replication; create table items (text text); create publication p for table items";
+    for statement in set_up.split("; ") {
+        admin.batch_execute(statement).await.unwrap();
+    }
+    let port = cluster.tcp_port().unwrap();
+    let url = format!("postgresql://visitor:secret@localhost:{port}/postgres?connect_timeout=20&{parameters}");
+    let settings = StreamSettings { slot: "protected".into(), publications: vec!["p".into()] };
+    let mut stream = ReplicationStream::open(&Endpoint::parse(&url).unwrap(), &settings).await.unwrap();
+    admin.batch_execute("insert into items values (repeat('x', 200000))").await.unwrap();
+    let mut messages = Vec::new();
+    while !messages.iter().any(|message: &WalMessage| message.transaction_end().is_some()) {
+        stream.next_batch(&mut messages).await.unwrap();
+    }
+    assert!(messages.iter().any(|message| message.body.len() > 200_000));
 }
 
 #[tokio::test]

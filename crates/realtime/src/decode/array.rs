@@ -145,7 +145,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn arbitrary_text_does_not_panic(text in r#"[\[{]?[{}",\\ aé=\]N;]{0,40}"#, delimiter in prop::sample::select(&b",;"[..])) {
+        fn arbitrary_text_does_not_panic(
+            text in r#"[\[{]?[{}",\\ aé=\]N;]{0,40}"#, delimiter in prop::sample::select(&b",;"[..]),
+        ) {
             if let Some(tokens) = read(&text, delimiter) {
                 prop_assert!(!tokens.is_empty());
             }

@@ -14,7 +14,8 @@ use super::types::TypeCache;
 #[derive(Debug, Default)]
 pub(crate) struct Catalog {
     types: TypeCache,
-    tables: HashMap<u32, (Arc<Relation>, Arc<DescribedTable>)>,
+    /// `None` for a table that does not exist any more.
+    tables: HashMap<u32, (Arc<Relation>, Option<Arc<DescribedTable>>)>,
 }
 
 impl Catalog {
@@ -29,22 +30,26 @@ impl Catalog {
         client: &Client,
         relation: &Arc<Relation>,
     ) -> Result<Option<Arc<DescribedTable>>, tokio_postgres::Error> {
-        if let Some(described) = self.described(relation) {
-            return Ok(Some(described));
+        if let Some(known) = self.described(relation) {
+            return Ok(known);
         }
-        self.tables.remove(&relation.oid);
-        let Some(table) = Table::read(client, relation.oid).await? else { return Ok(None) };
-        // The types of the project may be what has changed
-        self.types.forget_project_types();
-        self.types.load(client, table.columns.iter().map(|column| column.type_oid)).await?;
-        let described = Arc::new(DescribedTable::new(table, relation, &self.types));
-        self.tables.insert(relation.oid, (Arc::clone(relation), Arc::clone(&described)));
-        Ok(Some(described))
+        let described = match Table::read(client, relation.oid).await? {
+            Some(table) => {
+                // The types of the project may be what has changed
+                self.types.forget_project_types();
+                self.types.load(client, table.columns.iter().map(|column| column.type_oid)).await?;
+                Some(Arc::new(DescribedTable::new(table, relation, &self.types)))
+            }
+            None => None,
+        };
+        self.tables.insert(relation.oid, (Arc::clone(relation), described.clone()));
+        Ok(described)
     }
 
-    /// Returns a table that was already read and has not changed since.
-    pub fn described(&self, relation: &Arc<Relation>) -> Option<Arc<DescribedTable>> {
+    /// Returns a table that was already read and has not changed since; inside, `None` for one that
+    /// does not exist any more.
+    pub fn described(&self, relation: &Arc<Relation>) -> Option<Option<Arc<DescribedTable>>> {
         let (known, described) = self.tables.get(&relation.oid)?;
-        Arc::ptr_eq(known, relation).then(|| Arc::clone(described))
+        Arc::ptr_eq(known, relation).then(|| described.clone())
     }
 }

@@ -221,9 +221,10 @@ mod tests {
                 columns: [column("c0", true), column("c1", false)].into(),
             }
         );
-        assert!(
-            matches!(decoder.decode(insert(2).into()), Ok(Decoded::Change(change)) if Arc::ptr_eq(&change.relation, &described))
-        );
+        assert!(matches!(
+            decoder.decode(insert(2).into()),
+            Ok(Decoded::Change(change)) if Arc::ptr_eq(&change.relation, &described)
+        ));
     }
 
     #[test]

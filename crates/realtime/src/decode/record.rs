@@ -21,7 +21,7 @@ pub(crate) struct DescribedTable {
     types: Box<[Arc<ColumnType>]>,
     /// For each column of the table the position of its value in a message, if it is published.
     positions: Box<[Option<usize>]>,
-    /// Which columns belong to the replica identity, in the order of the table's columns.
+    /// Marks the columns of the replica identity, in the order of the table's columns.
     identity: Box<[bool]>,
     /// The columns in the order of the keys of a `jsonb` object.
     key_order: Box<[usize]>,

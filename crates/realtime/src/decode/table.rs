@@ -19,7 +19,8 @@ const TABLE: &str = "
            coalesce(attribute.attnum = any (primary_key.indkey), false)
       from pg_catalog.pg_class as class
            join pg_catalog.pg_namespace as namespace on namespace.oid = class.relnamespace
-           left join pg_catalog.pg_class as root on root.oid = pg_catalog.pg_partition_root(class.oid) and root.oid <> class.oid
+           left join pg_catalog.pg_class as root
+             on root.oid = pg_catalog.pg_partition_root(class.oid) and root.oid <> class.oid
            left join pg_catalog.pg_namespace as root_namespace on root_namespace.oid = root.relnamespace
            left join pg_catalog.pg_index as primary_key on primary_key.indrelid = class.oid and primary_key.indisprimary
            left join pg_catalog.pg_attribute as attribute

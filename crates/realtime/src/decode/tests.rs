@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use portico_database::Endpoint;
+use portico_database::cluster::{Cluster, ClusterSettings, Durability};
 use portico_database::replication::{ReplicationStream, StreamSettings};
 use portico_database::scratch;
 use proptest::prelude::*;
@@ -16,6 +17,7 @@ use super::*;
 /// A database of its own, and a stream of the changes of all tables.
 struct Streamed {
     client: Client,
+    admin: Endpoint,
     endpoint: Endpoint,
     stream: ReplicationStream,
     decoder: Decoder,
@@ -24,14 +26,17 @@ struct Streamed {
 
 impl Streamed {
     async fn new(set_up: &str) -> Self {
-        let admin = scratch::shared_cluster().await.unwrap().endpoint();
+        Self::on(scratch::shared_cluster().await.unwrap().endpoint(), set_up).await
+    }
+
+    async fn on(admin: Endpoint, set_up: &str) -> Self {
         let endpoint = scratch::clone_database(&admin, "template0", &scratch::fresh_name()).await.unwrap();
         let client = portico_database::connect(&endpoint).await.unwrap();
         client.batch_execute(set_up).await.unwrap();
         client.batch_execute("create publication all_tables for all tables").await.unwrap();
         let settings = StreamSettings { slot: endpoint.database().to_owned(), publications: vec!["all_tables".into()] };
         let stream = ReplicationStream::open(&endpoint, &settings).await.unwrap();
-        Self { client, endpoint, stream, decoder: Decoder::default(), catalog: Catalog::default() }
+        Self { client, admin, endpoint, stream, decoder: Decoder::default(), catalog: Catalog::default() }
     }
 
     /// Runs statements as one transaction and returns its changes.
@@ -77,14 +82,8 @@ impl Streamed {
     }
 
     async fn close(self) {
-        drop(self.stream);
-        let slots = "select from pg_replication_slots where database = current_database()";
-        while !self.client.query(slots, &[]).await.unwrap().is_empty() {
-            tokio::task::yield_now().await;
-        }
-        drop(self.client);
-        let admin = scratch::shared_cluster().await.unwrap().endpoint();
-        scratch::drop_database(&admin, self.endpoint.database()).await.unwrap();
+        drop((self.stream, self.client));
+        scratch::drop_database(&self.admin, self.endpoint.database()).await.unwrap();
     }
 }
 
@@ -341,7 +340,10 @@ async fn values_of_every_type_are_rendered_as_sql_renders_them() {
     let expected: Vec<_> = types.iter().enumerate().map(expected).collect();
     let list = expected.iter().map(|json| format!("coalesce({json}, 'null')::text")).collect::<Vec<_>>().join(", ");
     let sql = format!(
-        "select array[id::text, {list}], (select jsonb_object_agg(key, value)::text from unnest(array['id',{}], array[to_jsonb(id), {}]) as item (key, value)) from items order by id",
+        "select array[id::text, {list}], \
+           (select jsonb_object_agg(key, value)::text
+              from unnest(array['id',{}], array[to_jsonb(id), {}]) as item (key, value))
+           from items order by id",
         (0..types.len()).map(|at| format!("'c{at}'")).collect::<Vec<_>>().join(","),
         expected.join(", ")
     );
@@ -412,7 +414,23 @@ async fn old_rows_follow_the_replica_identity() {
 
 #[tokio::test]
 async fn a_table_is_described_again_when_it_or_its_types_change() {
-    let mut streamed = Streamed::new(
+    describe_again(scratch::shared_cluster().await.unwrap().endpoint()).await;
+    if let Some(binaries) = scratch::older_binaries() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = ClusterSettings {
+            binaries: Some(binaries.folder().to_owned()),
+            durability: Durability::Off,
+            ..ClusterSettings::new(folder.path().join("database"))
+        };
+        let cluster = Cluster::start(settings).await.unwrap();
+        describe_again(cluster.endpoint()).await;
+        cluster.stop().await;
+    }
+}
+
+async fn describe_again(admin: Endpoint) {
+    let mut streamed = Streamed::on(
+        admin,
         "create type size as (w int);
          create table parent (id int, at date, s size, primary key (id, at)) partition by range (at);
          create table part partition of parent for values from ('2026-01-01') to ('2027-01-01')",
@@ -442,5 +460,11 @@ async fn a_table_is_described_again_when_it_or_its_types_change() {
         streamed.rendered(change).await.1.unwrap(),
         r#"{"s":{"h":2,"w":1},"at":"2026-01-02","id":2,"note":"n"}"#
     );
+
+    let statements = "begin; create table short (id int); insert into short values (1); drop table short; commit";
+    let changes = streamed.changes(statements).await;
+    let relation = &changes[0].relation;
+    assert!(streamed.catalog.describe(&streamed.client, relation).await.unwrap().is_none());
+    assert!(streamed.catalog.described(relation).is_some_and(|known| known.is_none()), "it is not looked up again");
     streamed.close().await;
 }

@@ -9,6 +9,7 @@ use tokio::task::JoinHandle;
 
 use super::backoff::Backoff;
 use super::run::{RunError, StreamConsumers, StreamRun};
+use super::watchdog::Unhealthy;
 
 /// The slot's name before the suffix.
 const SLOT: &str = "supabase_realtime_replication_slot_";
@@ -109,11 +110,12 @@ impl Drop for StreamUse {
     }
 }
 
-/// Runs the stream whenever it is in use, until the stream's owner and its uses are dropped.
+/// Runs the stream whenever it is in use, until the owner and all uses are dropped or a consumer
+/// has ended.
 async fn own(run: StreamRun, mut uses: watch::Receiver<usize>, state: watch::Sender<StreamState>) {
     while uses.wait_for(|uses| *uses > 0).await.is_ok() {
         tokio::select! {
-            () = keep_running(&run, &state) => {}
+            () = keep_running(&run, &state) => return,
             () = unused(&mut uses, run.times.idle) => {}
         }
         tracing::debug!(slot = run.slot, "the stream of database changes has stopped");
@@ -131,7 +133,7 @@ async fn unused(uses: &mut watch::Receiver<usize>, idle: Duration) {
     }
 }
 
-/// Runs the stream again and again.
+/// Runs the stream again and again. Returns when a consumer has ended.
 async fn keep_running(run: &StreamRun, state: &watch::Sender<StreamState>) {
     let mut backoff = Backoff::default();
     loop {
@@ -151,7 +153,12 @@ async fn keep_running(run: &StreamRun, state: &watch::Sender<StreamState>) {
         let error = running.await;
         let reason: Arc<str> = error.to_string().into();
         let is_known = matches!(&*state.borrow(), StreamState::Failed(known) if *known == reason);
-        if !is_known {
+        if matches!(error, RunError::Unhealthy(Unhealthy::Publications)) {
+            tracing::info!(
+                slot = run.slot,
+                "the publications have changed: the stream of database changes starts anew"
+            );
+        } else if !is_known && !run.database.is_being_recreated() {
             tracing::warn!(error = %error, slot = run.slot, "the stream of database changes has ended");
         }
         state.send_replace(StreamState::Failed(reason));

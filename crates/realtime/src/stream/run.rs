@@ -55,11 +55,13 @@ pub(super) enum RunError {
     Unhealthy(#[from] Unhealthy),
     #[error("RealtimeDisabledForConfiguration: the database has no publication to stream")]
     NoPublication,
+    #[error("the database is being recreated")]
+    BeingRecreated,
     #[error("a consumer of the stream has ended")]
     NoConsumer,
 }
 
-/// What a run needs.
+/// One stream, which can be run again after its end.
 #[derive(Debug)]
 pub(super) struct StreamRun {
     pub database: Database,
@@ -88,6 +90,9 @@ impl StreamRun {
 
     /// Opens the stream. Also returns its publications.
     async fn open(&self) -> Result<(ReplicationStream, Vec<String>), RunError> {
+        if self.database.is_being_recreated() {
+            return Err(RunError::BeingRecreated);
+        }
         let publications = prepare_publications(&self.database).await?;
         if publications.is_empty() {
             return Err(RunError::NoPublication);
@@ -174,7 +179,7 @@ impl<'a> Pump<'a> {
     /// Returns the table of a change. `None`: it does not exist any more.
     async fn describe(&mut self, change: &Change) -> Result<Option<Arc<DescribedTable>>, RunError> {
         if let Some(known) = self.catalog.described(&change.relation) {
-            return Ok(Some(known));
+            return Ok(known);
         }
         let Self { stream, database, catalog, .. } = self;
         let described = async {

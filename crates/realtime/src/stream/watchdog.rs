@@ -1,5 +1,5 @@
-//! Checks that the stream's slot is alive and keeps up with the server's log, and that it streams the
-//! publications that exist.
+//! Checks that the stream's slot is alive and keeps up with the server's log, and that the stream
+//! has the publications that exist.
 
 use std::time::Duration;
 
