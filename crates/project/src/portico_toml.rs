@@ -8,6 +8,7 @@ mod auth;
 mod messages;
 mod object_store;
 mod people;
+mod realtime;
 mod storage;
 
 use std::net::IpAddr;
@@ -26,6 +27,7 @@ pub use auth::{
 pub use messages::{LinkPaths, RateLimitExtras, SendRate, SmsExtras};
 pub use object_store::ObjectStoreSettings;
 pub use people::DevelopmentUser;
+pub use realtime::{ClusterWay, RealtimeExtras};
 pub use storage::{S3Extras, StorageExtras};
 
 use crate::config::absolute;
@@ -47,6 +49,8 @@ pub struct Settings {
     pub auth: AccountSettings,
     /// `[storage]`
     pub storage: StorageExtras,
+    /// `[realtime]`
+    pub realtime: RealtimeExtras,
     /// `[texts]`
     pub texts: TextSettings,
     /// `[emulators]`
@@ -182,6 +186,7 @@ impl Settings {
             web: WebSettings::read(root.section("web"), &folder),
             auth: AccountSettings::read(root.section("auth")),
             storage: StorageExtras::read(root.section("storage")),
+            realtime: RealtimeExtras::read(root.section("realtime")),
             texts: TextSettings::read(root.section("texts")),
             emulators: EmulatorSettings { google: root.section("emulators").flag_or("google", true) },
             warnings: Vec::new(),

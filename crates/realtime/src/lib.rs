@@ -29,4 +29,5 @@ mod socket;
 mod sql;
 mod stream;
 
+pub use cluster::{ClusterSettings, ClusterTransport};
 pub use settings::{ChangesSettings, Limits, RealtimeSettings};

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::cluster::ClusterSettings;
+
 /// The operator's settings of the service.
 #[derive(Debug, Clone)]
 pub struct RealtimeSettings {
@@ -14,6 +16,8 @@ pub struct RealtimeSettings {
     pub decisions_for: Duration,
     /// The settings of database changes.
     pub changes: ChangesSettings,
+    /// The other servers of the project. `None`: there is one server.
+    pub cluster: Option<ClusterSettings>,
     /// The limits.
     pub limits: Limits,
 }
@@ -73,6 +77,7 @@ impl Default for RealtimeSettings {
             presence_enabled: false,
             decisions_for: Duration::ZERO,
             changes: ChangesSettings::default(),
+            cluster: None,
             limits: Limits::default(),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use portico_project::portico_toml::{AnalyticsAdapter, BreachCheck, SendRate, Settings};
+use portico_project::portico_toml::{AnalyticsAdapter, BreachCheck, ClusterWay, SendRate, Settings};
 
 use crate::folder::Folder;
 
@@ -204,6 +204,28 @@ fn an_object_store_is_read_with_its_credentials() {
         ("type = \"s3\"\nacces_key_id = \"x\"", "did you mean storage.backend.access_key_id?"),
     ] {
         let error = settings(&format!("[storage.backend]\n{text}\n")).unwrap_err();
+        assert!(error.contains(problem), "{error}");
+    }
+}
+
+#[test]
+fn a_cluster_has_one_way() {
+    let written = |text: &str| settings(text).map(|settings| settings.realtime);
+    assert!(written("").unwrap().cluster.is_none());
+    assert!(written("[realtime.cluster]\nnotify = false\n").unwrap().cluster.is_none());
+    let notify = written("[realtime]\ndecisions_for = \"10s\"\n[realtime.cluster]\nnotify = true\n").unwrap();
+    assert!(matches!(notify.cluster, Some(ClusterWay::Notify)));
+    assert_eq!(notify.decisions_for, Duration::from_secs(10));
+    let nats = written("[realtime.cluster]\nnats = \"tls://u:secret@nats.example.com\"\n").unwrap();
+    assert!(matches!(&nats.cluster, Some(ClusterWay::Nats(url)) if url.expose() == "tls://u:secret@nats.example.com"));
+    assert!(!format!("{nats:?}").contains("secret@"));
+    for (text, problem) in [
+        ("nats = \"10.0.0.5:4222\"", "realtime.cluster.nats: expected the URL of a NATS server"),
+        ("nats = \"https://nats.example.com\"", "realtime.cluster.nats: expected the URL of a NATS server"),
+        ("nats = \"nats://a\"\nnotify = true", "realtime.cluster.nats: expected either"),
+        ("nat = \"nats://a\"", "did you mean realtime.cluster.nats?"),
+    ] {
+        let error = written(&format!("[realtime.cluster]\n{text}\n")).unwrap_err();
         assert!(error.contains(problem), "{error}");
     }
 }

@@ -92,6 +92,8 @@ impl Member {
                 Ok(mut link) => {
                     tracing::info!(node = %self.node, "connected to the other servers");
                     was_reported = false;
+                    // Clients do not expect broadcasts of long ago; the presence is sent as a whole
+                    queue.drop_waiting();
                     match self.serve(&mut link, &mut queue, &leave).await {
                         Ok(()) => return,
                         Err(error) => error,
@@ -124,6 +126,7 @@ impl Member {
             tokio::select! {
                 () = leave.cancelled() => {
                     let _ = self.send(link, &ClusterMessage::Goodbye).await;
+                    link.flush().await;
                     return Ok(());
                 }
                 _ = heartbeats.tick() => {

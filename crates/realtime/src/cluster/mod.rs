@@ -3,8 +3,8 @@
 //! Each server sends its messages once, to all others. What the others send is delivered here and
 //! not sent again. Delivery is at most once, as it is to clients. The presence repairs itself: a
 //! server numbers its changes, names the last number with each heartbeat, and sends its whole state
-//! to a server that has missed one. A server without a heartbeat for some seconds takes its presence
-//! with it.
+//! to a server that has missed one. A server without a heartbeat for some seconds takes its
+//! presence with it.
 //!
 //! - `message`: the messages as bytes
 //! - `envelope`: the parts in which they travel, encrypted
@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use portico_base::Secret;
+use portico_base::{Secret, hash};
 use portico_database::Database;
 use portico_database::wire::Pool;
 use tokio_util::sync::CancellationToken;
@@ -54,6 +54,12 @@ pub struct ClusterSettings {
 pub enum ClusterTransport {
     /// Notifications of the project's database, for a few servers.
     Notify,
+    /// A NATS server: `nats://host:4222`, or `tls://…`, with a user and a password if it needs
+    /// them.
+    Nats {
+        /// The URL.
+        url: Secret,
+    },
 }
 
 impl fmt::Debug for ClusterSettings {
@@ -66,11 +72,13 @@ impl fmt::Debug for ClusterTransport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Notify => f.write_str("Notify"),
+            // It may contain a password
+            Self::Nats { .. } => f.write_str("Nats"),
         }
     }
 }
 
-/// What a server shares with the others.
+/// The parts of a server that it shares with the others.
 pub(crate) struct ClusterParts {
     pub database: Database,
     pub pool: Pool,
@@ -109,6 +117,7 @@ impl Cluster {
         let ClusterParts { database, pool, rooms, presence, sockets } = parts;
         let way = match &settings.transport {
             ClusterTransport::Notify => Way::Notify { database, pool },
+            ClusterTransport::Nats { url } => Way::Nats { address: url.clone(), subject: subject(&settings.secret) },
         };
         let (sender, queue) = ClusterSender::new();
         rooms.share(sender.clone());
@@ -132,6 +141,12 @@ impl Cluster {
         // It ends by itself, after a last message
         let _ = self.task.await;
     }
+}
+
+/// Returns the subject of a project, which tells nothing about its secret.
+fn subject(secret: &Secret) -> String {
+    let digest = hash::sha256_hex(format!("portico realtime subject\0{}", secret.expose()).as_bytes());
+    format!("portico.realtime.{:.32}", digest)
 }
 
 #[cfg(test)]

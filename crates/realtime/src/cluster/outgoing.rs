@@ -1,4 +1,4 @@
-//! What this server has to send to the others.
+//! The queue of messages to the other servers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -91,6 +91,16 @@ impl ClusterQueue {
         let (message, size) = self.queue.recv().await?;
         self.sender.0.bytes.fetch_sub(size, Ordering::Relaxed);
         Some(message)
+    }
+
+    /// Drops the messages that wait. Their changes of the presence count as lost.
+    pub fn drop_waiting(&mut self) {
+        while let Ok((message, size)) = self.queue.try_recv() {
+            self.sender.0.bytes.fetch_sub(size, Ordering::Relaxed);
+            if !matches!(message, ClusterMessage::Broadcast { .. }) {
+                self.sender.0.lost_changes.fetch_add(1, Ordering::Relaxed);
+            }
+        }
     }
 
     /// Returns the number of changes of the presence that were dropped since the last call.

@@ -1,4 +1,5 @@
 use serde_json::{Value, json};
+use tokio::io::AsyncBufReadExt as _;
 
 use super::*;
 use crate::fixture::{ScratchDatabase, TestChannel, json_of, room};
@@ -7,7 +8,7 @@ use crate::socket::frame::{UserBroadcast, UserPayload, Version};
 use portico_database::wire::WirePoolSettings;
 
 /// Short, so that a test does not wait; a server that is only slow must not count as gone.
-const TIMES: ClusterTimes = ClusterTimes { heartbeat: Duration::from_millis(50), gone_after: Duration::from_secs(2) };
+const TIMES: ClusterTimes = ClusterTimes { heartbeat: Duration::from_millis(50), gone_after: Duration::from_secs(5) };
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server, as far as its cluster goes.
@@ -145,6 +146,68 @@ async fn servers_share_everything(settings: &ClusterSettings) {
 #[tokio::test]
 async fn servers_share_through_notifications() {
     servers_share_everything(&settings(ClusterTransport::Notify)).await;
+}
+
+/// A NATS server of its own, with a password. It ends with this.
+struct NatsServer {
+    _process: tokio::process::Child,
+    port: u16,
+}
+
+impl NatsServer {
+    /// Starts a server on a port, or on a free one (-1).
+    async fn start(port: i32) -> Self {
+        let port = port.to_string();
+        // Debian's package puts it outside of the PATH of some users
+        let path = format!("{}:/usr/sbin", std::env::var("PATH").unwrap_or_default());
+        let mut process = tokio::process::Command::new("nats-server")
+            .env("PATH", path)
+            .args(["--addr", "127.0.0.1", "--port", &port, "--user", "portico", "--pass", "s3/cret"])
+            .stderr(std::process::Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("nats-server is installed (scripts/setup test does that)");
+        let mut lines = tokio::io::BufReader::new(process.stderr.take().unwrap()).lines();
+        let mut port = None;
+        while let Some(line) = lines.next_line().await.unwrap() {
+            if let Some((_, address)) = line.split_once("Listening for client connections on 127.0.0.1:") {
+                port = Some(address.trim().parse().unwrap());
+            }
+            if line.contains("Server is ready") {
+                break;
+            }
+        }
+        // Its log is read to the end, so that it never waits for room
+        tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+        Self { _process: process, port: port.expect("it listens") }
+    }
+
+    fn settings(&self) -> ClusterSettings {
+        let url = Secret::new(format!("nats://portico:s3%2Fcret@127.0.0.1:{}", self.port));
+        settings(ClusterTransport::Nats { url })
+    }
+}
+
+#[tokio::test]
+async fn servers_share_through_nats() {
+    let nats = NatsServer::start(-1).await;
+    servers_share_everything(&nats.settings()).await;
+}
+
+#[tokio::test]
+async fn servers_find_each_other_again_after_nats_was_down() {
+    let nats = NatsServer::start(-1).await;
+    let (database, a) = (ScratchDatabase::new().await, room(false, "a"));
+    let (one, two) = (Server::start(&database, &nats.settings(), 1), Server::start(&database, &nats.settings(), 1));
+    let channel = one.join(&a);
+    one.track(&channel, "ann", json!({}));
+    settles("the state", || two.state(&a)["ann"].is_object()).await;
+    let port = nats.port;
+    drop(nats);
+    settles("two is alone", || two.state(&a) == json!({})).await;
+    one.track(&channel, "ann", json!({ "n": 2 }));
+    let _nats = NatsServer::start(port.into()).await;
+    settles("the state", || two.state(&a)["ann"]["metas"][0]["n"] == 2).await;
 }
 
 /// The connection that listens is ended while the presence changes.
