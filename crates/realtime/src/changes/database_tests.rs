@@ -1,5 +1,6 @@
 //! Conditions that PostgreSQL evaluates, for all changes of a batch at once.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -14,6 +15,9 @@ use super::validate::{malformed, text_array};
 /// The largest number of values of one read, and their largest size in bytes.
 const MAX_ITEMS: usize = 500;
 const MAX_BYTES: usize = 256 * 1024;
+/// The largest number of searches for the values for which an operand fails. The conditions that were
+/// not found to hold then do not hold.
+const MAX_SEARCH: usize = 16;
 /// The largest number of reads that wait at once.
 const MAX_READS: usize = 32;
 
@@ -46,7 +50,7 @@ async fn failing_of(
     reads: &RoleReads,
     role: Box<str>,
     expression: Arc<str>,
-    questions: Vec<TestQuestion>,
+    mut questions: Vec<TestQuestion>,
 ) -> Vec<TestQuestion> {
     let role = &*role;
     let sql = format!(
@@ -55,8 +59,11 @@ async fn failing_of(
                 with ordinality as item (value, literal, position) \
           where {expression}"
     );
+    // Equal operands are neighbours, so that one that fails is separated from the others
+    questions.sort_by(|left, right| left.test.literal.cmp(&right.test.literal));
     let mut holding = vec![false; questions.len()];
     let mut waiting = ranges(&questions);
+    let mut searches: HashMap<&str, usize> = HashMap::new();
     while let Some(range) = waiting.pop() {
         let items = questions.get(range.clone()).unwrap_or_default();
         match retrying(|| holding_items(reads, role, &sql, items).boxed()).await {
@@ -68,15 +75,35 @@ async fn failing_of(
                     }
                 }
             }
-            // One value or operand may be the reason
-            Err(failure) if items.len() > 1 && failure.is_of_an_item() => {
-                let middle = range.start + items.len() / 2;
-                waiting.extend([range.start..middle, middle..range.end]);
-            }
-            Err(failure) => tracing::warn!(error = %failure, role, "a condition of a filter failed"),
+            Err(failure) => match middle(items, &mut searches).filter(|_| failure.is_of_an_item()) {
+                Some(middle) => {
+                    let middle = range.start + middle;
+                    waiting.extend([range.start..middle, middle..range.end]);
+                }
+                None => tracing::warn!(error = %failure, role, "a condition of a filter failed"),
+            },
         }
     }
     questions.into_iter().zip(holding).filter(|(_, holds)| !holds).map(|(question, _)| question).collect()
+}
+
+/// Returns the position at which to split questions that failed together, sorted by their operands:
+/// between two operands, else in the middle, for which an operand has a limited number of
+/// `searches`. `None`: they are not split.
+fn middle<'a>(items: &'a [TestQuestion], searches: &mut HashMap<&'a str, usize>) -> Option<usize> {
+    let middle = items.len() / 2;
+    let literal = &*items.get(middle)?.test.literal;
+    let start = items.partition_point(|item| *item.test.literal < *literal);
+    let end = items.partition_point(|item| *item.test.literal <= *literal);
+    if start > 0 {
+        return Some(start);
+    }
+    if end < items.len() {
+        return Some(end);
+    }
+    let searches = searches.entry(literal).or_default();
+    *searches += 1;
+    (items.len() > 1 && *searches <= MAX_SEARCH).then_some(middle)
 }
 
 /// Splits questions into lists of a limited size.
