@@ -11,7 +11,7 @@ use crate::decode::DescribedTable;
 
 /// The largest list of keys of one read, in bytes. A larger read would not share round trips.
 const MAX_KEY_BYTES: usize = 8 * 1024;
-/// The largest number of additional reads that search for the rows for which a policy fails. The rows
+/// The largest number of additional reads that search for the rows for which a policy fails. Rows
 /// that were not found to be visible then are hidden.
 const MAX_SEARCH: usize = 32;
 /// The rights of the current role on a table.
