@@ -11,6 +11,9 @@ use crate::decode::DescribedTable;
 
 /// The largest list of keys of one read, in bytes. A larger read would not share round trips.
 const MAX_KEY_BYTES: usize = 8 * 1024;
+/// The largest number of additional reads that search for the rows for which a policy fails. Rows
+/// that were not found to be visible then are hidden.
+const MAX_SEARCH: usize = 32;
 /// The rights of the current role on a table.
 const RIGHTS: &str = "'has_row_security', class.relrowsecurity, \
     'columns', (select coalesce(pg_catalog.jsonb_agg(attribute.attnum), '[]') \
@@ -95,33 +98,33 @@ pub(crate) async fn row_access(
 ) -> Result<Option<TableAccess>, ReadFailure> {
     let sql = rows_statement(table);
     let mut found: Option<TableAccess> = None;
-    let mut failed = None;
+    let (mut failed, mut hidden) = (None, 0);
     let mut waiting: Vec<&[RowKey]> = chunks(keys);
+    let mut attempts = waiting.len() + MAX_SEARCH;
     // The last one first, so that halves follow each other
     waiting.reverse();
     while let Some(keys) = waiting.pop() {
+        attempts = attempts.saturating_sub(1);
         match read_rows(reads, reader, table, &sql, keys).await {
             Ok(None) => return Ok(None),
             Ok(Some(access)) => match &mut found {
                 Some(found) => found.visible.extend(access.visible),
                 None => found = Some(access),
             },
-            Err(failure) if keys.len() > 1 && failure.is_of_an_item() => {
+            Err(failure) if keys.len() > 1 && failure.is_of_an_item() && attempts > waiting.len() + 1 => {
                 let (first, second) = keys.split_at(keys.len() / 2);
                 waiting.extend([second, first]);
             }
             Err(failure @ ReadFailure::Unavailable(_)) => return Err(failure),
             Err(failure) => {
-                tracing::warn!(
-                    error = %failure,
-                    role = &*reader.role,
-                    schema = &*table.table.schema,
-                    table = &*table.table.name,
-                    "changes are not delivered because a policy failed"
-                );
+                hidden += keys.len();
                 failed = Some(failure);
             }
         }
+    }
+    if let Some(error) = &failed {
+        let (schema, table) = (&*table.table.schema, &*table.table.name);
+        tracing::warn!(error = %error, role = &*reader.role, schema, table, hidden, "a policy failed for changed rows");
     }
     match (found, failed) {
         (None, Some(failure)) => Err(failure),

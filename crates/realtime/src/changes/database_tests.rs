@@ -1,11 +1,14 @@
 //! Conditions that PostgreSQL evaluates, for all changes of a batch at once.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use indexmap::IndexMap;
+use tokio::time::Instant;
 
 use super::column_test::DatabaseTest;
 use super::role_reads::{ReadFailure, RoleReads, retrying};
@@ -14,6 +17,13 @@ use super::validate::{malformed, text_array};
 /// The largest number of values of one read, and their largest size in bytes.
 const MAX_ITEMS: usize = 500;
 const MAX_BYTES: usize = 256 * 1024;
+/// The largest number of searches for the values for which an operand fails. Conditions that were
+/// not found to hold then do not hold.
+const MAX_SEARCH: usize = 16;
+/// The time for which a condition that took too long is not evaluated.
+const SLOW_PAUSE: Duration = Duration::from_secs(60);
+/// PostgreSQL's code of a statement that took too long.
+const CANCELED: &str = "57014";
 /// The largest number of reads that wait at once.
 const MAX_READS: usize = 32;
 
@@ -27,27 +37,69 @@ pub(crate) struct TestQuestion {
     pub value: Option<Box<str>>,
 }
 
+/// The conditions that took too long, which are not evaluated for a while.
+#[derive(Debug, Default)]
+pub(crate) struct SlowConditions(HashMap<(Box<str>, DatabaseTest), Instant>);
+
+impl SlowConditions {
+    /// Forgets what was slow some time ago.
+    fn forget(&mut self) {
+        self.0.retain(|_, at| at.elapsed() < SLOW_PAUSE);
+    }
+
+    fn contain(&self, question: &TestQuestion) -> bool {
+        !self.0.is_empty() && self.0.contains_key(&(question.role.clone(), question.test.clone()))
+    }
+}
+
+/// The outcome of a group of questions.
+#[derive(Debug, Default)]
+struct TestOutcome {
+    failing: Vec<TestQuestion>,
+    /// Questions that took too long alone.
+    slow: Vec<TestQuestion>,
+}
+
 /// Returns the questions whose condition does not hold. Questions with the same expression share a
-/// read. A condition that fails does not hold.
-pub(crate) async fn failing_tests(reads: &RoleReads, questions: Vec<TestQuestion>) -> Vec<TestQuestion> {
+/// read. A condition that fails does not hold; one that takes too long does not hold for a minute,
+/// so that it delays the changes of other subscribers once.
+pub(crate) async fn failing_tests(
+    reads: &RoleReads,
+    slow: &mut SlowConditions,
+    questions: Vec<TestQuestion>,
+) -> Vec<TestQuestion> {
+    slow.forget();
+    let mut failing = Vec::new();
     let mut groups: IndexMap<(Box<str>, Arc<str>), Vec<TestQuestion>> = IndexMap::new();
     for question in questions {
+        if slow.contain(&question) {
+            failing.push(question);
+            continue;
+        }
         let key = (question.role.clone(), Arc::clone(&question.test.expression));
         groups.entry(key).or_default().push(question);
     }
-    let mut work: Vec<BoxFuture<'_, Vec<TestQuestion>>> = Vec::with_capacity(groups.len());
+    let mut work: Vec<BoxFuture<'_, TestOutcome>> = Vec::with_capacity(groups.len());
     for ((role, expression), questions) in groups {
-        work.push(failing_of(reads, role, expression, questions).boxed());
+        work.push(test_group(reads, role, expression, questions).boxed());
     }
-    stream::iter(work).buffer_unordered(MAX_READS).concat().await
+    let outcomes: Vec<TestOutcome> = stream::iter(work).buffer_unordered(MAX_READS).collect().await;
+    for outcome in outcomes {
+        failing.extend(outcome.failing);
+        for TestQuestion { role, test, .. } in outcome.slow {
+            tracing::warn!(role = &*role, operand = &*test.literal, "a condition of a filter takes too long");
+            slow.0.insert((role, test), Instant::now());
+        }
+    }
+    failing
 }
 
-async fn failing_of(
+async fn test_group(
     reads: &RoleReads,
     role: Box<str>,
     expression: Arc<str>,
-    questions: Vec<TestQuestion>,
-) -> Vec<TestQuestion> {
+    mut questions: Vec<TestQuestion>,
+) -> TestOutcome {
     let role = &*role;
     let sql = format!(
         "select item.position::pg_catalog.text \
@@ -55,8 +107,12 @@ async fn failing_of(
                 with ordinality as item (value, literal, position) \
           where {expression}"
     );
+    // Equal operands are neighbours, so that one that fails is separated from the others
+    questions.sort_by(|left, right| left.test.literal.cmp(&right.test.literal));
     let mut holding = vec![false; questions.len()];
     let mut waiting = ranges(&questions);
+    let mut searches: HashMap<&str, usize> = HashMap::new();
+    let mut slow = Vec::new();
     while let Some(range) = waiting.pop() {
         let items = questions.get(range.clone()).unwrap_or_default();
         match retrying(|| holding_items(reads, role, &sql, items).boxed()).await {
@@ -68,15 +124,42 @@ async fn failing_of(
                     }
                 }
             }
-            // One value or operand may be the reason
-            Err(failure) if items.len() > 1 && failure.is_of_an_item() => {
-                let middle = range.start + items.len() / 2;
-                waiting.extend([range.start..middle, middle..range.end]);
+            Err(failure) => {
+                let is_slow = failure.has_code(CANCELED);
+                let middle = if is_slow { boundary(items) } else { middle(items, &mut searches) };
+                match middle.filter(|_| is_slow || failure.is_of_an_item()) {
+                    Some(middle) => {
+                        let middle = range.start + middle;
+                        waiting.extend([range.start..middle, middle..range.end]);
+                    }
+                    None if is_slow => slow.extend(items.first().cloned()),
+                    None => tracing::warn!(error = %failure, role, "a condition of a filter failed"),
+                }
             }
-            Err(failure) => tracing::warn!(error = %failure, role, "a condition of a filter failed"),
         }
     }
-    questions.into_iter().zip(holding).filter(|(_, holds)| !holds).map(|(question, _)| question).collect()
+    let failing = questions.into_iter().zip(holding).filter(|(_, holds)| !holds).map(|(question, _)| question);
+    TestOutcome { failing: failing.collect(), slow }
+}
+
+/// Returns the position between two operands at which to split questions that failed together,
+/// sorted by their operands. `None`: they have the same operand.
+fn boundary(items: &[TestQuestion]) -> Option<usize> {
+    let literal = &*items.get(items.len() / 2)?.test.literal;
+    let start = items.partition_point(|item| *item.test.literal < *literal);
+    let end = items.partition_point(|item| *item.test.literal <= *literal);
+    if start > 0 { Some(start) } else { Some(end).filter(|end| *end < items.len()) }
+}
+
+/// Returns the position at which to split questions that failed together: between two operands, or
+/// in the middle, for which an operand has a limited number of `searches`.
+fn middle<'a>(items: &'a [TestQuestion], searches: &mut HashMap<&'a str, usize>) -> Option<usize> {
+    if let Some(boundary) = boundary(items) {
+        return Some(boundary);
+    }
+    let searches = searches.entry(&items.first()?.test.literal).or_default();
+    *searches += 1;
+    (items.len() > 1 && *searches <= MAX_SEARCH).then_some(items.len() / 2)
 }
 
 /// Splits questions into lists of a limited size.
@@ -105,6 +188,6 @@ async fn holding_items(
 ) -> Result<Vec<usize>, ReadFailure> {
     let values = text_array(items.iter().map(|item| item.value.as_deref()));
     let literals = text_array(items.iter().map(|item| Some(&*item.test.literal)));
-    let rows = reads.read_as_role(role, sql, &[Some(values.as_bytes()), Some(literals.as_bytes())]).await?;
+    let rows = reads.test_as_role(role, sql, &[Some(values.as_bytes()), Some(literals.as_bytes())]).await?;
     serde_json::from_slice(&rows).map_err(|error| malformed(&error))
 }

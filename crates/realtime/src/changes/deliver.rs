@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 
 use super::access::{RowKey, TableAccess, role_access, row_access};
 use super::column_test::{DatabaseTest, FieldValue, Test};
-use super::database_tests::{TestQuestion, failing_tests};
+use super::database_tests::{SlowConditions, TestQuestion, failing_tests};
 use super::entry::{ChangeAction, Entry};
 use super::event::{ChangeMessages, EventContent, EventError, MessageTarget};
 use super::registry::{Registry, Target};
@@ -59,6 +59,7 @@ struct Memory {
     prepared: HashMap<u32, (Arc<DescribedTable>, u64)>,
     /// The roles that could read the whole primary key of a table when it was last looked at.
     key_readers: HashSet<(u32, Box<str>)>,
+    slow: SlowConditions,
 }
 
 impl Delivery {
@@ -95,7 +96,7 @@ impl Delivery {
 
     async fn deliver(&self, memory: &mut Memory, changes: &[RowChange]) {
         self.prepare_filters(memory, changes).await;
-        let mut candidates = self.matching(changes).await;
+        let mut candidates = self.matching(&mut memory.slow, changes).await;
         let answers = self.authorise(memory, changes, &candidates).await;
         decide(&self.settings, changes, &mut candidates, &answers);
         self.add_unauthorized(memory, changes, &mut candidates, &answers);
@@ -147,7 +148,7 @@ impl Delivery {
     }
 
     /// Returns the entries whose conditions hold, for all changes in their order.
-    async fn matching(&self, changes: &[RowChange]) -> Vec<Candidate> {
+    async fn matching(&self, slow: &mut SlowConditions, changes: &[RowChange]) -> Vec<Candidate> {
         let mut candidates = Vec::new();
         let mut questions: IndexMap<TestQuestion, Vec<usize>> = IndexMap::new();
         for (number, change) in changes.iter().enumerate() {
@@ -174,7 +175,7 @@ impl Delivery {
             }
         }
         let asked: Vec<TestQuestion> = questions.keys().cloned().collect();
-        for failing in failing_tests(&self.reads, asked).await {
+        for failing in failing_tests(&self.reads, slow, asked).await {
             for candidate in questions.get(&failing).into_iter().flatten() {
                 if let Some(candidate) = candidates.get_mut(*candidate) {
                     candidate.verdict = Verdict::Dropped;

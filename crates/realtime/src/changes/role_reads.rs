@@ -9,6 +9,8 @@ use portico_database::wire::{Access, Batch, Param, ReadCoalescer, ReadError, Row
 
 /// The time that one read may take. A slow policy delays all changes.
 const TIMEOUT: &str = "5s";
+/// The time that the evaluation of conditions may take. They read no table.
+const CONDITION_TIMEOUT: &str = "1s";
 /// The number of attempts while the database is not available, and the first pause between them.
 /// Each pause is twice the one before.
 const ATTEMPTS: u32 = 6;
@@ -73,7 +75,7 @@ impl RoleReads {
     /// # Errors
     /// [`ReadFailure`]
     pub async fn read_as(&self, reader: &ChangeReader, sql: &str, values: &[Param<'_>]) -> Result<Bytes, ReadFailure> {
-        self.read(&reader.role, &reader.claims, sql, values).await
+        self.read(&[TIMEOUT, &reader.claims, &reader.role], sql, values).await
     }
 
     /// As [`read_as`](Self::read_as), with a role alone.
@@ -81,11 +83,21 @@ impl RoleReads {
     /// # Errors
     /// [`ReadFailure`]
     pub async fn read_as_role(&self, role: &str, sql: &str, values: &[Param<'_>]) -> Result<Bytes, ReadFailure> {
-        self.read(role, "", sql, values).await
+        self.read(&[TIMEOUT, "", role], sql, values).await
     }
 
-    async fn read(&self, role: &str, claims: &str, sql: &str, values: &[Param<'_>]) -> Result<Bytes, ReadFailure> {
-        let settings = [TIMEOUT, claims, role].map(|value| Some(value.as_bytes()));
+    /// As [`read_as_role`](Self::read_as_role), with the time that conditions have.
+    ///
+    /// # Errors
+    /// [`ReadFailure`]
+    pub async fn test_as_role(&self, role: &str, sql: &str, values: &[Param<'_>]) -> Result<Bytes, ReadFailure> {
+        self.read(&[CONDITION_TIMEOUT, "", role], sql, values).await
+    }
+
+    /// Runs a statement with settings: time limit, claims and role.
+    async fn read(&self, settings: &[&str; 3], sql: &str, values: &[Param<'_>]) -> Result<Bytes, ReadFailure> {
+        let role = settings[2];
+        let settings = settings.map(|value| Some(value.as_bytes()));
         // The role is the scope of every statement with a plan of its own: also one that names no
         // table may call functions that the role may not
         let batch = Batch::new()

@@ -223,3 +223,63 @@ async fn claims_are_the_only_setting_of_a_request() {
     let [owner, other] = live.received("insert into public.rows values (1)", [&owner, &other]).await;
     assert_eq!((owner.len(), other.len()), (1, 0));
 }
+
+#[tokio::test]
+async fn a_failing_condition_holds_for_no_row_and_disturbs_no_other() {
+    let live = Live::new(
+        "create table public.items (id int primary key, name text);
+         alter table public.items disable row level security;
+         grant select on public.items to authenticated;
+         alter publication supabase_realtime add table public.items",
+    )
+    .await;
+    let broken = live.join(&person("a"), "a", &[entry("*", "items", "name=like.a\\")]).await;
+    let whole = live.join(&person("b"), "b", &[entry("*", "items", "name=like.a%")]).await;
+    let negated = live.join(&person("c"), "c", &[entry("*", "items", "name=not.like.%7")]).await;
+    let sql = "insert into public.items select i, 'a' || i from generate_series(1, 300) i; insert into public.items values (0, null)";
+    let [broken, whole, negated] = live.received(sql, [&broken, &whole, &negated]).await;
+    assert_eq!((broken.len(), whole.len(), negated.len()), (0, 300, 270));
+}
+
+#[tokio::test]
+async fn a_policy_that_fails_for_every_row_of_a_reader_hides_none_from_others() {
+    let live = Live::new(
+        "create table public.rows (id int primary key);
+         alter table public.rows enable row level security;
+         grant select on public.rows to authenticated;
+         create policy a on public.rows for select to authenticated using ((auth.jwt() ->> 'level')::int > 0);
+         alter publication supabase_realtime add table public.rows",
+    )
+    .await;
+    let reader = |level: Value| identity(json!({ "role": "authenticated", "level": level }));
+    let broken = live.join(&reader(json!("x")), "a", &[entry("*", "rows", "")]).await;
+    let whole = live.join(&reader(json!(1)), "b", &[entry("*", "rows", "")]).await;
+    let sql = "insert into public.rows select generate_series(1, 900)";
+    let [broken, whole] = live.received(sql, [&broken, &whole]).await;
+    assert_eq!((broken.len(), whole.len()), (0, 900));
+}
+
+#[tokio::test]
+async fn a_condition_that_takes_too_long_pauses_and_disturbs_no_other() {
+    // The domain is quick for the operand, and for the superuser's inserts
+    let live = Live::new(
+        "create function public.slowly(mood text) returns bool language plpgsql as $$
+           begin
+             if current_user = 'authenticated' and mood = 'bad' then perform pg_sleep(3600); end if;
+             return true;
+           end $$;
+         create domain public.mood as text check (public.slowly(value));
+         create table public.items (id int primary key, name text, mood public.mood);
+         alter table public.items disable row level security;
+         grant select on public.items to authenticated;
+         alter publication supabase_realtime add table public.items",
+    )
+    .await;
+    let named = live.join(&person("a"), "a", &[entry("*", "items", "name=like.a%")]).await;
+    let moody = live.join(&person("b"), "b", &[entry("*", "items", "mood=neq.good")]).await;
+    for (id, mood, received) in [(1, "fine", (1, 1)), (2, "bad", (1, 0)), (3, "fine", (1, 0))] {
+        let sql = format!("insert into public.items values ({id}, 'a', '{mood}')");
+        let [named, moody] = live.received(&sql, [&named, &moody]).await;
+        assert_eq!((named.len(), moody.len()), received, "{mood}");
+    }
+}

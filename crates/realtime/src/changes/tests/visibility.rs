@@ -135,7 +135,7 @@ async fn a_person_receives_what_that_person_may_select_and_asked_for() {
         let table = format!("t{number}");
         delivered += run(&live, &oracle, &table, &scenario).await;
     }
-    assert!(delivered > 100, "{delivered}");
+    assert!(delivered > 20, "{delivered}");
 }
 
 async fn run(live: &Live, oracle: &Client, table: &str, scenario: &Scenario) -> usize {
