@@ -77,8 +77,8 @@ pub(crate) fn ask(
     }
 }
 
-/// The table, its readable columns and the address of the entry's selection: the shown columns depend
-/// on them.
+/// The table, its readable columns and the address of the entry's selection: the shown columns
+/// depend on them.
 type ShownKey = (u32, Box<[bool]>, usize);
 
 /// Decides on the candidates.
