@@ -294,12 +294,14 @@ impl GatewayState {
             discard(&parts.headers, body).await;
             return rejection.answer();
         }
-        let Some((path, uri)) = called_and_inner(std::mem::take(&mut parts.uri), &mount.prefix) else {
+        let may_be_privileged = !access.own_keys || self.keys.may_be_privileged(&parts.headers);
+        let uri = std::mem::take(&mut parts.uri);
+        let Some((path, uri)) = called_and_inner(uri, &mount.prefix, access.own_keys) else {
             discard(&parts.headers, body).await;
             return Rejection::NoRoute.answer();
         };
         let called = CalledUrl { path, prefix: mount.prefix_header.clone(), authority: uri.authority().cloned() };
-        let gateway_headers = GatewayHeaders { client, id, called };
+        let gateway_headers = GatewayHeaders { client, id, called, may_be_privileged };
         parts.uri = uri;
         if body.is_end_stream() {
             return mount.call(Request::from_parts(parts, body), gateway_headers).await;
@@ -393,13 +395,13 @@ fn too_large(parts: &Parts) -> Option<Rejection> {
 }
 
 /// Returns the path that the client requested, and the URI that the service sees: the path without
-/// the prefix, the query without the API key.
-fn called_and_inner(uri: Uri, prefix: &str) -> Option<(HeaderValue, Uri)> {
+/// the prefix, the query without the API key unless the service needs it (`keeps_key`).
+fn called_and_inner(uri: Uri, prefix: &str, keeps_key: bool) -> Option<(HeaderValue, Uri)> {
     let whole = uri.path_and_query()?;
     let path = whole.path();
     path.strip_prefix(prefix)?;
     // Every request passes here: one copy of the text serves both
-    let text = match whole.query().and_then(keys::query_without_key) {
+    let text = match whole.query().filter(|_| !keeps_key).and_then(keys::query_without_key) {
         None => Bytes::copy_from_slice(whole.as_str().as_bytes()),
         Some(query) if query.is_empty() => Bytes::copy_from_slice(path.as_bytes()),
         Some(query) => Bytes::from(format!("{path}?{query}")),
@@ -447,13 +449,15 @@ mod tests {
 
     #[test]
     fn a_service_sees_neither_the_prefix_nor_the_key() {
-        let inner = |uri: &str| called_and_inner(uri.parse().unwrap(), "/auth/v1").unwrap().1.to_string();
+        let inner = |uri: &str| called_and_inner(uri.parse().unwrap(), "/auth/v1", false).unwrap().1.to_string();
         assert_eq!(inner("/auth/v1/user"), "/user");
         assert_eq!(inner("/auth/v1/user?apikey=x"), "/user");
         assert_eq!(inner("/auth/v1/user?a=1&apikey=x&b=%20+"), "/user?a=1&b=%20+");
         assert_eq!(inner("/auth/v1/user?a=1&b&=c"), "/user?a=1&b&=c");
         assert_eq!(inner("/auth/v1/user?api%6bey=x&a"), "/user?a");
         assert_eq!(inner("http://host/auth/v1/?x"), "http://host/?x");
+        let kept = called_and_inner("/realtime/v1/websocket?apikey=x".parse().unwrap(), "/realtime/v1", true);
+        assert_eq!(kept.unwrap().1.to_string(), "/websocket?apikey=x");
     }
 
     #[test]
@@ -470,7 +474,7 @@ mod tests {
         #[test]
         fn any_path_and_query_reaches_the_service_without_the_key(path in "([!-~]|\\PC){0,30}", query in "([!-~]|\\PC){0,60}") {
             if let Ok(uri) = format!("/auth/v1/{path}?{query}").parse::<Uri>() {
-                let (called, inner) = called_and_inner(uri.clone(), "/auth/v1").unwrap();
+                let (called, inner) = called_and_inner(uri.clone(), "/auth/v1", false).unwrap();
                 prop_assert_eq!(called.as_bytes(), uri.path().as_bytes());
                 prop_assert_eq!(inner.path(), &uri.path()["/auth/v1".len()..]);
                 let kept: Vec<_> = form_urlencoded::parse(inner.query().unwrap_or_default().as_bytes()).collect();

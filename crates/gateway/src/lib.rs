@@ -21,7 +21,7 @@ mod request;
 mod web_app;
 
 pub use connection::workers::Workers;
-pub use connection::{Serve, ServeLimits, serve};
+pub use connection::{ConnectionGuard, Serve, ServeLimits, serve};
 pub use gateway::{BoxedResponse, Gateway, GatewayBuilder};
 pub use request::access::{Access, DEFAULT_BODY_LIMIT, DEFAULT_TIMEOUT, KeyPolicy};
 pub use request::cors::Cors;

@@ -31,9 +31,9 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tower::Service;
 
-use self::connection_limit::{Connection, ConnectionLimit, ConnectionLimits, PATIENCE};
+use self::connection_limit::{AdmittedConnection, ConnectionLimit, ConnectionLimits, PATIENCE};
 use self::request_line::{BodyLength, Calls, RequestLines, Standing, UnderWay};
-use self::workers::Workers;
+use self::workers::{ConnectionCount, Workers};
 use crate::gateway::{Gateway, infallible};
 
 /// The first bytes of an HTTP/2 connection without TLS.
@@ -182,9 +182,9 @@ pub async fn serve(
                 // Dropping the stream closes it
                 let Some(admitted) = admitted else { continue };
                 let service = service.clone();
-                workers.serve(&mut connections, stream, peer, move |stream, peer| async move {
-                    connection(stream, peer, service, admitted.connection(), times).await;
-                    drop(admitted);
+                workers.serve(&mut connections, stream, peer, move |stream, peer, counted| async move {
+                    let guard = ConnectionGuard(Arc::new((admitted, counted)));
+                    connection(stream, peer, service, &guard, times).await;
                 });
             }
             Err(error) if is_transient(&error) => {}
@@ -230,9 +230,10 @@ async fn connection(
     stream: TcpStream,
     peer: SocketAddr,
     service: impl Serve,
-    connection: &Connection,
+    guard: &ConnectionGuard,
     limits: TimeLimits,
 ) {
+    let connection = guard.0.0.connection();
     let mut end = pin!(connection.close_requested());
     if connection.is_closing() {
         return;
@@ -248,7 +249,7 @@ async fn connection(
         // No request has arrived yet
         () = &mut end => return,
     };
-    let service = ConnectionService { service, peer };
+    let service = ConnectionService { service, peer, guard: guard.clone() };
     let calls = &connection.calls;
     let result = if is_http2 {
         // On the heap, or every connection would reserve memory for it
@@ -268,7 +269,14 @@ async fn connection(
 struct ConnectionService<S> {
     service: S,
     peer: SocketAddr,
+    guard: ConnectionGuard,
 }
+
+/// The places of a connection among those of the listener and of its worker, until the last clone
+/// is dropped. In the extensions of a request that may upgrade its connection: the service that
+/// upgrades it keeps the guard for as long as the connection is open.
+#[derive(Clone)]
+pub struct ConnectionGuard(Arc<(AdmittedConnection, ConnectionCount)>);
 
 impl<S: Serve> ConnectionService<S> {
     async fn answer(self, request: hyper::Request<Incoming>) -> Response {
@@ -348,6 +356,10 @@ async fn http1_connection(
                 let may_upgrade = request.extensions().get::<OnUpgrade>().is_some();
                 let under_way = calls.begins(body_length(&request), may_upgrade);
                 let (service, calls) = (service.clone(), may_upgrade.then(|| Arc::clone(&calls)));
+                let mut request = request;
+                if may_upgrade {
+                    request.extensions_mut().insert(service.guard.clone());
+                }
                 async move {
                     let answer = service.answer(request).await;
                     if let Some(calls) = calls {
@@ -494,7 +506,8 @@ mod tests {
         let admitted = limit.admit_from(peer.ip()).await.unwrap();
         let zero = Duration::ZERO;
         let limits = TimeLimits { head: zero, idle: zero, rest: zero, stall: zero };
-        let size = size_of_val(&connection(stream, peer, gateway, admitted.connection(), limits));
+        let guard = ConnectionGuard(Arc::new((admitted, Workers::on_current_runtime().count_connection())));
+        let size = size_of_val(&connection(stream, peer, gateway, &guard, limits));
         drop(client);
         assert!(size <= 2048, "{size} bytes: ten thousand clients may wait");
     }

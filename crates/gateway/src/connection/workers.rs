@@ -68,13 +68,20 @@ impl Workers {
         Ok(Self { workers, _ending: Some(Arc::new(guard)) })
     }
 
-    /// Serves a connection on the worker that has the fewest, as one of `connections`.
+    /// Counts a connection that is not served.
+    #[cfg(test)]
+    pub(crate) fn count_connection(&self) -> ConnectionCount {
+        ConnectionCount::new(&self.workers[0])
+    }
+
+    /// Serves a connection on the worker that has the fewest, as one of `connections`. It counts
+    /// until `serve` drops its count.
     pub(crate) fn serve<F: Future<Output = ()> + Send + 'static>(
         &self,
         connections: &mut JoinSet<()>,
         stream: TcpStream,
         peer: SocketAddr,
-        serve: impl FnOnce(TcpStream, SocketAddr) -> F + Send + 'static,
+        serve: impl FnOnce(TcpStream, SocketAddr, ConnectionCount) -> F + Send + 'static,
     ) {
         let Some(worker) = self.workers.iter().min_by_key(|worker| worker.connections.load(Ordering::Relaxed)) else {
             return;
@@ -84,9 +91,8 @@ impl Workers {
         let Ok(stream) = stream.into_std() else { return };
         connections.spawn_on(
             async move {
-                let _counted = counted;
                 match TcpStream::from_std(stream) {
-                    Ok(stream) => serve(stream, peer).await,
+                    Ok(stream) => serve(stream, peer, counted).await,
                     Err(error) => tracing::error!(error = %error, "a connection could not be served"),
                 }
             },
@@ -96,7 +102,7 @@ impl Workers {
 }
 
 /// Counts a connection of a worker until it is dropped.
-struct ConnectionCount(Arc<Worker>);
+pub(crate) struct ConnectionCount(Arc<Worker>);
 
 impl ConnectionCount {
     fn new(worker: &Arc<Worker>) -> Self {
@@ -136,11 +142,12 @@ mod tests {
             clients.push(TcpStream::connect(listener.local_addr().unwrap()).await.unwrap());
             let (stream, peer) = listener.accept().await.unwrap();
             let seen = Arc::clone(&seen);
-            workers.serve(&mut connections, stream, peer, |stream, _| async move {
+            workers.serve(&mut connections, stream, peer, |stream, _, counted| async move {
                 let begun = std::thread::current().id();
                 let _ = stream.readable().await;
                 assert_eq!(begun, std::thread::current().id());
                 seen.lock().unwrap().push(begun);
+                drop(counted);
             });
         }
         drop(clients);

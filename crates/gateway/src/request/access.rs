@@ -26,6 +26,7 @@ pub struct Access {
     pub(crate) own_cors: Vec<String>,
     pub(crate) compressed: bool,
     pub(crate) third_party: bool,
+    pub(crate) own_keys: bool,
 }
 
 /// The limit of request bodies, in bytes, unless the mount has its own.
@@ -46,6 +47,7 @@ impl Access {
             own_cors: Vec::new(),
             compressed: false,
             third_party: true,
+            own_keys: false,
         }
     }
 
@@ -66,6 +68,15 @@ impl Access {
     #[must_use]
     pub fn own_tokens(mut self) -> Self {
         self.third_party = false;
+        self
+    }
+
+    /// Leaves API keys to the service, which finds `apikey` in the query and learns from
+    /// [`GatewayHeaders::may_be_privileged`](crate::GatewayHeaders::may_be_privileged) whether the
+    /// page may use secret ones: a WebSocket brings further tokens after its request.
+    #[must_use]
+    pub fn own_keys(mut self) -> Self {
+        self.own_keys = true;
         self
     }
 

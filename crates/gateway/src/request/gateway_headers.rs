@@ -26,6 +26,7 @@ pub struct GatewayHeaders {
     pub(crate) client: Client,
     pub(crate) id: RequestId,
     pub(crate) called: CalledUrl,
+    pub(crate) may_be_privileged: bool,
 }
 
 /// The URL that the client requested.
@@ -40,6 +41,14 @@ pub(crate) struct CalledUrl {
 }
 
 impl GatewayHeaders {
+    /// Returns false for a page that may not use secret keys, nor tokens with a service's rights.
+    /// Only the services that check keys themselves
+    /// ([`Access::own_keys`](crate::Access::own_keys)) need it; for others it is true.
+    #[must_use]
+    pub fn may_be_privileged(&self) -> bool {
+        self.may_be_privileged
+    }
+
     /// Sets `X-Request-Id`, `X-Real-IP` and `X-Forwarded-*` in the headers of a request.
     pub fn write_to(&self, headers: &mut HeaderMap) {
         headers.reserve(8);

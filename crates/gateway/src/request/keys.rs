@@ -87,6 +87,11 @@ impl Keys {
         }
     }
 
+    /// Returns true if a request may use secret keys.
+    pub(crate) fn may_be_privileged(&self, headers: &HeaderMap) -> bool {
+        self.pages.as_ref().is_none_or(|pages| may_be_privileged(pages, headers))
+    }
+
     fn present(
         &self,
         keys: &KeySet,
