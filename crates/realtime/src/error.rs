@@ -72,6 +72,14 @@ pub(crate) enum JoinError {
     ReplayOfPublicChannel,
     ReplayParameters,
     ReplayFailed,
+    /// Too many entries of `postgres_changes`.
+    TooManyBindings {
+        max: usize,
+    },
+    /// The payload of the join is too large.
+    TooLarge {
+        max: usize,
+    },
 }
 
 impl fmt::Display for JoinError {
@@ -105,6 +113,12 @@ impl fmt::Display for JoinError {
                 f.write_str("UnableToReplayMessages: Replay is not allowed for public channels")
             }
             Self::ReplayParameters => f.write_str("UnableToReplayMessages: Replay params are not valid"),
+            Self::TooManyBindings { max } => {
+                write!(f, "UnknownErrorOnChannel: A channel has at most {max} postgres_changes")
+            }
+            Self::TooLarge { max } => {
+                write!(f, "UnknownErrorOnChannel: The payload of a join has at most {max} bytes")
+            }
             Self::ReplayFailed => f.write_str("UnableToReplayMessages: Realtime was unable to replay messages"),
         }
     }

@@ -96,7 +96,7 @@ pub(crate) fn identity(mut claims: Value) -> Identity {
     let ring = KeyRing::hs256(&Secret::new("a secret of the tests that is long enough"));
     let token = ring.sign(&claims).unwrap();
     let keys = CurrentKeys::new(Arc::new(ring), Arc::new(ApiKeys::development()));
-    TokenVerifier::new(keys, Clock::system(), "login").verify(&token, true).unwrap()
+    TokenVerifier::new(keys, Clock::system(), "login", None).verify(&token, true).unwrap()
 }
 
 /// Returns the identity of a signed-in person.

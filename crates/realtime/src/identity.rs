@@ -1,9 +1,12 @@
 //! The identity of a channel: the role and the claims of its token.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use portico_base::Clock;
-use portico_tokens::{ApiRole, Claims, CurrentKeys, TokenError, TokenHeader, looks_opaque};
+use portico_tokens::{ApiRole, Claims, CurrentKeys, TokenError, TokenHeader, TokenIssuer, looks_opaque};
 use serde_json::Value;
 use time::OffsetDateTime;
 
@@ -48,19 +51,36 @@ impl Identity {
     }
 }
 
+/// Reads the keys of an issuer again, and returns when that has been done or failed.
+pub type KeyRefresh = Arc<dyn Fn(TokenIssuer) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+
+/// The time for which a token waits for keys that it may have been signed with.
+const REFRESH_WAIT: Duration = Duration::from_secs(5);
+
 /// Verifies the tokens of sockets and channels.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct TokenVerifier {
     keys: CurrentKeys,
     clock: Clock,
     /// The role that the server logs in with.
     login: Arc<str>,
+    refresh: Option<KeyRefresh>,
 }
 
 impl TokenVerifier {
     /// Returns a verifier for a server that logs in as `login`.
-    pub fn new(keys: CurrentKeys, clock: Clock, login: &str) -> Self {
-        Self { keys, clock, login: login.into() }
+    pub fn new(keys: CurrentKeys, clock: Clock, login: &str, refresh: Option<KeyRefresh>) -> Self {
+        Self { keys, clock, login: login.into(), refresh }
+    }
+
+    /// Returns the reading of keys that may verify a token whose key is not known; `None` if more
+    /// keys would change nothing.
+    pub fn refresh(&self, token: &str) -> Option<impl Future<Output = ()> + Send + use<>> {
+        let issuer = self.keys.now().issuer_of_unknown_key(token)?;
+        let reading = self.refresh.as_ref()?(issuer);
+        Some(async move {
+            let _ = tokio::time::timeout(REFRESH_WAIT, reading).await;
+        })
     }
 
     /// Returns the time in seconds since 1970.
@@ -78,8 +98,8 @@ impl TokenVerifier {
         }
     }
 
-    /// Verifies a token: signature, `role` and `exp`, and the time. `may_be_privileged` is false for
-    /// a connection of a page that may not use secret keys.
+    /// Verifies a token: signature, `role` and `exp`, and the time. `may_be_privileged` is false
+    /// for a connection of a page that may not use secret keys.
     ///
     /// # Errors
     /// The reason for which the token is refused.

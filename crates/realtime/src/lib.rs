@@ -12,6 +12,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod authorise;
+mod broadcast;
 mod changes;
 mod channel;
 mod cluster;
@@ -22,12 +23,16 @@ mod fixture;
 mod identity;
 mod meter;
 mod presence;
+mod realtime;
 mod replay;
 mod rooms;
+mod routes;
 mod settings;
 mod socket;
 mod sql;
 mod stream;
 
 pub use cluster::{ClusterSettings, ClusterTransport};
+pub use identity::KeyRefresh;
+pub use realtime::{Realtime, RealtimeFoundation, RequestOrigin};
 pub use settings::{ChangesSettings, Limits, RealtimeSettings};

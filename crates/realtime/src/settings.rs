@@ -43,6 +43,8 @@ impl Default for ChangesSettings {
 pub struct Limits {
     /// The number of sockets with at least one channel (`max_concurrent_users`).
     pub max_sockets: usize,
+    /// The number of sockets, with and without channels.
+    pub max_connections: usize,
     /// The average number of joins per second.
     pub max_joins_per_second: Option<u32>,
     /// The number of channels of one socket (`max_channels_per_client`).
@@ -87,6 +89,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             max_sockets: 50_000,
+            max_connections: 60_000,
             max_joins_per_second: None,
             max_channels_per_socket: 100,
             max_events_per_second: None,
@@ -97,7 +100,7 @@ impl Default for Limits {
             max_payload_bytes: 3_000 * 1_000 + 500,
             max_frame_bytes: 5_000_000,
             idle_timeout: Duration::from_secs(60),
-            max_waiting_bytes: 8 * 1024 * 1024,
+            max_waiting_bytes: 32 * 1024 * 1024,
             max_waiting_frames: 16 * 1024,
         }
     }

@@ -28,6 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use portico_database::wire::{Pool, WireError};
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 pub(crate) use error::AuthoriseError;
@@ -37,6 +38,11 @@ use decisions::Decisions;
 use overload::Overload;
 use probe::{Probe, ProbeKind, Verdict};
 use sharing::SharedRuns;
+
+/// The probes that run at the same time.
+const MAX_PROBES: usize = 8;
+/// The time for which a probe waits for others.
+const PERMIT_WAIT: Duration = Duration::from_secs(10);
 
 /// The subject of a probe: everything that a policy can read.
 #[derive(Debug, Clone, Copy)]
@@ -77,23 +83,21 @@ pub(crate) struct Authoriser(Arc<AuthoriserState>);
 #[derive(Debug)]
 struct AuthoriserState {
     pool: Pool,
+    /// Bounds the probes that run at the same time.
+    permits: Semaphore,
     waiting: SharedRuns,
     decisions: Decisions,
     overload: Overload,
 }
 
 impl Authoriser {
-    /// Returns an authoriser on connections that act as `authenticator`. Each decision is a new
-    /// one.
-    pub fn new(pool: Pool) -> Self {
-        Self::with_decisions_for(pool, Duration::ZERO)
-    }
-
-    /// As [`new`](Self::new). The decisions are kept for this time: a join or a message with the
-    /// same subject does not ask again.
-    pub fn with_decisions_for(pool: Pool, decisions_for: Duration) -> Self {
+    /// Returns an authoriser on connections that act as `authenticator`. The decisions are kept for
+    /// this time: a join or a message with the same subject does not ask again. Zero: each decision
+    /// is a new one.
+    pub fn new(pool: Pool, decisions_for: Duration) -> Self {
         Self(Arc::new(AuthoriserState {
             pool,
+            permits: Semaphore::new(MAX_PROBES),
             waiting: SharedRuns::default(),
             decisions: Decisions::new(decisions_for),
             overload: Overload::default(),
@@ -128,6 +132,9 @@ impl Authoriser {
         }
         let state = Arc::clone(&self.0);
         let run = self.0.waiting.join_or_begin(probe, |place| async move {
+            // The requests of the data API have the other connections
+            let permit = tokio::time::timeout(PERMIT_WAIT, state.permits.acquire()).await;
+            let Ok(Ok(_permit)) = permit else { return Err(AuthoriseError::NoConnection) };
             let mut connection = match state.pool.checkout().await {
                 Ok(connection) => connection,
                 Err(error) => {

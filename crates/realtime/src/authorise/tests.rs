@@ -30,7 +30,7 @@ impl Policies {
         let database = ScratchDatabase::new().await;
         database.run(sql).await;
         let pool = database.pool(one_connection());
-        Self { authoriser: Authoriser::new(pool.clone()), pool, database }
+        Self { authoriser: Authoriser::new(pool.clone(), Duration::ZERO), pool, database }
     }
 
     async fn read(&self, identity: &Identity, topic: &str, presence: bool) -> ReadPermissions {
@@ -334,7 +334,7 @@ async fn a_probe_never_gets_the_answer_of_a_run_that_began_before_it() {
              create policy a on realtime.messages for select to authenticated using (is_open())",
         )
         .await;
-    let authoriser = Authoriser::new(database.pool(WirePoolSettings::default()));
+    let authoriser = Authoriser::new(database.pool(WirePoolSettings::default()), Duration::ZERO);
     let read = || {
         let authoriser = authoriser.clone();
         tokio::spawn(async move { authoriser.read(&subject(&person("a"), "x"), false).await.unwrap() })
@@ -355,7 +355,7 @@ async fn a_probe_never_gets_the_answer_of_a_run_that_began_before_it() {
 async fn decisions_are_kept_only_where_it_is_set_and_only_for_the_same_subject() {
     let policies = Policies::new(COUNTED).await;
     let runs = async || policies.database.value("select (last_value - 1 + is_called::int)::text from runs").await;
-    let keeps = Authoriser::with_decisions_for(policies.pool.clone(), Duration::from_secs(3600));
+    let keeps = Authoriser::new(policies.pool.clone(), Duration::from_secs(3600));
     let (a, b) = (person("a"), person("b"));
     for _ in 0..3 {
         assert_eq!(keeps.read(&subject(&a, "x"), false).await, Ok(BROADCAST));
@@ -382,7 +382,7 @@ async fn decisions_are_kept_only_where_it_is_set_and_only_for_the_same_subject()
 async fn an_exhausted_pool_refuses_joins_at_once() {
     let database = ScratchDatabase::new().await;
     let pool = database.pool(WirePoolSettings { checkout_timeout: Duration::from_millis(1), ..one_connection() });
-    let authoriser = Authoriser::new(pool.clone());
+    let authoriser = Authoriser::new(pool.clone(), Duration::ZERO);
     let mut held = pool.checkout().await.unwrap();
     held.run(&Batch::new().statement(Statement::named("select 1", &[])).ending(Access::ReadOnly)).await.unwrap();
     let ann = person("a");
@@ -399,7 +399,7 @@ async fn an_exhausted_pool_refuses_joins_at_once() {
 async fn a_database_that_is_down_is_unreachable() {
     let database = ScratchDatabase::new().await;
     let gone = database.endpoint().with_database("no_such_database");
-    let authoriser = Authoriser::new(Pool::open(&gone, "authenticator", one_connection()).unwrap());
+    let authoriser = Authoriser::new(Pool::open(&gone, "authenticator", one_connection()).unwrap(), Duration::ZERO);
     let error = authoriser.read(&subject(&person("a"), "x"), false).await.unwrap_err();
     assert_eq!(error, AuthoriseError::Unreachable);
     assert_eq!(error.into_join_error("x"), JoinError::DatabaseUnreachable);

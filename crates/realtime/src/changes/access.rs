@@ -116,6 +116,8 @@ pub(crate) async fn row_access(
                 waiting.extend([second, first]);
             }
             Err(failure @ ReadFailure::Unavailable(_)) => return Err(failure),
+            // A policy that is slow for some rows is slow for the others
+            Err(failure) if failure.has_code("57014") => return Err(failure),
             Err(failure) => {
                 hidden += keys.len();
                 failed = Some(failure);
@@ -133,7 +135,8 @@ pub(crate) async fn row_access(
 }
 
 /// Returns the statement that selects the positions of those keys whose rows are visible. The
-/// parameters are the table, and an array of values for each column of the key.
+/// parameters are the table, and an array of values for each column of the key. No row if the table
+/// has another name by now: the rows would be those of another table.
 ///
 /// With `exists` PostgreSQL could read the whole table for a join, and evaluate the policies for
 /// rows that did not change. With `limit` it looks each key up.
@@ -150,9 +153,12 @@ fn rows_statement(table: &DescribedTable) -> String {
                   select coalesce(pg_catalog.jsonb_agg(item.position - 1), '[]') \
                     from rows from ({arrays}) with ordinality as item ({names}position) \
                    where (select true from {}.{} as visible where {conditions} limit 1)))::pg_catalog.text \
-           from pg_catalog.pg_class as class where class.oid = $1::pg_catalog.oid",
+           from pg_catalog.pg_class as class join pg_catalog.pg_namespace as space on space.oid = class.relnamespace \
+          where class.oid = $1::pg_catalog.oid and space.nspname = {} and class.relname = {}",
         quoted(&table.table.schema),
         quoted(&table.table.name),
+        literal(&table.table.schema),
+        literal(&table.table.name),
     )
 }
 
@@ -204,6 +210,11 @@ fn chunks(keys: &[RowKey]) -> Vec<&[RowKey]> {
     }
     chunks.push(&keys[start..]);
     chunks
+}
+
+/// Returns a text as an SQL literal.
+fn literal(text: &str) -> String {
+    format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
 }
 
 /// Returns a name as an SQL identifier.

@@ -22,6 +22,8 @@ const MAX_BYTES: usize = 256 * 1024;
 const MAX_SEARCH: usize = 16;
 /// The time for which a condition that took too long is not evaluated.
 const SLOW_PAUSE: Duration = Duration::from_secs(60);
+/// The time for all conditions of a batch. Those that were not found to hold then do not hold.
+const TIME: Duration = Duration::from_secs(5);
 /// PostgreSQL's code of a statement that took too long.
 const CANCELED: &str = "57014";
 /// The largest number of reads that wait at once.
@@ -34,7 +36,7 @@ pub(crate) struct TestQuestion {
     pub role: Box<str>,
     pub test: DatabaseTest,
     /// PostgreSQL's text form.
-    pub value: Option<Box<str>>,
+    pub value: Option<Arc<str>>,
 }
 
 /// The conditions that took too long, which are not evaluated for a while.
@@ -56,7 +58,7 @@ impl SlowConditions {
 #[derive(Debug, Default)]
 struct TestOutcome {
     failing: Vec<TestQuestion>,
-    /// Questions that took too long alone.
+    /// Questions that took too long alone, or fail for every value.
     slow: Vec<TestQuestion>,
 }
 
@@ -69,6 +71,7 @@ pub(crate) async fn failing_tests(
     questions: Vec<TestQuestion>,
 ) -> Vec<TestQuestion> {
     slow.forget();
+    let deadline = Instant::now() + TIME;
     let mut failing = Vec::new();
     let mut groups: IndexMap<(Box<str>, Arc<str>), Vec<TestQuestion>> = IndexMap::new();
     for question in questions {
@@ -81,13 +84,13 @@ pub(crate) async fn failing_tests(
     }
     let mut work: Vec<BoxFuture<'_, TestOutcome>> = Vec::with_capacity(groups.len());
     for ((role, expression), questions) in groups {
-        work.push(test_group(reads, role, expression, questions).boxed());
+        work.push(test_group(reads, role, expression, questions, deadline).boxed());
     }
     let outcomes: Vec<TestOutcome> = stream::iter(work).buffer_unordered(MAX_READS).collect().await;
     for outcome in outcomes {
         failing.extend(outcome.failing);
         for TestQuestion { role, test, .. } in outcome.slow {
-            tracing::warn!(role = &*role, operand = &*test.literal, "a condition of a filter takes too long");
+            tracing::warn!(role = &*role, operand = &*test.literal, "a condition of a filter fails or takes too long");
             slow.0.insert((role, test), Instant::now());
         }
     }
@@ -99,6 +102,7 @@ async fn test_group(
     role: Box<str>,
     expression: Arc<str>,
     mut questions: Vec<TestQuestion>,
+    deadline: Instant,
 ) -> TestOutcome {
     let role = &*role;
     let sql = format!(
@@ -112,8 +116,12 @@ async fn test_group(
     let mut holding = vec![false; questions.len()];
     let mut waiting = ranges(&questions);
     let mut searches: HashMap<&str, usize> = HashMap::new();
-    let mut slow = Vec::new();
+    let (mut slow, mut failed) = (Vec::new(), Vec::new());
     while let Some(range) = waiting.pop() {
+        if Instant::now() >= deadline {
+            tracing::warn!(role, "the conditions of filters take too long together");
+            break;
+        }
         let items = questions.get(range.clone()).unwrap_or_default();
         match retrying(|| holding_items(reads, role, &sql, items).boxed()).await {
             Ok(positions) => {
@@ -133,9 +141,20 @@ async fn test_group(
                         waiting.extend([range.start..middle, middle..range.end]);
                     }
                     None if is_slow => slow.extend(items.first().cloned()),
-                    None => tracing::warn!(error = %failure, role, "a condition of a filter failed"),
+                    None => {
+                        tracing::warn!(error = %failure, role, "a condition of a filter failed");
+                        failed.push(range);
+                    }
                 }
             }
+        }
+    }
+    // An operand that fails, and holds for no value, is not evaluated for a while either
+    for range in failed {
+        let Some(item) = questions.get(range.start).filter(|_| range.len() <= MAX_ITEMS) else { continue };
+        let mut same = questions.iter().zip(&holding).filter(|(other, _)| other.test.literal == item.test.literal);
+        if same.all(|(_, holds)| !holds) {
+            slow.push(item.clone());
         }
     }
     let failing = questions.into_iter().zip(holding).filter(|(_, holds)| !holds).map(|(question, _)| question);

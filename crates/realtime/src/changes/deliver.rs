@@ -15,13 +15,14 @@ use portico_database::{Database, RoleProfile};
 use tokio::sync::mpsc;
 
 use super::access::{RowKey, TableAccess, role_access, row_access};
-use super::column_test::{DatabaseTest, FieldValue, Test};
+use super::column_test::{FieldValue, Test};
 use super::database_tests::{SlowConditions, TestQuestion, failing_tests};
 use super::entry::{ChangeAction, Entry};
 use super::event::{ChangeMessages, EventContent, EventError, MessageTarget};
 use super::registry::{Registry, Target};
 use super::role_reads::{ReadFailure, RoleReads, retrying};
 use super::row_change::RowChange;
+use super::subscription::{EXTENSION, SUBSCRIBED};
 use super::validate::{SubscribeError, TableName, ValidEntry, Validator};
 use super::verdict::{AccessAnswers, AccessQuestion, AccessQuestions, Candidate, Verdict, ask, decide, is_keyless};
 use crate::decode::DescribedTable;
@@ -33,6 +34,9 @@ use crate::stream::ChangeBatch;
 const MAX_BATCHES: usize = 64;
 /// The largest number of changes that are worked on at once.
 const MAX_CHANGES: usize = 1_000;
+/// The largest size of the changes that are worked on at once, in bytes; a single change may be
+/// larger.
+const MAX_BYTES: usize = 4 * 1024 * 1024;
 /// The largest number of reads that wait at once.
 const MAX_READS: usize = 128;
 /// The role that renders values. It has no right that the project lacks.
@@ -62,12 +66,33 @@ struct Memory {
     slow: SlowConditions,
 }
 
+/// Returns the number of changes that are worked on at once: a bounded number and size, and never
+/// two descriptions of one table. What a role may read is asked for one description, and must not
+/// be applied to the columns or keys of another.
+fn slice_end(changes: &[RowChange]) -> usize {
+    let mut tables: HashMap<u32, &Arc<DescribedTable>> = HashMap::new();
+    let mut bytes = 0;
+    for (number, change) in changes.iter().enumerate() {
+        bytes += change.size();
+        let known = *tables.entry(change.table.table.oid).or_insert(&change.table);
+        let is_other = !Arc::ptr_eq(known, &change.table);
+        if number > 0 && (number == MAX_CHANGES || bytes > MAX_BYTES || is_other) {
+            return number;
+        }
+    }
+    changes.len()
+}
+
 impl Delivery {
     /// Delivers the batches until their sender is dropped.
     pub async fn run(self, mut batches: mpsc::Receiver<ChangeBatch>) {
         let mut memory = Memory::default();
         let mut waiting = Vec::new();
         while batches.recv_many(&mut waiting, MAX_BATCHES).await > 0 {
+            if waiting.iter().any(|batch: &ChangeBatch| batch.after_gap) {
+                self.registry
+                    .for_each_until(u64::MAX, |subscriber| subscriber.send_system(EXTENSION, "ok", SUBSCRIBED));
+            }
             let changes = waiting.drain(..).flat_map(|batch: ChangeBatch| {
                 let commit_time = batch.commit_time;
                 batch.changes.into_iter().map(move |change| RowChange {
@@ -87,7 +112,7 @@ impl Delivery {
                 continue;
             }
             while !wanted.is_empty() {
-                let rest = wanted.split_off(wanted.len().min(MAX_CHANGES));
+                let rest = wanted.split_off(slice_end(&wanted));
                 self.deliver(&mut memory, &wanted).await;
                 wanted = rest;
             }
@@ -112,12 +137,14 @@ impl Delivery {
             if known.is_some_and(|(known, at)| Arc::ptr_eq(known, table) && *at == generation) {
                 continue;
             }
-            memory.prepared.insert(table.table.oid, (Arc::clone(table), generation));
             let name = change.table_name();
+            // What did not fit the table before may fit it now
+            let again = known.is_none_or(|(known, _)| !Arc::ptr_eq(known, table));
+            memory.prepared.insert(table.table.oid, (Arc::clone(table), generation));
             let type_of = |name: &str| {
                 table.table.columns.iter().find(|column| *column.name == *name).map(|column| column.type_oid)
             };
-            for outdated in self.registry.outdated(name, type_of) {
+            for outdated in self.registry.outdated(name, type_of, again) {
                 let role = &*outdated.group.key.reader.role;
                 let entry = Arc::new(outdated.entry().for_table(name.0, name.1));
                 let validated = retrying(|| self.validate(role, Arc::clone(&entry)).boxed()).await;
@@ -132,7 +159,9 @@ impl Delivery {
                     }
                     Err(error) => {
                         tracing::warn!(error = %error, role, "the filter of an entry could not be prepared");
-                        None
+                        // Tried again with the next change
+                        memory.prepared.remove(&table.table.oid);
+                        continue;
                     }
                 };
                 self.registry.refresh(name, &outdated, filter);
@@ -163,12 +192,15 @@ impl Delivery {
                 }));
                 continue;
             }
+            let mut values = HashMap::new();
             let fields = change.fields();
             let field = |name: &str| fields.get(name).copied().unwrap_or(FieldValue::Absent);
             for target in self.registry.matching(name, action, field) {
                 for test in &target.filter.tests {
                     let Test::Database(database) = &test.test else { continue };
-                    let question = question(&target, database, field(&test.column));
+                    let value = shared_value(&mut values, &test.column, field(&test.column));
+                    let role = target.group.key.reader.role.clone();
+                    let question = TestQuestion { role, test: database.clone(), value };
                     questions.entry(question).or_default().push(candidates.len());
                 }
                 candidates.push(Candidate { change: number, target, verdict: Verdict::Undecided });
@@ -395,10 +427,13 @@ struct MessagePart {
     ids: Vec<u32>,
 }
 
-fn question(target: &Target, test: &DatabaseTest, field: FieldValue<'_>) -> TestQuestion {
-    let value = match field {
-        FieldValue::Text(text) => Some(text.into()),
-        FieldValue::Null | FieldValue::Absent => None,
-    };
-    TestQuestion { role: target.group.key.reader.role.clone(), test: test.clone(), value }
+/// Returns the value of a column, whose text all questions about a change share.
+fn shared_value(values: &mut HashMap<Box<str>, Arc<str>>, column: &str, field: FieldValue<'_>) -> Option<Arc<str>> {
+    let FieldValue::Text(text) = field else { return None };
+    if let Some(value) = values.get(column) {
+        return Some(Arc::clone(value));
+    }
+    let value: Arc<str> = text.into();
+    values.insert(column.into(), Arc::clone(&value));
+    Some(value)
 }

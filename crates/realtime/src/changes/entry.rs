@@ -10,6 +10,8 @@ use super::filter::{Condition, FilterError, parse_filter};
 
 /// The largest number of entries of a channel.
 const MAX_ENTRIES: usize = 1_000;
+/// The conditions of all entries of a channel.
+const MAX_CONDITIONS: usize = 300;
 /// The schema of an entry that names only a table.
 const DEFAULT_SCHEMA: &str = "public";
 
@@ -111,6 +113,7 @@ pub(crate) enum EntryError {
     SelectOfWildcard,
     /// The entry does not say what to subscribe to.
     NoParameters(Value),
+    TooManyConditions,
     TooManyEntries,
 }
 
@@ -129,6 +132,9 @@ impl fmt::Display for EntryError {
                 "No subscription params provided. Please provide at least a `schema` or `table` to subscribe to: {}",
                 Printed(entry)
             ),
+            Self::TooManyConditions => {
+                write!(f, "Too many filter conditions. Maximum {MAX_CONDITIONS} for one channel")
+            }
             Self::TooManyEntries => write!(f, "Too many subscriptions. Maximum {MAX_ENTRIES} for one channel"),
         }
     }
@@ -195,7 +201,11 @@ impl Prepared {
         let parsed = if entries.len() > MAX_ENTRIES {
             Err(EntryError::TooManyEntries)
         } else {
-            entries.iter().zip(ids).map(|(entry, id)| parse_entry(entry, id).map(Arc::new)).collect()
+            let parsed = entries.iter().zip(ids).map(|(entry, id)| parse_entry(entry, id).map(Arc::new));
+            parsed.collect::<Result<Arc<[Arc<Entry>]>, _>>().and_then(|entries| {
+                let conditions: usize = entries.iter().map(|entry| entry.conditions.len()).sum();
+                if conditions > MAX_CONDITIONS { Err(EntryError::TooManyConditions) } else { Ok(entries) }
+            })
         };
         Self { echo, entries: parsed, form: MessageForm::Ids }
     }

@@ -106,7 +106,7 @@ struct TableTargets {
     /// Those that need a column to have a certain value, by column and value.
     by_value: HashMap<Box<str>, HashMap<Box<str>, Targets>>,
     /// Entries whose filter does not fit the table.
-    unfit: Vec<TargetKey>,
+    unfit: Vec<(Arc<SubscriptionGroup>, usize)>,
     /// The number of entries by role.
     roles: HashMap<Box<str>, usize>,
 }
@@ -130,7 +130,7 @@ impl TableTargets {
     }
 
     fn remove(&mut self, key: TargetKey) {
-        self.unfit.retain(|unfit| *unfit != key);
+        self.unfit.retain(|(group, number)| (group.id, *number) != key);
         let Some(target) = self.all.swap_remove(&key) else { return };
         if let MapEntry::Occupied(mut role) = self.roles.entry(target.group.key.reader.role.clone()) {
             *role.get_mut() -= 1;
@@ -265,12 +265,17 @@ impl Registry {
     }
 
     /// Returns the entries whose filters do not fit the types of a table's columns, or were not yet
-    /// prepared for it. `type_of` returns the type of a column.
-    pub fn outdated(&self, (schema, table): (&str, &str), type_of: impl Fn(&str) -> Option<u32>) -> Vec<OutdatedEntry> {
+    /// prepared for it. `type_of` returns the type of a column. `again`: also those that did not
+    /// fit the table before.
+    pub fn outdated(
+        &self,
+        (schema, table): (&str, &str),
+        type_of: impl Fn(&str) -> Option<u32>,
+        again: bool,
+    ) -> Vec<OutdatedEntry> {
         let mut state = self.state();
-        if state.table(schema, table).is_none() {
-            return Vec::new();
-        }
+        let Some(targets) = state.table(schema, table) else { return Vec::new() };
+        let unfit = if again { std::mem::take(&mut targets.unfit) } else { Vec::new() };
         let Some(targets) = state.tables.get(schema).and_then(|tables| tables.get(table)) else { return Vec::new() };
         let is_outdated =
             |target: &&Arc<Target>| target.filter.tests.iter().any(|test| type_of(&test.column) != Some(test.type_oid));
@@ -281,10 +286,15 @@ impl Registry {
             let is_missing = !entry.conditions.is_empty()
                 && names(entry, schema, table)
                 && !targets.all.contains_key(&key)
-                && !targets.unfit.contains(&key);
+                && !targets.unfit.iter().any(|(group, number)| (group.id, *number) == key)
+                && !unfit.iter().any(|(group, number)| (group.id, *number) == key);
             is_missing.then(|| (Arc::clone(&wildcard.group), *number))
         });
-        changed.chain(unprepared).map(|(group, entry)| OutdatedEntry { group, entry }).collect()
+        changed
+            .chain(unprepared)
+            .chain(unfit.iter().cloned())
+            .map(|(group, entry)| OutdatedEntry { group, entry })
+            .collect()
     }
 
     /// Replaces the filter of an entry for a table. `None`: the entry does not fit the table, whose
@@ -300,7 +310,7 @@ impl Registry {
         targets.remove((group.id, entry.entry));
         match filter {
             Some(filter) => targets.insert(Arc::new(Target { group: Arc::clone(group), entry: entry.entry, filter })),
-            None => targets.unfit.push((group.id, entry.entry)),
+            None => targets.unfit.push((Arc::clone(group), entry.entry)),
         }
     }
 

@@ -18,6 +18,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const BEGIN: &str = "begin isolation level read committed read only";
 const SET: &str = "select pg_catalog.set_config('statement_timeout', $1, true), \
                           pg_catalog.set_config('request.jwt.claims', $2, true), \
+                          pg_catalog.set_config('search_path', 'public, extensions', true), \
                           pg_catalog.set_config('role', $3, true)";
 const JSON_ARRAY: RowSeparators = RowSeparators { open: "[", between: ",", close: "]" };
 

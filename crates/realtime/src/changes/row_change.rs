@@ -26,6 +26,15 @@ impl RowChange {
         }
     }
 
+    /// Returns the size of the row's values in bytes.
+    pub fn size(&self) -> usize {
+        match &self.change.kind {
+            ChangeKind::Insert { new } => new.size(),
+            ChangeKind::Update { old, new } => new.size() + old.as_ref().map_or(0, |old| old.tuple().size()),
+            ChangeKind::Delete { old } => old.tuple().size(),
+        }
+    }
+
     /// Returns schema and name of the table.
     pub fn table_name(&self) -> (&str, &str) {
         (&self.table.table.schema, &self.table.table.name)

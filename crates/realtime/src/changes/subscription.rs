@@ -21,9 +21,9 @@ use crate::settings::RealtimeSettings;
 use crate::stream::{ChangeBatch, StreamState};
 
 /// `extension` of the `system` messages.
-const EXTENSION: &str = "postgres_changes";
+pub(super) const EXTENSION: &str = "postgres_changes";
 /// The text when a subscription is complete.
-const SUBSCRIBED: &str = "Subscribed to PostgreSQL";
+pub(super) const SUBSCRIBED: &str = "Subscribed to PostgreSQL";
 /// The pause before another attempt, in milliseconds: at least, and by how much it may be longer.
 const RETRY_MILLIS: (u64, u64) = (5_000, 5_000);
 

@@ -74,10 +74,13 @@ fn flag(value: Option<&Value>) -> bool {
     }
 }
 
+/// The longest key of a presence, in bytes. A longer one counts as absent.
+const MAX_KEY: usize = 1024;
+
 /// Returns a scalar as text; empty text counts as absent.
 fn scalar(value: &Value) -> Option<String> {
     match value {
-        Value::String(text) => Some(text.clone()).filter(|text| !text.is_empty()),
+        Value::String(text) => Some(text.clone()).filter(|text| (1..=MAX_KEY).contains(&text.len())),
         Value::Number(_) | Value::Bool(_) => Some(value.to_string()),
         Value::Null | Value::Array(_) | Value::Object(_) => None,
     }

@@ -1,6 +1,15 @@
 //! Channels: the payload of a join, and the state of a joined channel.
+//!
+//! - `join`: the payload of `phx_join`
+//! - `channels`: the channels of one socket, and the messages of its client
+//! - `joined`: one channel
+//! - `work`: what a channel waits for, such as the policies: it runs beside the socket, and the
+//!   channel's later messages wait for it
 
+pub(crate) mod channels;
 pub(crate) mod join;
+mod joined;
+mod work;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

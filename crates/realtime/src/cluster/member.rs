@@ -129,8 +129,11 @@ impl Member {
                     link.flush().await;
                     return Ok(());
                 }
-                _ = heartbeats.tick() => {
-                    self.forget_silent();
+                at = heartbeats.tick() => {
+                    // While this task was busy, it has received from none of them
+                    if at.elapsed() < self.times.heartbeat {
+                        self.forget_silent();
+                    }
                     self.beat(link, queue).await?;
                 }
                 message = queue.next() => {

@@ -20,7 +20,7 @@ struct Server {
 
 impl Server {
     fn start(database: &ScratchDatabase, settings: &ClusterSettings, sockets: u64) -> Self {
-        let rooms = Rooms::new(Arc::default());
+        let rooms = Rooms::new(Arc::default(), None);
         let presence = Presence::new(rooms.clone());
         let parts = ClusterParts {
             database: crate::fixture::open(database.endpoint()),

@@ -14,7 +14,7 @@ pub(crate) enum Decoded {
     /// A transaction begins. It was committed at this time; its changes follow.
     Begin { commit_time: CommitTime },
     /// A table is described, for the first time or since it has changed.
-    Relation(Arc<Relation>),
+    Relation(#[cfg_attr(not(test), expect(dead_code, reason = "tests compare it"))] Arc<Relation>),
     /// A row has changed.
     Change(Change),
     /// The transaction is complete. The log before `end` is not needed again.

@@ -28,10 +28,10 @@ mod tuple;
 mod types;
 
 pub(crate) use catalog::Catalog;
-pub(crate) use change::{Change, ChangeKind, CommitTime, OldTuple, Relation, ReplicaIdentity};
+pub(crate) use change::{Change, ChangeKind, CommitTime, OldTuple};
 pub(crate) use decoder::{Decoded, Decoder};
 pub(crate) use json::write_string;
 pub(crate) use message::DecodeError;
-pub(crate) use record::{DescribedTable, RenderedRow, text_of};
-pub(crate) use table::{Table, TableColumn};
+pub(crate) use record::{DescribedTable, RenderedRow};
+pub(crate) use table::Table;
 pub(crate) use tuple::{ColumnValue, Tuple};

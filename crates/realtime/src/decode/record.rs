@@ -1,12 +1,12 @@
 //! The columns of a row as JSON.
 
-use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
 use tokio_postgres::Client;
 
 use super::change::Relation;
+use super::change::RelationColumn;
 use super::json::{write_column, write_string};
 use super::shape::key_order;
 use super::table::{Table, TableColumn};
@@ -30,8 +30,17 @@ pub(crate) struct DescribedTable {
 impl DescribedTable {
     /// Combines what is known about a table. The types of its columns have to be loaded.
     pub fn new(table: Table, relation: &Relation, types: &TypeCache) -> Self {
-        let position = |column: &TableColumn| relation.columns.iter().position(|other| other.name == column.name);
-        let positions: Box<[_]> = table.columns.iter().map(position).collect();
+        // Behind the column before, and of the same type: a column that was renamed or made anew
+        // since the change has the name of another one's value
+        let mut next = 0;
+        let mut position = |column: &TableColumn| {
+            let rest = relation.columns.get(next..).unwrap_or_default();
+            let is_same = |other: &RelationColumn| other.name == column.name && other.type_oid == column.type_oid;
+            let found = next + rest.iter().position(is_same)?;
+            next = found + 1;
+            Some(found)
+        };
+        let positions: Box<[_]> = table.columns.iter().map(&mut position).collect();
         let is_identity = |position: &Option<usize>| {
             position.and_then(|at| relation.columns.get(at)).is_some_and(|column| column.is_identity)
         };
@@ -220,13 +229,5 @@ impl RenderedRow {
         if let Some(place) = self.columns.get_mut(column) {
             *place = Some(start..self.json.len());
         }
-    }
-}
-
-/// Returns the text of a value, if it has one.
-pub(crate) fn text_of(value: ColumnValue<'_>) -> Option<Cow<'_, str>> {
-    match value {
-        ColumnValue::Text(text) => Some(String::from_utf8_lossy(text)),
-        ColumnValue::Null | ColumnValue::Unchanged => None,
     }
 }

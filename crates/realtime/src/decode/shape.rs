@@ -58,16 +58,6 @@ impl Shape {
             _ => Self::Text,
         }
     }
-
-    /// Returns whether only the server can render the values.
-    pub fn needs_cast(&self) -> bool {
-        match self {
-            Self::Cast => true,
-            Self::Array { element, .. } | Self::Vector(element) => element.needs_cast(),
-            Self::Composite(attributes) => attributes.iter().any(|attribute| attribute.shape.needs_cast()),
-            _ => false,
-        }
-    }
 }
 
 /// Returns the order of two keys of a `jsonb` object: the shorter one first, then by bytes.

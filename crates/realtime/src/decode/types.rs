@@ -120,7 +120,7 @@ impl Default for ColumnType {
 }
 
 impl ColumnType {
-    /// Renders values by the server, for a type that [needs it](Shape::needs_cast), in the order of
+    /// Renders values by the server, for a type that needs it ([`Shape::Cast`]), in the order of
     /// `texts`.
     ///
     /// The cast may be a function of the project. It runs with the rights of the client's role,

@@ -15,7 +15,7 @@ struct Place {
 
 impl Place {
     fn new() -> Self {
-        let rooms = Rooms::new(Arc::default());
+        let rooms = Rooms::new(Arc::default(), None);
         Self { presence: Presence::new(rooms.clone()), rooms }
     }
 

@@ -23,7 +23,8 @@ pub(crate) use subscriber::{Subscriber, SubscriberHead};
 
 use crate::channel::ChannelId;
 use crate::cluster::ClusterSender;
-use shard::Delivery;
+use crate::meter::Meter;
+use shard::{Delivery, DeliveryLimit};
 
 /// The number of shards at most. Threads beyond it share them.
 const MAX_SHARDS: usize = 64;
@@ -59,13 +60,16 @@ struct RoomsState {
     hasher: RandomState,
     /// The other servers, if there are any.
     cluster: OnceLock<ClusterSender>,
-    /// The number of deliveries since the start.
-    deliveries: Arc<crate::meter::Meter>,
+    /// Counts deliveries.
+    deliveries: Arc<Meter>,
+    /// Deliveries per second, from which on the receiving channels are ended.
+    max_deliveries: Option<u32>,
 }
 
 impl Rooms {
-    /// Returns no rooms. Deliveries are counted by `deliveries`.
-    pub fn new(deliveries: Arc<crate::meter::Meter>) -> Self {
+    /// Returns no rooms. Deliveries are counted by `deliveries`; while there are more than
+    /// `max_deliveries` per second, a message ends the channels that would receive it.
+    pub fn new(deliveries: Arc<Meter>, max_deliveries: Option<u32>) -> Self {
         Self(Arc::new(RoomsState {
             shards: [const { OnceLock::new() }; MAX_SHARDS],
             count: AtomicUsize::new(0),
@@ -73,6 +77,7 @@ impl Rooms {
             hasher: RandomState::new(),
             cluster: OnceLock::new(),
             deliveries,
+            max_deliveries,
         }))
     }
 
@@ -82,8 +87,10 @@ impl Rooms {
         let mut threads = self.0.threads.lock().unwrap_or_else(PoisonError::into_inner);
         let next = threads.len();
         let number = *threads.entry(std::thread::current().id()).or_insert(next) % MAX_SHARDS;
-        let shard = self.0.shards[number]
-            .get_or_init(|| Shard::start(number, self.0.hasher.clone(), Arc::clone(&self.0.deliveries)));
+        let shard = self.0.shards[number].get_or_init(|| {
+            let limit = DeliveryLimit { meter: Arc::clone(&self.0.deliveries), max: self.0.max_deliveries };
+            Shard::start(number, self.0.hasher.clone(), limit)
+        });
         self.0.count.fetch_max(number + 1, Ordering::Release);
         Arc::clone(shard)
     }

@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 
 use super::{Publication, RoomKey, Subscriber};
 use crate::channel::ChannelId;
+use crate::error::Shutdown;
 use crate::meter::Meter;
 
 /// The messages of other threads that may wait; their senders wait when there are more.
@@ -36,15 +37,22 @@ pub(crate) struct Shard {
     counts: Box<[AtomicU32]>,
     hasher: RandomState,
     queue: mpsc::Sender<Delivery>,
-    deliveries: Arc<Meter>,
+    limit: DeliveryLimit,
+}
+
+/// The limit of deliveries per second.
+#[derive(Debug)]
+pub(super) struct DeliveryLimit {
+    pub meter: Arc<Meter>,
+    pub max: Option<u32>,
 }
 
 impl Shard {
     /// Starts a shard on the current thread's runtime. It ends when nothing refers to it.
-    pub(super) fn start(number: usize, hasher: RandomState, deliveries: Arc<Meter>) -> Arc<Self> {
+    pub(super) fn start(number: usize, hasher: RandomState, limit: DeliveryLimit) -> Arc<Self> {
         let (queue, mut waiting) = mpsc::channel::<Delivery>(QUEUE);
         let counts = std::iter::repeat_with(AtomicU32::default).take(BUCKETS).collect();
-        let shard = Arc::new(Self { number, rooms: Mutex::default(), counts, hasher, queue, deliveries });
+        let shard = Arc::new(Self { number, rooms: Mutex::default(), counts, hasher, queue, limit });
         let weak = Arc::downgrade(&shard);
         tokio::spawn(async move {
             while let Some(delivery) = waiting.recv().await {
@@ -96,8 +104,12 @@ impl Shard {
         let rooms = self.rooms();
         let Some(room) = rooms.get(&publication.room) else { return };
         let receivers = room.values().filter(|subscriber| Some(subscriber.id()) != publication.except);
+        if self.limit.meter.exceeds(self.limit.max) {
+            receivers.for_each(|subscriber| subscriber.shut_down(Shutdown::TooManyMessages));
+            return;
+        }
         let sent = receivers.filter(|subscriber| subscriber.deliver(&publication.message)).count();
-        self.deliveries.add(sent as u64);
+        self.limit.meter.add(sent as u64);
     }
 
     /// Adds a message to the queue; false if it is full. A shard whose thread has ended takes

@@ -13,6 +13,9 @@ use crate::error::Shutdown;
 use crate::socket::frame::{EventHead, Frame, Reference, TOPIC_PREFIX, Version, encode_event};
 use crate::socket::outbox::{Command, Outbox};
 
+/// The live messages that wait for the stored ones.
+const MAX_HELD: usize = 1024;
+
 /// The unchanging properties of a channel.
 #[derive(Debug, Clone)]
 pub(crate) struct SubscriberHead {
@@ -92,7 +95,7 @@ impl Subscriber {
 
     /// Sends an event with the reference of the join. `payload` is JSON.
     pub fn send_event(&self, event: &str, payload: &[u8]) {
-        self.outbox.push(self.event_frame(event, payload));
+        self.outbox.push_reply(self.event_frame(event, payload));
     }
 
     /// Returns the frame of an event with the reference of the join. `payload` is JSON.
@@ -157,6 +160,8 @@ impl Subscriber {
     fn is_held_back(&self, message: &Arc<RoomMessage>) -> bool {
         let mut replay = self.replay.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut replay.held {
+            // Beyond the bound they are lost, as at a client that is not there yet
+            Some(held) if held.len() >= MAX_HELD => true,
             Some(held) => {
                 held.push(Arc::clone(message));
                 true

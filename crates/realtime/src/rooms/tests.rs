@@ -42,7 +42,7 @@ fn publication(private: bool, topic: &str, except: Option<ChannelId>) -> Publica
 
 #[tokio::test]
 async fn a_message_reaches_its_room_and_no_other() {
-    let rooms = Rooms::new(Arc::default());
+    let rooms = Rooms::new(Arc::default(), None);
     let shard = rooms.shard();
     let members = [
         Member::of(false, "a", Version::V2),
@@ -65,7 +65,7 @@ async fn a_message_reaches_its_room_and_no_other() {
 
 #[tokio::test]
 async fn receivers_share_the_bytes_of_a_message() {
-    let rooms = Rooms::new(Arc::default());
+    let rooms = Rooms::new(Arc::default(), None);
     let shard = rooms.shard();
     let members: Vec<Member> = (0..3).map(|_| Member::of(false, "a", Version::V2)).collect();
     members.iter().for_each(|member| shard.subscribe(Arc::clone(&member.subscriber)));
@@ -82,7 +82,7 @@ async fn receivers_share_the_bytes_of_a_message() {
 
 #[tokio::test]
 async fn other_threads_get_a_message_through_their_queue() {
-    let rooms = Rooms::new(Arc::default());
+    let rooms = Rooms::new(Arc::default(), None);
     let own = rooms.shard();
     let (joined, wait) = tokio::sync::oneshot::channel();
     let elsewhere = rooms.clone();
@@ -109,7 +109,7 @@ async fn other_threads_get_a_message_through_their_queue() {
 
 #[tokio::test]
 async fn live_messages_wait_for_stored_ones_and_come_once() {
-    let rooms = Rooms::new(Arc::default());
+    let rooms = Rooms::new(Arc::default(), None);
     let shard = rooms.shard();
     let member = Member::of(true, "a", Version::V2);
     member.subscriber.begin_replay();

@@ -135,13 +135,33 @@ impl UserPayload {
     }
 }
 
+/// The bytes of the names and references of a message together, beyond which it is malformed: they
+/// are kept for as long as a channel is.
+const MAX_NAMES: usize = 4096;
+
 impl Inbound {
+    /// Returns the size of the message in bytes.
+    pub fn size(&self) -> usize {
+        let body = match &self.body {
+            InboundBody::Event { event, payload } => event.len() + payload.len(),
+            InboundBody::UserBroadcast(broadcast) => broadcast.event.len() + broadcast.payload.len(),
+        };
+        self.names() + body
+    }
+
+    fn names(&self) -> usize {
+        self.topic.len() + self.join_ref.json().len() + self.reference.json().len()
+    }
+
     /// Parses a text frame.
     pub fn parse_text(version: Version, text: &Bytes) -> Option<Self> {
-        match version {
+        let message = match version {
+            // The deserialiser would read an array, too, as the fields of an object
+            Version::V1 if !is_object(text) => None,
             Version::V1 => serde_json::from_slice::<ObjectFrame>(text).ok()?.message(text),
             Version::V2 => serde_json::from_slice::<ArrayFrame>(text).ok()?.message(text),
-        }
+        };
+        message.filter(|message| message.names() <= MAX_NAMES)
     }
 
     /// Parses a binary frame of version 2.0.0.
@@ -223,8 +243,13 @@ fn is_json(bytes: &[u8]) -> bool {
     serde_json::from_slice::<&RawValue>(bytes).is_ok()
 }
 
+/// Returns true if JSON text is an object, without a check of its content.
+pub(crate) fn is_object(json: &[u8]) -> bool {
+    json.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{')
+}
+
 fn is_json_object(bytes: &[u8]) -> bool {
-    bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{') && is_json(bytes)
+    is_object(bytes) && is_json(bytes)
 }
 
 /// Returns the slice of `whole` that `part` borrows from it.

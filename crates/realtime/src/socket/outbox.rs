@@ -12,19 +12,22 @@ use futures_util::task::AtomicWaker;
 
 use super::frame::Frame;
 use crate::channel::ChannelId;
+use crate::channel::channels::SocketEnd;
 use crate::error::Shutdown;
 use crate::settings::Limits;
 
-/// What the task of a socket has to do, apart from writing frames.
+/// Work for the task of a socket, apart from writing frames.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Command {
     /// Ends a channel: a `system` error and `phx_close`.
     ShutDown(ChannelId, Shutdown),
-    /// Closes the socket with a code, after a `system` message to every client.
-    Disconnect,
+    /// Checks the tokens of the channels: a key may have been revoked.
+    CheckTokens,
+    /// Closes the socket, after the frames that wait.
+    Disconnect(SocketEnd),
 }
 
-/// What waits for one client.
+/// The frames and commands that wait for one client.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     waiting: Mutex<Waiting>,
@@ -85,6 +88,19 @@ impl Outbox {
         self.waker.wake();
     }
 
+    /// Adds a frame that the client itself has caused, whatever waits already. There are few, since
+    /// nothing is read from a client that does not read.
+    pub fn push_reply(&self, frame: Frame) {
+        let mut waiting = self.waiting();
+        if waiting.closed {
+            return;
+        }
+        waiting.bytes += frame.len();
+        waiting.frames.push_back(frame);
+        drop(waiting);
+        self.waker.wake();
+    }
+
     /// Adds a command, which is carried out before the frames that wait.
     pub fn command(&self, command: Command) {
         let mut waiting = self.waiting();
@@ -105,6 +121,26 @@ impl Outbox {
         self.waker.register(waker);
         // Between the first look and the registration something may have come
         self.waiting().take()
+    }
+
+    /// As [`next`](Self::next), without frames: for a client that does not read at the moment.
+    pub fn next_command(&self, waker: &Waker) -> Next {
+        self.waker.register(waker);
+        let mut waiting = self.waiting();
+        if waiting.closed {
+            Next::Overflowed
+        } else if waiting.commands.is_empty() {
+            Next::Empty
+        } else {
+            Next::Command(waiting.commands.remove(0))
+        }
+    }
+
+    /// Takes all frames, for a last write before the socket is closed.
+    pub fn take_frames(&self) -> VecDeque<Frame> {
+        let mut waiting = self.waiting();
+        waiting.bytes = 0;
+        std::mem::take(&mut waiting.frames)
     }
 
     /// Drops what waits, and everything that comes later.
@@ -161,9 +197,10 @@ mod tests {
         let outbox = outbox();
         outbox.push(frame(1));
         outbox.push(frame(2));
-        outbox.command(Command::Disconnect);
+        let end = SocketEnd { code: 1012, reason: "" };
+        outbox.command(Command::Disconnect(end.clone()));
         let waker = Waker::noop();
-        assert_eq!(outbox.next(waker), Next::Command(Command::Disconnect));
+        assert_eq!(outbox.next(waker), Next::Command(Command::Disconnect(end)));
         assert_eq!(outbox.next(waker), Next::Frame(frame(1)));
         assert_eq!(outbox.next(waker), Next::Frame(frame(2)));
         assert_eq!(outbox.next(waker), Next::Empty);

@@ -20,4 +20,6 @@ mod watchdog;
 
 pub(crate) use message::{DatabaseMessage, MessagePayload};
 pub(crate) use owner::{ChangeStream, StreamSettings, StreamState, StreamTimes, StreamUse};
-pub(crate) use run::{ChangeBatch, MessageBatch, StreamConsumers, TableChange};
+#[cfg(test)]
+use run::TableChange;
+pub(crate) use run::{ChangeBatch, MessageBatch, StreamConsumers};

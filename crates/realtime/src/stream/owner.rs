@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use portico_database::Database;
+use portico_database::replication::ReplicationError;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -133,6 +134,14 @@ async fn unused(uses: &mut watch::Receiver<usize>, idle: Duration) {
     }
 }
 
+/// Returns the reason of a failure as clients may see it. The log has the details.
+fn public_reason(error: &RunError) -> String {
+    match error {
+        RunError::Replication(ReplicationError::NotLogical(_)) | RunError::NoPublication => error.to_string(),
+        _ => "Realtime was unable to connect to the project database".to_owned(),
+    }
+}
+
 /// Runs the stream again and again. Returns when a consumer has ended.
 async fn keep_running(run: &StreamRun, state: &watch::Sender<StreamState>) {
     let mut backoff = Backoff::default();
@@ -151,7 +160,7 @@ async fn keep_running(run: &StreamRun, state: &watch::Sender<StreamState>) {
             state.send_replace(StreamState::Running);
         });
         let error = running.await;
-        let reason: Arc<str> = error.to_string().into();
+        let reason: Arc<str> = public_reason(&error).into();
         let is_known = matches!(&*state.borrow(), StreamState::Failed(known) if *known == reason);
         if matches!(error, RunError::Unhealthy(Unhealthy::Publications)) {
             tracing::info!(

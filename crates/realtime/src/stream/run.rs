@@ -1,21 +1,28 @@
 //! One run of the stream: from its connection to its first error.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use portico_database::replication::{
     Lsn, ReplicationError, ReplicationStream, StreamSettings as SlotSettings, WalMessage, prepare_publications,
 };
 use portico_database::{Database, DatabaseError};
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::SendTimeoutError;
 
 use super::message::{DatabaseMessage, holds_messages};
 use super::owner::StreamTimes;
 use super::watchdog::{Unhealthy, Watchdog};
 use crate::decode::{Catalog, Change, CommitTime, DecodeError, Decoded, Decoder, DescribedTable};
 
+/// The time for which the delivery of changes may keep the messages behind them waiting.
+const CHANGES_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Changes of one transaction. A large one comes in several batches.
 #[derive(Debug)]
 pub(crate) struct ChangeBatch {
+    /// Changes before these were discarded.
+    pub after_gap: bool,
     pub commit_time: CommitTime,
     pub changes: Vec<TableChange>,
 }
@@ -31,7 +38,6 @@ pub(crate) struct TableChange {
 /// Messages of one transaction. A large one comes in several batches.
 #[derive(Debug)]
 pub(crate) struct MessageBatch {
-    pub commit_time: CommitTime,
     pub messages: Vec<DatabaseMessage>,
 }
 
@@ -113,6 +119,8 @@ struct Pump<'a> {
     commit_time: CommitTime,
     changes: Vec<TableChange>,
     messages: Vec<DatabaseMessage>,
+    /// Changes were discarded since the last batch.
+    has_gap: bool,
 }
 
 impl<'a> Pump<'a> {
@@ -126,6 +134,7 @@ impl<'a> Pump<'a> {
             commit_time: CommitTime(0),
             changes: Vec::new(),
             messages: Vec::new(),
+            has_gap: false,
         }
     }
 
@@ -193,14 +202,23 @@ impl<'a> Pump<'a> {
     async fn hand_over(&mut self) -> Result<(), RunError> {
         let (commit_time, consumers) = (self.commit_time, self.consumers);
         if !self.messages.is_empty() {
-            let batch = MessageBatch { commit_time, messages: std::mem::take(&mut self.messages) };
+            let batch = MessageBatch { messages: std::mem::take(&mut self.messages) };
             let sent = meanwhile_alive(&mut self.stream, consumers.messages.send(batch)).await?;
             sent.map_err(|_| RunError::NoConsumer)?;
         }
         if !self.changes.is_empty() {
-            let batch = ChangeBatch { commit_time, changes: std::mem::take(&mut self.changes) };
-            let sent = meanwhile_alive(&mut self.stream, consumers.changes.send(batch)).await?;
-            sent.map_err(|_| RunError::NoConsumer)?;
+            let after_gap = std::mem::take(&mut self.has_gap);
+            let batch = ChangeBatch { commit_time, after_gap, changes: std::mem::take(&mut self.changes) };
+            let sending = consumers.changes.send_timeout(batch, CHANGES_TIMEOUT);
+            match meanwhile_alive(&mut self.stream, sending).await? {
+                Ok(()) => {}
+                Err(SendTimeoutError::Closed(_)) => return Err(RunError::NoConsumer),
+                Err(SendTimeoutError::Timeout(batch)) => {
+                    let changes = batch.changes.len();
+                    tracing::error!(changes, "changes are discarded: their delivery does not keep up");
+                    self.has_gap = true;
+                }
+            }
         }
         Ok(())
     }

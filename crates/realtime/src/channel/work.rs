@@ -1,0 +1,162 @@
+//! The work of channels: policies, stored messages, room in a queue. It runs beside the socket; its
+//! result comes back to the channel that waits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::{Abortable, BoxFuture};
+use serde_json::Value;
+
+use super::ChannelId;
+use super::joined::WaitingMessage;
+use crate::authorise::{AuthoriseError, ReadPermissions, Subject, WritePermissions};
+use crate::error::JoinError;
+use crate::identity::Identity;
+use crate::realtime::Service;
+use crate::replay::{self, ReplayParameters, StoredMessage};
+use crate::rooms::{Subscriber, UnfinishedPublication};
+use crate::socket::frame::Inbound;
+use crate::stream::StreamState;
+
+/// The time for the messages of the database to be delivered, for a client that waits for them.
+const REPLICATION_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Work of a channel, and its result.
+pub(super) type Work = BoxFuture<'static, (ChannelId, WorkResult)>;
+/// Work that ends with its channel.
+pub(super) type ChannelWork = Abortable<Work>;
+
+/// The result of work.
+pub(super) enum WorkResult {
+    Joined(Result<Admission, JoinError>),
+    /// The read permissions after a new token.
+    Refreshed(Arc<Identity>, Result<ReadPermissions, AuthoriseError>),
+    /// The write permissions, and the message that waits for them.
+    WriteChecked(Result<WritePermissions, AuthoriseError>, WaitingMessage),
+    /// The permissions for the presence, and the message that waits for them.
+    PresenceChecked(Result<(ReadPermissions, WritePermissions), AuthoriseError>, WaitingMessage),
+    /// A message has been handed to every queue.
+    Published,
+    /// True if the messages of the database are delivered.
+    ReplicationReady(bool),
+    /// The keys were read again for the token of this join.
+    KeysRead(Inbound),
+    /// The keys were read again for the token in this payload of `access_token`.
+    KeysReadForToken(Bytes),
+}
+
+/// The grant of a join.
+pub(super) struct Admission {
+    pub permissions: ReadPermissions,
+    pub stored: Vec<StoredMessage>,
+}
+
+/// The subject of policies, as owned values for work that outlives a message.
+#[derive(Clone)]
+pub(super) struct OwnedSubject {
+    pub identity: Arc<Identity>,
+    pub headers: Arc<str>,
+    pub topic: Arc<str>,
+}
+
+impl OwnedSubject {
+    fn borrowed(&self) -> Subject<'_> {
+        Subject { identity: &self.identity, headers: &self.headers, topic: &self.topic }
+    }
+}
+
+/// Checks the read permissions of a private channel, and reads the stored messages it asks for.
+pub(super) fn join(
+    service: Arc<Service>,
+    channel: Arc<Subscriber>,
+    subject: OwnedSubject,
+    presence: bool,
+    replay: Option<Value>,
+) -> Work {
+    Box::pin(async move {
+        let admitted = admit(&service, &channel, &subject, presence, replay).await;
+        (channel.id(), WorkResult::Joined(admitted))
+    })
+}
+
+async fn admit(
+    service: &Service,
+    channel: &Subscriber,
+    subject: &OwnedSubject,
+    presence: bool,
+    replay: Option<Value>,
+) -> Result<Admission, JoinError> {
+    let topic = &subject.topic;
+    let permissions = service.authoriser.read(&subject.borrowed(), presence).await;
+    let permissions = permissions.map_err(|error| error.into_join_error(topic))?;
+    let unauthorized = || JoinError::Unauthorized { topic: topic.to_string() };
+    if !permissions.any() {
+        return Err(unauthorized());
+    }
+    let stored = match replay {
+        None => Vec::new(),
+        Some(_) if !permissions.broadcast => return Err(unauthorized()),
+        Some(parameters) => {
+            let parameters = ReplayParameters::parse(&parameters)?;
+            let now = service.clock.now();
+            replay::replay(service.reads.pool(), channel, &parameters, now).await?
+        }
+    };
+    Ok(Admission { permissions, stored })
+}
+
+/// Checks the read permissions again, for a new token.
+pub(super) fn refresh(service: Arc<Service>, channel: ChannelId, subject: OwnedSubject, presence: bool) -> Work {
+    Box::pin(async move {
+        let permissions = service.authoriser.read(&subject.borrowed(), presence).await;
+        (channel, WorkResult::Refreshed(subject.identity, permissions))
+    })
+}
+
+/// Checks the write permissions for a message.
+pub(super) fn check_write(
+    service: Arc<Service>,
+    channel: ChannelId,
+    subject: OwnedSubject,
+    message: WaitingMessage,
+) -> Work {
+    Box::pin(async move {
+        let permissions = service.authoriser.write(&subject.borrowed()).await;
+        (channel, WorkResult::WriteChecked(permissions, message))
+    })
+}
+
+/// Checks the permissions for the presence of a channel that did not ask for it when it joined.
+pub(super) fn check_presence(
+    service: Arc<Service>,
+    channel: ChannelId,
+    subject: OwnedSubject,
+    message: WaitingMessage,
+) -> Work {
+    Box::pin(async move {
+        let permissions = async {
+            let read = service.authoriser.read(&subject.borrowed(), true).await?;
+            Ok((read, service.authoriser.write(&subject.borrowed()).await?))
+        };
+        (channel, WorkResult::PresenceChecked(permissions.await, message))
+    })
+}
+
+/// Waits until a message is in every queue.
+pub(super) fn publish(channel: ChannelId, publication: UnfinishedPublication) -> Work {
+    Box::pin(async move {
+        publication.finish().await;
+        (channel, WorkResult::Published)
+    })
+}
+
+/// Waits until the messages of the database are delivered.
+pub(super) fn await_replication(service: Arc<Service>, channel: ChannelId) -> Work {
+    Box::pin(async move {
+        let mut state = service.stream.state();
+        let running = state.wait_for(|state| *state == StreamState::Running);
+        let ready = matches!(tokio::time::timeout(REPLICATION_TIMEOUT, running).await, Ok(Ok(_)));
+        (channel, WorkResult::ReplicationReady(ready))
+    })
+}

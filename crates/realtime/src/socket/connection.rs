@@ -1,0 +1,313 @@
+//! The task of one socket: it reads frames, writes what waits in the outbox, and carries out the
+//! work of its channels. Everything of a socket happens in this one task, on one thread.
+
+use std::future::Future as _;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{Sink as _, Stream as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::time::{Instant, Sleep};
+use tokio_websockets::{CloseCode, Config, Limits, Message, ServerBuilder, WebSocketStream};
+
+use super::frame::{Frame, Inbound, Version};
+use super::outbox::{Command, Next, Outbox};
+use crate::channel::channels::{Channels, SocketEnd};
+use crate::realtime::{SERVICE_RESTART, Service};
+
+/// The time for a client to acknowledge that the socket is closed.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// The time for which a client may go on sending after it broke the protocol.
+const LINGER: Duration = Duration::from_secs(2);
+/// The bytes that are collected before they are written.
+const WRITE_THRESHOLD: usize = 64 * 1024;
+/// The time after which a socket is closed that had channels and has none.
+const NO_CHANNEL_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// The properties of a socket from its handshake.
+#[derive(Debug)]
+pub(crate) struct SocketHead {
+    pub version: Version,
+    /// The token that the API key stands for: that of every channel without one of its own.
+    pub token: Arc<str>,
+    /// The headers that policies see, as a JSON object.
+    pub headers: Arc<str>,
+    /// False for a page that may not use secret keys.
+    pub may_be_privileged: bool,
+}
+
+/// Serves a socket on a connection that is upgraded, until one side closes it.
+pub(crate) async fn serve(service: Arc<Service>, head: SocketHead, io: impl AsyncRead + AsyncWrite + Unpin) {
+    let limits = &service.settings.limits;
+    let websocket = ServerBuilder::new()
+        // A message is one frame, whatever its size: clients may not join fragments
+        .config(Config::default().flush_threshold(WRITE_THRESHOLD).frame_size(usize::MAX))
+        .limits(Limits::default().max_payload_len(Some(limits.max_frame_bytes)))
+        .serve(io);
+    let outbox = Arc::new(Outbox::new(limits));
+    let count = service.count_connection(&outbox);
+    if service.is_closing() {
+        // It was upgraded while the others were closed
+        outbox.command(Command::Disconnect(SERVICE_RESTART));
+    }
+    let version = head.version;
+    let channels = Channels::new(&service, head, Arc::clone(&outbox));
+    let now = Instant::now();
+    let mut connection = Connection {
+        websocket,
+        version,
+        channels,
+        outbox,
+        idle_timeout: limits.idle_timeout,
+        received_at: now,
+        had_channels_at: None,
+        timer: Box::pin(tokio::time::sleep(limits.idle_timeout)),
+        closing: false,
+        violated: false,
+    };
+    while let Some(event) = std::future::poll_fn(|context| connection.poll_event(context)).await {
+        connection.handle(event);
+    }
+    connection.outbox.close();
+    drop(count);
+    if connection.violated {
+        let Connection { websocket, channels, .. } = connection;
+        drop(channels);
+        linger(websocket.into_inner()).await;
+    }
+}
+
+/// Reads and discards what a client still sends, within bounds: a connection that is closed while
+/// data arrives loses the close frame.
+async fn linger(mut io: impl AsyncRead + AsyncWrite + Unpin) {
+    let mut scratch = vec![0; 16 * 1024];
+    let read = async {
+        let _ = io.shutdown().await;
+        while let Ok(1..) = io.read(&mut scratch).await {}
+    };
+    let _ = tokio::time::timeout(LINGER, read).await;
+}
+
+struct Connection<S> {
+    websocket: WebSocketStream<S>,
+    version: Version,
+    channels: Channels,
+    outbox: Arc<Outbox>,
+    idle_timeout: Duration,
+    /// The time of the last frame of the client.
+    received_at: Instant,
+    /// The last time at which there were channels.
+    had_channels_at: Option<Instant>,
+    /// Fires at the next time limit, or before: limits that moved are checked then.
+    timer: Pin<Box<Sleep>>,
+    /// The close frame is sent; only its acknowledgement is awaited.
+    closing: bool,
+    /// The client broke the protocol, and may be sending still.
+    violated: bool,
+}
+
+enum Event {
+    Message(Message),
+    /// The client broke the protocol.
+    Violation(CloseCode),
+    Command(Command),
+    /// Work of a channel is done and was handled.
+    Worked(Option<SocketEnd>),
+    Timer,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    /// Ready with `None` when the socket has ended.
+    fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Option<Event>> {
+        let may_read = match self.poll_write(context) {
+            Written::Event(event) => return Poll::Ready(Some(event)),
+            Written::Ended => return Poll::Ready(None),
+            // A client that does not read is not read from: its pings would be answered without end
+            Written::Blocked => self.closing,
+            Written::All => true,
+        };
+        if let Poll::Ready(end) = self.channels.poll_work(context) {
+            return Poll::Ready(Some(Event::Worked(end)));
+        }
+        if may_read
+            && (self.closing || self.channels.may_receive())
+            && let Poll::Ready(read) = Pin::new(&mut self.websocket).poll_next(context)
+        {
+            return Poll::Ready(match read {
+                Some(Ok(message)) => Some(Event::Message(message)),
+                Some(Err(tokio_websockets::Error::PayloadTooLong { .. })) => {
+                    Some(Event::Violation(CloseCode::MESSAGE_TOO_BIG))
+                }
+                Some(Err(tokio_websockets::Error::Protocol(_))) => Some(Event::Violation(CloseCode::PROTOCOL_ERROR)),
+                Some(Err(_)) | None => None,
+            });
+        }
+        ready!(self.timer.as_mut().poll(context));
+        Poll::Ready(Some(Event::Timer))
+    }
+
+    /// Writes what waits, as far as the client takes it.
+    fn poll_write(&mut self, context: &mut Context<'_>) -> Written {
+        if !self.closing {
+            loop {
+                match Pin::new(&mut self.websocket).poll_ready(context) {
+                    Poll::Ready(Ok(())) => {}
+                    Poll::Ready(Err(_)) => return Written::Ended,
+                    Poll::Pending => {
+                        return match self.outbox.next_command(context.waker()) {
+                            Next::Command(command) => Written::Event(Event::Command(command)),
+                            Next::Overflowed => Written::Ended,
+                            Next::Frame(_) | Next::Empty => Written::Blocked,
+                        };
+                    }
+                }
+                let message = match self.outbox.next(context.waker()) {
+                    Next::Frame(Frame::Text(bytes)) => Message::text(bytes),
+                    Next::Frame(Frame::Binary(bytes)) => Message::binary(bytes),
+                    Next::Command(command) => return Written::Event(Event::Command(command)),
+                    Next::Overflowed => return Written::Ended,
+                    Next::Empty => break,
+                };
+                if Pin::new(&mut self.websocket).start_send(message).is_err() {
+                    return Written::Ended;
+                }
+            }
+        }
+        match Pin::new(&mut self.websocket).poll_flush(context) {
+            Poll::Ready(Err(_)) => Written::Ended,
+            Poll::Ready(Ok(())) | Poll::Pending => Written::All,
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        let end = match event {
+            Event::Message(message) => self.receive(message),
+            Event::Violation(code) => {
+                self.violated = true;
+                Some(SocketEnd { code: code.into(), reason: "" })
+            }
+            Event::Command(Command::Disconnect(end)) => Some(end),
+            Event::Command(Command::CheckTokens) => {
+                self.channels.check_tokens();
+                None
+            }
+            Event::Command(Command::ShutDown(channel, reason)) => {
+                self.channels.shut_down(channel, &reason);
+                None
+            }
+            Event::Worked(end) => end,
+            Event::Timer => self.check_times(),
+        };
+        match end {
+            Some(end) => self.close(&end),
+            None if self.closing => {}
+            None => self.rearm(),
+        }
+    }
+
+    fn receive(&mut self, message: Message) -> Option<SocketEnd> {
+        self.received_at = Instant::now();
+        if message.is_close() {
+            // The library acknowledges it. Nothing may be written behind the acknowledgement
+            self.end_channels();
+        }
+        if self.closing || message.is_ping() || message.is_pong() {
+            return None;
+        }
+        let is_text = message.is_text();
+        let bytes = Bytes::from(message.into_payload());
+        let inbound = match (is_text, self.version) {
+            (true, version) => Inbound::parse_text(version, &bytes),
+            (false, Version::V2) => Inbound::parse_binary(&bytes),
+            (false, Version::V1) => None,
+        };
+        let Some(inbound) = inbound else {
+            tracing::debug!(bytes = bytes.len(), "a malformed message was dropped");
+            return None;
+        };
+        self.channels.receive(inbound)
+    }
+
+    /// Checks the time limits, and sets the timer to the next one.
+    fn check_times(&mut self) -> Option<SocketEnd> {
+        let now = Instant::now();
+        if self.closing {
+            // The client does not acknowledge: the next write finds the outbox closed
+            self.outbox.close();
+            self.closing = false;
+            return None;
+        }
+        if now >= self.received_at + self.idle_timeout {
+            return Some(SocketEnd { code: CloseCode::NORMAL_CLOSURE.into(), reason: "" });
+        }
+        if self.channels.is_empty() {
+            if self.had_channels_at.is_some_and(|at| now >= at + NO_CHANNEL_TIMEOUT) {
+                return Some(SocketEnd { code: CloseCode::NORMAL_CLOSURE.into(), reason: "" });
+            }
+        } else {
+            self.had_channels_at = Some(now);
+        }
+        self.channels.check_times();
+        let next = self.next_limit();
+        self.timer.as_mut().reset(next);
+        None
+    }
+
+    /// Sets the timer to an earlier limit, if there is one now.
+    fn rearm(&mut self) {
+        if let Some(limit) = self.channels.next_limit()
+            && limit < self.timer.deadline()
+        {
+            self.timer.as_mut().reset(limit);
+        }
+    }
+
+    fn next_limit(&self) -> Instant {
+        let idle = self.received_at + self.idle_timeout;
+        self.channels.next_limit().map_or(idle, |limit| limit.min(idle))
+    }
+
+    /// Hands everything that waits in the outbox to the library, for a last message before a close.
+    fn write_out(&mut self) {
+        for frame in self.outbox.take_frames() {
+            let message = match frame {
+                Frame::Text(bytes) => Message::text(bytes),
+                Frame::Binary(bytes) => Message::binary(bytes),
+            };
+            let _ = Pin::new(&mut self.websocket).start_send(message);
+        }
+    }
+
+    fn close(&mut self, end: &SocketEnd) {
+        if self.closing {
+            return;
+        }
+        self.write_out();
+        let code = CloseCode::try_from(end.code).unwrap_or(CloseCode::NORMAL_CLOSURE);
+        // Fails if the library has closed the socket itself, for a violation that it found
+        let _ = Pin::new(&mut self.websocket).start_send(Message::close(Some(code), end.reason));
+        self.end_channels();
+    }
+
+    /// Ends the channels, and waits only for the end of the connection from now on.
+    fn end_channels(&mut self) {
+        self.channels.end();
+        self.closing = true;
+        self.timer.as_mut().reset(Instant::now() + CLOSE_TIMEOUT);
+    }
+}
+
+/// The progress of the writing.
+enum Written {
+    /// Nothing waits any more, apart from what the system has not taken yet.
+    All,
+    /// The client does not read at the moment.
+    Blocked,
+    /// There is something else to do first.
+    Event(Event),
+    /// The socket has ended.
+    Ended,
+}
