@@ -27,7 +27,7 @@ pub use auth::{
 pub use messages::{LinkPaths, RateLimitExtras, SendRate, SmsExtras};
 pub use object_store::ObjectStoreSettings;
 pub use people::DevelopmentUser;
-pub use realtime::{ClusterWay, RealtimeExtras};
+pub use realtime::{ClusterWay, RealtimeExtras, RealtimeLimits};
 pub use storage::{S3Extras, StorageExtras};
 
 use crate::config::absolute;

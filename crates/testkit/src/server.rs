@@ -16,6 +16,7 @@ use portico_database::{Database, Endpoint, PoolSettings};
 use portico_emulators::Development;
 use portico_gateway::{KeyPolicy, ServeLimits, Workers};
 use portico_mail::Transport;
+use portico_realtime::RealtimeSettings;
 use portico_rest::RestSettings;
 use portico_storage::{Storage, StorageSettings};
 use portico_tokens::ApiKeys;
@@ -76,6 +77,8 @@ pub struct TestSettings {
     pub pooler: Option<PoolerMode>,
     /// The storage service. Off by default.
     pub storage: Option<StorageSettings>,
+    /// The realtime service. Off by default.
+    pub realtime: Option<RealtimeSettings>,
 }
 
 impl TestServer {
@@ -125,6 +128,7 @@ impl TestServer {
             rest: None,
             pooler: None,
             storage: None,
+            realtime: None,
         };
         change(&mut settings);
         let scratch = match settings.pooler {
@@ -138,6 +142,7 @@ impl TestServer {
             auth: settings.auth,
             rest: settings.rest,
             storage: settings.storage,
+            realtime: settings.realtime,
             avatars: false,
             key_policy: settings.key_policy,
             mail: settings.mail.unwrap_or_else(|| Arc::new(outgoing.clone())),

@@ -165,6 +165,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
             }
         }
         ending.cancel();
+        server.close_sockets();
         while serving.join_next().await.is_some() {}
         server.finish().await;
         database.close().await;

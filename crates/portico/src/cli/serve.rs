@@ -175,6 +175,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
         }
         tracing::info!("stopping: no new connections, requests in flight complete");
         ending.cancel();
+        server.close_sockets();
         let _ = serving.await;
         server.finish().await;
         database.close().await;

@@ -13,7 +13,7 @@ use portico_storage::StorageSettings;
 
 use super::emulators::{self, EmulatedGoogle};
 use super::keys::ServerKeys;
-use super::{ServerDescription, auth, brand, mail, rest, storage, texts, web_app, webauthn};
+use super::{ServerDescription, auth, brand, mail, realtime, rest, storage, texts, web_app, webauthn};
 
 /// The inputs of a development server's description.
 #[derive(Debug, Clone, Copy)]
@@ -110,6 +110,7 @@ pub fn describe(inputs: DevelopmentInputs<'_>) -> anyhow::Result<(ServerDescript
     let description = ServerDescription {
         auth: auth_settings,
         rest: rest::settings(config, &origin, settings.database.pool_size as usize, true),
+        realtime: realtime::settings(config, &settings.realtime, &keys.jwt_secret),
         storage: storage::settings(config, &settings.storage, data).map(|storage| StorageSettings {
             s3: storage::s3_development_settings(config, &settings.storage.s3, pages.clone()),
             ..storage

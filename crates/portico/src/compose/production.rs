@@ -17,7 +17,7 @@ use portico_tokens::development as well_known;
 
 use super::brand::Mark;
 use super::keys::ServerKeys;
-use super::{ServerDescription, auth, mail, rest, safety, storage, texts, unsupported, web_app, webauthn};
+use super::{ServerDescription, auth, mail, realtime, rest, safety, storage, texts, unsupported, web_app, webauthn};
 
 /// The parts of a configuration that has passed the checks of [`check`].
 pub struct CheckedConfiguration {
@@ -99,6 +99,7 @@ impl CheckedConfiguration {
         ServerDescription {
             auth,
             rest: rest::settings(project.config(), &public_url, settings.database.pool_size as usize, false),
+            realtime: realtime::settings(project.config(), &settings.realtime, &keys.jwt_secret),
             storage: storage::settings(project.config(), &settings.storage, data).map(|storage| StorageSettings {
                 https: public_url.starts_with("https://"),
                 s3: storage::s3_settings(project.config(), &settings.storage.s3),

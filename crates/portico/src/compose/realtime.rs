@@ -1,22 +1,126 @@
-//! `/realtime/v1`: not in this version. Connections are refused before they are upgraded, as for a
-//! service that is suspended. The partitions of `realtime.messages` are maintained all the same:
-//! SQL can write messages.
+//! The realtime service, at `/realtime/v1`: `[realtime]` of the configuration as its settings, its
+//! routes and rules. The partitions of `realtime.messages` are maintained even where the service is
+//! turned off: SQL can write messages.
 
 use std::time::Duration;
 
+use axum::extract::Request;
 use axum::response::Response;
 use http::StatusCode;
+use portico_base::Secret;
+use portico_database::wire::{CoalescingSettings, Pool, ReadCoalescer, WirePoolSettings};
+use portico_gateway::{Access, BoxedResponse, ConnectionGuard, Cors, GatewayHeaders, KeyRefresh};
+use portico_project::Config;
+use portico_project::portico_toml::{ClusterWay, RealtimeExtras};
+use portico_realtime::{
+    ClusterSettings, ClusterTransport, Limits, Realtime, RealtimeFoundation, RealtimeSettings, RequestOrigin,
+};
 use serde_json::json;
 
 use super::service::{Foundation, Service, json_error, unavailable};
 
 /// The period at which partitions are made: well within the days that exist ahead.
 const PARTITION_PERIOD: Duration = Duration::from_secs(6 * 60 * 60);
+/// The connections to the database where the data API, which shares its own, is turned off.
+const CONNECTIONS: usize = 10;
+/// The role that the connections of the data API log in with.
+const LOGIN: &str = "authenticator";
+/// The sockets beyond the limit that may be open without a channel.
+const SOCKETS_WITHOUT_CHANNELS: usize = 10_000;
+/// The time for clients to acknowledge that their sockets are closed.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Refuses every request, and maintains the partitions.
-pub(super) fn service(foundation: &Foundation) -> Service {
+/// Returns the settings that the configuration describes; `None` if the service is turned off. The
+/// servers of a project share `secret`.
+#[must_use]
+pub fn settings(config: &Config, extras: &RealtimeExtras, secret: &Secret) -> Option<RealtimeSettings> {
+    let (defaults, given) = (Limits::default(), &extras.limits);
+    let number = |limit: Option<u32>, default: usize| {
+        limit.map_or(default, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
+    };
+    let max_sockets = number(given.max_concurrent_users, defaults.max_sockets);
+    let limits = Limits {
+        max_sockets,
+        max_connections: defaults.max_connections.max(max_sockets.saturating_add(SOCKETS_WITHOUT_CHANNELS)),
+        max_channels_per_socket: number(given.max_channels_per_client, defaults.max_channels_per_socket),
+        max_joins_per_second: given.max_joins_per_second.or(defaults.max_joins_per_second),
+        max_events_per_second: given.max_events_per_second.or(defaults.max_events_per_second),
+        max_changes_per_second: given.max_changes_per_second.or(defaults.max_changes_per_second),
+        max_presence_events_per_second: given
+            .max_presence_events_per_second
+            .or(defaults.max_presence_events_per_second),
+        max_payload_bytes: given
+            .max_payload_size
+            .map_or(defaults.max_payload_bytes, |size| usize::try_from(size).unwrap_or(usize::MAX)),
+        ..defaults
+    };
+    config.realtime.enabled.then(|| RealtimeSettings {
+        private_only: extras.private_only,
+        presence_enabled: extras.presence_enabled,
+        decisions_for: extras.decisions_for,
+        cluster: extras
+            .cluster
+            .as_ref()
+            .map(|way| ClusterSettings { transport: transport(way), secret: secret.clone() }),
+        limits,
+        ..RealtimeSettings::default()
+    })
+}
+
+fn transport(way: &ClusterWay) -> ClusterTransport {
+    match way {
+        ClusterWay::Notify => ClusterTransport::Notify,
+        ClusterWay::Nats(url) => ClusterTransport::Nats { url: url.clone() },
+    }
+}
+
+/// Opens the service on the connections of the data API, or on its own if that is turned off.
+///
+/// # Errors
+/// When the endpoint of the database is invalid.
+pub(super) fn open(
+    settings: RealtimeSettings,
+    reads: Option<ReadCoalescer>,
+    refresh_keys: KeyRefresh,
+    foundation: &Foundation,
+) -> anyhow::Result<Realtime> {
+    let Foundation { database, keys, clock } = foundation.clone();
+    let reads = match reads {
+        Some(reads) => reads,
+        None => {
+            let pool_settings = WirePoolSettings { max_connections: CONNECTIONS, ..WirePoolSettings::default() };
+            ReadCoalescer::new(Pool::open(database.endpoint(), LOGIN, pool_settings)?, &CoalescingSettings::default())
+        }
+    };
+    Ok(Realtime::new(settings, RealtimeFoundation { database, reads, keys, clock, refresh_keys: Some(refresh_keys) }))
+}
+
+/// The routes of the service. Without it connections are refused before they are upgraded, as for a
+/// project in which it is suspended.
+pub(super) fn service(realtime: Option<&Realtime>, foundation: &Foundation) -> Service {
     let database = foundation.database.clone();
-    unavailable("/realtime/v1", refuse).every(PARTITION_PERIOD, move || {
+    let service = match realtime {
+        None => unavailable("/realtime/v1", refuse),
+        Some(realtime) => {
+            let (maintained, closed) = (realtime.clone(), realtime.clone());
+            let answer = |realtime: Realtime| {
+                move |mut request: Request, gateway: GatewayHeaders| -> BoxedResponse {
+                    let realtime = realtime.clone();
+                    let guard = request.extensions_mut().remove::<ConnectionGuard>();
+                    let connection = guard.map(|guard| Box::new(guard) as Box<dyn Send + Sync>);
+                    let origin = RequestOrigin { may_be_privileged: gateway.may_be_privileged(), connection };
+                    Box::pin(async move { realtime.answer(request, origin).await })
+                }
+            };
+            Service::new()
+                .mount_function("/realtime/v1", answer(realtime.clone()), access())
+                // Clients that are configured for the service itself
+                .mount_function("/socket", answer(realtime.clone()), access())
+                .run(maintained.maintain())
+                .before_close(move || async move { close(&closed).await })
+        }
+    };
+    service.every(PARTITION_PERIOD, move || {
         let database = database.clone();
         async move {
             if let Err(error) = database.maintain_message_partitions().await {
@@ -24,6 +128,23 @@ pub(super) fn service(foundation: &Foundation) -> Service {
             }
         }
     })
+}
+
+/// Closes the sockets, and waits a moment for their clients.
+async fn close(realtime: &Realtime) {
+    realtime.close();
+    let closed = async {
+        while realtime.sockets() > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let _ = tokio::time::timeout(CLOSE_TIMEOUT, closed).await;
+    realtime.leave_cluster().await;
+}
+
+/// Returns the rules for requests to the service, which checks API keys and sizes itself.
+fn access() -> Access {
+    Access::open().own_keys().body_limit(usize::MAX).cors(Cors::default())
 }
 
 fn refuse() -> Response {

@@ -9,6 +9,7 @@ use portico_base::{AllowedOrigins, Clock};
 use portico_database::Database;
 use portico_gateway::{Gateway, KeyPolicy};
 use portico_mail::Transport;
+use portico_realtime::{Realtime, RealtimeSettings};
 use portico_rest::{Rest, RestSettings};
 use portico_storage::{Storage, StorageSettings};
 use portico_tokens::CurrentKeys;
@@ -31,6 +32,8 @@ pub struct ServerDescription {
     pub rest: Option<RestSettings>,
     /// The settings of the storage service; `None` turns it off.
     pub storage: Option<StorageSettings>,
+    /// The settings of the realtime service; `None` turns it off.
+    pub realtime: Option<RealtimeSettings>,
     /// Keeps the pictures of accounts in a bucket of their own. Needs the storage service.
     pub avatars: bool,
     /// The keys that sign and verify tokens, and the API keys.
@@ -65,6 +68,7 @@ pub struct Server {
     gateway: Gateway,
     auth: Auth,
     storage: Option<Storage>,
+    realtime: Option<Realtime>,
     avatars: Option<AvatarKeeper>,
     keys: CurrentKeys,
     signing_keys: SigningKeys,
@@ -81,6 +85,7 @@ impl Server {
             auth: mut auth_settings,
             rest,
             storage: storage_settings,
+            realtime: realtime_settings,
             avatars: keeps_avatars,
             keys,
             key_policy,
@@ -112,12 +117,16 @@ impl Server {
             services.extend([rest::service(rest), graphql::service(rest)]);
         }
         let reads = rest.as_ref().map(Rest::reads);
-        let storage = storage_settings.map(|settings| storage::open(settings, reads, &foundation)).transpose()?;
+        let storage =
+            storage_settings.map(|settings| storage::open(settings, reads.clone(), &foundation)).transpose()?;
         services.push(storage::service(storage.as_ref()));
         let avatars = storage.as_ref().filter(|_| keeps_avatars);
         let avatars = avatars.map(|storage| AvatarKeeper::new(storage, &auth, database));
         services.extend(avatars.as_ref().map(AvatarKeeper::service));
-        services.extend([functions::service(), realtime::service(&foundation)]);
+        let realtime = realtime_settings
+            .map(|settings| realtime::open(settings, reads, followers.clone(), &foundation))
+            .transpose()?;
+        services.extend([functions::service(), realtime::service(realtime.as_ref(), &foundation)]);
         services.extend(mark.map(Mark::service));
 
         let mut gateway = Gateway::builder(current.clone(), clock)
@@ -137,7 +146,7 @@ impl Server {
             gateway = mounted;
             upkeep.start(work);
         }
-        Ok(Self { gateway: gateway.build(), auth, storage, avatars, keys: current, signing_keys, upkeep })
+        Ok(Self { gateway: gateway.build(), auth, storage, realtime, avatars, keys: current, signing_keys, upkeep })
     }
 
     /// Puts the signing keys of the database in force. Call it before the first request, so that no
@@ -170,6 +179,14 @@ impl Server {
         self.gateway.clone()
     }
 
+    /// Closes the sockets of the realtime service, so that their clients connect again elsewhere.
+    /// Call it when the server takes no more requests.
+    pub fn close_sockets(&self) {
+        if let Some(realtime) = &self.realtime {
+            realtime.close();
+        }
+    }
+
     /// Writes what the services hold in memory. Call it after the last request and before the
     /// database is closed.
     pub async fn finish(self) {
@@ -180,6 +197,12 @@ impl Server {
     #[must_use]
     pub fn storage(&self) -> Option<&Storage> {
         self.storage.as_ref()
+    }
+
+    /// Returns the realtime service, if it is turned on.
+    #[must_use]
+    pub fn realtime(&self) -> Option<&Realtime> {
+        self.realtime.as_ref()
     }
 
     /// Returns the account service, for commands, and for tests that run its clean-up themselves.

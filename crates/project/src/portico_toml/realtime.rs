@@ -10,11 +10,36 @@ use crate::section::Section;
 /// `[realtime]`
 #[derive(Debug, Clone, Default)]
 pub struct RealtimeExtras {
+    /// Refuses channels that are not private.
+    pub private_only: bool,
+    /// Sends the presence of a room to every channel.
+    pub presence_enabled: bool,
     /// The time for which decisions of the policies of private channels are kept. Zero: each join
     /// asks PostgreSQL.
     pub decisions_for: Duration,
+    /// The limits; `None`: the service's own default.
+    pub limits: RealtimeLimits,
     /// `[realtime.cluster]`; `None`: there is one server.
     pub cluster: Option<ClusterWay>,
+}
+
+/// The limits of `[realtime]`. Rates are averages over a minute.
+#[derive(Debug, Clone, Default)]
+pub struct RealtimeLimits {
+    /// The sockets with at least one channel.
+    pub max_concurrent_users: Option<u32>,
+    /// The channels of one socket.
+    pub max_channels_per_client: Option<u32>,
+    /// Joins per second.
+    pub max_joins_per_second: Option<u32>,
+    /// Messages per second, sent and delivered.
+    pub max_events_per_second: Option<u32>,
+    /// Delivered database changes per second.
+    pub max_changes_per_second: Option<u32>,
+    /// Presence messages per second.
+    pub max_presence_events_per_second: Option<u32>,
+    /// The largest payload of a message, in bytes.
+    pub max_payload_size: Option<u64>,
 }
 
 /// The way between the servers of a project.
@@ -29,8 +54,32 @@ pub enum ClusterWay {
 impl RealtimeExtras {
     pub(super) fn read(mut realtime: Section<'_, '_, '_>) -> Self {
         Self {
+            private_only: realtime.flag_or("private_only", false),
+            presence_enabled: realtime.flag_or("presence_enabled", false),
+            limits: RealtimeLimits::read(&mut realtime),
             decisions_for: realtime.duration_or("decisions_for", Duration::ZERO),
             cluster: ClusterWay::read(realtime.section("cluster")),
+        }
+    }
+}
+
+impl RealtimeLimits {
+    fn read(realtime: &mut Section<'_, '_, '_>) -> Self {
+        let mut limit = |name: &'static str| {
+            let number = realtime.number::<u32>(name);
+            if number == Some(0) {
+                realtime.fail(name, format!("{}: expected a number of at least 1", realtime.key(name)));
+            }
+            number
+        };
+        Self {
+            max_concurrent_users: limit("max_concurrent_users"),
+            max_channels_per_client: limit("max_channels_per_client"),
+            max_joins_per_second: limit("max_joins_per_second"),
+            max_events_per_second: limit("max_events_per_second"),
+            max_changes_per_second: limit("max_changes_per_second"),
+            max_presence_events_per_second: limit("max_presence_events_per_second"),
+            max_payload_size: realtime.size("max_payload_size"),
         }
     }
 }
