@@ -172,9 +172,9 @@ export class Portico {
   client(options: SupabaseClientOptions<"public"> = {}, key = this.status.PUBLISHABLE_KEY): SupabaseClient {
     // eslint-disable-next-line @typescript-eslint/no-unsafe-return -- without generated types the client's tables are `any`
     return createClient(this.url, key, {
-      // Node 20 has no WebSocket of its own.
-      realtime: { transport: WebSocket as unknown as typeof globalThis.WebSocket },
       ...options,
+      // Node 20 has no WebSocket of its own.
+      realtime: { transport: WebSocket as unknown as typeof globalThis.WebSocket, ...options.realtime },
       auth: { persistSession: true, autoRefreshToken: false, detectSessionInUrl: false, storage: memoryStorage(), ...options.auth },
     });
   }
