@@ -9,7 +9,8 @@
 //! (`scripts/release`).
 //!
 //! Arguments choose parts: `starts`, `accounts`, `enumeration`, `schema-cache`, `tokens`, `images`,
-//! `data`, `storage`, or a part of the last two: see [`DATA`] and [`STORAGE`].
+//! `data`, `storage`, `realtime`, or a part of the last three: see [`DATA`], [`STORAGE`] and
+//! [`REALTIME`].
 
 #![allow(clippy::print_stdout, reason = "a command line tool speaks by printing")]
 
@@ -21,6 +22,7 @@ mod images;
 mod limits;
 mod people;
 mod processor;
+mod realtime;
 mod report;
 mod rounds;
 mod schema_cache;
@@ -33,6 +35,9 @@ use anyhow::Result;
 
 /// The parts of `storage`.
 const STORAGE: [&str; 4] = ["storage-download", "storage-upload", "storage-list", "storage-memory"];
+/// The parts of `realtime`.
+const REALTIME: [&str; 5] =
+    ["realtime-idle", "realtime-fanout", "realtime-changes", "realtime-database", "realtime-joins"];
 /// The parts of `data`.
 const DATA: [&str; 5] = ["data-row", "data-lists", "data-insert", "data-large", "data-idle"];
 
@@ -75,6 +80,10 @@ async fn run() -> Result<()> {
     let of_storage = |part: &str| wanted("storage") || wanted(part);
     if STORAGE.iter().any(|part| of_storage(part)) {
         storage::measure(&mut report, of_storage).await?;
+    }
+    let of_realtime = |part: &str| wanted("realtime") || wanted(part);
+    if REALTIME.iter().any(|part| of_realtime(part)) {
+        realtime::measure(&mut report, of_realtime).await?;
     }
     if !rounds::practises() {
         println!("{}", report.render());
