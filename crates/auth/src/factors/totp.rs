@@ -297,6 +297,36 @@ mod tests {
         assert!(qr_code(&"x".repeat(3000)).is_none());
     }
 
+    #[test]
+    fn the_picture_has_the_modules_of_the_code() {
+        let text = "otpauth://totp/portico.test:a?secret=JBSWY3DPEHPK3PXP&issuer=portico.test";
+        let code = QrCode::with_error_correction_level(text, EcLevel::H).unwrap();
+        let svg = qr_code(text).unwrap();
+        let number = |line: &str, name: &str| -> usize {
+            let value = line.split(&format!(" {name}=\"")).nth(1).unwrap();
+            value.split('"').next().unwrap().parse().unwrap()
+        };
+        let side = number(svg.lines().nth(1).unwrap(), "width");
+        assert_eq!(side, 3 * (code.width() + 8), "four light modules on each side");
+        let mut grid = vec![vec![Color::Light; side]; side];
+        for line in svg.lines().filter(|line| line.contains("fill:black")) {
+            let (x, y) = (number(line, "x"), number(line, "y"));
+            for row in &mut grid[y..y + number(line, "height")] {
+                row[x..x + number(line, "width")].fill(Color::Dark);
+            }
+        }
+        for (y, line) in grid.iter().enumerate() {
+            for (x, color) in line.iter().enumerate() {
+                let module = |at: usize| (at / 3).checked_sub(4).filter(|at| *at < code.width());
+                let expected = match (module(x), module(y)) {
+                    (Some(column), Some(row)) => code[(column, row)],
+                    _ => Color::Light,
+                };
+                assert_eq!(*color, expected, "at {x}, {y}");
+            }
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(16))]
 
