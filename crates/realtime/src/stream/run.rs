@@ -15,6 +15,8 @@ use super::owner::StreamTimes;
 use super::watchdog::{Unhealthy, Watchdog};
 use crate::decode::{Catalog, Change, CommitTime, DecodeError, Decoded, Decoder, DescribedTable};
 
+/// The bytes of a transaction from which on it is handed over in several batches.
+const LARGE: usize = 64 * 1024;
 /// The time for which the delivery of changes may keep the messages behind them waiting.
 const CHANGES_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -119,6 +121,8 @@ struct Pump<'a> {
     commit_time: CommitTime,
     changes: Vec<TableChange>,
     messages: Vec<DatabaseMessage>,
+    /// The bytes that were received since the last batch.
+    received: usize,
     /// Changes were discarded since the last batch.
     has_gap: bool,
 }
@@ -134,6 +138,7 @@ impl<'a> Pump<'a> {
             commit_time: CommitTime(0),
             changes: Vec::new(),
             messages: Vec::new(),
+            received: 0,
             has_gap: false,
         }
     }
@@ -145,12 +150,15 @@ impl<'a> Pump<'a> {
                 return error.into();
             }
             for message in batch.drain(..) {
+                self.received += message.body.len();
                 if let Err(error) = self.process(message).await {
                     return error;
                 }
             }
             // A large transaction is handed over while it is being received
-            if let Err(error) = self.hand_over().await {
+            if self.received >= LARGE
+                && let Err(error) = self.hand_over().await
+            {
                 return error;
             }
         }
@@ -200,6 +208,7 @@ impl<'a> Pump<'a> {
 
     /// Hands over what was received of the transaction.
     async fn hand_over(&mut self) -> Result<(), RunError> {
+        self.received = 0;
         let (commit_time, consumers) = (self.commit_time, self.consumers);
         if !self.messages.is_empty() {
             let batch = MessageBatch { messages: std::mem::take(&mut self.messages) };
