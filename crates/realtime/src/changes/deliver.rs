@@ -11,7 +11,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use indexmap::IndexMap;
-use portico_database::{Database, RoleProfile};
+use portico_database::{Database, DatabaseError, RoleProfile};
 use tokio::sync::mpsc;
 
 use super::access::{RowKey, TableAccess, role_access, row_access};
@@ -25,10 +25,10 @@ use super::row_change::RowChange;
 use super::subscription::{EXTENSION, SUBSCRIBED};
 use super::validate::{SubscribeError, TableName, ValidEntry, Validator};
 use super::verdict::{AccessAnswers, AccessQuestion, AccessQuestions, Candidate, Verdict, ask, decide, is_keyless};
-use crate::decode::DescribedTable;
+use crate::decode::{DescribedTable, TransactionId};
 use crate::meter::Meter;
 use crate::settings::ChangesSettings;
-use crate::stream::ChangeBatch;
+use crate::stream::{ChangeBatch, wait_until_visible};
 
 /// The largest number of batches that are taken at once.
 const MAX_BATCHES: usize = 64;
@@ -93,6 +93,7 @@ impl Delivery {
                 self.registry
                     .for_each_until(u64::MAX, |subscriber| subscriber.send_system(EXTENSION, "ok", SUBSCRIBED));
             }
+            let transactions: Vec<TransactionId> = waiting.iter().map(|batch| batch.transaction).collect();
             let changes = waiting.drain(..).flat_map(|batch: ChangeBatch| {
                 let commit_time = batch.commit_time;
                 batch.changes.into_iter().map(move |change| RowChange {
@@ -111,12 +112,34 @@ impl Delivery {
                 );
                 continue;
             }
+            if !wanted.is_empty()
+                && let Err(error) = self.wait_until_visible(&transactions).await
+            {
+                tracing::error!(error = %error, changes = wanted.len(), "changes are discarded: who may read them is not known");
+                self.registry
+                    .for_each_until(u64::MAX, |subscriber| subscriber.send_system(EXTENSION, "ok", SUBSCRIBED));
+                continue;
+            }
             while !wanted.is_empty() {
                 let rest = wanted.split_off(slice_end(&wanted));
                 self.deliver(&mut memory, &wanted).await;
                 wanted = rest;
             }
         }
+    }
+
+    /// Waits until reads find what the transactions have written. Nothing about their changes is read
+    /// before, neither a permission nor a condition.
+    async fn wait_until_visible(&self, transactions: &[TransactionId]) -> Result<(), ReadFailure> {
+        let wait = || {
+            async {
+                let unavailable = |error: DatabaseError| ReadFailure::Unavailable(error.to_string().into());
+                let client = self.database.login_client().await.map_err(unavailable)?;
+                wait_until_visible(&client, transactions).await.map_err(|error| unavailable(error.into()))
+            }
+            .boxed()
+        };
+        retrying(wait).await
     }
 
     async fn deliver(&self, memory: &mut Memory, changes: &[RowChange]) {
@@ -411,7 +434,7 @@ impl Delivery {
         &self,
         table: &DescribedTable,
         rows: &mut [crate::decode::RenderedRow],
-    ) -> Result<(), portico_database::DatabaseError> {
+    ) -> Result<(), DatabaseError> {
         let client = self.database.pool(RENDERER).client().await?;
         Ok(table.render_by_server(&client, rows).await?)
     }

@@ -90,6 +90,10 @@ impl ReplicaIdentity {
     }
 }
 
+/// The id of a top-level transaction, without its epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct TransactionId(pub u32);
+
 /// The time of a commit, in microseconds since 2000-01-01 UTC. Displayed in ISO form with
 /// milliseconds, truncated: `2026-08-21T15:58:21.620Z`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::change::{Change, ChangeKind, CommitTime, OldTuple, Relation};
+use super::change::{Change, ChangeKind, CommitTime, OldTuple, Relation, TransactionId};
 use super::message::{DecodeError, Message};
 
 /// The result of one message.
 #[derive(Debug, Clone)]
 pub(crate) enum Decoded {
     /// A transaction begins. It was committed at this time; its changes follow.
-    Begin { commit_time: CommitTime },
+    Begin { commit_time: CommitTime, transaction: TransactionId },
     /// A table is described, for the first time or since it has changed.
     Relation(#[cfg_attr(not(test), expect(dead_code, reason = "tests compare it"))] Arc<Relation>),
     /// A row has changed.
@@ -37,9 +37,9 @@ impl Decoder {
     /// [`DecodeError`] for bytes that do not follow the protocol. The stream cannot go on then.
     pub fn decode(&mut self, body: Bytes) -> Result<Decoded, DecodeError> {
         match Message::read(body)? {
-            Message::Begin { commit_time } => {
+            Message::Begin { commit_time, transaction } => {
                 self.set_in_transaction(true)?;
-                Ok(Decoded::Begin { commit_time })
+                Ok(Decoded::Begin { commit_time, transaction })
             }
             Message::Commit { end } => {
                 self.set_in_transaction(false)?;

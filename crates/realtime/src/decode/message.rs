@@ -2,7 +2,7 @@
 
 use bytes::{Buf, Bytes};
 
-use super::change::{ChangeKind, CommitTime, OldTuple, Relation, RelationColumn, ReplicaIdentity};
+use super::change::{ChangeKind, CommitTime, OldTuple, Relation, RelationColumn, ReplicaIdentity, TransactionId};
 use super::tuple::Tuple;
 
 /// A message that does not follow the protocol.
@@ -36,6 +36,7 @@ pub(crate) enum DecodeError {
 pub(super) enum Message {
     Begin {
         commit_time: CommitTime,
+        transaction: TransactionId,
     },
     Commit {
         end: u64,
@@ -58,8 +59,7 @@ impl Message {
             b'B' => {
                 let _commit = u64(body)?;
                 let commit_time = CommitTime(u64(body)?.cast_signed());
-                let _transaction = u32(body)?;
-                Self::Begin { commit_time }
+                Self::Begin { commit_time, transaction: TransactionId(u32(body)?) }
             }
             b'C' => {
                 let (_flags, _commit) = (u8(body)?, u64(body)?);

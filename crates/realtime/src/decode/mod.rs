@@ -28,7 +28,7 @@ mod tuple;
 mod types;
 
 pub(crate) use catalog::Catalog;
-pub(crate) use change::{Change, ChangeKind, CommitTime, OldTuple};
+pub(crate) use change::{Change, ChangeKind, CommitTime, OldTuple, TransactionId};
 pub(crate) use decoder::{Decoded, Decoder};
 pub(crate) use json::write_string;
 pub(crate) use message::DecodeError;

@@ -16,6 +16,7 @@ mod owner;
 mod run;
 #[cfg(test)]
 mod tests;
+mod visibility;
 mod watchdog;
 
 pub(crate) use message::{DatabaseMessage, MessagePayload};
@@ -23,3 +24,4 @@ pub(crate) use owner::{ChangeStream, StreamSettings, StreamState, StreamTimes, S
 #[cfg(test)]
 use run::TableChange;
 pub(crate) use run::{ChangeBatch, MessageBatch, StreamConsumers};
+pub(crate) use visibility::wait_until_visible;

@@ -12,8 +12,9 @@ use tokio::sync::mpsc::error::SendTimeoutError;
 
 use super::message::{DatabaseMessage, holds_messages};
 use super::owner::StreamTimes;
+use super::visibility::wait_until_visible;
 use super::watchdog::{Unhealthy, Watchdog};
-use crate::decode::{Catalog, Change, CommitTime, DecodeError, Decoded, Decoder, DescribedTable};
+use crate::decode::{Catalog, Change, CommitTime, DecodeError, Decoded, Decoder, DescribedTable, TransactionId};
 
 /// The bytes of a transaction from which on it is handed over in several batches.
 const LARGE: usize = 64 * 1024;
@@ -26,6 +27,8 @@ pub(crate) struct ChangeBatch {
     /// Changes before these were discarded.
     pub after_gap: bool,
     pub commit_time: CommitTime,
+    /// The transaction. It may not be visible to other sessions yet: see [`wait_until_visible`].
+    pub transaction: TransactionId,
     pub changes: Vec<TableChange>,
 }
 
@@ -119,6 +122,7 @@ struct Pump<'a> {
     catalog: Catalog,
     /// The commit time of the transaction that is being received.
     commit_time: CommitTime,
+    transaction: TransactionId,
     changes: Vec<TableChange>,
     messages: Vec<DatabaseMessage>,
     /// The bytes that were received since the last batch.
@@ -136,6 +140,7 @@ impl<'a> Pump<'a> {
             decoder: Decoder::default(),
             catalog: Catalog::default(),
             commit_time: CommitTime(0),
+            transaction: TransactionId(0),
             changes: Vec::new(),
             messages: Vec::new(),
             received: 0,
@@ -166,7 +171,9 @@ impl<'a> Pump<'a> {
 
     async fn process(&mut self, message: WalMessage) -> Result<(), RunError> {
         match self.decoder.decode(message.body)? {
-            Decoded::Begin { commit_time } => self.commit_time = commit_time,
+            Decoded::Begin { commit_time, transaction } => {
+                (self.commit_time, self.transaction) = (commit_time, transaction);
+            }
             Decoded::Change(change) => {
                 let Some(table) = self.describe(&change).await? else { return Ok(()) };
                 if !holds_messages(&table.table) {
@@ -198,9 +205,11 @@ impl<'a> Pump<'a> {
         if let Some(known) = self.catalog.described(&change.relation) {
             return Ok(known);
         }
-        let Self { stream, database, catalog, .. } = self;
+        let Self { stream, database, catalog, transaction, .. } = self;
         let described = async {
             let client = database.login_client().await?;
+            // The same transaction may have created or altered the table
+            wait_until_visible(&client, &[*transaction]).await?;
             Ok::<_, DatabaseError>(catalog.describe(&client, &change.relation).await?)
         };
         Ok(meanwhile_alive(stream, described).await??)
@@ -217,7 +226,8 @@ impl<'a> Pump<'a> {
         }
         if !self.changes.is_empty() {
             let after_gap = std::mem::take(&mut self.has_gap);
-            let batch = ChangeBatch { commit_time, after_gap, changes: std::mem::take(&mut self.changes) };
+            let (transaction, changes) = (self.transaction, std::mem::take(&mut self.changes));
+            let batch = ChangeBatch { commit_time, transaction, after_gap, changes };
             let sending = consumers.changes.send_timeout(batch, CHANGES_TIMEOUT);
             match meanwhile_alive(&mut self.stream, sending).await? {
                 Ok(()) => {}

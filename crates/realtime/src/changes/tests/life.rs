@@ -1,7 +1,9 @@
 //! Subscriptions over time.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use portico_database::connect;
 use portico_database::wire::{CoalescingSettings, ReadCoalescer, WirePoolSettings};
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
@@ -40,6 +42,35 @@ async fn nothing_is_sent_with_an_identity_after_its_subscription_ended() {
     assert_eq!(joined.system().await.0, "ok");
     let [events] = live.received("insert into public.items values (5, 'a'), (6, 'b')", [&joined]).await;
     assert_eq!(events.iter().map(|event| event["data"]["record"]["id"].clone()).collect::<Vec<_>>(), [json!(6)]);
+}
+
+/// With synchronous replication a commit is in the log, and so in the stream, long before other
+/// sessions see it.
+#[tokio::test]
+async fn no_permission_is_read_before_a_commit_is_visible() {
+    let live = Live::new(SET_UP).await;
+    live.run("insert into public.items values (1, 'a')").await;
+    let a = live.join(&person("a"), "room", &[entry("UPDATE", "items", "")]).await;
+    let b = live.join(&person("b"), "room", &[entry("UPDATE", "items", "")]).await;
+    let waiting = connect(live.database.endpoint()).await.unwrap();
+    let commit = tokio::spawn(async move {
+        waiting.batch_execute("set synchronous_commit = on; update public.items set value = 'b' where id = 1").await
+    });
+    let looked = "select coalesce(bool_or(query ~ 'pg_current_snapshot' and query !~ 'pg_stat_activity'), false)::text || \
+                  coalesce(bool_or(wait_event = 'SyncRep'), false)::text \
+                  from pg_stat_activity where datname = current_database()";
+    let begun = Instant::now();
+    while live.database.value(looked).await != "truetrue" && begun.elapsed() < Duration::from_secs(30) {
+        tokio::task::yield_now().await;
+    }
+    let before = live.database.value(looked).await;
+    live.run("select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep' and datname = current_database()")
+        .await;
+    commit.await.unwrap().unwrap();
+    assert_eq!(before, "truetrue", "the commit waits, and the delivery waits for it");
+    let mark = live.mark().await;
+    assert_eq!(a.until(mark).await, Vec::<serde_json::Value>::new());
+    assert_eq!(b.until(mark).await[0]["data"]["record"], json!({ "id": 1, "value": "b" }));
 }
 
 #[tokio::test]
