@@ -32,7 +32,7 @@ mod socket;
 mod sql;
 mod stream;
 
-pub use cluster::{ClusterSettings, ClusterTransport};
+pub use cluster::{RealtimeClusterSettings, RealtimeClusterTransport};
 pub use identity::KeyRefresh;
 pub use realtime::{Realtime, RealtimeFoundation, RequestOrigin};
-pub use settings::{ChangesSettings, Limits, RealtimeSettings};
+pub use settings::{ChangesSettings, RealtimeLimits, RealtimeSettings};

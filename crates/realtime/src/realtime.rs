@@ -15,9 +15,9 @@ use tokio::sync::mpsc;
 
 use crate::authorise::Authoriser;
 use crate::broadcast;
-use crate::changes::Changes;
+use crate::changes::DatabaseChanges;
 use crate::channel::channels::SocketEnd;
-use crate::cluster::{Cluster, ClusterParts, ClusterTimes};
+use crate::cluster::{ClusterMember, ClusterParts, ClusterTimes};
 use crate::identity::{KeyRefresh, TokenVerifier};
 use crate::meter::{Meter, SAMPLE_PERIOD, Samples};
 use crate::presence::Presence;
@@ -25,8 +25,8 @@ use crate::rooms::Rooms;
 use crate::routes;
 use crate::settings::RealtimeSettings;
 use crate::socket::frame::{EventHead, Reference, TOPIC_PREFIX, encode_event};
-use crate::socket::outbox::{Command, Outbox};
-use crate::stream::{ChangeStream, MessageBatch, StreamConsumers, StreamSettings, StreamTimes, StreamUse};
+use crate::socket::outbox::{Outbox, SocketCommand};
+use crate::stream::{ChangeStream, ChangeStreamSettings, MessageBatch, StreamConsumers, StreamTimes, StreamUse};
 
 /// The transactions that wait for a consumer of the stream.
 const STREAM_QUEUE: usize = 64;
@@ -34,7 +34,7 @@ const STREAM_QUEUE: usize = 64;
 pub(crate) const SERVICE_RESTART: SocketEnd = SocketEnd { code: 1012, reason: "the server restarts" };
 
 /// The state that all sockets and requests of the service share.
-pub(crate) struct Service {
+pub(crate) struct RealtimeService {
     pub settings: RealtimeSettings,
     pub verifier: TokenVerifier,
     pub clock: Clock,
@@ -43,7 +43,7 @@ pub(crate) struct Service {
     pub rooms: Rooms,
     pub authoriser: Authoriser,
     pub presence: Presence,
-    pub changes: Changes,
+    pub changes: DatabaseChanges,
     pub stream: ChangeStream,
     /// Messages, sent and delivered.
     pub events: Arc<Meter>,
@@ -57,7 +57,7 @@ pub(crate) struct Service {
     next_connection: AtomicU64,
     closing: AtomicBool,
     /// The other servers, if there are any. `None` after this one has left.
-    cluster: Mutex<Option<Cluster>>,
+    cluster: Mutex<Option<ClusterMember>>,
 }
 
 /// The parts of a server that the service needs.
@@ -86,7 +86,7 @@ pub struct RequestOrigin {
 /// The realtime service. Clones share all state.
 #[derive(Clone)]
 pub struct Realtime {
-    service: Arc<Service>,
+    service: Arc<RealtimeService>,
 }
 
 impl Realtime {
@@ -99,18 +99,18 @@ impl Realtime {
         let rooms = Rooms::new(Arc::clone(&events), settings.limits.max_events_per_second);
         let (changes_sender, changes) = mpsc::channel(STREAM_QUEUE);
         let (messages_sender, messages) = mpsc::channel(STREAM_QUEUE);
-        let stream = ChangeStream::new(StreamSettings {
+        let stream = ChangeStream::new(ChangeStreamSettings {
             database: database.clone(),
             suffix: portico_base::random::base32_lower(12),
             consumers: StreamConsumers { changes: changes_sender, messages: messages_sender },
             times: StreamTimes::default(),
         });
-        let service = Arc::new(Service {
+        let service = Arc::new(RealtimeService {
             verifier: TokenVerifier::new(keys.clone(), clock.clone(), database.endpoint().user(), refresh_keys),
             clock,
             authoriser: Authoriser::new(reads.pool().clone(), settings.decisions_for),
             presence: Presence::new(rooms.clone()),
-            changes: Changes::new(&database, reads.clone(), &settings, stream.state()),
+            changes: DatabaseChanges::new(&database, reads.clone(), &settings, stream.state()),
             stream,
             rooms,
             reads,
@@ -161,7 +161,7 @@ impl Realtime {
         }
     }
 
-    /// Closes every socket with the code of a restart, and refuses joins from now on.
+    /// Closes every socket with the code of a restart, and rejects joins from now on.
     pub fn close(&self) {
         let service = &*self.service;
         service.closing.store(true, Ordering::SeqCst);
@@ -174,7 +174,7 @@ impl Realtime {
             subscriber.send(encode_event(subscriber.version(), head, payload.as_bytes()));
         });
         for outbox in service.connections().values() {
-            outbox.command(Command::Disconnect(SERVICE_RESTART));
+            outbox.command(SocketCommand::Disconnect(SERVICE_RESTART));
         }
     }
 
@@ -185,10 +185,10 @@ impl Realtime {
     }
 }
 
-impl Service {
+impl RealtimeService {
     /// Returns true if one more socket may have channels.
     pub fn has_room_for_channels(&self) -> bool {
-        let elsewhere = self.cluster().as_ref().map_or(0, Cluster::remote_sockets);
+        let elsewhere = self.cluster().as_ref().map_or(0, ClusterMember::remote_sockets);
         let elsewhere = usize::try_from(elsewhere).unwrap_or(usize::MAX);
         self.sockets.load(Ordering::Relaxed).saturating_add(elsewhere) < self.settings.limits.max_sockets
     }
@@ -204,10 +204,10 @@ impl Service {
             presence: self.presence.clone(),
             sockets: Box::new(sockets),
         };
-        *self.cluster() = Some(Cluster::start(settings, ClusterTimes::default(), parts));
+        *self.cluster() = Some(ClusterMember::start(settings, ClusterTimes::default(), parts));
     }
 
-    fn cluster(&self) -> MutexGuard<'_, Option<Cluster>> {
+    fn cluster(&self) -> MutexGuard<'_, Option<ClusterMember>> {
         self.cluster.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -223,16 +223,16 @@ impl Service {
 
     /// Counts a socket with a channel until the result is dropped. Meanwhile the stream of database
     /// changes runs.
-    pub fn count_socket(self: &Arc<Self>) -> SocketCount {
+    pub fn count_socket(self: &Arc<Self>) -> JoinedSocketCount {
         self.sockets.fetch_add(1, Ordering::Relaxed);
-        SocketCount { service: Arc::clone(self), _stream: self.stream.use_stream() }
+        JoinedSocketCount { service: Arc::clone(self), _stream: self.stream.use_stream() }
     }
 
     /// Counts a socket until the result is dropped.
-    pub fn count_connection(self: &Arc<Self>, outbox: &Arc<Outbox>) -> ConnectionCount {
+    pub fn count_connection(self: &Arc<Self>, outbox: &Arc<Outbox>) -> OpenSocketCount {
         let number = self.next_connection.fetch_add(1, Ordering::Relaxed);
         self.connections().insert(number, Arc::clone(outbox));
-        ConnectionCount { service: Arc::clone(self), number }
+        OpenSocketCount { service: Arc::clone(self), number }
     }
 
     fn connections(&self) -> MutexGuard<'_, HashMap<u64, Arc<Outbox>>> {
@@ -247,37 +247,37 @@ impl Service {
         }
         *known = keys;
         for outbox in self.connections().values() {
-            outbox.command(Command::CheckTokens);
+            outbox.command(SocketCommand::CheckTokens);
         }
     }
 }
 
 /// Counts a socket with a channel until it is dropped.
-pub(crate) struct SocketCount {
-    service: Arc<Service>,
+pub(crate) struct JoinedSocketCount {
+    service: Arc<RealtimeService>,
     _stream: StreamUse,
 }
 
-impl Drop for SocketCount {
+impl Drop for JoinedSocketCount {
     fn drop(&mut self) {
         self.service.sockets.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// Counts a socket until it is dropped.
-pub(crate) struct ConnectionCount {
-    service: Arc<Service>,
+pub(crate) struct OpenSocketCount {
+    service: Arc<RealtimeService>,
     number: u64,
 }
 
-impl Drop for ConnectionCount {
+impl Drop for OpenSocketCount {
     fn drop(&mut self) {
         self.service.connections().remove(&self.number);
     }
 }
 
 /// Broadcasts the messages that SQL writes, until the stream or the service ends.
-async fn deliver_messages(service: std::sync::Weak<Service>, mut batches: mpsc::Receiver<MessageBatch>) {
+async fn deliver_messages(service: std::sync::Weak<RealtimeService>, mut batches: mpsc::Receiver<MessageBatch>) {
     while let Some(batch) = batches.recv().await {
         let Some(service) = service.upgrade() else { return };
         for message in batch.messages {

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use crate::cluster::ClusterSettings;
+use crate::cluster::RealtimeClusterSettings;
 
 /// The operator's settings of the service.
 #[derive(Debug, Clone)]
 pub struct RealtimeSettings {
-    /// Refuses channels that are not private.
+    /// Rejects channels that are not private.
     pub private_only: bool,
     /// Sends the presence of a room to every channel, whether it asked for it or not.
     pub presence_enabled: bool,
@@ -17,9 +17,9 @@ pub struct RealtimeSettings {
     /// The settings of database changes.
     pub changes: ChangesSettings,
     /// The other servers of the project. `None`: there is one server.
-    pub cluster: Option<ClusterSettings>,
+    pub cluster: Option<RealtimeClusterSettings>,
     /// The limits.
-    pub limits: Limits,
+    pub limits: RealtimeLimits,
 }
 
 /// The settings of database changes.
@@ -40,7 +40,7 @@ impl Default for ChangesSettings {
 
 /// The limits of the service. A rate of `None` is not limited; an average is taken over a minute.
 #[derive(Debug, Clone)]
-pub struct Limits {
+pub struct RealtimeLimits {
     /// The number of sockets with at least one channel (`max_concurrent_users`).
     pub max_sockets: usize,
     /// The number of sockets, with and without channels.
@@ -80,12 +80,12 @@ impl Default for RealtimeSettings {
             decisions_for: Duration::ZERO,
             changes: ChangesSettings::default(),
             cluster: None,
-            limits: Limits::default(),
+            limits: RealtimeLimits::default(),
         }
     }
 }
 
-impl Default for Limits {
+impl Default for RealtimeLimits {
     fn default() -> Self {
         Self {
             max_sockets: 50_000,

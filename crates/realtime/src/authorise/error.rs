@@ -22,7 +22,7 @@ pub(crate) enum AuthoriseError {
 }
 
 impl AuthoriseError {
-    /// Returns the reason to refuse a join of `topic`.
+    /// Returns the reason to reject a join of `topic`.
     pub fn into_join_error(self, topic: &str) -> JoinError {
         match self {
             Self::Policy(_) => JoinError::Unauthorized { topic: topic.to_owned() },

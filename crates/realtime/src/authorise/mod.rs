@@ -33,10 +33,10 @@ use tokio::time::Instant;
 
 pub(crate) use error::AuthoriseError;
 
-use crate::identity::Identity;
+use crate::identity::ChannelIdentity;
 use decisions::Decisions;
 use overload::Overload;
-use probe::{Probe, ProbeKind, Verdict};
+use probe::{Probe, ProbeKind, ProbeResult};
 use sharing::SharedRuns;
 
 /// The probes that run at the same time.
@@ -47,7 +47,7 @@ const PERMIT_WAIT: Duration = Duration::from_secs(10);
 /// The subject of a probe: everything that a policy can read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Subject<'a> {
-    pub identity: &'a Identity,
+    pub identity: &'a ChannelIdentity,
     /// The headers of the request that policies may read, as a JSON object.
     pub headers: &'a str,
     /// The topic without its prefix.
@@ -123,7 +123,7 @@ impl Authoriser {
         Ok(WritePermissions { broadcast: verdict.broadcast, presence: verdict.presence == Some(true) })
     }
 
-    async fn decide(&self, probe: Probe) -> Result<Verdict, AuthoriseError> {
+    async fn decide(&self, probe: Probe) -> Result<ProbeResult, AuthoriseError> {
         if let Some(verdict) = self.0.decisions.get(&probe, Instant::now()) {
             return Ok(verdict);
         }

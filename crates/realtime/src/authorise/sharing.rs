@@ -9,12 +9,12 @@ use futures_util::future::{Shared, WeakShared};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::AuthoriseError;
-use super::probe::{Probe, Verdict};
+use super::probe::{Probe, ProbeResult};
 
 /// The result of a run, for all callers that share it. The run is cancelled when the last of them
 /// is.
 pub(super) type SharedRun = Shared<Pin<Box<dyn Future<Output = Outcome> + Send>>>;
-type Outcome = Result<Verdict, AuthoriseError>;
+type Outcome = Result<ProbeResult, AuthoriseError>;
 
 /// The runs that have not begun.
 #[derive(Debug, Default)]

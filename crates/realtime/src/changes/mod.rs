@@ -17,6 +17,7 @@
 
 mod access;
 mod column_test;
+mod committed_change;
 mod database_tests;
 mod deliver;
 mod entry;
@@ -24,7 +25,6 @@ mod event;
 mod filter;
 mod registry;
 mod role_reads;
-mod row_change;
 mod shared_rounds;
 mod subscription;
 #[cfg(test)]
@@ -32,5 +32,5 @@ mod tests;
 mod validate;
 mod verdict;
 
-pub(crate) use entry::Prepared;
-pub(crate) use subscription::{Changes, ChangesSubscription};
+pub(crate) use entry::PreparedEntries;
+pub(crate) use subscription::{ChangesSubscription, DatabaseChanges};

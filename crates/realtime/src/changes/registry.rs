@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use indexmap::IndexMap;
 
 use super::column_test::{CompiledFilter, FieldValue, LocalTest, Test};
-use super::entry::{ActionFilter, ChangeAction, Entry, MessageForm, NamePattern};
+use super::entry::{ActionFilter, ChangeAction, ChangeMessageForm, ChangesEntry, NamePattern};
 use super::role_reads::ChangeReader;
 use super::validate::{TableName, ValidEntry};
 use crate::rooms::Subscriber;
@@ -21,8 +21,8 @@ pub(crate) struct GroupKey {
     /// The topic without its prefix.
     pub topic: Arc<str>,
     pub version: Version,
-    pub form: MessageForm,
-    pub entries: Arc<[Arc<Entry>]>,
+    pub form: ChangeMessageForm,
+    pub entries: Arc<[Arc<ChangesEntry>]>,
 }
 
 /// Subscriptions that receive the same messages.
@@ -55,16 +55,16 @@ impl SubscriptionGroup {
 
 /// An entry of a group, for one table.
 #[derive(Debug)]
-pub(crate) struct Target {
+pub(crate) struct EntryTarget {
     pub group: Arc<SubscriptionGroup>,
     /// The number of the entry in its group.
     pub entry: usize,
     pub filter: Arc<CompiledFilter>,
 }
 
-impl Target {
+impl EntryTarget {
     /// Returns the entry.
-    pub fn entry(&self) -> &Arc<Entry> {
+    pub fn entry(&self) -> &Arc<ChangesEntry> {
         &self.group.key.entries[self.entry]
     }
 
@@ -95,7 +95,7 @@ fn accepts(filter: ActionFilter, action: ChangeAction) -> bool {
 
 /// The group and the number of an entry.
 type TargetKey = (u64, usize);
-type Targets = IndexMap<TargetKey, Arc<Target>>;
+type Targets = IndexMap<TargetKey, Arc<EntryTarget>>;
 
 /// The entries for one table.
 #[derive(Debug, Default)]
@@ -112,7 +112,7 @@ struct TableTargets {
 }
 
 impl TableTargets {
-    fn insert(&mut self, target: Arc<Target>) {
+    fn insert(&mut self, target: Arc<EntryTarget>) {
         let key = target.key();
         match target.filter.index_values() {
             Some((column, values)) => {
@@ -185,14 +185,19 @@ pub(crate) struct Registry(Mutex<RegistryState>);
 
 /// A subscription that can be removed.
 #[derive(Debug)]
-pub(crate) struct Registration {
+pub(crate) struct SubscriptionRegistration {
     group: Arc<SubscriptionGroup>,
     number: u64,
 }
 
 impl Registry {
     /// Adds a subscription. The entries are those of the key, checked, in the same order.
-    pub fn insert(&self, key: GroupKey, entries: &[ValidEntry], subscriber: Arc<Subscriber>) -> Registration {
+    pub fn insert(
+        &self,
+        key: GroupKey,
+        entries: &[ValidEntry],
+        subscriber: Arc<Subscriber>,
+    ) -> SubscriptionRegistration {
         let mut state = self.state();
         state.next += 1;
         let number = state.next;
@@ -201,11 +206,11 @@ impl Registry {
             None => state.add_group(key, entries),
         };
         group.members().insert(number, subscriber);
-        Registration { group, number }
+        SubscriptionRegistration { group, number }
     }
 
     /// Removes a subscription. It receives nothing after this.
-    pub fn remove(&self, registration: &Registration) {
+    pub fn remove(&self, registration: &SubscriptionRegistration) {
         let mut state = self.state();
         let group = &registration.group;
         let mut members = group.members();
@@ -246,7 +251,7 @@ impl Registry {
         (schema, table): (&str, &str),
         action: ChangeAction,
         field: impl Fn(&str) -> FieldValue<'a>,
-    ) -> Vec<Arc<Target>> {
+    ) -> Vec<Arc<EntryTarget>> {
         let mut state = self.state();
         let Some(targets) = state.table(schema, table) else { return Vec::new() };
         let indexed = targets.by_value.iter().filter_map(|(column, by_value)| match field(column) {
@@ -258,7 +263,7 @@ impl Registry {
     }
 
     /// Returns all entries for a kind of change, whatever their conditions.
-    pub fn audience(&self, (schema, table): (&str, &str), action: ChangeAction) -> Vec<Arc<Target>> {
+    pub fn audience(&self, (schema, table): (&str, &str), action: ChangeAction) -> Vec<Arc<EntryTarget>> {
         let mut state = self.state();
         let Some(targets) = state.table(schema, table) else { return Vec::new() };
         targets.all.values().filter(|target| target.accepts(action)).cloned().collect()
@@ -277,8 +282,9 @@ impl Registry {
         let Some(targets) = state.table(schema, table) else { return Vec::new() };
         let unfit = if again { std::mem::take(&mut targets.unfit) } else { Vec::new() };
         let Some(targets) = state.tables.get(schema).and_then(|tables| tables.get(table)) else { return Vec::new() };
-        let is_outdated =
-            |target: &&Arc<Target>| target.filter.tests.iter().any(|test| type_of(&test.column) != Some(test.type_oid));
+        let is_outdated = |target: &&Arc<EntryTarget>| {
+            target.filter.tests.iter().any(|test| type_of(&test.column) != Some(test.type_oid))
+        };
         let changed = targets.all.values().filter(is_outdated).map(|target| (Arc::clone(&target.group), target.entry));
         let unprepared = state.wildcards.iter().filter_map(|((_, number), wildcard)| {
             let entry = &wildcard.group.key.entries[*number];
@@ -309,7 +315,9 @@ impl Registry {
         let Some(targets) = state.table(schema, table) else { return };
         targets.remove((group.id, entry.entry));
         match filter {
-            Some(filter) => targets.insert(Arc::new(Target { group: Arc::clone(group), entry: entry.entry, filter })),
+            Some(filter) => {
+                targets.insert(Arc::new(EntryTarget { group: Arc::clone(group), entry: entry.entry, filter }))
+            }
             None => targets.unfit.push((Arc::clone(group), entry.entry)),
         }
     }
@@ -337,12 +345,12 @@ pub(crate) struct OutdatedEntry {
 
 impl OutdatedEntry {
     /// Returns the entry.
-    pub fn entry(&self) -> &Arc<Entry> {
+    pub fn entry(&self) -> &Arc<ChangesEntry> {
         &self.group.key.entries[self.entry]
     }
 }
 
-fn names(entry: &Entry, schema: &str, table: &str) -> bool {
+fn names(entry: &ChangesEntry, schema: &str, table: &str) -> bool {
     entry.schema.matches(schema) && entry.table.matches(table)
 }
 
@@ -362,7 +370,7 @@ impl RegistryState {
                         self.tables.entry(schema.clone()).or_default().entry(table.clone()).or_default();
                     }
                     if let Some(targets) = self.table(schema, table) {
-                        targets.insert(Arc::new(Target { group: Arc::clone(&group), entry: number, filter }));
+                        targets.insert(Arc::new(EntryTarget { group: Arc::clone(&group), entry: number, filter }));
                     }
                 }
                 _ => {
@@ -434,7 +442,7 @@ fn add_wildcard(targets: &mut TableTargets, wildcard: &Wildcard, number: usize, 
         wildcard.filters.get(&TableName { schema: schema.into(), table: table.into() }).cloned()
     };
     if let Some(filter) = filter {
-        targets.insert(Arc::new(Target { group: Arc::clone(&wildcard.group), entry: number, filter }));
+        targets.insert(Arc::new(EntryTarget { group: Arc::clone(&wildcard.group), entry: number, filter }));
     }
     true
 }

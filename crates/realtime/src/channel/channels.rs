@@ -18,14 +18,14 @@ use tokio::time::Instant;
 
 use super::ChannelId;
 use super::join::{JoinConfig, JoinPayload};
-use super::joined::{Channel, MessageContent, State, WaitingMessage, token_check};
-use super::work::{self, Admission, ChannelWork, Work, WorkResult};
+use super::joined::{Channel, JoinState, MessageContent, WaitingMessage, token_check};
+use super::work::{self, AbortableWork, ChannelWork, JoinGrant, WorkResult};
 use crate::authorise::{AuthoriseError, ReadPermissions, WritePermissions};
-use crate::changes::Changes;
-use crate::error::{JoinError, Shutdown, TokenRefusal};
-use crate::identity::Identity;
+use crate::changes::DatabaseChanges;
+use crate::error::{JoinError, Shutdown, TokenRejection};
+use crate::identity::ChannelIdentity;
 use crate::presence::CallLimit;
-use crate::realtime::{Service, SocketCount};
+use crate::realtime::{JoinedSocketCount, RealtimeService};
 use crate::rooms::{Publication, RoomKey, RoomMessage, RoomMessageBody, Shard, Subscriber, SubscriberHead};
 use crate::socket::connection::SocketHead;
 use crate::socket::frame::{EventHead, Inbound, InboundBody, Reference, TOPIC_PREFIX, encode_event, is_object};
@@ -56,25 +56,25 @@ const GOING_AWAY: u16 = 1001;
 const EMPTY: &[u8] = b"{}";
 
 /// The channels of one socket.
-pub(crate) struct Channels {
-    service: Arc<Service>,
+pub(crate) struct SocketChannels {
+    service: Arc<RealtimeService>,
     socket: SocketHead,
     outbox: Arc<Outbox>,
     shard: Arc<Shard>,
     /// By whole topic.
     channels: HashMap<Box<str>, Channel>,
-    work: FuturesUnordered<ChannelWork>,
+    work: FuturesUnordered<AbortableWork>,
     /// The messages that wait in all channels, and their size in bytes.
     pending: usize,
     pending_bytes: usize,
     /// Counts this socket among those with a channel, from its first join on.
-    count: Option<SocketCount>,
+    count: Option<JoinedSocketCount>,
     /// The earliest check of a token.
     next_token_check: Option<Instant>,
 }
 
-impl Channels {
-    pub fn new(service: &Arc<Service>, socket: SocketHead, outbox: Arc<Outbox>) -> Self {
+impl SocketChannels {
+    pub fn new(service: &Arc<RealtimeService>, socket: SocketHead, outbox: Arc<Outbox>) -> Self {
         Self {
             service: Arc::clone(service),
             shard: service.rooms.shard(),
@@ -139,7 +139,7 @@ impl Channels {
                 None
             }
             _ => {
-                self.refuse_topic(&inbound);
+                self.reject_topic(&inbound);
                 None
             }
         }
@@ -149,7 +149,7 @@ impl Channels {
     pub fn shut_down(&mut self, id: ChannelId, reason: &Shutdown) {
         let Some(channel) = self.channels.values().find(|channel| channel.subscriber.id() == id) else { return };
         let topic = whole_topic(&channel.subscriber);
-        if channel.state == State::Joining {
+        if channel.state == JoinState::Joining {
             // A client joins again after an error, and not after the end of a channel
             return self.reject(&topic, &reason.to_string());
         }
@@ -169,15 +169,15 @@ impl Channels {
     }
 
     fn check_tokens_if(&mut self, is_due: impl Fn(&Channel) -> bool) {
-        let mut refused = Vec::new();
+        let mut rejected = Vec::new();
         for channel in self.channels.values_mut().filter(|channel| is_due(channel)) {
             match self.service.verifier.verify(&channel.token, self.socket.may_be_privileged) {
                 Ok(identity) => channel.check_token_at = token_check(&identity, &self.service.verifier),
-                Err(refusal) => refused.push((channel.subscriber.id(), refusal)),
+                Err(rejection) => rejected.push((channel.subscriber.id(), rejection)),
             }
         }
-        for (channel, refusal) in refused {
-            self.shut_down(channel, &Shutdown::Token(refusal));
+        for (channel, rejection) in rejected {
+            self.shut_down(channel, &Shutdown::Token(rejection));
         }
         self.next_token_check = self.channels.values().map(|channel| channel.check_token_at).min();
     }
@@ -192,7 +192,7 @@ impl Channels {
 
     fn join(&mut self, inbound: &Inbound, keys_are_fresh: bool) -> Option<SocketEnd> {
         let Some(topic) = inbound.topic.strip_prefix(TOPIC_PREFIX) else {
-            self.refuse_topic(inbound);
+            self.reject_topic(inbound);
             return None;
         };
         if self.channels.contains_key(&inbound.topic) {
@@ -204,8 +204,8 @@ impl Channels {
             true => self.begin_join(topic, inbound, JoinPayload::parse(payload)),
             false => Err(JoinError::TooLarge { max: MAX_JOIN_BYTES }),
         };
-        let refusal = joined.err()?;
-        if let JoinError::Token(TokenRefusal::NoSigner { kid: Some(_) }) = refusal
+        let rejection = joined.err()?;
+        if let JoinError::Token(TokenRejection::NoSigner { kid: Some(_) }) = rejection
             && !keys_are_fresh
             && let Some(refresh) = self.service.verifier.refresh(&self.token_of(&JoinPayload::parse(payload)))
         {
@@ -214,11 +214,11 @@ impl Channels {
                 refresh.await;
                 (ChannelId::next(), WorkResult::KeysRead(inbound))
             };
-            self.work.push(abortable(Box::pin(joined) as Work).0);
+            self.work.push(abortable(Box::pin(joined) as ChannelWork).0);
             return None;
         }
-        self.refuse_join(inbound, &refusal);
-        (refusal == JoinError::TooManyJoins).then_some(SocketEnd { code: GOING_AWAY, reason: "" })
+        self.reject_join(inbound, &rejection);
+        (rejection == JoinError::TooManyJoins).then_some(SocketEnd { code: GOING_AWAY, reason: "" })
     }
 
     /// Checks what needs no database, and begins the join.
@@ -277,7 +277,7 @@ impl Channels {
         topic: &str,
         inbound: &Inbound,
         token: Arc<str>,
-        identity: Arc<Identity>,
+        identity: Arc<ChannelIdentity>,
         config: &JoinConfig,
         legacy: bool,
     ) -> Channel {
@@ -290,11 +290,14 @@ impl Channels {
         let head =
             SubscriberHead { id: ChannelId::next(), room, version: self.socket.version, join_ref: join_ref.clone() };
         let key = config.presence_key.clone().unwrap_or_else(|| portico_base::random::uuid().to_string());
-        let changes =
-            if legacy { Changes::prepare_topic(topic) } else { Some(Changes::prepare(&config.postgres_changes)) };
+        let changes = if legacy {
+            DatabaseChanges::prepare_topic(topic)
+        } else {
+            Some(DatabaseChanges::prepare(&config.postgres_changes))
+        };
         Channel {
             subscriber: Subscriber::new(head, Arc::clone(&self.outbox)),
-            state: State::Joining,
+            state: JoinState::Joining,
             join_reference: inbound.reference.clone(),
             join_ref,
             broadcast_self: config.broadcast_self,
@@ -329,11 +332,11 @@ impl Channels {
     }
 
     /// Answers a join that was granted, and begins what the channel asked for.
-    fn accept(&mut self, topic: &str, admission: Option<Admission>) {
+    fn accept(&mut self, topic: &str, admission: Option<JoinGrant>) {
         let service = Arc::clone(&self.service);
         let Some(channel) = self.channels.get_mut(topic) else { return };
         self.count.get_or_insert_with(|| service.count_socket());
-        channel.state = State::Joined;
+        channel.state = JoinState::Joined;
         channel.busy = false;
         let subscriber = Arc::clone(&channel.subscriber);
         let echo = channel.changes.as_ref().map_or_else(|| json!([]), |prepared| prepared.echo().clone());
@@ -429,10 +432,10 @@ impl Channels {
 
     fn refresh_token(&mut self, topic: &str, payload: &Bytes, keys_are_fresh: bool) {
         #[derive(Deserialize)]
-        struct Payload {
+        struct AccessTokenPayload {
             access_token: Option<String>,
         }
-        let Ok(Payload { access_token: Some(token) }) = serde_json::from_slice(payload) else { return };
+        let Ok(AccessTokenPayload { access_token: Some(token) }) = serde_json::from_slice(payload) else { return };
         let Some(channel) = self.channels.get_mut(topic) else { return };
         if is_api_key(&token) || *token == *channel.token {
             return;
@@ -440,8 +443,8 @@ impl Channels {
         let id = channel.subscriber.id();
         let identity = match self.service.verifier.verify(&token, self.socket.may_be_privileged) {
             Ok(identity) => Arc::new(identity),
-            Err(refusal) => {
-                if let TokenRefusal::NoSigner { kid: Some(_) } = refusal
+            Err(rejection) => {
+                if let TokenRejection::NoSigner { kid: Some(_) } = rejection
                     && !keys_are_fresh
                     && let Some(refresh) = self.service.verifier.refresh(&token)
                 {
@@ -452,7 +455,7 @@ impl Channels {
                     };
                     return self.start(topic, Box::pin(read));
                 }
-                return self.shut_down(id, &Shutdown::Token(refusal));
+                return self.shut_down(id, &Shutdown::Token(rejection));
             }
         };
         channel.token = token.into();
@@ -595,7 +598,7 @@ impl Channels {
                 self.refresh_token(&topic, &payload, true);
             }
             WorkResult::Joined(Ok(admission)) => self.accept(&topic, Some(admission)),
-            WorkResult::Joined(Err(refusal)) => self.reject(&topic, &refusal.to_string()),
+            WorkResult::Joined(Err(rejection)) => self.reject(&topic, &rejection.to_string()),
             WorkResult::Refreshed(identity, permissions) => self.apply_refresh(&topic, &identity, permissions),
             WorkResult::WriteChecked(permissions, message) => self.apply_write(&topic, permissions, message),
             WorkResult::PresenceChecked(permissions, message) => self.apply_presence(&topic, permissions, message),
@@ -610,7 +613,7 @@ impl Channels {
         None
     }
 
-    /// Answers a join that was refused later, and the messages that waited for it.
+    /// Answers a join that was rejected later, and the messages that waited for it.
     fn reject(&mut self, topic: &str, reason: &str) {
         let Some(channel) = self.remove(topic) else { return };
         let response = json!({ "reason": reason }).to_string();
@@ -623,7 +626,7 @@ impl Channels {
     fn apply_refresh(
         &mut self,
         topic: &str,
-        identity: &Arc<Identity>,
+        identity: &Arc<ChannelIdentity>,
         permissions: Result<ReadPermissions, AuthoriseError>,
     ) {
         let Some(channel) = self.channels.get_mut(topic) else { return };
@@ -696,7 +699,7 @@ impl Channels {
     }
 
     /// Starts work of a channel, which ends with the channel. Later messages wait for it.
-    fn start(&mut self, topic: &str, work: Work) {
+    fn start(&mut self, topic: &str, work: ChannelWork) {
         let Some(channel) = self.channels.get_mut(topic) else { return };
         let (work, handle) = abortable(work);
         channel.busy = true;
@@ -731,12 +734,12 @@ impl Channels {
         Some(channel)
     }
 
-    fn refuse_topic(&self, inbound: &Inbound) {
+    fn reject_topic(&self, inbound: &Inbound) {
         self.reply_to(inbound, &Reference::NULL, "error", br#"{"reason":"unmatched topic"}"#);
     }
 
-    fn refuse_join(&self, inbound: &Inbound, refusal: &JoinError) {
-        let response = json!({ "reason": refusal.to_string() }).to_string();
+    fn reject_join(&self, inbound: &Inbound, rejection: &JoinError) {
+        let response = json!({ "reason": rejection.to_string() }).to_string();
         self.reply_to(inbound, &inbound.join_ref, "error", response.as_bytes());
     }
 
@@ -746,7 +749,7 @@ impl Channels {
     }
 }
 
-impl Drop for Channels {
+impl Drop for SocketChannels {
     fn drop(&mut self) {
         self.end();
     }

@@ -1,4 +1,4 @@
-//! The payload of `phx_join`. No value refuses a join: one of a wrong type counts as absent.
+//! The payload of `phx_join`. No value rejects a join: one of a wrong type counts as absent.
 
 use bytes::Bytes;
 use serde_json::{Map, Value};

@@ -12,8 +12,8 @@ use super::ChannelId;
 use super::joined::WaitingMessage;
 use crate::authorise::{AuthoriseError, ReadPermissions, Subject, WritePermissions};
 use crate::error::JoinError;
-use crate::identity::Identity;
-use crate::realtime::Service;
+use crate::identity::ChannelIdentity;
+use crate::realtime::RealtimeService;
 use crate::replay::{self, ReplayParameters, StoredMessage};
 use crate::rooms::{Subscriber, UnfinishedPublication};
 use crate::socket::frame::Inbound;
@@ -23,15 +23,15 @@ use crate::stream::StreamState;
 const REPLICATION_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Work of a channel, and its result.
-pub(super) type Work = BoxFuture<'static, (ChannelId, WorkResult)>;
+pub(super) type ChannelWork = BoxFuture<'static, (ChannelId, WorkResult)>;
 /// Work that ends with its channel.
-pub(super) type ChannelWork = Abortable<Work>;
+pub(super) type AbortableWork = Abortable<ChannelWork>;
 
 /// The result of work.
 pub(super) enum WorkResult {
-    Joined(Result<Admission, JoinError>),
+    Joined(Result<JoinGrant, JoinError>),
     /// The read permissions after a new token.
-    Refreshed(Arc<Identity>, Result<ReadPermissions, AuthoriseError>),
+    Refreshed(Arc<ChannelIdentity>, Result<ReadPermissions, AuthoriseError>),
     /// The write permissions, and the message that waits for them.
     WriteChecked(Result<WritePermissions, AuthoriseError>, WaitingMessage),
     /// The permissions for the presence, and the message that waits for them.
@@ -47,7 +47,7 @@ pub(super) enum WorkResult {
 }
 
 /// The grant of a join.
-pub(super) struct Admission {
+pub(super) struct JoinGrant {
     pub permissions: ReadPermissions,
     pub stored: Vec<StoredMessage>,
 }
@@ -55,7 +55,7 @@ pub(super) struct Admission {
 /// The subject of policies, as owned values for work that outlives a message.
 #[derive(Clone)]
 pub(super) struct OwnedSubject {
-    pub identity: Arc<Identity>,
+    pub identity: Arc<ChannelIdentity>,
     pub headers: Arc<str>,
     pub topic: Arc<str>,
 }
@@ -68,12 +68,12 @@ impl OwnedSubject {
 
 /// Checks the read permissions of a private channel, and reads the stored messages it asks for.
 pub(super) fn join(
-    service: Arc<Service>,
+    service: Arc<RealtimeService>,
     channel: Arc<Subscriber>,
     subject: OwnedSubject,
     presence: bool,
     replay: Option<Value>,
-) -> Work {
+) -> ChannelWork {
     Box::pin(async move {
         let admitted = admit(&service, &channel, &subject, presence, replay).await;
         (channel.id(), WorkResult::Joined(admitted))
@@ -81,12 +81,12 @@ pub(super) fn join(
 }
 
 async fn admit(
-    service: &Service,
+    service: &RealtimeService,
     channel: &Subscriber,
     subject: &OwnedSubject,
     presence: bool,
     replay: Option<Value>,
-) -> Result<Admission, JoinError> {
+) -> Result<JoinGrant, JoinError> {
     let topic = &subject.topic;
     let permissions = service.authoriser.read(&subject.borrowed(), presence).await;
     let permissions = permissions.map_err(|error| error.into_join_error(topic))?;
@@ -103,11 +103,16 @@ async fn admit(
             replay::replay(service.reads.pool(), channel, &parameters, now).await?
         }
     };
-    Ok(Admission { permissions, stored })
+    Ok(JoinGrant { permissions, stored })
 }
 
 /// Checks the read permissions again, for a new token.
-pub(super) fn refresh(service: Arc<Service>, channel: ChannelId, subject: OwnedSubject, presence: bool) -> Work {
+pub(super) fn refresh(
+    service: Arc<RealtimeService>,
+    channel: ChannelId,
+    subject: OwnedSubject,
+    presence: bool,
+) -> ChannelWork {
     Box::pin(async move {
         let permissions = service.authoriser.read(&subject.borrowed(), presence).await;
         (channel, WorkResult::Refreshed(subject.identity, permissions))
@@ -116,11 +121,11 @@ pub(super) fn refresh(service: Arc<Service>, channel: ChannelId, subject: OwnedS
 
 /// Checks the write permissions for a message.
 pub(super) fn check_write(
-    service: Arc<Service>,
+    service: Arc<RealtimeService>,
     channel: ChannelId,
     subject: OwnedSubject,
     message: WaitingMessage,
-) -> Work {
+) -> ChannelWork {
     Box::pin(async move {
         let permissions = service.authoriser.write(&subject.borrowed()).await;
         (channel, WorkResult::WriteChecked(permissions, message))
@@ -129,11 +134,11 @@ pub(super) fn check_write(
 
 /// Checks the permissions for the presence of a channel that did not ask for it when it joined.
 pub(super) fn check_presence(
-    service: Arc<Service>,
+    service: Arc<RealtimeService>,
     channel: ChannelId,
     subject: OwnedSubject,
     message: WaitingMessage,
-) -> Work {
+) -> ChannelWork {
     Box::pin(async move {
         let permissions = async {
             let read = service.authoriser.read(&subject.borrowed(), true).await?;
@@ -144,7 +149,7 @@ pub(super) fn check_presence(
 }
 
 /// Waits until a message is in every queue.
-pub(super) fn publish(channel: ChannelId, publication: UnfinishedPublication) -> Work {
+pub(super) fn publish(channel: ChannelId, publication: UnfinishedPublication) -> ChannelWork {
     Box::pin(async move {
         publication.finish().await;
         (channel, WorkResult::Published)
@@ -152,7 +157,7 @@ pub(super) fn publish(channel: ChannelId, publication: UnfinishedPublication) ->
 }
 
 /// Waits until the messages of the database are delivered.
-pub(super) fn await_replication(service: Arc<Service>, channel: ChannelId) -> Work {
+pub(super) fn await_replication(service: Arc<RealtimeService>, channel: ChannelId) -> ChannelWork {
     Box::pin(async move {
         let mut state = service.stream.state();
         let running = state.wait_for(|state| *state == StreamState::Running);

@@ -36,14 +36,14 @@ pub(crate) use outgoing::ClusterSender;
 use crate::presence::Presence;
 use crate::rooms::Rooms;
 use envelope::ClusterKey;
-use link::Way;
-use member::Member;
+use link::LinkSettings;
+use member::ClusterTask;
 
 /// The settings of a cluster.
 #[derive(Clone)]
-pub struct ClusterSettings {
+pub struct RealtimeClusterSettings {
     /// The way between the servers.
-    pub transport: ClusterTransport,
+    pub transport: RealtimeClusterTransport,
     /// A secret that the servers of the project share, and no others. Messages are encrypted with a
     /// key that is derived from it.
     pub secret: Secret,
@@ -51,7 +51,7 @@ pub struct ClusterSettings {
 
 /// The way between the servers of a project.
 #[derive(Clone)]
-pub enum ClusterTransport {
+pub enum RealtimeClusterTransport {
     /// Notifications of the project's database, for a few servers.
     Notify,
     /// A NATS server: `nats://host:4222`, or `tls://…`, with a user and a password if it needs
@@ -62,13 +62,13 @@ pub enum ClusterTransport {
     },
 }
 
-impl fmt::Debug for ClusterSettings {
+impl fmt::Debug for RealtimeClusterSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClusterSettings").field("transport", &self.transport).finish_non_exhaustive()
+        f.debug_struct("RealtimeClusterSettings").field("transport", &self.transport).finish_non_exhaustive()
     }
 }
 
-impl fmt::Debug for ClusterTransport {
+impl fmt::Debug for RealtimeClusterTransport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Notify => f.write_str("Notify"),
@@ -105,26 +105,28 @@ impl Default for ClusterTimes {
 
 /// A running member of a cluster. It leaves when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Cluster {
+pub(crate) struct ClusterMember {
     remote_sockets: Arc<AtomicU64>,
     leave: CancellationToken,
     task: AbortOnDropHandle<()>,
 }
 
-impl Cluster {
+impl ClusterMember {
     /// Joins the cluster, in a task. Needs a Tokio runtime.
-    pub fn start(settings: &ClusterSettings, times: ClusterTimes, parts: ClusterParts) -> Self {
+    pub fn start(settings: &RealtimeClusterSettings, times: ClusterTimes, parts: ClusterParts) -> Self {
         let ClusterParts { database, pool, rooms, presence, sockets } = parts;
         let way = match &settings.transport {
-            ClusterTransport::Notify => Way::Notify { database, pool },
-            ClusterTransport::Nats { url } => Way::Nats { address: url.clone(), subject: subject(&settings.secret) },
+            RealtimeClusterTransport::Notify => LinkSettings::Notify { database, pool },
+            RealtimeClusterTransport::Nats { url } => {
+                LinkSettings::Nats { address: url.clone(), subject: subject(&settings.secret) }
+            }
         };
         let (sender, queue) = ClusterSender::new();
         rooms.share(sender.clone());
         presence.share(sender);
         let remote_sockets = Arc::new(AtomicU64::new(0));
         let key = ClusterKey::derive(&settings.secret);
-        let member = Member::new(times, key, (rooms, presence), (sockets, Arc::clone(&remote_sockets)));
+        let member = ClusterTask::new(times, key, (rooms, presence), (sockets, Arc::clone(&remote_sockets)));
         let leave = CancellationToken::new();
         let task = AbortOnDropHandle::new(tokio::spawn(member.run(way, queue, leave.clone())));
         Self { remote_sockets, leave, task }

@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 
 use super::message::ClusterMessage;
 use crate::channel::ChannelId;
-use crate::presence::Meta;
+use crate::presence::PresenceMeta;
 use crate::rooms::{Publication, RoomKey};
 
 /// The messages that may wait.
@@ -18,10 +18,10 @@ const MAX_BYTES: usize = 64 * 1024 * 1024;
 /// Sends to the other servers. Nothing waits for them: what has no room is dropped. Broadcasts are
 /// lost then; for the presence the others notice it, and ask for the whole state.
 #[derive(Debug, Clone)]
-pub(crate) struct ClusterSender(Arc<Outgoing>);
+pub(crate) struct ClusterSender(Arc<OutgoingQueue>);
 
 #[derive(Debug)]
-struct Outgoing {
+struct OutgoingQueue {
     queue: mpsc::Sender<(ClusterMessage, usize)>,
     bytes: AtomicUsize,
     lost_changes: AtomicU64,
@@ -38,7 +38,7 @@ impl ClusterSender {
     /// Returns both ends of a queue.
     pub(super) fn new() -> (Self, ClusterQueue) {
         let (sender, queue) = mpsc::channel(MAX_MESSAGES);
-        let outgoing = Outgoing { queue: sender, bytes: AtomicUsize::new(0), lost_changes: AtomicU64::new(0) };
+        let outgoing = OutgoingQueue { queue: sender, bytes: AtomicUsize::new(0), lost_changes: AtomicU64::new(0) };
         let sender = Self(Arc::new(outgoing));
         (sender.clone(), ClusterQueue { queue, sender })
     }
@@ -58,7 +58,7 @@ impl ClusterSender {
     }
 
     /// Sends that a channel tracks.
-    pub fn tracked(&self, room: &RoomKey, channel: ChannelId, key: &Arc<str>, meta: &Meta) {
+    pub fn tracked(&self, room: &RoomKey, channel: ChannelId, key: &Arc<str>, meta: &PresenceMeta) {
         let (room, key, meta) = (room.clone(), Arc::clone(key), meta.json().clone());
         let size = meta.len();
         self.send_change(ClusterMessage::Tracked { number: 0, room, channel, key, meta }, size);

@@ -2,7 +2,7 @@
 
 use bytes::{Buf, Bytes};
 
-use super::change::{ChangeKind, CommitTime, OldTuple, Relation, RelationColumn, ReplicaIdentity};
+use super::change::{ChangeKind, CommitTime, OldTuple, PublishedRelation, RelationColumn, ReplicaIdentity};
 use super::tuple::Tuple;
 
 /// A message that does not follow the protocol.
@@ -33,14 +33,14 @@ pub(crate) enum DecodeError {
 
 /// A message of the output plugin.
 #[derive(Debug, Clone)]
-pub(super) enum Message {
+pub(super) enum PgOutputMessage {
     Begin {
         commit_time: CommitTime,
     },
     Commit {
         end: u64,
     },
-    Relation(Relation),
+    Relation(PublishedRelation),
     Change {
         relation: u32,
         kind: ChangeKind,
@@ -50,7 +50,7 @@ pub(super) enum Message {
     Other,
 }
 
-impl Message {
+impl PgOutputMessage {
     /// Reads a message.
     pub fn read(mut body: Bytes) -> Result<Self, DecodeError> {
         let body = &mut body;
@@ -104,7 +104,7 @@ fn old_tuple(body: &mut Bytes) -> Result<OldTuple, DecodeError> {
     }
 }
 
-fn relation(body: &mut Bytes) -> Result<Relation, DecodeError> {
+fn relation(body: &mut Bytes) -> Result<PublishedRelation, DecodeError> {
     let oid = u32(body)?;
     let schema = match name(body)? {
         // The stream leaves out the name of this schema
@@ -123,7 +123,7 @@ fn relation(body: &mut Bytes) -> Result<Relation, DecodeError> {
         let _modifier = u32(body)?;
         columns.push(RelationColumn { name, type_oid, is_identity });
     }
-    Ok(Relation { oid, schema, name: name_of_table, identity, columns: columns.into() })
+    Ok(PublishedRelation { oid, schema, name: name_of_table, identity, columns: columns.into() })
 }
 
 /// Reads a zero-terminated name.

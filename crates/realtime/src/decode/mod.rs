@@ -27,7 +27,7 @@ mod tests;
 mod tuple;
 mod types;
 
-pub(crate) use catalog::Catalog;
+pub(crate) use catalog::TableCatalog;
 pub(crate) use change::{Change, ChangeKind, CommitTime, OldTuple};
 pub(crate) use decoder::{Decoded, Decoder};
 pub(crate) use json::write_string;

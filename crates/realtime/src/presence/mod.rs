@@ -21,19 +21,19 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 
 pub(crate) use call_limit::CallLimit;
-pub(crate) use diff::Meta;
+pub(crate) use diff::PresenceMeta;
 
 use crate::channel::ChannelId;
 use crate::cluster::{ClusterSender, NodeId};
 use crate::rooms::{Publication, RoomKey, RoomMessage, RoomMessageBody, Rooms, Subscriber, UnfinishedPublication};
-use room::{Change, Holder, RoomPresence};
+use room::{PresenceChange, PresenceHolder, RoomPresence};
 
 /// The number of locks.
 const SHARDS: usize = 64;
 
 /// The outcome of a `track`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Tracked {
+pub(crate) enum TrackOutcome {
     /// The channel is present now.
     Joined,
     /// The channel was present with another payload.
@@ -74,17 +74,17 @@ impl Presence {
 
     /// Sets what a channel tracks under its key, and sends the diff to its room. The caller has
     /// checked the size of the payload.
-    pub fn track(&self, channel: &Arc<Subscriber>, key: &str, payload: Map<String, Value>) -> Tracked {
+    pub fn track(&self, channel: &Arc<Subscriber>, key: &str, payload: Map<String, Value>) -> TrackOutcome {
         let holder = self.holder(channel);
-        let mut tracked = Tracked::Unchanged;
+        let mut tracked = TrackOutcome::Unchanged;
         self.change(channel.room(), |room| {
             let previous = room.get(holder);
             if previous.is_some_and(|meta| meta.has_payload(&payload)) {
-                return Change::default();
+                return PresenceChange::default();
             }
-            tracked = if previous.is_some() { Tracked::Updated } else { Tracked::Joined };
+            tracked = if previous.is_some() { TrackOutcome::Updated } else { TrackOutcome::Joined };
             let previous = previous.map(|meta| Arc::clone(&meta.reference));
-            let meta = Meta::new(self.next_reference(), previous.as_deref(), payload);
+            let meta = PresenceMeta::new(self.next_reference(), previous.as_deref(), payload);
             if let Some(cluster) = self.0.cluster.get() {
                 cluster.tracked(channel.room(), holder.channel, &key.into(), &meta);
             }
@@ -104,7 +104,7 @@ impl Presence {
                 }
                 room.remove(holder)
             }
-            false => Change::default(),
+            false => PresenceChange::default(),
         });
     }
 
@@ -129,7 +129,7 @@ impl Presence {
     }
 
     /// Returns what the channels of this server track.
-    pub fn local_entries(&self) -> Vec<(RoomKey, ChannelId, Arc<str>, Meta)> {
+    pub fn local_entries(&self) -> Vec<(RoomKey, ChannelId, Arc<str>, PresenceMeta)> {
         let mut local = Vec::new();
         for shard in &self.0.shards {
             for (key, room) in &*lock(shard) {
@@ -144,24 +144,24 @@ impl Presence {
 
     /// Sets what a channel of another server tracks, as JSON, and sends the diff to the room here.
     pub fn track_remote(&self, room: &RoomKey, (node, channel): (NodeId, ChannelId), key: &str, meta: Bytes) {
-        let holder = Holder { node, channel };
-        let Some(meta) = Meta::of_json(meta).filter(|_| node != self.0.node) else { return };
+        let holder = PresenceHolder { node, channel };
+        let Some(meta) = PresenceMeta::of_json(meta).filter(|_| node != self.0.node) else { return };
         self.change(room, |room| match room.get(holder) {
             // A part of a state
-            Some(known) if known.reference == meta.reference => Change::default(),
+            Some(known) if known.reference == meta.reference => PresenceChange::default(),
             _ => room.set(holder, key, meta),
         });
     }
 
     /// Removes what a channel of another server tracks, and sends the diff to the room here.
     pub fn untrack_remote(&self, room: &RoomKey, (node, channel): (NodeId, ChannelId)) {
-        self.change(room, |room| room.remove(Holder { node, channel }));
+        self.change(room, |room| room.remove(PresenceHolder { node, channel }));
     }
 
     /// Removes what the channels of another server track, except for those that `keeps` returns
     /// true for. Each room gets one diff.
     pub fn retain_remote(&self, node: NodeId, keeps: impl Fn(ChannelId) -> bool) {
-        let is_gone = |holder: Holder| holder.node == node && !keeps(holder.channel);
+        let is_gone = |holder: PresenceHolder| holder.node == node && !keeps(holder.channel);
         for shard in &self.0.shards {
             let mut shard = lock(shard);
             let has_gone = |room: &RoomPresence| room.entries().any(|(_, holder, _)| is_gone(holder));
@@ -173,8 +173,8 @@ impl Presence {
         }
     }
 
-    fn holder(&self, channel: &Subscriber) -> Holder {
-        Holder { node: self.0.node, channel: channel.id() }
+    fn holder(&self, channel: &Subscriber) -> PresenceHolder {
+        PresenceHolder { node: self.0.node, channel: channel.id() }
     }
 
     /// Returns a new `phx_ref` of 16 characters, which no other server returns either.
@@ -192,11 +192,16 @@ impl Presence {
     }
 
     /// Changes a room and sends the diff.
-    fn change(&self, key: &RoomKey, change: impl FnOnce(&mut RoomPresence) -> Change) {
+    fn change(&self, key: &RoomKey, change: impl FnOnce(&mut RoomPresence) -> PresenceChange) {
         self.change_in(&mut self.shard(key), key, change);
     }
 
-    fn change_in(&self, shard: &mut PresenceShard, key: &RoomKey, change: impl FnOnce(&mut RoomPresence) -> Change) {
+    fn change_in(
+        &self,
+        shard: &mut PresenceShard,
+        key: &RoomKey,
+        change: impl FnOnce(&mut RoomPresence) -> PresenceChange,
+    ) {
         let room = shard.entry(key.clone()).or_default();
         let change = change(room);
         if !change.is_empty() {

@@ -26,7 +26,7 @@ impl Place {
         channel
     }
 
-    fn track(&self, channel: &TestChannel, key: &str, payload: Value) -> Tracked {
+    fn track(&self, channel: &TestChannel, key: &str, payload: Value) -> TrackOutcome {
         let Value::Object(payload) = payload else { panic!("{payload}") };
         self.presence.track(&channel.subscriber, key, payload)
     }
@@ -55,7 +55,7 @@ async fn diff(channel: &TestChannel) -> Value {
 async fn changes_become_diffs_of_joins_and_leaves() {
     let (place, a) = (Place::new(), room(false, "a"));
     let (ann, bob) = (place.join(&a, Version::V2), place.join(&a, Version::V2));
-    assert_eq!(place.track(&ann, "ann", json!({ "n": 1, "deep": [{ "x": null }] })), Tracked::Joined);
+    assert_eq!(place.track(&ann, "ann", json!({ "n": 1, "deep": [{ "x": null }] })), TrackOutcome::Joined);
     let first = diff(&bob).await;
     assert_eq!(diff(&ann).await, first, "the sender too");
     let old = first["joins"]["ann"]["metas"][0]["phx_ref"].as_str().unwrap();
@@ -63,8 +63,8 @@ async fn changes_become_diffs_of_joins_and_leaves() {
     let meta = json!({ "phx_ref": old, "n": 1, "deep": [{ "x": null }] });
     assert_eq!(first, json!({ "joins": { "ann": { "metas": [meta] } }, "leaves": {} }));
 
-    assert_eq!(place.track(&ann, "ann", json!({ "deep": [{ "x": null }], "n": 1 })), Tracked::Unchanged);
-    assert_eq!(place.track(&ann, "ann", json!({ "n": 2 })), Tracked::Updated);
+    assert_eq!(place.track(&ann, "ann", json!({ "deep": [{ "x": null }], "n": 1 })), TrackOutcome::Unchanged);
+    assert_eq!(place.track(&ann, "ann", json!({ "n": 2 })), TrackOutcome::Updated);
     let second = diff(&bob).await;
     let new = second["joins"]["ann"]["metas"][0]["phx_ref"].as_str().unwrap();
     assert_ne!(new, old);
@@ -78,7 +78,7 @@ async fn changes_become_diffs_of_joins_and_leaves() {
     place.untrack(&ann, "ann");
     assert_eq!(place.state(&a), json!({}));
     assert_eq!(place.room_count(), 0, "an empty room costs nothing");
-    assert_eq!(place.track(&bob, "bob", json!({})), Tracked::Joined);
+    assert_eq!(place.track(&bob, "bob", json!({})), TrackOutcome::Joined);
     assert!(diff(&bob).await["joins"]["bob"].is_object(), "and no diff for what changed nothing");
 }
 
@@ -114,12 +114,12 @@ async fn a_payload_cannot_replace_the_references() {
     let (place, a) = (Place::new(), room(false, "a"));
     let ann = place.join(&a, Version::V2);
     let payload = json!({ "phx_ref": "mine", "phx_ref_prev": [], "n": "\"\u{7}é" });
-    assert_eq!(place.track(&ann, "k\"\\", payload.clone()), Tracked::Joined);
+    assert_eq!(place.track(&ann, "k\"\\", payload.clone()), TrackOutcome::Joined);
     let state = place.state(&a);
     let meta = &state["k\"\\"]["metas"][0];
     assert_ne!(meta["phx_ref"], "mine");
     assert_eq!((meta.get("phx_ref_prev"), &meta["n"]), (None, &json!("\"\u{7}é")));
-    assert_eq!(place.track(&ann, "k\"\\", payload), Tracked::Unchanged);
+    assert_eq!(place.track(&ann, "k\"\\", payload), TrackOutcome::Unchanged);
 }
 
 #[tokio::test]
@@ -165,7 +165,7 @@ impl ClientState {
     }
 }
 
-/// More changes than the queues have room for, made by several threads at once.
+/// Makes more changes than the queues have room for, by several threads at once.
 #[tokio::test]
 async fn diffs_arrive_in_the_order_of_the_changes() {
     const THREADS: usize = 4;

@@ -24,7 +24,7 @@ pub(crate) use subscriber::{Subscriber, SubscriberHead};
 use crate::channel::ChannelId;
 use crate::cluster::ClusterSender;
 use crate::meter::Meter;
-use shard::{Delivery, DeliveryLimit};
+use shard::DeliveryLimit;
 
 /// The number of shards at most. Threads beyond it share them.
 const MAX_SHARDS: usize = 64;
@@ -134,7 +134,7 @@ impl Rooms {
             }
             if own.is_some_and(|own| own.number() == shard.number()) {
                 shard.deliver(&publication);
-            } else if !shard.try_enqueue(Delivery { publication: publication.clone() }) {
+            } else if !shard.try_enqueue(publication.clone()) {
                 full.push(Arc::clone(shard));
             }
         }
@@ -165,7 +165,7 @@ impl UnfinishedPublication {
     /// Waits for room in the queues.
     pub async fn finish(self) {
         for shard in self.shards {
-            shard.enqueue(Delivery { publication: self.publication.clone() }).await;
+            shard.enqueue(self.publication.clone()).await;
         }
     }
 }

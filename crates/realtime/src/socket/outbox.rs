@@ -14,11 +14,11 @@ use super::frame::Frame;
 use crate::channel::ChannelId;
 use crate::channel::channels::SocketEnd;
 use crate::error::Shutdown;
-use crate::settings::Limits;
+use crate::settings::RealtimeLimits;
 
 /// Work for the task of a socket, apart from writing frames.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Command {
+pub(crate) enum SocketCommand {
     /// Ends a channel: a `system` error and `phx_close`.
     ShutDown(ChannelId, Shutdown),
     /// Checks the tokens of the channels: a key may have been revoked.
@@ -30,16 +30,16 @@ pub(crate) enum Command {
 /// The frames and commands that wait for one client.
 #[derive(Debug)]
 pub(crate) struct Outbox {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<OutboxContent>,
     waker: AtomicWaker,
     max_bytes: usize,
     max_frames: usize,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct OutboxContent {
     frames: VecDeque<Frame>,
-    commands: Vec<Command>,
+    commands: Vec<SocketCommand>,
     bytes: usize,
     /// The client was too slow, or the socket has ended.
     closed: bool,
@@ -47,9 +47,9 @@ struct Waiting {
 
 /// The next piece of work of a socket's task.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum OutboxItem {
     Frame(Frame),
-    Command(Command),
+    Command(SocketCommand),
     /// Nothing waits.
     Empty,
     /// The client does not read: the connection is to be dropped.
@@ -57,7 +57,7 @@ pub(crate) enum Next {
 }
 
 impl Outbox {
-    pub fn new(limits: &Limits) -> Self {
+    pub fn new(limits: &RealtimeLimits) -> Self {
         Self {
             waiting: Mutex::default(),
             waker: AtomicWaker::new(),
@@ -102,7 +102,7 @@ impl Outbox {
     }
 
     /// Adds a command, which is carried out before the frames that wait.
-    pub fn command(&self, command: Command) {
+    pub fn command(&self, command: SocketCommand) {
         let mut waiting = self.waiting();
         if waiting.closed || waiting.commands.contains(&command) {
             return;
@@ -113,9 +113,9 @@ impl Outbox {
     }
 
     /// Takes the next piece of work. When there is none, `waker` is woken by the next one.
-    pub fn next(&self, waker: &Waker) -> Next {
+    pub fn next(&self, waker: &Waker) -> OutboxItem {
         let taken = self.waiting().take();
-        if taken != Next::Empty {
+        if taken != OutboxItem::Empty {
             return taken;
         }
         self.waker.register(waker);
@@ -124,15 +124,15 @@ impl Outbox {
     }
 
     /// As [`next`](Self::next), without frames: for a client that does not read at the moment.
-    pub fn next_command(&self, waker: &Waker) -> Next {
+    pub fn next_command(&self, waker: &Waker) -> OutboxItem {
         self.waker.register(waker);
         let mut waiting = self.waiting();
         if waiting.closed {
-            Next::Overflowed
+            OutboxItem::Overflowed
         } else if waiting.commands.is_empty() {
-            Next::Empty
+            OutboxItem::Empty
         } else {
-            Next::Command(waiting.commands.remove(0))
+            OutboxItem::Command(waiting.commands.remove(0))
         }
     }
 
@@ -148,18 +148,18 @@ impl Outbox {
         self.waiting().close();
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    fn waiting(&self) -> MutexGuard<'_, OutboxContent> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Waiting {
-    fn take(&mut self) -> Next {
+impl OutboxContent {
+    fn take(&mut self) -> OutboxItem {
         if self.closed {
-            return Next::Overflowed;
+            return OutboxItem::Overflowed;
         }
         if !self.commands.is_empty() {
-            return Next::Command(self.commands.remove(0));
+            return OutboxItem::Command(self.commands.remove(0));
         }
         match self.frames.pop_front() {
             Some(frame) => {
@@ -167,9 +167,9 @@ impl Waiting {
                 if self.frames.is_empty() && self.frames.capacity() > 64 {
                     self.frames = VecDeque::new();
                 }
-                Next::Frame(frame)
+                OutboxItem::Frame(frame)
             }
-            None => Next::Empty,
+            None => OutboxItem::Empty,
         }
     }
 
@@ -189,7 +189,7 @@ mod tests {
     }
 
     fn outbox() -> Outbox {
-        Outbox::new(&Limits { max_waiting_bytes: 100, max_waiting_frames: 3, ..Limits::default() })
+        Outbox::new(&RealtimeLimits { max_waiting_bytes: 100, max_waiting_frames: 3, ..RealtimeLimits::default() })
     }
 
     #[test]
@@ -198,26 +198,26 @@ mod tests {
         outbox.push(frame(1));
         outbox.push(frame(2));
         let end = SocketEnd { code: 1012, reason: "" };
-        outbox.command(Command::Disconnect(end.clone()));
+        outbox.command(SocketCommand::Disconnect(end.clone()));
         let waker = Waker::noop();
-        assert_eq!(outbox.next(waker), Next::Command(Command::Disconnect(end)));
-        assert_eq!(outbox.next(waker), Next::Frame(frame(1)));
-        assert_eq!(outbox.next(waker), Next::Frame(frame(2)));
-        assert_eq!(outbox.next(waker), Next::Empty);
+        assert_eq!(outbox.next(waker), OutboxItem::Command(SocketCommand::Disconnect(end)));
+        assert_eq!(outbox.next(waker), OutboxItem::Frame(frame(1)));
+        assert_eq!(outbox.next(waker), OutboxItem::Frame(frame(2)));
+        assert_eq!(outbox.next(waker), OutboxItem::Empty);
     }
 
     #[test]
     fn a_client_that_does_not_read_is_cut_off() {
         let by_bytes = outbox();
         by_bytes.push(frame(1_000));
-        assert_eq!(by_bytes.next(Waker::noop()), Next::Frame(frame(1_000)), "a frame of any size");
+        assert_eq!(by_bytes.next(Waker::noop()), OutboxItem::Frame(frame(1_000)), "a frame of any size");
         by_bytes.push(frame(60));
         by_bytes.push(frame(60));
-        assert_eq!(by_bytes.next(Waker::noop()), Next::Overflowed);
+        assert_eq!(by_bytes.next(Waker::noop()), OutboxItem::Overflowed);
         let by_frames = outbox();
         (0..4).for_each(|_| by_frames.push(frame(1)));
-        assert_eq!(by_frames.next(Waker::noop()), Next::Overflowed);
+        assert_eq!(by_frames.next(Waker::noop()), OutboxItem::Overflowed);
         by_frames.push(frame(1));
-        assert_eq!(by_frames.next(Waker::noop()), Next::Overflowed, "for good");
+        assert_eq!(by_frames.next(Waker::noop()), OutboxItem::Overflowed, "for good");
     }
 }

@@ -19,7 +19,7 @@ mod tests;
 mod watchdog;
 
 pub(crate) use message::{DatabaseMessage, MessagePayload};
-pub(crate) use owner::{ChangeStream, StreamSettings, StreamState, StreamTimes, StreamUse};
+pub(crate) use owner::{ChangeStream, ChangeStreamSettings, StreamState, StreamTimes, StreamUse};
 #[cfg(test)]
 use run::TableChange;
 pub(crate) use run::{ChangeBatch, MessageBatch, StreamConsumers};

@@ -19,7 +19,7 @@ const CONFIGURATION_PAUSE: Duration = Duration::from_secs(30);
 
 /// The settings of the stream.
 #[derive(Debug)]
-pub(crate) struct StreamSettings {
+pub(crate) struct ChangeStreamSettings {
     pub database: Database,
     /// The end of the slot's name, which differs between servers on the same PostgreSQL:
     /// lower-case letters, digits and underscores, at most 28.
@@ -78,10 +78,10 @@ pub(crate) struct StreamUse {
 
 impl ChangeStream {
     /// Prepares the stream, on the current runtime. It connects when it is first used.
-    pub fn new(settings: StreamSettings) -> Self {
+    pub fn new(settings: ChangeStreamSettings) -> Self {
         let (uses, in_use) = watch::channel(0);
         let (sender, state) = watch::channel(StreamState::Stopped);
-        let StreamSettings { database, suffix, consumers, times } = settings;
+        let ChangeStreamSettings { database, suffix, consumers, times } = settings;
         let run = StreamRun { database, slot: format!("{SLOT}{suffix}"), consumers, times };
         let task = tokio::spawn(own(run, in_use, sender));
         Self { uses, state, task }

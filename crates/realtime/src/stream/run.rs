@@ -13,7 +13,7 @@ use tokio::sync::mpsc::error::SendTimeoutError;
 use super::message::{DatabaseMessage, holds_messages};
 use super::owner::StreamTimes;
 use super::watchdog::{Unhealthy, Watchdog};
-use crate::decode::{Catalog, Change, CommitTime, DecodeError, Decoded, Decoder, DescribedTable};
+use crate::decode::{Change, CommitTime, DecodeError, Decoded, Decoder, DescribedTable, TableCatalog};
 
 /// The bytes of a transaction from which on it is handed over in several batches.
 const LARGE: usize = 64 * 1024;
@@ -116,7 +116,7 @@ struct Pump<'a> {
     database: &'a Database,
     consumers: &'a StreamConsumers,
     decoder: Decoder,
-    catalog: Catalog,
+    catalog: TableCatalog,
     /// The commit time of the transaction that is being received.
     commit_time: CommitTime,
     changes: Vec<TableChange>,
@@ -134,7 +134,7 @@ impl<'a> Pump<'a> {
             database,
             consumers,
             decoder: Decoder::default(),
-            catalog: Catalog::default(),
+            catalog: TableCatalog::default(),
             commit_time: CommitTime(0),
             changes: Vec::new(),
             messages: Vec::new(),

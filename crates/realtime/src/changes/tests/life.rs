@@ -6,7 +6,7 @@ use portico_database::wire::{CoalescingSettings, ReadCoalescer, WirePoolSettings
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
 
-use super::super::{Changes, Prepared};
+use super::super::{DatabaseChanges, PreparedEntries};
 use super::{Joined, Live, entry};
 use crate::fixture::{ScratchDatabase, TestChannel, json_of, open, person, room};
 use crate::settings::RealtimeSettings;
@@ -36,7 +36,7 @@ async fn nothing_is_sent_with_an_identity_after_its_subscription_ended() {
     assert_eq!(joined.channel.received(), []);
     // Another identity on the same channel
     let entries = [entry("*", "items", ""), entry("INSERT", "marks", "")];
-    let joined = live.subscribe(joined.channel, &person("b"), &Changes::prepare(&entries));
+    let joined = live.subscribe(joined.channel, &person("b"), &DatabaseChanges::prepare(&entries));
     assert_eq!(joined.system().await.0, "ok");
     let [events] = live.received("insert into public.items values (5, 'a'), (6, 'b')", [&joined]).await;
     assert_eq!(events.iter().map(|event| event["data"]["record"]["id"].clone()).collect::<Vec<_>>(), [json!(6)]);
@@ -106,7 +106,7 @@ async fn a_table_that_is_published_later_is_part_of_a_wildcard() {
 async fn a_legacy_channel_receives_events_named_after_the_change() {
     let live = Live::new(SET_UP).await;
     live.run("alter table public.items disable row level security").await;
-    let prepared = Changes::prepare_topic("public:items:id=eq.2").unwrap();
+    let prepared = DatabaseChanges::prepare_topic("public:items:id=eq.2").unwrap();
     let channel = TestChannel::new(&room(false, "public:items:id=eq.2"), Version::V1);
     let joined = live.subscribe(channel, &person("a"), &prepared);
     let message = json_of(&joined.channel.next().await);
@@ -134,7 +134,7 @@ async fn changes_reach_a_channel_in_the_order_of_their_commits() {
 
 /// Subscriptions on a stream whose state the test sets.
 struct Streamless {
-    changes: Changes,
+    changes: DatabaseChanges,
     state: watch::Sender<StreamState>,
     _database: ScratchDatabase,
     _batches: mpsc::Sender<crate::stream::ChangeBatch>,
@@ -146,7 +146,7 @@ impl Streamless {
         database.run(SET_UP).await;
         let (state, receiver) = watch::channel(StreamState::Connecting);
         let reads = ReadCoalescer::new(database.pool(WirePoolSettings::default()), &CoalescingSettings::default());
-        let changes = Changes::new(&open(database.endpoint()), reads, &RealtimeSettings::default(), receiver);
+        let changes = DatabaseChanges::new(&open(database.endpoint()), reads, &RealtimeSettings::default(), receiver);
         let (batches, receiver) = mpsc::channel(1);
         tokio::spawn(changes.clone().run(receiver));
         Self { changes, state, _database: database, _batches: batches }
@@ -154,7 +154,7 @@ impl Streamless {
 
     fn join(&self) -> Joined {
         let channel = TestChannel::new(&room(false, "a"), Version::V2);
-        let prepared = Prepared::of_entries(&[entry("*", "items", "")]);
+        let prepared = PreparedEntries::of_entries(&[entry("*", "items", "")]);
         let subscription = Some(self.changes.subscribe(Arc::clone(&channel.subscriber), &prepared, &person("a")));
         Joined { channel, ids: Vec::new(), subscription }
     }
