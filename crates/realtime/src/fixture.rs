@@ -10,8 +10,8 @@ use portico_tokens::{ApiKeys, CurrentKeys, KeyRing};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-use crate::channel::ChannelId;
 use crate::identity::{ChannelIdentity, TokenVerifier};
+use crate::ids::ChannelId;
 use crate::rooms::{RoomKey, Subscriber, SubscriberHead};
 use crate::settings::RealtimeLimits;
 use crate::socket::frame::{Frame, Reference, Version};

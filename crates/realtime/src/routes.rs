@@ -9,8 +9,8 @@ use percent_encoding::percent_decode_str;
 use serde_json::json;
 
 use crate::broadcast::http as broadcasts;
-use crate::realtime::{RealtimeService, RequestOrigin};
-use crate::socket::handshake;
+use crate::connection::{RequestOrigin, handshake};
+use crate::service::RealtimeService;
 
 /// Answers a request. Its path comes without the prefix of the service.
 pub(crate) async fn answer(service: &Arc<RealtimeService>, request: Request, origin: RequestOrigin) -> Response {

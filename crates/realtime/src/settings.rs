@@ -1,8 +1,9 @@
 //! The settings of the service.
 
+use std::fmt;
 use std::time::Duration;
 
-use crate::cluster::RealtimeClusterSettings;
+use portico_base::Secret;
 
 /// The operator's settings of the service.
 #[derive(Debug, Clone)]
@@ -70,6 +71,45 @@ pub struct RealtimeLimits {
     pub max_waiting_bytes: usize,
     /// The frames that may wait for a client that does not read.
     pub max_waiting_frames: usize,
+}
+
+/// The settings of a cluster.
+#[derive(Clone)]
+pub struct RealtimeClusterSettings {
+    /// The way between the servers.
+    pub transport: RealtimeClusterTransport,
+    /// A secret that the servers of the project share, and no others. Messages are encrypted with a
+    /// key that is derived from it.
+    pub secret: Secret,
+}
+
+/// The way between the servers of a project.
+#[derive(Clone)]
+pub enum RealtimeClusterTransport {
+    /// Notifications of the project's database, for a few servers.
+    Notify,
+    /// A NATS server: `nats://host:4222`, or `tls://…`, with a user and a password if it needs
+    /// them.
+    Nats {
+        /// The URL.
+        url: Secret,
+    },
+}
+
+impl fmt::Debug for RealtimeClusterSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RealtimeClusterSettings").field("transport", &self.transport).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for RealtimeClusterTransport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Notify => f.write_str("Notify"),
+            // It may contain a password
+            Self::Nats { .. } => f.write_str("Nats"),
+        }
+    }
 }
 
 impl Default for RealtimeSettings {

@@ -6,7 +6,8 @@ use portico_base::{hash, random};
 use portico_database::wire::{Access, Batch, Param, PooledConnection, ResultSets, Statement, WireError};
 use uuid::Uuid;
 
-use super::{AuthoriseError, Subject};
+use super::error::AuthoriseError;
+use super::subject::Subject;
 use crate::identity::ChannelIdentity;
 use crate::sql::{SERVICE_ROLE, SET_2, SET_8, STATEMENT_TIMEOUT, service_settings};
 

@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::FutureExt as _;
 use futures_util::future::{Shared, WeakShared};
+use portico_base::inherit_request;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::AuthoriseError;
+use super::error::AuthoriseError;
 use super::probe::{Probe, ProbeResult};
 
 /// The result of a run, for all callers that share it. The run is cancelled when the last of them
@@ -57,7 +58,7 @@ impl SharedRuns {
         let number = waiting.begun;
         let place = WaitingPlace { waiting: Arc::clone(&self.0), probe: Arc::clone(&probe), number };
         // A task of its own, because the callers may be on different threads, and each may go first
-        let task = AbortOnDropHandle::new(tokio::spawn(run(place)));
+        let task = AbortOnDropHandle::new(tokio::spawn(inherit_request(run(place))));
         let shared = async move { task.await.unwrap_or(Err(AuthoriseError::Failed)) }.boxed().shared();
         if let Some(run) = shared.downgrade() {
             waiting.runs.insert(probe, WaitingRun { number, run });

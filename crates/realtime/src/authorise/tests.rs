@@ -6,6 +6,7 @@ use serde_json::json;
 use super::*;
 use crate::error::{JoinError, Shutdown};
 use crate::fixture::{ScratchDatabase, identity, person};
+use crate::identity::ChannelIdentity;
 
 const NONE: ReadPermissions = ReadPermissions { broadcast: false, presence: None };
 const BROADCAST: ReadPermissions = ReadPermissions { broadcast: true, presence: None };

@@ -16,8 +16,8 @@ use serde_json::{Map, Value, json};
 
 use crate::authorise::{AuthoriseError, Subject};
 use crate::identity::ChannelIdentity;
-use crate::realtime::RealtimeService;
 use crate::rooms::{Publication, RoomKey, RoomMessage, RoomMessageBody};
+use crate::service::RealtimeService;
 use crate::socket::frame::{UserBroadcast, UserPayload};
 
 /// The longest body, in bytes.
@@ -248,7 +248,7 @@ async fn may_write(service: &RealtimeService, sender: &BroadcastSender, topic: &
     let subject = Subject { identity: &sender.identity, headers: &sender.headers, topic };
     let permissions = service.authoriser.write(&subject).await;
     permissions.map(|permissions| permissions.broadcast).inspect_err(|error| {
-        tracing::warn!(error = ?error, "a broadcast could not be authorised");
+        tracing::warn!(error = %error, "a broadcast could not be authorised");
     })
 }
 

@@ -4,8 +4,8 @@ pub(crate) mod http;
 
 use serde_json::json;
 
-use crate::realtime::RealtimeService;
 use crate::rooms::{Publication, RoomKey, RoomMessage, RoomMessageBody};
+use crate::service::RealtimeService;
 use crate::socket::frame::{UserBroadcast, UserPayload};
 use crate::stream::{DatabaseMessage, MessagePayload};
 

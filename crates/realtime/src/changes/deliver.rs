@@ -22,7 +22,7 @@ use super::entry::{ChangeAction, ChangesEntry};
 use super::event::{ChangeEventError, ChangeMessages, EventContent, MessageTarget};
 use super::registry::{EntryTarget, Registry};
 use super::role_reads::{ReadFailure, RoleReads, retrying};
-use super::subscription::{EXTENSION, SUBSCRIBED};
+use super::system_message::{EXTENSION, SUBSCRIBED};
 use super::validate::{SubscribeError, TableName, ValidEntry, Validator};
 use super::verdict::{
     AccessAnswers, AccessQuestion, AccessQuestions, Candidate, CandidateOutcome, ask, decide, is_keyless,

@@ -27,6 +27,7 @@ mod registry;
 mod role_reads;
 mod shared_rounds;
 mod subscription;
+mod system_message;
 #[cfg(test)]
 mod tests;
 mod validate;

@@ -13,6 +13,7 @@ use super::deliver::ChangeDelivery;
 use super::entry::{ChangeMessageForm, ChangesEntry, PreparedEntries};
 use super::registry::{GroupKey, Registry, SubscriptionRegistration};
 use super::role_reads::{ChangeReader, RoleReads};
+use super::system_message::{EXTENSION, SUBSCRIBED};
 use super::validate::{SubscribeError, ValidEntry, Validator};
 use crate::identity::ChannelIdentity;
 use crate::meter::Meter;
@@ -20,10 +21,6 @@ use crate::rooms::Subscriber;
 use crate::settings::RealtimeSettings;
 use crate::stream::{ChangeBatch, StreamState};
 
-/// `extension` of the `system` messages.
-pub(super) const EXTENSION: &str = "postgres_changes";
-/// The text when a subscription is complete.
-pub(super) const SUBSCRIBED: &str = "Subscribed to PostgreSQL";
 /// The pause before another attempt, in milliseconds: at least, and by how much it may be longer.
 const RETRY_MILLIS: (u64, u64) = (5_000, 5_000);
 

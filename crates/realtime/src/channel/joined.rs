@@ -7,8 +7,7 @@ use std::time::Duration;
 use futures_util::future::AbortHandle;
 use tokio::time::Instant;
 
-use super::work::OwnedSubject;
-use crate::authorise::{ReadPermissions, WritePermissions};
+use crate::authorise::{OwnedSubject, ReadPermissions, WritePermissions};
 use crate::changes::{ChangesSubscription, PreparedEntries};
 use crate::identity::{ChannelIdentity, TokenVerifier};
 use crate::presence::CallLimit;

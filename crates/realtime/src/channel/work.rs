@@ -8,14 +8,14 @@ use bytes::Bytes;
 use futures_util::future::{Abortable, BoxFuture};
 use serde_json::Value;
 
-use super::ChannelId;
-use super::joined::WaitingMessage;
-use crate::authorise::{AuthoriseError, ReadPermissions, Subject, WritePermissions};
+use super::joined::{MessageContent, WaitingMessage};
+use crate::authorise::{AuthoriseError, OwnedSubject, ReadPermissions, WritePermissions};
 use crate::error::JoinError;
 use crate::identity::ChannelIdentity;
-use crate::realtime::RealtimeService;
+use crate::ids::ChannelId;
 use crate::replay::{self, ReplayParameters, StoredMessage};
 use crate::rooms::{Subscriber, UnfinishedPublication};
+use crate::service::RealtimeService;
 use crate::socket::frame::Inbound;
 use crate::stream::StreamState;
 
@@ -32,10 +32,8 @@ pub(super) enum WorkResult {
     Joined(Result<JoinGrant, JoinError>),
     /// The read permissions after a new token.
     Refreshed(Arc<ChannelIdentity>, Result<ReadPermissions, AuthoriseError>),
-    /// The write permissions, and the message that waits for them.
-    WriteChecked(Result<WritePermissions, AuthoriseError>, WaitingMessage),
-    /// The permissions for the presence, and the message that waits for them.
-    PresenceChecked(Result<(ReadPermissions, WritePermissions), AuthoriseError>, WaitingMessage),
+    /// The permissions for a message that waits for them.
+    PermissionsChecked(Result<MessagePermissions, AuthoriseError>, WaitingMessage),
     /// A message has been handed to every queue.
     Published,
     /// True if the messages of the database are delivered.
@@ -46,24 +44,17 @@ pub(super) enum WorkResult {
     KeysReadForToken(Bytes),
 }
 
+/// The permissions that a message needs.
+pub(super) struct MessagePermissions {
+    /// Evaluated for presence events only.
+    pub read: Option<ReadPermissions>,
+    pub write: WritePermissions,
+}
+
 /// The grant of a join.
 pub(super) struct JoinGrant {
     pub permissions: ReadPermissions,
     pub stored: Vec<StoredMessage>,
-}
-
-/// The subject of policies, as owned values for work that outlives a message.
-#[derive(Clone)]
-pub(super) struct OwnedSubject {
-    pub identity: Arc<ChannelIdentity>,
-    pub headers: Arc<str>,
-    pub topic: Arc<str>,
-}
-
-impl OwnedSubject {
-    fn borrowed(&self) -> Subject<'_> {
-        Subject { identity: &self.identity, headers: &self.headers, topic: &self.topic }
-    }
 }
 
 /// Checks the read permissions of a private channel, and reads the stored messages it asks for.
@@ -119,33 +110,31 @@ pub(super) fn refresh(
     })
 }
 
-/// Checks the write permissions for a message.
-pub(super) fn check_write(
+/// Checks the permissions that a message needs.
+pub(super) fn check_permissions(
     service: Arc<RealtimeService>,
     channel: ChannelId,
     subject: OwnedSubject,
     message: WaitingMessage,
 ) -> ChannelWork {
     Box::pin(async move {
-        let permissions = service.authoriser.write(&subject.borrowed()).await;
-        (channel, WorkResult::WriteChecked(permissions, message))
+        let permissions = permissions_for(&service, &subject, &message.content).await;
+        (channel, WorkResult::PermissionsChecked(permissions, message))
     })
 }
 
-/// Checks the permissions for the presence of a channel that did not ask for it when it joined.
-pub(super) fn check_presence(
-    service: Arc<RealtimeService>,
-    channel: ChannelId,
-    subject: OwnedSubject,
-    message: WaitingMessage,
-) -> ChannelWork {
-    Box::pin(async move {
-        let permissions = async {
-            let read = service.authoriser.read(&subject.borrowed(), true).await?;
-            Ok((read, service.authoriser.write(&subject.borrowed()).await?))
-        };
-        (channel, WorkResult::PresenceChecked(permissions.await, message))
-    })
+async fn permissions_for(
+    service: &RealtimeService,
+    subject: &OwnedSubject,
+    content: &MessageContent,
+) -> Result<MessagePermissions, AuthoriseError> {
+    let subject = subject.borrowed();
+    let read = match content {
+        // Of a channel that did not ask for the presence when it joined
+        MessageContent::Presence(_) => Some(service.authoriser.read(&subject, true).await?),
+        MessageContent::Broadcast(_) | MessageContent::UserBroadcast(_) => None,
+    };
+    Ok(MessagePermissions { read, write: service.authoriser.write(&subject).await? })
 }
 
 /// Waits until a message is in every queue.

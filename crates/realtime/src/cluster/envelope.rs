@@ -12,7 +12,7 @@ use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKe
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use portico_base::{Secret, hash, random};
 
-use super::NodeId;
+use crate::ids::NodeId;
 
 /// The largest message.
 const MAX_MESSAGE: usize = 16 * 1024 * 1024;

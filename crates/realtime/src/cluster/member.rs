@@ -12,8 +12,8 @@ use super::envelope::{ClusterKey, Unwrapper, Wrapper};
 use super::link::{ClusterLink, LinkError, LinkSettings};
 use super::message::ClusterMessage;
 use super::outgoing::ClusterQueue;
-use super::{ClusterTimes, NodeId};
-use crate::channel::ChannelId;
+use super::times::ClusterTimes;
+use crate::ids::{ChannelId, NodeId};
 use crate::presence::Presence;
 use crate::rooms::{Publication, RoomMessage, Rooms};
 

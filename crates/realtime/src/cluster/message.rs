@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-use super::NodeId;
-use crate::channel::ChannelId;
+use crate::ids::{ChannelId, NodeId};
 use crate::rooms::{RoomKey, RoomMessageBody};
 use crate::socket::frame::{UserBroadcast, UserPayload};
 

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use tokio::io::AsyncBufReadExt as _;
 

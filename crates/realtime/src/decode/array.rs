@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::json::ValueRenderError;
+use super::error::ValueRenderError;
 
 /// PostgreSQL's limit for the dimensions of an array.
 const MAX_DIMENSIONS: usize = 6;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::change::{Change, ChangeKind, CommitTime, OldTuple, PublishedRelation};
-use super::message::{DecodeError, PgOutputMessage};
+use super::error::DecodeError;
+use super::message::PgOutputMessage;
 
 /// The result of one message.
 #[derive(Debug, Clone)]

@@ -4,29 +4,14 @@ use std::borrow::Cow;
 
 use super::array::{ArrayToken, read_array};
 use super::document::write_document;
+use super::error::ValueRenderError;
+use super::json_string::write_string;
 use super::number::{is_not_a_number, write_number};
 use super::row::read_row;
 use super::shape::{Attribute, Shape, key_order};
 
 /// The maximum nesting of composite values and arrays in each other.
 const MAX_DEPTH: usize = 64;
-
-/// A value that does not have the shape of its type.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum ValueRenderError {
-    /// The text is not one of the type.
-    #[error("a malformed {0}")]
-    Malformed(&'static str),
-    /// A composite value has more or fewer attributes than its type: the type has changed.
-    #[error("a composite value does not have the attributes of its type")]
-    AttributeCount,
-    /// Values are nested too deeply.
-    #[error("a value is nested too deeply")]
-    TooDeep,
-    /// Only the server can render the value, see [`Shape::Cast`].
-    #[error("a value needs a cast of the server")]
-    NeedsCast,
-}
 
 /// Writes the value of a column, as `to_jsonb` renders it with two exceptions: `bytea` is in
 /// hexadecimal without a prefix, and a number that JSON does not have is null.
@@ -81,12 +66,6 @@ fn write_value(out: &mut Vec<u8>, shape: &Shape, text: &str, depth: usize) -> Re
         Shape::Cast => return Err(ValueRenderError::NeedsCast),
     }
     Ok(())
-}
-
-/// Writes a string with the escapes that JSON requires.
-pub(crate) fn write_string(out: &mut Vec<u8>, text: &str) {
-    // Writing a string into memory cannot fail
-    let _ = serde_json::to_writer(out, text);
 }
 
 fn write_array(

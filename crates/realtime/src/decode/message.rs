@@ -3,33 +3,8 @@
 use bytes::{Buf, Bytes};
 
 use super::change::{ChangeKind, CommitTime, OldTuple, PublishedRelation, RelationColumn, ReplicaIdentity};
+use super::error::DecodeError;
 use super::tuple::Tuple;
-
-/// A message that does not follow the protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum DecodeError {
-    /// The message ends before its content does.
-    #[error("a replication message ends too early")]
-    Truncated,
-    /// The kind of the message is unknown.
-    #[error("a replication message of an unknown kind")]
-    UnknownKind,
-    /// The kind of a value is unknown.
-    #[error("a replication message has a value of an unknown kind")]
-    UnknownValue,
-    /// A name is not UTF-8.
-    #[error("a replication message has a name that is not UTF-8")]
-    InvalidName,
-    /// A change of a table that was not described.
-    #[error("a change of the unknown relation {0}")]
-    UnknownRelation(u32),
-    /// A row has more or fewer values than its table has columns.
-    #[error("a row of relation {0} does not have the columns of its table")]
-    ColumnCount(u32),
-    /// A change outside of a transaction, or a transaction inside of one.
-    #[error("a replication message is out of order")]
-    OutOfOrder,
-}
 
 /// A message of the output plugin.
 #[derive(Debug, Clone)]

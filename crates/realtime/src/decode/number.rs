@@ -1,6 +1,6 @@
 //! Numbers in PostgreSQL's text form.
 
-use super::json::ValueRenderError;
+use super::error::ValueRenderError;
 
 /// The exponents that are written out: those of `float8`, with room for the digits of its mantissa.
 const MAX_EXPONENT: i32 = 400;

@@ -7,7 +7,8 @@ use tokio_postgres::Client;
 
 use super::change::PublishedRelation;
 use super::change::RelationColumn;
-use super::json::{write_column, write_string};
+use super::json::write_column;
+use super::json_string::write_string;
 use super::shape::key_order;
 use super::table::{Table, TableColumn};
 use super::tuple::{ColumnValue, Tuple};

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::json::ValueRenderError;
+use super::error::ValueRenderError;
 
 const MALFORMED: ValueRenderError = ValueRenderError::Malformed("composite value");
 

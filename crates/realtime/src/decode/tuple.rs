@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::message::DecodeError;
+use super::error::DecodeError;
 
 /// The value of a column in a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

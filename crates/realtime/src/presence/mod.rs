@@ -7,6 +7,7 @@
 
 mod call_limit;
 mod diff;
+mod remote;
 mod room;
 
 use std::collections::hash_map::RandomState;
@@ -22,9 +23,9 @@ use serde_json::{Map, Value};
 
 pub(crate) use call_limit::CallLimit;
 pub(crate) use diff::PresenceMeta;
+pub(crate) use remote::RemotePresence;
 
-use crate::channel::ChannelId;
-use crate::cluster::{ClusterSender, NodeId};
+use crate::ids::{ChannelId, NodeId};
 use crate::rooms::{Publication, RoomKey, RoomMessage, RoomMessageBody, Rooms, Subscriber, UnfinishedPublication};
 use room::{PresenceChange, PresenceHolder, RoomPresence};
 
@@ -53,8 +54,8 @@ struct PresenceState {
     last_reference: AtomicU64,
     hasher: RandomState,
     shards: [Mutex<PresenceShard>; SHARDS],
-    /// The other servers, if there are any.
-    cluster: OnceLock<ClusterSender>,
+    /// That of the other servers, if there are any.
+    remote: OnceLock<Arc<dyn RemotePresence>>,
 }
 
 type PresenceShard = HashMap<RoomKey, RoomPresence>;
@@ -68,7 +69,7 @@ impl Presence {
             last_reference: AtomicU64::new(0),
             hasher: RandomState::new(),
             shards: std::array::from_fn(|_| Mutex::default()),
-            cluster: OnceLock::new(),
+            remote: OnceLock::new(),
         }))
     }
 
@@ -85,8 +86,8 @@ impl Presence {
             tracked = if previous.is_some() { TrackOutcome::Updated } else { TrackOutcome::Joined };
             let previous = previous.map(|meta| Arc::clone(&meta.reference));
             let meta = PresenceMeta::new(self.next_reference(), previous.as_deref(), payload);
-            if let Some(cluster) = self.0.cluster.get() {
-                cluster.tracked(channel.room(), holder.channel, &key.into(), &meta);
+            if let Some(remote) = self.0.remote.get() {
+                remote.tracked(channel.room(), holder.channel, &key.into(), &meta);
             }
             room.set(holder, key, meta)
         });
@@ -99,8 +100,8 @@ impl Presence {
         let holder = self.holder(channel);
         self.change(channel.room(), |room| match room.key(holder) == Some(key) {
             true => {
-                if let Some(cluster) = self.0.cluster.get() {
-                    cluster.untracked(channel.room(), holder.channel);
+                if let Some(remote) = self.0.remote.get() {
+                    remote.untracked(channel.room(), holder.channel);
                 }
                 room.remove(holder)
             }
@@ -123,9 +124,9 @@ impl Presence {
     }
 
     /// Shares the changes of this server's channels with other servers from now on.
-    pub fn share(&self, cluster: ClusterSender) {
+    pub fn share(&self, remote: Arc<dyn RemotePresence>) {
         // There is one cluster in the life of a server
-        let _ = self.0.cluster.set(cluster);
+        let _ = self.0.remote.set(remote);
     }
 
     /// Returns what the channels of this server track.

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::diff::{MetasByKey, PresenceMeta, diff_json};
-use crate::channel::ChannelId;
-use crate::cluster::NodeId;
+use crate::ids::{ChannelId, NodeId};
 use crate::rooms::Publication;
 
 /// The channel that an entry belongs to.

@@ -9,9 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use indexmap::IndexMap;
 use tokio::sync::mpsc;
 
-use super::{Publication, RoomKey, Subscriber};
-use crate::channel::ChannelId;
+use super::publication::{Publication, RoomKey};
+use super::subscriber::Subscriber;
 use crate::error::Shutdown;
+use crate::ids::ChannelId;
 use crate::meter::Meter;
 
 /// The messages of other threads that may wait; their senders wait when there are more.

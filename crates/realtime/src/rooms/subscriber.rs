@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::json;
 use uuid::Uuid;
 
-use super::{RoomKey, RoomMessage};
-use crate::channel::ChannelId;
+use super::message::RoomMessage;
+use super::publication::RoomKey;
 use crate::error::Shutdown;
+use crate::ids::ChannelId;
 use crate::socket::frame::{EventHead, Frame, Reference, TOPIC_PREFIX, Version, encode_event};
 use crate::socket::outbox::{Outbox, SocketCommand};
 

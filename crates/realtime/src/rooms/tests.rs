@@ -1,6 +1,7 @@
 use bytes::Bytes;
 
 use super::*;
+use crate::ids::ChannelId;
 use crate::settings::RealtimeLimits;
 use crate::socket::frame::{Frame, Reference, UserBroadcast, UserPayload, Version};
 use crate::socket::outbox::{Outbox, OutboxItem};

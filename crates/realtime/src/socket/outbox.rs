@@ -10,10 +10,10 @@ use std::task::Waker;
 
 use futures_util::task::AtomicWaker;
 
+use super::end::SocketEnd;
 use super::frame::Frame;
-use crate::channel::ChannelId;
-use crate::channel::channels::SocketEnd;
 use crate::error::Shutdown;
+use crate::ids::ChannelId;
 use crate::settings::RealtimeLimits;
 
 /// Work for the task of a socket, apart from writing frames.

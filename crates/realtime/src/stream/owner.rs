@@ -10,6 +10,7 @@ use tokio::task::JoinHandle;
 
 use super::backoff::Backoff;
 use super::run::{RunError, StreamConsumers, StreamRun};
+use super::times::StreamTimes;
 use super::watchdog::Unhealthy;
 
 /// The slot's name before the suffix.
@@ -26,27 +27,6 @@ pub(crate) struct ChangeStreamSettings {
     pub suffix: String,
     pub consumers: StreamConsumers,
     pub times: StreamTimes,
-}
-
-/// The times of the stream.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct StreamTimes {
-    /// The time that the stream runs on without any use.
-    pub idle: Duration,
-    /// The time between two looks at the publications that exist.
-    pub publications: Duration,
-    /// The time between two looks at the slot.
-    pub slot: Duration,
-}
-
-impl Default for StreamTimes {
-    fn default() -> Self {
-        Self {
-            idle: Duration::from_secs(11 * 60),
-            publications: Duration::from_secs(60),
-            slot: Duration::from_secs(5 * 60),
-        }
-    }
 }
 
 /// The state of the stream.

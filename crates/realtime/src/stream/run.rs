@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::SendTimeoutError;
 
 use super::message::{DatabaseMessage, holds_messages};
-use super::owner::StreamTimes;
+use super::times::StreamTimes;
 use super::watchdog::{Unhealthy, Watchdog};
 use crate::decode::{Change, CommitTime, DecodeError, Decoded, Decoder, DescribedTable, TableCatalog};
 

@@ -13,10 +13,11 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::{Instant, Sleep};
 use tokio_websockets::{CloseCode, Config, Limits, Message, ServerBuilder, WebSocketStream};
 
-use super::frame::{Frame, Inbound, Version};
-use super::outbox::{Outbox, OutboxItem, SocketCommand};
-use crate::channel::channels::{SocketChannels, SocketEnd};
-use crate::realtime::{RealtimeService, SERVICE_RESTART};
+use crate::channel::SocketChannels;
+use crate::service::RealtimeService;
+use crate::socket::frame::{Frame, Inbound, Version};
+use crate::socket::outbox::{Outbox, OutboxItem, SocketCommand};
+use crate::socket::{SocketEnd, SocketHead};
 
 /// The time for a client to acknowledge that the socket is closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -26,18 +27,6 @@ const LINGER: Duration = Duration::from_secs(2);
 const WRITE_THRESHOLD: usize = 64 * 1024;
 /// The time after which a socket is closed that had channels and has none.
 const NO_CHANNEL_TIMEOUT: Duration = Duration::from_secs(600);
-
-/// The properties of a socket from its handshake.
-#[derive(Debug)]
-pub(crate) struct SocketHead {
-    pub version: Version,
-    /// The token that the API key stands for: that of every channel without one of its own.
-    pub token: Arc<str>,
-    /// The headers that policies see, as a JSON object.
-    pub headers: Arc<str>,
-    /// False for a page that may not use secret keys.
-    pub may_be_privileged: bool,
-}
 
 /// Serves a socket on a connection that is upgraded, until one side closes it.
 pub(crate) async fn serve(service: Arc<RealtimeService>, head: SocketHead, io: impl AsyncRead + AsyncWrite + Unpin) {
@@ -51,7 +40,7 @@ pub(crate) async fn serve(service: Arc<RealtimeService>, head: SocketHead, io: i
     let count = service.count_connection(&outbox);
     if service.is_closing() {
         // It was upgraded while the others were closed
-        outbox.command(SocketCommand::Disconnect(SERVICE_RESTART));
+        outbox.command(SocketCommand::Disconnect(SocketEnd::SERVICE_RESTART));
     }
     let version = head.version;
     let channels = SocketChannels::new(&service, head, Arc::clone(&outbox));

@@ -10,16 +10,26 @@ use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use portico_base::hash;
+use portico_base::{hash, inherit_request};
 use serde_json::{Map, Value, json};
 
-use super::connection::{self, SocketHead};
-use super::frame::Version;
+use super::task;
 use crate::error::TokenRejection;
-use crate::realtime::{RealtimeService, RequestOrigin};
+use crate::service::RealtimeService;
+use crate::socket::SocketHead;
+use crate::socket::frame::Version;
 
 /// Completes the key of a handshake (RFC 6455, 1.3).
 const KEY_SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+
+/// The origin of a request.
+pub struct RequestOrigin {
+    /// False for a page that may not use secret keys.
+    pub may_be_privileged: bool,
+    /// Kept for as long as the connection is open, if it is upgraded: its place among the
+    /// connections of the listener.
+    pub connection: Option<Box<dyn Send + Sync>>,
+}
 
 /// Answers an upgrade request, and serves the socket on the current runtime.
 pub(crate) fn answer(service: &Arc<RealtimeService>, mut request: Request, origin: RequestOrigin) -> Response {
@@ -42,15 +52,15 @@ pub(crate) fn answer(service: &Arc<RealtimeService>, mut request: Request, origi
         return (StatusCode::BAD_REQUEST, "a WebSocket needs HTTP/1.1").into_response();
     };
     let service = Arc::clone(service);
-    tokio::spawn(async move {
+    tokio::spawn(inherit_request(async move {
         match upgrade.await {
             Ok(upgraded) => {
-                connection::serve(service, head, TokioIo::new(upgraded)).await;
+                task::serve(service, head, TokioIo::new(upgraded)).await;
                 drop(origin.connection);
             }
             Err(error) => tracing::debug!(error = %error, "a connection was lost during its upgrade"),
         }
-    });
+    }));
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let headers = response.headers_mut();
