@@ -122,6 +122,7 @@ impl ChangeDelivery {
     }
 
     async fn deliver(&self, memory: &mut Memory, changes: &[CommittedChange]) {
+        let _in_progress = self.registry.begin_delivery();
         self.prepare_filters(memory, changes).await;
         let mut candidates = self.matching(&mut memory.slow, changes).await;
         let answers = self.authorise(memory, changes, &candidates).await;

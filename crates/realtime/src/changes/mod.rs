@@ -6,6 +6,7 @@
 //!   PostgreSQL knows;
 //! - `registry` has the subscriptions in memory, grouped so that channels of the same content share
 //!   the work and the bytes;
+//! - `renewal` gives subscriptions the readers of new tokens;
 //! - `access` asks PostgreSQL which rows and columns a role may read now, and `verdict` decides;
 //! - `deliver` takes committed changes, and sends the messages of `event` in their order.
 //!
@@ -24,6 +25,7 @@ mod entry;
 mod event;
 mod filter;
 mod registry;
+mod renewal;
 mod role_reads;
 mod shared_rounds;
 mod subscription;

@@ -9,6 +9,7 @@ use indexmap::IndexMap;
 
 use super::column_test::{CompiledFilter, FieldValue, LocalTest, Test};
 use super::entry::{ActionFilter, ChangeAction, ChangeMessageForm, ChangesEntry, NamePattern};
+use super::renewal::PendingRenewal;
 use super::role_reads::ChangeReader;
 use super::validate::{TableName, ValidEntry};
 use crate::rooms::Subscriber;
@@ -30,6 +31,8 @@ pub(crate) struct GroupKey {
 pub(crate) struct SubscriptionGroup {
     id: u64,
     pub key: GroupKey,
+    /// The entries of the key, as the database has accepted them for the role.
+    pub(super) valid: Arc<[ValidEntry]>,
     /// By the number of the subscription.
     members: Mutex<IndexMap<u64, Arc<Subscriber>>>,
 }
@@ -48,7 +51,7 @@ impl SubscriptionGroup {
         members.len()
     }
 
-    fn members(&self) -> MutexGuard<'_, IndexMap<u64, Arc<Subscriber>>> {
+    pub(super) fn members(&self) -> MutexGuard<'_, IndexMap<u64, Arc<Subscriber>>> {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -162,8 +165,13 @@ impl TableTargets {
 }
 
 #[derive(Debug, Default)]
-struct RegistryState {
-    groups: HashMap<GroupKey, Arc<SubscriptionGroup>>,
+pub(super) struct RegistryState {
+    pub(super) groups: HashMap<GroupKey, Arc<SubscriptionGroup>>,
+    /// The group of each subscription, by its number.
+    pub(super) subscriptions: HashMap<u64, Arc<SubscriptionGroup>>,
+    /// The new readers that wait for the end of the delivery in progress, by subscription.
+    pub(super) renewals: HashMap<u64, PendingRenewal>,
+    pub(super) is_delivering: bool,
     /// By schema and name. Tables that only wildcards name appear with their first change.
     tables: HashMap<Box<str>, HashMap<Box<str>, TableTargets>>,
     /// Entries that name no table, by group, with their filters for the known tables.
@@ -186,8 +194,13 @@ pub(crate) struct Registry(Mutex<RegistryState>);
 /// A subscription that can be removed.
 #[derive(Debug)]
 pub(crate) struct SubscriptionRegistration {
-    group: Arc<SubscriptionGroup>,
     number: u64,
+}
+
+impl SubscriptionRegistration {
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
 }
 
 impl Registry {
@@ -203,24 +216,20 @@ impl Registry {
         let number = state.next;
         let group = match state.groups.get(&key) {
             Some(group) => Arc::clone(group),
-            None => state.add_group(key, entries),
+            None => state.add_group(key, entries.into()),
         };
         group.members().insert(number, subscriber);
-        SubscriptionRegistration { group, number }
+        state.subscriptions.insert(number, group);
+        SubscriptionRegistration { number }
     }
 
     /// Removes a subscription. It receives nothing after this.
     pub fn remove(&self, registration: &SubscriptionRegistration) {
         let mut state = self.state();
-        let group = &registration.group;
-        let mut members = group.members();
-        members.swap_remove(&registration.number);
-        let is_empty = members.is_empty();
-        drop(members);
-        // A group that was emptied before is not in the map any more, but its successor may be
-        if is_empty && state.groups.get(&group.key).is_some_and(|known| known.id == group.id) {
-            state.remove_group(group);
-        }
+        state.renewals.remove(&registration.number);
+        let Some(group) = state.subscriptions.remove(&registration.number) else { return };
+        group.members().swap_remove(&registration.number);
+        state.remove_if_empty(&group);
     }
 
     /// Returns true if an entry names a table.
@@ -331,7 +340,7 @@ impl Registry {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, RegistryState> {
+    pub(super) fn state(&self) -> MutexGuard<'_, RegistryState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -355,12 +364,13 @@ fn names(entry: &ChangesEntry, schema: &str, table: &str) -> bool {
 }
 
 impl RegistryState {
-    fn add_group(&mut self, key: GroupKey, entries: &[ValidEntry]) -> Arc<SubscriptionGroup> {
+    pub(super) fn add_group(&mut self, key: GroupKey, valid: Arc<[ValidEntry]>) -> Arc<SubscriptionGroup> {
         self.next += 1;
         self.generation += 1;
-        let group = Arc::new(SubscriptionGroup { id: self.next, key: key.clone(), members: Mutex::default() });
+        let (id, members) = (self.next, Mutex::default());
+        let group = Arc::new(SubscriptionGroup { id, key: key.clone(), valid: Arc::clone(&valid), members });
         self.groups.insert(key, Arc::clone(&group));
-        for (number, valid) in entries.iter().enumerate() {
+        for (number, valid) in valid.iter().enumerate() {
             match (&valid.entry.schema, &valid.entry.table) {
                 (NamePattern::Exactly(schema), NamePattern::Exactly(table)) => {
                     let name = TableName { schema: schema.clone(), table: table.clone() };
@@ -385,6 +395,14 @@ impl RegistryState {
             }
         }
         group
+    }
+
+    /// Removes a group without members.
+    pub(super) fn remove_if_empty(&mut self, group: &SubscriptionGroup) {
+        // A group that was emptied before is not in the map any more, but its successor may be
+        if group.members().is_empty() && self.groups.get(&group.key).is_some_and(|known| known.id == group.id) {
+            self.remove_group(group);
+        }
     }
 
     fn remove_group(&mut self, group: &SubscriptionGroup) {

@@ -42,6 +42,7 @@ struct DatabaseChangesState {
 /// A subscription of a channel. It ends when this is dropped; nothing is sent after that.
 #[derive(Debug)]
 pub(crate) struct ChangesSubscription {
+    identity: ChannelIdentity,
     progress: Arc<Mutex<SubscriptionProgress>>,
     registry: Arc<Registry>,
     task: AbortHandle,
@@ -92,7 +93,8 @@ impl DatabaseChanges {
     }
 
     /// Subscribes a channel. `system` messages report success and errors later. Needs a Tokio
-    /// runtime. For another identity drop the result first, and subscribe again.
+    /// runtime. For another identity [renew](ChangesSubscription::renew) the result, or drop it and
+    /// subscribe again.
     pub fn subscribe(
         &self,
         subscriber: Arc<Subscriber>,
@@ -115,7 +117,8 @@ impl DatabaseChanges {
                 Err(error) => set_up.report(&error),
             }
         });
-        ChangesSubscription { progress, registry: Arc::clone(&self.0.registry), task: task.abort_handle() }
+        let identity = identity.clone();
+        ChangesSubscription { identity, progress, registry: Arc::clone(&self.0.registry), task: task.abort_handle() }
     }
 
     /// Delivers changes, until their sender is dropped. Also tells channels when the stream runs
@@ -235,6 +238,25 @@ impl SetUp {
         if !matches!(*progress, SubscriptionProgress::Ended) {
             self.subscriber.send_system(EXTENSION, "error", error);
         }
+    }
+}
+
+impl ChangesSubscription {
+    /// Continues a complete subscription with the identity of a new token, without another check of
+    /// its entries: no change is lost in between. Returns false if it cannot, since it is not
+    /// complete or the identity has another role; it has to be made anew then.
+    pub fn renew(&mut self, identity: &ChannelIdentity) -> bool {
+        let progress = lock(&self.progress);
+        let SubscriptionProgress::Subscribed(registration) = &*progress else { return false };
+        if identity.role() != self.identity.role() {
+            return false;
+        }
+        let reader = ChangeReader { role: identity.role().into(), claims: identity.claims().into() };
+        let is_same_subject = identity.subject() == self.identity.subject();
+        self.registry.renew(registration, Arc::new(reader), is_same_subject);
+        drop(progress);
+        self.identity = identity.clone();
+        true
     }
 }
 

@@ -134,9 +134,12 @@ impl SocketChannels {
     fn subscribe_again(&mut self, topic: &str) {
         let Some(channel) = self.channels.get_mut(topic) else { return };
         let Some(prepared) = channel.changes.as_ref().filter(|prepared| !prepared.is_empty()) else { return };
+        let identity = Arc::clone(&channel.identity);
+        if channel.subscription.as_mut().is_some_and(|subscription| subscription.renew(&identity)) {
+            return;
+        }
         // First the end of the old one: nothing more is delivered with the old identity
         channel.subscription = None;
-        let identity = Arc::clone(&channel.identity);
         let subscriber = Arc::clone(&channel.subscriber);
         channel.subscription = Some(self.service.changes.subscribe(subscriber, prepared, &identity));
     }

@@ -8,7 +8,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::super::{DatabaseChanges, PreparedEntries};
 use super::{Joined, Live, entry};
-use crate::fixture::{ScratchDatabase, TestChannel, json_of, open, person, room};
+use crate::fixture::{ScratchDatabase, TestChannel, identity, json_of, open, person, room};
 use crate::settings::RealtimeSettings;
 use crate::socket::frame::Version;
 use crate::stream::StreamState;
@@ -130,6 +130,53 @@ async fn changes_reach_a_channel_in_the_order_of_their_commits() {
     };
     assert_eq!(ids(&events), (1..=3000).collect::<Vec<_>>());
     assert_eq!(ids(&sevens), (1..=3000).filter(|number| number % 10 == 7).collect::<Vec<_>>());
+}
+
+/// Changes are committed and under way while tokens replace each other.
+#[tokio::test]
+async fn a_new_token_keeps_the_subscription_without_loss_or_repetition() {
+    let live = Live::new(SET_UP).await;
+    let mut joined = live.join(&person("a"), "room", &[entry("INSERT", "items", "")]).await;
+    let subscription = joined.subscription.as_mut().unwrap();
+    for number in 1..=40 {
+        live.run(&format!("insert into public.items values ({number}, 'a')")).await;
+        let refreshed = identity(json!({ "role": "authenticated", "sub": "a", "iat": number }));
+        assert!(subscription.renew(&refreshed), "without another check");
+    }
+    let mark = live.mark().await;
+    let mut ids = Vec::new();
+    loop {
+        let (_, message) = joined.next().await;
+        if message[3] == "system" {
+            assert_eq!(message[4]["message"], "Subscribed to PostgreSQL");
+            continue;
+        }
+        let data = &message[4]["data"];
+        if data["table"] == "marks" && data["record"]["id"] == mark {
+            break;
+        }
+        ids.push(data["record"]["id"].clone());
+    }
+    assert_eq!(ids, (1..=40).map(|number| json!(number)).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_new_token_is_in_force_for_the_changes_after_it() {
+    let live = Live::new(SET_UP).await;
+    let mut joined = live.join(&person("a"), "room", &[entry("INSERT", "items", "")]).await;
+    let subscription = joined.subscription.as_mut().unwrap();
+    assert!(subscription.renew(&person("b")));
+    assert_eq!(joined.system().await.1, "Subscribed to PostgreSQL");
+    let [events] = live.received("insert into public.items values (1, 'a'), (2, 'b')", [&joined]).await;
+    assert_eq!(events.iter().map(|event| event["data"]["record"]["id"].clone()).collect::<Vec<_>>(), [json!(2)]);
+    let other_role = identity(json!({ "role": "anon" }));
+    assert!(!joined.subscription.as_mut().unwrap().renew(&other_role), "its entries are to be checked");
+    // A subscription that is not complete
+    let channel = TestChannel::new(&room(false, "a"), Version::V2);
+    let entries = DatabaseChanges::prepare(&[entry("*", "absent", "")]);
+    let mut failed = live.subscribe(channel, &person("a"), &entries);
+    assert_eq!(failed.system().await.0, "error");
+    assert!(!failed.subscription.as_mut().unwrap().renew(&person("a")));
 }
 
 /// Subscriptions on a stream whose state the test sets.
