@@ -81,7 +81,7 @@ impl RealtimeService {
             verifier: TokenVerifier::new(keys.clone(), clock.clone(), database.endpoint().user(), refresh_keys),
             clock,
             authoriser: Authoriser::new(reads.pool().clone(), settings.decisions_for),
-            presence: Presence::new(rooms.clone()),
+            presence: Presence::new(rooms.clone(), &settings.limits),
             changes: DatabaseChanges::new(&database, reads.clone(), &settings, stream.state()),
             stream,
             rooms,

@@ -60,6 +60,11 @@ pub struct RealtimeLimits {
     pub max_presence_calls: u32,
     /// The time within which presence calls are counted, from the first one on.
     pub presence_window: Duration,
+    /// The bytes that the channels of one room may track together: with each join, one frame
+    /// contains them all.
+    pub max_room_presence_bytes: usize,
+    /// The bytes that the channels of all rooms may track together.
+    pub max_presence_bytes: usize,
     /// The largest payload of a broadcast, a presence or a message of the database, in bytes.
     pub max_payload_bytes: usize,
     /// The largest frame of a client, in bytes.
@@ -137,6 +142,8 @@ impl Default for RealtimeLimits {
             max_presence_events_per_second: Some(1_000),
             max_presence_calls: 5,
             presence_window: Duration::from_secs(30),
+            max_room_presence_bytes: 8 * 1024 * 1024,
+            max_presence_bytes: 256 * 1024 * 1024,
             max_payload_bytes: 3_000 * 1_000 + 500,
             max_frame_bytes: 5_000_000,
             idle_timeout: Duration::from_secs(60),

@@ -10,6 +10,7 @@ use super::channels::SocketChannels;
 use super::joined::{MessageContent, WaitingMessage};
 use super::reply::{EMPTY, reply};
 use crate::error::Shutdown;
+use crate::presence::TrackOutcome;
 use crate::socket::frame::Reference;
 
 impl SocketChannels {
@@ -52,8 +53,10 @@ impl SocketChannels {
                 return self.shut_down(id, &Shutdown::TrackTooLarge);
             }
             PresenceCall::Track(Value::Object(state)) => {
-                service.presence.track(&channel.subscriber, &channel.presence_key, state);
-                ("ok", EMPTY)
+                match service.presence.track(&channel.subscriber, &channel.presence_key, state) {
+                    TrackOutcome::TooLarge => ("error", br#"{"reason":"The presence of this channel is too large"}"#),
+                    TrackOutcome::Joined | TrackOutcome::Updated | TrackOutcome::Unchanged => ("ok", EMPTY),
+                }
             }
             PresenceCall::Track(_) => ("error", br#"{"reason":"Presence track payload must be a map"}"#),
             PresenceCall::Untrack => {

@@ -6,6 +6,7 @@ use tokio::io::AsyncBufReadExt as _;
 use super::*;
 use crate::fixture::{ScratchDatabase, TestChannel, json_of, room};
 use crate::rooms::{Publication, RoomKey, RoomMessage, RoomMessageBody};
+use crate::settings::RealtimeLimits;
 use crate::socket::frame::{UserBroadcast, UserPayload, Version};
 use portico_database::wire::WirePoolSettings;
 
@@ -23,7 +24,7 @@ struct Server {
 impl Server {
     fn start(database: &ScratchDatabase, settings: &RealtimeClusterSettings, sockets: u64) -> Self {
         let rooms = Rooms::new(Arc::default(), None);
-        let presence = Presence::new(rooms.clone());
+        let presence = Presence::new(rooms.clone(), &RealtimeLimits::default());
         let parts = ClusterParts {
             database: crate::fixture::open(database.endpoint()),
             pool: database.pool(WirePoolSettings::default()),

@@ -13,7 +13,7 @@ mod room;
 use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasher as _;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use base64::Engine as _;
@@ -27,6 +27,7 @@ pub(crate) use remote::RemotePresence;
 
 use crate::ids::{ChannelId, NodeId};
 use crate::rooms::{Publication, RoomKey, RoomMessage, RoomMessageBody, Rooms, Subscriber, UnfinishedPublication};
+use crate::settings::RealtimeLimits;
 use room::{PresenceChange, PresenceHolder, RoomPresence};
 
 /// The number of locks.
@@ -41,6 +42,8 @@ pub(crate) enum TrackOutcome {
     Updated,
     /// The channel was present with this payload. Nothing was sent.
     Unchanged,
+    /// The room, or the server, has no room for the payload. Nothing has changed.
+    TooLarge,
 }
 
 /// The presence of all rooms. Clones share it.
@@ -54,6 +57,10 @@ struct PresenceState {
     last_reference: AtomicU64,
     hasher: RandomState,
     shards: [Mutex<PresenceShard>; SHARDS],
+    /// The size of all entries.
+    bytes: AtomicUsize,
+    max_room_bytes: usize,
+    max_bytes: usize,
     /// That of the other servers, if there are any.
     remote: OnceLock<Arc<dyn RemotePresence>>,
 }
@@ -62,13 +69,16 @@ type PresenceShard = HashMap<RoomKey, RoomPresence>;
 
 impl Presence {
     /// Returns empty rooms, whose diffs go to `rooms`.
-    pub fn new(rooms: Rooms) -> Self {
+    pub fn new(rooms: Rooms, limits: &RealtimeLimits) -> Self {
         Self(Arc::new(PresenceState {
             rooms,
             node: NodeId::random(),
             last_reference: AtomicU64::new(0),
             hasher: RandomState::new(),
             shards: std::array::from_fn(|_| Mutex::default()),
+            bytes: AtomicUsize::new(0),
+            max_room_bytes: limits.max_room_presence_bytes,
+            max_bytes: limits.max_presence_bytes,
             remote: OnceLock::new(),
         }))
     }
@@ -83,9 +93,14 @@ impl Presence {
             if previous.is_some_and(|meta| meta.has_payload(&payload)) {
                 return PresenceChange::default();
             }
-            tracked = if previous.is_some() { TrackOutcome::Updated } else { TrackOutcome::Joined };
+            let is_present = previous.is_some();
             let previous = previous.map(|meta| Arc::clone(&meta.reference));
             let meta = PresenceMeta::new(self.next_reference(), previous.as_deref(), payload);
+            if !self.has_room_for(room, room.size_with(holder, key, &meta)) {
+                tracked = TrackOutcome::TooLarge;
+                return PresenceChange::default();
+            }
+            tracked = if is_present { TrackOutcome::Updated } else { TrackOutcome::Joined };
             if let Some(remote) = self.0.remote.get() {
                 remote.tracked(channel.room(), holder.channel, &key.into(), &meta);
             }
@@ -174,6 +189,13 @@ impl Presence {
         }
     }
 
+    /// Returns true if a room may grow to this size. What other servers track counts, and is always
+    /// accepted: they have checked it.
+    fn has_room_for(&self, room: &RoomPresence, size: usize) -> bool {
+        let others = self.0.bytes.load(Ordering::Relaxed).saturating_sub(room.size());
+        size <= room.size() || (size <= self.0.max_room_bytes && others.saturating_add(size) <= self.0.max_bytes)
+    }
+
     fn holder(&self, channel: &Subscriber) -> PresenceHolder {
         PresenceHolder { node: self.0.node, channel: channel.id() }
     }
@@ -204,7 +226,10 @@ impl Presence {
         change: impl FnOnce(&mut RoomPresence) -> PresenceChange,
     ) {
         let room = shard.entry(key.clone()).or_default();
+        let before = room.size();
         let change = change(room);
+        self.0.bytes.fetch_add(room.size(), Ordering::Relaxed);
+        self.0.bytes.fetch_sub(before, Ordering::Relaxed);
         if !change.is_empty() {
             let message = RoomMessage::new(&key.topic, RoomMessageBody::PresenceDiff(change.json()));
             self.publish(room, Publication { room: key.clone(), message, except: None });

@@ -25,6 +25,8 @@ pub(super) struct RoomPresence {
     metas: BTreeMap<(Arc<str>, u64), PresenceEntry>,
     places: HashMap<PresenceHolder, (Arc<str>, u64)>,
     last_number: u64,
+    /// The size of all entries.
+    bytes: usize,
     /// The JSON of all entries, until the next change.
     state: Option<Bytes>,
     /// The messages that wait behind one that is not delivered to all threads yet.
@@ -35,6 +37,14 @@ pub(super) struct RoomPresence {
 struct PresenceEntry {
     holder: PresenceHolder,
     meta: PresenceMeta,
+}
+
+/// The memory of an entry beside its key and its JSON, about.
+const ENTRY_BYTES: usize = 256;
+
+/// Returns the size of an entry in bytes.
+fn entry_size(key: &str, meta: &PresenceMeta) -> usize {
+    ENTRY_BYTES + key.len() + meta.json().len()
 }
 
 /// A change of a room.
@@ -65,6 +75,18 @@ impl RoomPresence {
         self.metas.is_empty() && self.backlog.is_none()
     }
 
+    /// Returns the size of all entries in bytes.
+    pub fn size(&self) -> usize {
+        self.bytes
+    }
+
+    /// Returns the size of all entries after [`set`](Self::set) with the same arguments.
+    pub fn size_with(&self, holder: PresenceHolder, key: &str, meta: &PresenceMeta) -> usize {
+        let before = self.places.get(&holder).and_then(|place| Some((&place.0, self.metas.get(place)?)));
+        let before = before.map_or(0, |(key, entry)| entry_size(key, &entry.meta));
+        self.bytes - before + entry_size(key, meta)
+    }
+
     /// Returns the entry of a channel.
     pub fn get(&self, holder: PresenceHolder) -> Option<&PresenceMeta> {
         let place = self.places.get(&holder)?;
@@ -82,6 +104,7 @@ impl RoomPresence {
         self.last_number += 1;
         let place = (Arc::from(key), self.last_number);
         change.joins.push((Arc::clone(&place.0), meta.clone()));
+        self.bytes += entry_size(key, &meta);
         self.state = None;
         self.places.insert(holder, place.clone());
         self.metas.insert(place, PresenceEntry { holder, meta });
@@ -94,6 +117,7 @@ impl RoomPresence {
         if let Some(place) = self.places.remove(&holder)
             && let Some(entry) = self.metas.remove(&place)
         {
+            self.bytes -= entry_size(&place.0, &entry.meta);
             change.leaves.push((place.0, entry.meta));
             self.state = None;
         }

@@ -15,8 +15,12 @@ struct Place {
 
 impl Place {
     fn new() -> Self {
+        Self::with_limits(&RealtimeLimits::default())
+    }
+
+    fn with_limits(limits: &RealtimeLimits) -> Self {
         let rooms = Rooms::new(Arc::default(), None);
-        Self { presence: Presence::new(rooms.clone()), rooms }
+        Self { presence: Presence::new(rooms.clone(), limits), rooms }
     }
 
     /// Joins a channel on the current thread.
@@ -215,4 +219,29 @@ async fn diffs_arrive_in_the_order_of_the_changes() {
         state.0.values_mut().for_each(|references| references.sort());
     }
     assert_eq!(seen, expected);
+}
+
+#[tokio::test]
+async fn a_payload_that_a_room_or_the_server_has_no_space_for_is_rejected() {
+    let limits =
+        RealtimeLimits { max_room_presence_bytes: 2_000, max_presence_bytes: 3_000, ..RealtimeLimits::default() };
+    let (place, a, b) = (Place::with_limits(&limits), room(false, "a"), room(true, "a"));
+    let [ann, bob] = [place.join(&a, Version::V2), place.join(&a, Version::V2)];
+    let [cid, dan] = [place.join(&b, Version::V2), place.join(&b, Version::V2)];
+    let large = |length: usize| json!({ "text": "x".repeat(length) });
+    assert_eq!(place.track(&ann, "ann", large(1_500)), TrackOutcome::Joined);
+    let state = place.state(&a);
+    assert_eq!(place.track(&bob, "bob", large(100)), TrackOutcome::TooLarge, "of the room");
+    assert_eq!(place.track(&ann, "ann", large(3_000)), TrackOutcome::TooLarge, "of one channel");
+    assert_eq!(place.state(&a), state, "nothing has changed");
+    assert_eq!(place.track(&cid, "cid", large(500)), TrackOutcome::Joined);
+    assert_eq!(place.track(&dan, "dan", large(500)), TrackOutcome::TooLarge, "of the server");
+    // A smaller payload in place of a larger one always fits, and makes space
+    assert_eq!(place.track(&ann, "ann", large(500)), TrackOutcome::Updated);
+    assert_eq!(place.track(&dan, "dan", large(500)), TrackOutcome::Joined);
+    assert_eq!(place.track(&bob, "bob", large(100)), TrackOutcome::Joined);
+    for (channel, key) in [(&ann, "ann"), (&bob, "bob"), (&cid, "cid"), (&dan, "dan")] {
+        place.untrack(channel, key);
+    }
+    assert_eq!(place.presence.0.bytes.load(Ordering::Relaxed), 0);
 }

@@ -69,12 +69,25 @@ impl Outbox {
     /// Adds a frame. The first one is always accepted; one that exceeds the bounds closes the
     /// outbox.
     pub fn push(&self, frame: Frame) {
+        self.push_within(frame, 1);
+    }
+
+    /// Adds a frame that the client itself has caused. It may exceed the bounds of the frames that
+    /// others send, which the client did not ask for, but not twice these bounds: joins whose
+    /// permissions were being checked are answered also while the client does not read.
+    pub fn push_reply(&self, frame: Frame) {
+        self.push_within(frame, 2);
+    }
+
+    /// Adds a frame, or closes the outbox if more than `factor` times the bounds would wait.
+    fn push_within(&self, frame: Frame, factor: usize) {
         let mut waiting = self.waiting();
         if waiting.closed {
             return;
         }
-        let bytes = waiting.bytes + frame.len();
-        if !waiting.frames.is_empty() && (bytes > self.max_bytes || waiting.frames.len() >= self.max_frames) {
+        let bytes = waiting.bytes.saturating_add(frame.len());
+        let (max_bytes, max_frames) = (self.max_bytes.saturating_mul(factor), self.max_frames.saturating_mul(factor));
+        if !waiting.frames.is_empty() && (bytes > max_bytes || waiting.frames.len() >= max_frames) {
             waiting.close();
         } else {
             waiting.bytes = bytes;
@@ -84,19 +97,6 @@ impl Outbox {
                 return;
             }
         }
-        drop(waiting);
-        self.waker.wake();
-    }
-
-    /// Adds a frame that the client itself has caused, whatever waits already. There are few, since
-    /// nothing is read from a client that does not read.
-    pub fn push_reply(&self, frame: Frame) {
-        let mut waiting = self.waiting();
-        if waiting.closed {
-            return;
-        }
-        waiting.bytes += frame.len();
-        waiting.frames.push_back(frame);
         drop(waiting);
         self.waker.wake();
     }
@@ -219,5 +219,25 @@ mod tests {
         assert_eq!(by_frames.next(Waker::noop()), OutboxItem::Overflowed);
         by_frames.push(frame(1));
         assert_eq!(by_frames.next(Waker::noop()), OutboxItem::Overflowed, "for good");
+    }
+
+    #[test]
+    fn replies_may_wait_up_to_twice_the_bounds() {
+        let by_bytes = outbox();
+        by_bytes.push(frame(100));
+        by_bytes.push_reply(frame(100));
+        assert_eq!(by_bytes.next(Waker::noop()), OutboxItem::Frame(frame(100)));
+        by_bytes.push_reply(frame(100));
+        by_bytes.push_reply(frame(1));
+        assert_eq!(by_bytes.next(Waker::noop()), OutboxItem::Overflowed);
+        let by_frames = outbox();
+        (0..6).for_each(|_| by_frames.push_reply(frame(1)));
+        assert_eq!(by_frames.next(Waker::noop()), OutboxItem::Frame(frame(1)));
+        (0..2).for_each(|_| by_frames.push_reply(frame(1)));
+        assert_eq!(by_frames.next(Waker::noop()), OutboxItem::Overflowed);
+        let replies_first = outbox();
+        (0..4).for_each(|_| replies_first.push_reply(frame(1)));
+        replies_first.push(frame(1));
+        assert_eq!(replies_first.next(Waker::noop()), OutboxItem::Overflowed, "no room is left for others");
     }
 }
