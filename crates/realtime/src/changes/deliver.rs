@@ -16,15 +16,17 @@ use tokio::sync::mpsc;
 
 use super::access::{RowKey, TableAccess, role_access, row_access};
 use super::column_test::{FieldValue, Test};
+use super::committed_change::CommittedChange;
 use super::database_tests::{SlowConditions, TestQuestion, failing_tests};
-use super::entry::{ChangeAction, Entry};
-use super::event::{ChangeMessages, EventContent, EventError, MessageTarget};
-use super::registry::{Registry, Target};
+use super::entry::{ChangeAction, ChangesEntry};
+use super::event::{ChangeEventError, ChangeMessages, EventContent, MessageTarget};
+use super::registry::{EntryTarget, Registry};
 use super::role_reads::{ReadFailure, RoleReads, retrying};
-use super::row_change::RowChange;
-use super::subscription::{EXTENSION, SUBSCRIBED};
+use super::system_message::{EXTENSION, SUBSCRIBED};
 use super::validate::{SubscribeError, TableName, ValidEntry, Validator};
-use super::verdict::{AccessAnswers, AccessQuestion, AccessQuestions, Candidate, Verdict, ask, decide, is_keyless};
+use super::verdict::{
+    AccessAnswers, AccessQuestion, AccessQuestions, Candidate, CandidateOutcome, ask, decide, is_keyless,
+};
 use crate::decode::{DescribedTable, TransactionId};
 use crate::meter::Meter;
 use crate::settings::ChangesSettings;
@@ -44,7 +46,7 @@ const RENDERER: RoleProfile = RoleProfile::acting_as("supabase_realtime_admin", 
 
 /// Delivers changes.
 #[derive(Debug)]
-pub(crate) struct Delivery {
+pub(crate) struct ChangeDelivery {
     pub registry: Arc<Registry>,
     pub reads: RoleReads,
     pub validator: Validator,
@@ -69,7 +71,7 @@ struct Memory {
 /// Returns the number of changes that are worked on at once: a bounded number and size, and never
 /// two descriptions of one table. What a role may read is asked for one description, and must not
 /// be applied to the columns or keys of another.
-fn slice_end(changes: &[RowChange]) -> usize {
+fn slice_end(changes: &[CommittedChange]) -> usize {
     let mut tables: HashMap<u32, &Arc<DescribedTable>> = HashMap::new();
     let mut bytes = 0;
     for (number, change) in changes.iter().enumerate() {
@@ -83,7 +85,7 @@ fn slice_end(changes: &[RowChange]) -> usize {
     changes.len()
 }
 
-impl Delivery {
+impl ChangeDelivery {
     /// Delivers the batches until their sender is dropped.
     pub async fn run(self, mut batches: mpsc::Receiver<ChangeBatch>) {
         let mut memory = Memory::default();
@@ -96,13 +98,13 @@ impl Delivery {
             let transactions: Vec<TransactionId> = waiting.iter().map(|batch| batch.transaction).collect();
             let changes = waiting.drain(..).flat_map(|batch: ChangeBatch| {
                 let commit_time = batch.commit_time;
-                batch.changes.into_iter().map(move |change| RowChange {
+                batch.changes.into_iter().map(move |change| CommittedChange {
                     commit_time,
                     table: change.table,
                     change: change.change,
                 })
             });
-            let mut wanted: Vec<RowChange> =
+            let mut wanted: Vec<CommittedChange> =
                 changes.filter(|change| self.registry.names(change.table_name())).collect();
             if self.meter.exceeds(self.max_per_second) {
                 tracing::warn!(
@@ -142,7 +144,8 @@ impl Delivery {
         retrying(wait).await
     }
 
-    async fn deliver(&self, memory: &mut Memory, changes: &[RowChange]) {
+    async fn deliver(&self, memory: &mut Memory, changes: &[CommittedChange]) {
+        let _in_progress = self.registry.begin_delivery();
         self.prepare_filters(memory, changes).await;
         let mut candidates = self.matching(&mut memory.slow, changes).await;
         let answers = self.authorise(memory, changes, &candidates).await;
@@ -152,7 +155,7 @@ impl Delivery {
     }
 
     /// Prepares the filters of tables whose columns have changed, or that no entry names.
-    async fn prepare_filters(&self, memory: &mut Memory, changes: &[RowChange]) {
+    async fn prepare_filters(&self, memory: &mut Memory, changes: &[CommittedChange]) {
         let generation = self.registry.generation();
         for change in changes {
             let table = &change.table;
@@ -192,7 +195,11 @@ impl Delivery {
         }
     }
 
-    async fn validate(&self, role: &str, entry: Arc<Entry>) -> Result<Result<ValidEntry, SubscribeError>, ReadFailure> {
+    async fn validate(
+        &self,
+        role: &str,
+        entry: Arc<ChangesEntry>,
+    ) -> Result<Result<ValidEntry, SubscribeError>, ReadFailure> {
         match self.validator.validate(role, entry).await {
             Err(SubscribeError::Unavailable(text)) => Err(ReadFailure::Unavailable(text)),
             outcome => Ok(outcome),
@@ -200,13 +207,13 @@ impl Delivery {
     }
 
     /// Returns the entries whose conditions hold, for all changes in their order.
-    async fn matching(&self, slow: &mut SlowConditions, changes: &[RowChange]) -> Vec<Candidate> {
+    async fn matching(&self, slow: &mut SlowConditions, changes: &[CommittedChange]) -> Vec<Candidate> {
         let mut candidates = Vec::new();
         let mut questions: IndexMap<TestQuestion, Vec<usize>> = IndexMap::new();
         for (number, change) in changes.iter().enumerate() {
             let (name, action) = (change.table_name(), change.action());
             if is_keyless(change) {
-                let verdict = Verdict::Sent(EventContent::Error(EventError::NoPrimaryKey));
+                let verdict = CandidateOutcome::Sent(EventContent::Error(ChangeEventError::NoPrimaryKey));
                 let audience = self.registry.audience(name, action).into_iter();
                 candidates.extend(audience.map(|target| Candidate {
                     change: number,
@@ -226,14 +233,14 @@ impl Delivery {
                     let question = TestQuestion { role, test: database.clone(), value };
                     questions.entry(question).or_default().push(candidates.len());
                 }
-                candidates.push(Candidate { change: number, target, verdict: Verdict::Undecided });
+                candidates.push(Candidate { change: number, target, verdict: CandidateOutcome::Undecided });
             }
         }
         let asked: Vec<TestQuestion> = questions.keys().cloned().collect();
         for failing in failing_tests(&self.reads, slow, asked).await {
             for candidate in questions.get(&failing).into_iter().flatten() {
                 if let Some(candidate) = candidates.get_mut(*candidate) {
-                    candidate.verdict = Verdict::Dropped;
+                    candidate.verdict = CandidateOutcome::Dropped;
                 }
             }
         }
@@ -241,7 +248,7 @@ impl Delivery {
     }
 
     /// Asks PostgreSQL what the readers of the candidates may read.
-    async fn authorise(&self, memory: &Memory, changes: &[RowChange], candidates: &[Candidate]) -> AccessAnswers {
+    async fn authorise(&self, memory: &Memory, changes: &[CommittedChange], candidates: &[Candidate]) -> AccessAnswers {
         let tables: HashMap<u32, &Arc<DescribedTable>> =
             changes.iter().map(|change| (change.table.table.oid, &change.table)).collect();
         let mut questions: AccessQuestions = IndexMap::new();
@@ -323,11 +330,11 @@ impl Delivery {
     fn add_unauthorized(
         &self,
         memory: &mut Memory,
-        changes: &[RowChange],
+        changes: &[CommittedChange],
         candidates: &mut Vec<Candidate>,
         answers: &AccessAnswers,
     ) {
-        let mut refused: HashSet<(u32, &str)> = HashSet::new();
+        let mut rejected: HashSet<(u32, &str)> = HashSet::new();
         for (question, answer) in answers {
             let (AccessQuestion::Role(oid, role), Ok(Some(access))) = (question, answer) else { continue };
             let Some(change) = changes.iter().find(|change| change.table.table.oid == *oid) else { continue };
@@ -335,24 +342,24 @@ impl Delivery {
                 memory.key_readers.insert((*oid, role.clone()));
             } else {
                 memory.key_readers.remove(&(*oid, role.clone()));
-                refused.insert((*oid, role));
+                rejected.insert((*oid, role));
             }
         }
-        if refused.is_empty() {
+        if rejected.is_empty() {
             return;
         }
-        let is_refused = |change: &RowChange, role: &str| {
+        let is_rejected = |change: &CommittedChange, role: &str| {
             change.action() != ChangeAction::Delete
                 && !is_keyless(change)
-                && refused.contains(&(change.table.table.oid, role))
+                && rejected.contains(&(change.table.table.oid, role))
         };
         candidates.retain(|candidate| {
-            changes.get(candidate.change).is_none_or(|change| !is_refused(change, &candidate.reader().role))
+            changes.get(candidate.change).is_none_or(|change| !is_rejected(change, &candidate.reader().role))
         });
         for (number, change) in changes.iter().enumerate() {
             for target in self.registry.audience(change.table_name(), change.action()) {
-                if is_refused(change, &target.group.key.reader.role) {
-                    let verdict = Verdict::Sent(EventContent::Error(EventError::Unauthorized));
+                if is_rejected(change, &target.group.key.reader.role) {
+                    let verdict = CandidateOutcome::Sent(EventContent::Error(ChangeEventError::Unauthorized));
                     candidates.push(Candidate { change: number, target, verdict });
                 }
             }
@@ -361,10 +368,10 @@ impl Delivery {
     }
 
     /// Sends the events, in the order of the changes.
-    async fn send(&self, changes: &[RowChange], candidates: Vec<Candidate>) {
+    async fn send(&self, changes: &[CommittedChange], candidates: Vec<Candidate>) {
         let mut by_change: IndexMap<usize, Receivers> = IndexMap::new();
         for candidate in candidates {
-            if let Verdict::Sent(content) = candidate.verdict {
+            if let CandidateOutcome::Sent(content) = candidate.verdict {
                 by_change.entry(candidate.change).or_default().push((candidate.target, content));
             }
         }
@@ -441,11 +448,11 @@ impl Delivery {
 }
 
 /// The entries that receive a change, and what they are shown.
-type Receivers = Vec<(Arc<Target>, EventContent)>;
+type Receivers = Vec<(Arc<EntryTarget>, EventContent)>;
 
 /// A message to the channels of one group.
 struct MessagePart {
-    target: Arc<Target>,
+    target: Arc<EntryTarget>,
     content: EventContent,
     ids: Vec<u32>,
 }

@@ -9,30 +9,27 @@ use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 
-use super::deliver::Delivery;
-use super::entry::{Entry, MessageForm, Prepared};
-use super::registry::{GroupKey, Registration, Registry};
+use super::deliver::ChangeDelivery;
+use super::entry::{ChangeMessageForm, ChangesEntry, PreparedEntries};
+use super::registry::{GroupKey, Registry, SubscriptionRegistration};
 use super::role_reads::{ChangeReader, RoleReads};
+use super::system_message::{EXTENSION, SUBSCRIBED};
 use super::validate::{SubscribeError, ValidEntry, Validator};
-use crate::identity::Identity;
+use crate::identity::ChannelIdentity;
 use crate::meter::Meter;
 use crate::rooms::Subscriber;
 use crate::settings::RealtimeSettings;
 use crate::stream::{ChangeBatch, StreamState};
 
-/// `extension` of the `system` messages.
-pub(super) const EXTENSION: &str = "postgres_changes";
-/// The text when a subscription is complete.
-pub(super) const SUBSCRIBED: &str = "Subscribed to PostgreSQL";
 /// The pause before another attempt, in milliseconds: at least, and by how much it may be longer.
 const RETRY_MILLIS: (u64, u64) = (5_000, 5_000);
 
 /// The subscriptions to database changes. Clones share them.
 #[derive(Debug, Clone)]
-pub(crate) struct Changes(Arc<ChangesState>);
+pub(crate) struct DatabaseChanges(Arc<DatabaseChangesState>);
 
 #[derive(Debug)]
-struct ChangesState {
+struct DatabaseChangesState {
     registry: Arc<Registry>,
     reads: RoleReads,
     validator: Validator,
@@ -45,20 +42,21 @@ struct ChangesState {
 /// A subscription of a channel. It ends when this is dropped; nothing is sent after that.
 #[derive(Debug)]
 pub(crate) struct ChangesSubscription {
-    progress: Arc<Mutex<Progress>>,
+    identity: ChannelIdentity,
+    progress: Arc<Mutex<SubscriptionProgress>>,
     registry: Arc<Registry>,
     task: AbortHandle,
 }
 
 /// The progress of a subscription.
 #[derive(Debug)]
-enum Progress {
+enum SubscriptionProgress {
     SettingUp,
-    Subscribed(Registration),
+    Subscribed(SubscriptionRegistration),
     Ended,
 }
 
-impl Changes {
+impl DatabaseChanges {
     /// Returns no subscriptions. `stream` is the state of the stream that the changes come from.
     pub fn new(
         database: &Database,
@@ -67,7 +65,7 @@ impl Changes {
         stream: watch::Receiver<StreamState>,
     ) -> Self {
         let reads = RoleReads::new(reads);
-        Self(Arc::new(ChangesState {
+        Self(Arc::new(DatabaseChangesState {
             registry: Arc::default(),
             validator: Validator::new(reads.clone()),
             reads,
@@ -79,14 +77,14 @@ impl Changes {
     }
 
     /// Parses the entries of a join. Never fails: errors are sent later, as `system` messages.
-    pub fn prepare(entries: &[Value]) -> Prepared {
-        Prepared::of_entries(entries)
+    pub fn prepare(entries: &[Value]) -> PreparedEntries {
+        PreparedEntries::of_entries(entries)
     }
 
     /// Makes the entry of a join without `config`, which its topic describes. The topic comes
     /// without its prefix.
-    pub fn prepare_topic(topic: &str) -> Option<Prepared> {
-        (!topic.is_empty()).then(|| Prepared::of_topic(topic))
+    pub fn prepare_topic(topic: &str) -> Option<PreparedEntries> {
+        (!topic.is_empty()).then(|| PreparedEntries::of_topic(topic))
     }
 
     /// Counts the deliveries. Its average has to be updated for the limit of deliveries to work.
@@ -95,14 +93,15 @@ impl Changes {
     }
 
     /// Subscribes a channel. `system` messages report success and errors later. Needs a Tokio
-    /// runtime. For another identity drop the result first, and subscribe again.
+    /// runtime. For another identity [renew](ChangesSubscription::renew) the result, or drop it and
+    /// subscribe again.
     pub fn subscribe(
         &self,
         subscriber: Arc<Subscriber>,
-        prepared: &Prepared,
-        identity: &Identity,
+        prepared: &PreparedEntries,
+        identity: &ChannelIdentity,
     ) -> ChangesSubscription {
-        let progress = Arc::new(Mutex::new(Progress::SettingUp));
+        let progress = Arc::new(Mutex::new(SubscriptionProgress::SettingUp));
         let reader = Arc::new(ChangeReader { role: identity.role().into(), claims: identity.claims().into() });
         let set_up = SetUp {
             state: Arc::clone(&self.0),
@@ -118,14 +117,15 @@ impl Changes {
                 Err(error) => set_up.report(&error),
             }
         });
-        ChangesSubscription { progress, registry: Arc::clone(&self.0.registry), task: task.abort_handle() }
+        let identity = identity.clone();
+        ChangesSubscription { identity, progress, registry: Arc::clone(&self.0.registry), task: task.abort_handle() }
     }
 
     /// Delivers changes, until their sender is dropped. Also tells channels when the stream runs
     /// again after a gap.
     pub async fn run(self, batches: mpsc::Receiver<ChangeBatch>) {
         let state = &*self.0;
-        let delivery = Delivery {
+        let delivery = ChangeDelivery {
             registry: Arc::clone(&state.registry),
             reads: state.reads.clone(),
             validator: state.validator.clone(),
@@ -164,15 +164,15 @@ fn is_running(state: &StreamState) -> bool {
 
 /// A subscription that is being set up.
 struct SetUp {
-    state: Arc<ChangesState>,
-    progress: Arc<Mutex<Progress>>,
+    state: Arc<DatabaseChangesState>,
+    progress: Arc<Mutex<SubscriptionProgress>>,
     subscriber: Arc<Subscriber>,
     reader: Arc<ChangeReader>,
-    form: MessageForm,
+    form: ChangeMessageForm,
 }
 
 impl SetUp {
-    async fn run(self, entries: Arc<[Arc<Entry>]>) {
+    async fn run(self, entries: Arc<[Arc<ChangesEntry>]>) {
         if entries.is_empty() {
             return;
         }
@@ -197,14 +197,14 @@ impl SetUp {
             entries,
         };
         let mut progress = lock(&self.progress);
-        if matches!(*progress, Progress::SettingUp) {
+        if matches!(*progress, SubscriptionProgress::SettingUp) {
             let registration = self.state.registry.insert(key, &valid, Arc::clone(&self.subscriber));
-            *progress = Progress::Subscribed(registration);
+            *progress = SubscriptionProgress::Subscribed(registration);
             self.subscriber.send_system(EXTENSION, "ok", SUBSCRIBED);
         }
     }
 
-    async fn validate(&self, entries: &[Arc<Entry>]) -> Result<Vec<ValidEntry>, SubscribeError> {
+    async fn validate(&self, entries: &[Arc<ChangesEntry>]) -> Result<Vec<ValidEntry>, SubscribeError> {
         let mut valid = Vec::with_capacity(entries.len());
         for entry in entries {
             valid.push(self.state.validator.validate(&self.reader.role, Arc::clone(entry)).await?);
@@ -235,22 +235,41 @@ impl SetUp {
 
     fn report(&self, error: &str) {
         let progress = lock(&self.progress);
-        if !matches!(*progress, Progress::Ended) {
+        if !matches!(*progress, SubscriptionProgress::Ended) {
             self.subscriber.send_system(EXTENSION, "error", error);
         }
+    }
+}
+
+impl ChangesSubscription {
+    /// Continues a complete subscription with the identity of a new token, without another check of
+    /// its entries: no change is lost in between. Returns false if it cannot, since it is not
+    /// complete or the identity has another role; it has to be made anew then.
+    pub fn renew(&mut self, identity: &ChannelIdentity) -> bool {
+        let progress = lock(&self.progress);
+        let SubscriptionProgress::Subscribed(registration) = &*progress else { return false };
+        if identity.role() != self.identity.role() {
+            return false;
+        }
+        let reader = ChangeReader { role: identity.role().into(), claims: identity.claims().into() };
+        let is_same_subject = identity.subject() == self.identity.subject();
+        self.registry.renew(registration, Arc::new(reader), is_same_subject);
+        drop(progress);
+        self.identity = identity.clone();
+        true
     }
 }
 
 impl Drop for ChangesSubscription {
     fn drop(&mut self) {
         self.task.abort();
-        let progress = std::mem::replace(&mut *lock(&self.progress), Progress::Ended);
-        if let Progress::Subscribed(registration) = progress {
+        let progress = std::mem::replace(&mut *lock(&self.progress), SubscriptionProgress::Ended);
+        if let SubscriptionProgress::Subscribed(registration) = progress {
             self.registry.remove(&registration);
         }
     }
 }
 
-fn lock(progress: &Mutex<Progress>) -> MutexGuard<'_, Progress> {
+fn lock(progress: &Mutex<SubscriptionProgress>) -> MutexGuard<'_, SubscriptionProgress> {
     progress.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -12,7 +12,7 @@ use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKe
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use portico_base::{Secret, hash, random};
 
-use super::NodeId;
+use crate::ids::NodeId;
 
 /// The largest message.
 const MAX_MESSAGE: usize = 16 * 1024 * 1024;
@@ -91,10 +91,10 @@ impl Wrapper {
 
 /// Puts the parts of other servers together.
 #[derive(Debug, Default)]
-pub(super) struct Unwrapper(HashMap<NodeId, Unfinished>);
+pub(super) struct Unwrapper(HashMap<NodeId, UnfinishedMessage>);
 
 #[derive(Debug, Default)]
-struct Unfinished {
+struct UnfinishedMessage {
     /// The last message that was complete.
     last_number: u64,
     /// The message whose parts arrive.
@@ -123,7 +123,8 @@ impl Unwrapper {
             return None;
         }
         if index == 0 {
-            *unfinished = Unfinished { number, last_number: unfinished.last_number, ..Unfinished::default() };
+            *unfinished =
+                UnfinishedMessage { number, last_number: unfinished.last_number, ..UnfinishedMessage::default() };
         }
         if number != unfinished.number
             || index != unfinished.received
@@ -133,7 +134,7 @@ impl Unwrapper {
         }
         unfinished.received += 1;
         if count == 1 {
-            *unfinished = Unfinished { last_number: number, ..Unfinished::default() };
+            *unfinished = UnfinishedMessage { last_number: number, ..UnfinishedMessage::default() };
             return Some((node, part));
         }
         unfinished.content.put(part);
@@ -141,7 +142,7 @@ impl Unwrapper {
             return None;
         }
         let content = std::mem::take(&mut unfinished.content).freeze();
-        *unfinished = Unfinished { last_number: number, ..Unfinished::default() };
+        *unfinished = UnfinishedMessage { last_number: number, ..UnfinishedMessage::default() };
         Some((node, content))
     }
 
@@ -149,7 +150,7 @@ impl Unwrapper {
     pub fn forget(&mut self, node: NodeId) {
         // The number stays, so that its messages cannot be sent again
         if let Some(unfinished) = self.0.get_mut(&node) {
-            *unfinished = Unfinished { last_number: unfinished.last_number, ..Unfinished::default() };
+            *unfinished = UnfinishedMessage { last_number: unfinished.last_number, ..UnfinishedMessage::default() };
         }
     }
 }

@@ -9,7 +9,7 @@ use super::tuple::Tuple;
 #[derive(Debug, Clone)]
 pub(crate) struct Change {
     /// The table. The same allocation for all changes since the table was last described.
-    pub relation: Arc<Relation>,
+    pub relation: Arc<PublishedRelation>,
     pub kind: ChangeKind,
 }
 
@@ -46,7 +46,7 @@ impl OldTuple {
 
 /// A table as the stream describes it before its first change, and after each change of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Relation {
+pub(crate) struct PublishedRelation {
     pub oid: u32,
     pub schema: Box<str>,
     pub name: Box<str>,

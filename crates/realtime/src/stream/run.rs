@@ -11,10 +11,10 @@ use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::SendTimeoutError;
 
 use super::message::{DatabaseMessage, holds_messages};
-use super::owner::StreamTimes;
+use super::times::StreamTimes;
 use super::visibility::wait_until_visible;
 use super::watchdog::{Unhealthy, Watchdog};
-use crate::decode::{Catalog, Change, CommitTime, DecodeError, Decoded, Decoder, DescribedTable, TransactionId};
+use crate::decode::{Change, CommitTime, DecodeError, Decoded, Decoder, DescribedTable, TableCatalog, TransactionId};
 
 /// The bytes of a transaction from which on it is handed over in several batches.
 const LARGE: usize = 64 * 1024;
@@ -119,7 +119,7 @@ struct Pump<'a> {
     database: &'a Database,
     consumers: &'a StreamConsumers,
     decoder: Decoder,
-    catalog: Catalog,
+    catalog: TableCatalog,
     /// The commit time of the transaction that is being received.
     commit_time: CommitTime,
     transaction: TransactionId,
@@ -138,7 +138,7 @@ impl<'a> Pump<'a> {
             database,
             consumers,
             decoder: Decoder::default(),
-            catalog: Catalog::default(),
+            catalog: TableCatalog::default(),
             commit_time: CommitTime(0),
             transaction: TransactionId(0),
             changes: Vec::new(),

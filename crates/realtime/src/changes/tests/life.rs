@@ -8,9 +8,9 @@ use portico_database::wire::{CoalescingSettings, ReadCoalescer, WirePoolSettings
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
 
-use super::super::{Changes, Prepared};
+use super::super::{DatabaseChanges, PreparedEntries};
 use super::{Joined, Live, entry};
-use crate::fixture::{ScratchDatabase, TestChannel, json_of, open, person, room};
+use crate::fixture::{ScratchDatabase, TestChannel, identity, json_of, open, person, room};
 use crate::settings::RealtimeSettings;
 use crate::socket::frame::Version;
 use crate::stream::StreamState;
@@ -38,7 +38,7 @@ async fn nothing_is_sent_with_an_identity_after_its_subscription_ended() {
     assert_eq!(joined.channel.received(), []);
     // Another identity on the same channel
     let entries = [entry("*", "items", ""), entry("INSERT", "marks", "")];
-    let joined = live.subscribe(joined.channel, &person("b"), &Changes::prepare(&entries));
+    let joined = live.subscribe(joined.channel, &person("b"), &DatabaseChanges::prepare(&entries));
     assert_eq!(joined.system().await.0, "ok");
     let [events] = live.received("insert into public.items values (5, 'a'), (6, 'b')", [&joined]).await;
     assert_eq!(events.iter().map(|event| event["data"]["record"]["id"].clone()).collect::<Vec<_>>(), [json!(6)]);
@@ -137,7 +137,7 @@ async fn a_table_that_is_published_later_is_part_of_a_wildcard() {
 async fn a_legacy_channel_receives_events_named_after_the_change() {
     let live = Live::new(SET_UP).await;
     live.run("alter table public.items disable row level security").await;
-    let prepared = Changes::prepare_topic("public:items:id=eq.2").unwrap();
+    let prepared = DatabaseChanges::prepare_topic("public:items:id=eq.2").unwrap();
     let channel = TestChannel::new(&room(false, "public:items:id=eq.2"), Version::V1);
     let joined = live.subscribe(channel, &person("a"), &prepared);
     let message = json_of(&joined.channel.next().await);
@@ -163,9 +163,56 @@ async fn changes_reach_a_channel_in_the_order_of_their_commits() {
     assert_eq!(ids(&sevens), (1..=3000).filter(|number| number % 10 == 7).collect::<Vec<_>>());
 }
 
+/// Changes are committed and under way while tokens replace each other.
+#[tokio::test]
+async fn a_new_token_keeps_the_subscription_without_loss_or_repetition() {
+    let live = Live::new(SET_UP).await;
+    let mut joined = live.join(&person("a"), "room", &[entry("INSERT", "items", "")]).await;
+    let subscription = joined.subscription.as_mut().unwrap();
+    for number in 1..=40 {
+        live.run(&format!("insert into public.items values ({number}, 'a')")).await;
+        let refreshed = identity(json!({ "role": "authenticated", "sub": "a", "iat": number }));
+        assert!(subscription.renew(&refreshed), "without another check");
+    }
+    let mark = live.mark().await;
+    let mut ids = Vec::new();
+    loop {
+        let (_, message) = joined.next().await;
+        if message[3] == "system" {
+            assert_eq!(message[4]["message"], "Subscribed to PostgreSQL");
+            continue;
+        }
+        let data = &message[4]["data"];
+        if data["table"] == "marks" && data["record"]["id"] == mark {
+            break;
+        }
+        ids.push(data["record"]["id"].clone());
+    }
+    assert_eq!(ids, (1..=40).map(|number| json!(number)).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_new_token_is_in_force_for_the_changes_after_it() {
+    let live = Live::new(SET_UP).await;
+    let mut joined = live.join(&person("a"), "room", &[entry("INSERT", "items", "")]).await;
+    let subscription = joined.subscription.as_mut().unwrap();
+    assert!(subscription.renew(&person("b")));
+    assert_eq!(joined.system().await.1, "Subscribed to PostgreSQL");
+    let [events] = live.received("insert into public.items values (1, 'a'), (2, 'b')", [&joined]).await;
+    assert_eq!(events.iter().map(|event| event["data"]["record"]["id"].clone()).collect::<Vec<_>>(), [json!(2)]);
+    let other_role = identity(json!({ "role": "anon" }));
+    assert!(!joined.subscription.as_mut().unwrap().renew(&other_role), "its entries are to be checked");
+    // A subscription that is not complete
+    let channel = TestChannel::new(&room(false, "a"), Version::V2);
+    let entries = DatabaseChanges::prepare(&[entry("*", "absent", "")]);
+    let mut failed = live.subscribe(channel, &person("a"), &entries);
+    assert_eq!(failed.system().await.0, "error");
+    assert!(!failed.subscription.as_mut().unwrap().renew(&person("a")));
+}
+
 /// Subscriptions on a stream whose state the test sets.
 struct Streamless {
-    changes: Changes,
+    changes: DatabaseChanges,
     state: watch::Sender<StreamState>,
     _database: ScratchDatabase,
     _batches: mpsc::Sender<crate::stream::ChangeBatch>,
@@ -177,7 +224,7 @@ impl Streamless {
         database.run(SET_UP).await;
         let (state, receiver) = watch::channel(StreamState::Connecting);
         let reads = ReadCoalescer::new(database.pool(WirePoolSettings::default()), &CoalescingSettings::default());
-        let changes = Changes::new(&open(database.endpoint()), reads, &RealtimeSettings::default(), receiver);
+        let changes = DatabaseChanges::new(&open(database.endpoint()), reads, &RealtimeSettings::default(), receiver);
         let (batches, receiver) = mpsc::channel(1);
         tokio::spawn(changes.clone().run(receiver));
         Self { changes, state, _database: database, _batches: batches }
@@ -185,7 +232,7 @@ impl Streamless {
 
     fn join(&self) -> Joined {
         let channel = TestChannel::new(&room(false, "a"), Version::V2);
-        let prepared = Prepared::of_entries(&[entry("*", "items", "")]);
+        let prepared = PreparedEntries::of_entries(&[entry("*", "items", "")]);
         let subscription = Some(self.changes.subscribe(Arc::clone(&channel.subscriber), &prepared, &person("a")));
         Joined { channel, ids: Vec::new(), subscription }
     }
