@@ -1,6 +1,7 @@
 //! Buckets.
 
 use bytes::Bytes;
+use portico_base::inherit_request;
 use portico_database::wire::RowSeparators;
 use serde::Deserialize;
 
@@ -181,7 +182,7 @@ pub(crate) async fn empty(operation: &Operation, id: &str) -> Result<()> {
         return Err(StorageError::TooManyObjects);
     }
     let (operation, id) = (operation.clone(), id.to_owned());
-    let work = tokio::spawn(async move { delete_until(&operation, &id, &until).await });
+    let work = tokio::spawn(inherit_request(async move { delete_until(&operation, &id, &until).await }));
     if count <= EMPTY_AT_ONCE {
         work.await.unwrap_or(Err(StorageError::Internal))?;
     }

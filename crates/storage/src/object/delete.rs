@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use portico_base::inherit_request;
 use serde_json::value::RawValue;
 
 use super::version::delete_versions;
@@ -78,7 +79,7 @@ async fn delete_chunk(
     let entry = operation.service.journal.enter(entry).await?;
     let (operation, bucket, list) = (operation.clone(), bucket.to_owned(), sql::text_array(names));
     // Once begun it is completed, even if the request is cancelled
-    let task = tokio::spawn(async move {
+    let task = tokio::spawn(inherit_request(async move {
         let see = [Some(bucket.as_bytes()), Some(first.as_bytes())];
         let delete = [Some(bucket.as_bytes()), Some(list.as_bytes())];
         let steps =
@@ -87,7 +88,7 @@ async fn delete_chunk(
         let results = finish(&operation, entry, &bucket, results, 1, 1).await?;
         let rows = results.rows(1).iter().filter_map(|row| row.get(0)).collect();
         Ok((!results.rows(0).is_empty(), rows))
-    });
+    }));
     task.await.unwrap_or(Err(StorageError::Internal))
 }
 
@@ -116,6 +117,6 @@ pub(crate) async fn finish(
     });
     let versions = versions.collect();
     let service = Arc::clone(&operation.service);
-    tokio::spawn(async move { delete_versions(&service, entry, versions).await });
+    tokio::spawn(inherit_request(async move { delete_versions(&service, entry, versions).await }));
     Ok(results)
 }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use portico_base::inherit_request;
+
 use super::copy::{check_destination, copy_content};
 use super::download::find_visible;
 use super::upload::failed_commit;
@@ -56,7 +58,7 @@ pub(crate) async fn relocate(operation: &Operation, source: ObjectPath, destinat
     let left = service.journal.enter(names).await?;
     let metadata = row.metadata.for_new_version(stored.size, stored.modified).to_json();
     let (operation, owner) = (operation.clone(), owner.clone());
-    let task = tokio::spawn(async move {
+    let task = tokio::spawn(inherit_request(async move {
         version.commit_sent();
         let id = version.id().to_owned();
         let values = [
@@ -88,7 +90,7 @@ pub(crate) async fn relocate(operation: &Operation, source: ObjectPath, destinat
             Ok(_) => {
                 version.committed(Vec::new());
                 let service = Arc::clone(&operation.service);
-                tokio::spawn(async move { delete_versions(&service, left, vec![from]).await });
+                tokio::spawn(inherit_request(async move { delete_versions(&service, left, vec![from]).await }));
                 Ok(())
             }
             Err(error) => {
@@ -98,6 +100,6 @@ pub(crate) async fn relocate(operation: &Operation, source: ObjectPath, destinat
                 Err(failed_commit(error, version))
             }
         }
-    });
+    }));
     task.await.unwrap_or(Err(StorageError::Internal))
 }

@@ -8,6 +8,7 @@
 use std::path::Path;
 
 use bytes::Bytes;
+use portico_base::inherit_request;
 use portico_database::wire::{Param, WireError};
 use serde_json::{Value, json};
 
@@ -303,7 +304,7 @@ async fn write(
     condition: Option<CommitCondition>,
 ) -> Result<Bytes> {
     let operation = operation.clone();
-    let task = tokio::spawn(async move {
+    let task = tokio::spawn(inherit_request(async move {
         version.commit_sent();
         let key = version.key().clone();
         let values = RowValues {
@@ -359,7 +360,7 @@ async fn write(
             }
             Err(error) => Err(failed_commit(error, version)),
         }
-    });
+    }));
     task.await.unwrap_or_else(|error| {
         tracing::error!(error = %error, "the row of an upload could not be written");
         Err(StorageError::Internal)

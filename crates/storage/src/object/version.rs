@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use portico_base::random;
+use portico_base::{inherit_request, random};
 use tokio::runtime::Handle;
 
 use crate::backend::VersionKey;
@@ -71,7 +71,7 @@ impl NewVersion {
     pub fn committed(mut self, replaced: Vec<VersionKey>) {
         if let Some(entry) = self.entry.take() {
             let service = Arc::clone(&self.service);
-            tokio::spawn(async move { delete_versions(&service, entry, replaced).await });
+            tokio::spawn(inherit_request(async move { delete_versions(&service, entry, replaced).await }));
         }
     }
 
@@ -91,15 +91,15 @@ impl Drop for NewVersion {
             VersionProgress::Receiving => {
                 // The write that was cancelled may still be running on another thread and move the
                 // content to its place after this deletion, so the entry stays
-                runtime.spawn(async move {
+                runtime.spawn(inherit_request(async move {
                     if let Err(error) = service.backend.delete(&key).await {
                         tracing::warn!(error = %error, "the content of a cancelled upload could not be deleted");
                     }
                     entry.leave().await;
-                });
+                }));
             }
             VersionProgress::Received => {
-                runtime.spawn(async move { delete_versions(&service, entry, vec![key]).await });
+                runtime.spawn(inherit_request(async move { delete_versions(&service, entry, vec![key]).await }));
             }
             VersionProgress::CommitSent => {}
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use portico_base::random;
+use portico_base::{inherit_request, random};
 use portico_database::wire::RowSeparators;
 use uuid::Uuid;
 
@@ -191,7 +191,7 @@ impl UploadAccess {
         body: Body,
     ) -> Result<UploadState, TusError> {
         let (access, id) = (self.clone(), id.clone());
-        let task = tokio::spawn(async move { access.extend_held(&id, permit, held, body).await });
+        let task = tokio::spawn(inherit_request(async move { access.extend_held(&id, permit, held, body).await }));
         task.await.unwrap_or_else(|error| {
             tracing::error!(error = %error, "a resumable upload could not be continued");
             Err(TusError::Storage(StorageError::Internal))

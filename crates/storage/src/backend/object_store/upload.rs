@@ -9,6 +9,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::future::join;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use http::{HeaderMap, Method, header};
+use portico_base::inherit_request;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -235,11 +236,11 @@ impl Drop for StoreMultipartUpload {
         }
         let Ok(runtime) = Handle::try_current() else { return };
         let (client, key, id) = (Arc::clone(&self.client), self.key.clone(), self.id.clone());
-        runtime.spawn(async move {
+        runtime.spawn(inherit_request(async move {
             if let Err(error) = abort(&client, &key, &id).await {
                 tracing::warn!(error = %error, "an upload to the object store could not be aborted");
             }
-        });
+        }));
     }
 }
 

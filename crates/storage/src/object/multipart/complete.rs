@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use portico_base::{hash, random};
+use portico_base::{hash, inherit_request, random};
 use portico_database::wire::RowSeparators;
 use serde_json::json;
 use uuid::{Builder, Uuid};
@@ -88,12 +88,12 @@ async fn complete_once(
     let upload = find(operation, name, 0).await?;
     let completion = operation.service.completions.begin(&upload.id)?;
     let (operation, name) = (operation.clone(), name.clone());
-    let task = tokio::spawn(async move {
+    let task = tokio::spawn(inherit_request(async move {
         let _completion = completion;
         // An attempt before may have completed it meanwhile
         let upload = find(&operation, &name, 0).await?;
         complete_alone(&operation, upload, &wanted, mark).await
-    });
+    }));
     task.await.unwrap_or_else(|error| {
         tracing::error!(error = %error, "an upload could not be completed");
         Err(StorageError::Internal)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, Method};
-use portico_base::random;
+use portico_base::{inherit_request, random};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
@@ -218,7 +218,7 @@ pub(crate) async fn put_part(
     ];
     let operation = operation.clone();
     // Once begun it is completed, even if the request is cancelled
-    let task = tokio::spawn(async move {
+    let task = tokio::spawn(inherit_request(async move {
         let values = texts.each_ref().map(|text| Some(text.as_bytes()));
         let steps = [
             SqlStep { text: statements::LOCK_UPLOAD, values: &values[..1] },
@@ -246,7 +246,7 @@ pub(crate) async fn put_part(
             // Other parts have arrived since the permission
             (false, _) => Err(StorageError::TooLarge("object")),
         }
-    });
+    }));
     task.await.unwrap_or(Err(StorageError::Internal))?;
     Ok(part)
 }
@@ -288,7 +288,7 @@ fn delete_replaced(new: &NewPart, ids: Vec<String>) {
 fn delete_in_background(service: &Arc<StorageService>, parted: &PartedVersion, names: Vec<PartName>) {
     let Ok(runtime) = Handle::try_current() else { return };
     let (service, parted) = (Arc::clone(service), parted.clone());
-    runtime.spawn(async move {
+    runtime.spawn(inherit_request(async move {
         for name in names {
             match service.backend.delete_part(&parted, &name).await {
                 // The upload has ended meanwhile
@@ -296,7 +296,7 @@ fn delete_in_background(service: &Arc<StorageService>, parted: &PartedVersion, n
                 Err(error) => tracing::warn!(error = %error, "a part that is not used could not be deleted"),
             }
         }
-    });
+    }));
 }
 
 /// Returns the parts of an upload behind a number, in their order.
@@ -339,11 +339,11 @@ async fn end(operation: &Operation, upload: &MultipartUpload) -> Result<()> {
 /// Deletes the parts of an upload that has ended. What fails is left for [`sweep`].
 pub(super) fn abort_in_background(service: &Arc<StorageService>, parted: PartedVersion) {
     let service = Arc::clone(service);
-    tokio::spawn(async move {
+    tokio::spawn(inherit_request(async move {
         if let Err(error) = service.backend.abort_parts(&parted).await {
             tracing::warn!(error = %error, "the parts of an upload could not be deleted");
         }
-    });
+    }));
 }
 
 /// Ends the uploads that have received nothing for `age`, and deletes parts without an upload that
