@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use portico_base::Clock;
-use portico_tokens::{ApiRole, Claims, CurrentKeys, TokenError, TokenHeader, TokenIssuer, looks_opaque};
+use portico_tokens::{ApiRole, Claims, CurrentKeys, TokenError, TokenHeader, UnreadIssuers, looks_opaque};
 use serde_json::Value;
 use time::OffsetDateTime;
 
@@ -51,8 +51,8 @@ impl ChannelIdentity {
     }
 }
 
-/// Reads the keys of an issuer again, and returns when that has been done or failed.
-pub type KeyRefresh = Arc<dyn Fn(TokenIssuer) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+/// Reads the keys of these issuers again, and returns when that has been done or failed.
+pub type KeyRefresh = Arc<dyn Fn(UnreadIssuers) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
 /// The time for which a token waits for keys that it may have been signed with.
 const REFRESH_WAIT: Duration = Duration::from_secs(5);
@@ -76,8 +76,8 @@ impl TokenVerifier {
     /// Returns the reading of keys that may verify a token whose key is not known; `None` if more
     /// keys would change nothing.
     pub fn refresh(&self, token: &str) -> Option<impl Future<Output = ()> + Send + use<>> {
-        let issuer = self.keys.now().issuer_of_unknown_key(token)?;
-        let reading = self.refresh.as_ref()?(issuer);
+        let issuers = self.keys.now().issuers_of_unknown_key(token);
+        let reading = self.refresh.as_ref().filter(|_| !issuers.is_none())?(issuers);
         Some(async move {
             let _ = tokio::time::timeout(REFRESH_WAIT, reading).await;
         })

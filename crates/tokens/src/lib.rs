@@ -29,7 +29,7 @@ pub use api_key::{ApiKeyError, ApiKeys, ApiRole, looks_opaque};
 pub use bearer::bearer;
 pub use caller::Caller;
 pub use claims::Claims;
-pub use current::{CurrentKeys, KeySet, TokenIssuer};
+pub use current::{CurrentKeys, KeySet, UnreadIssuers};
 pub use generate::generate_jwk;
 pub use key::{Algorithm, KeyError, SigningKey};
 pub use ring::{KeptKey, KeyRing, RingFigures, SECRET_ID};

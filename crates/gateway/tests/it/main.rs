@@ -82,11 +82,10 @@ impl Server {
         let keys = CurrentKeys::new(ring, Arc::new(ApiKeys::development()));
         let refresh = refresh(&keys);
         let limits = ServeLimits { head_timeout: PATIENCE, ..ServeLimits::default() };
-        let builder = Gateway::builder(keys.clone(), Clock::system()).refresh_keys(refresh).mount(
-            "/auth/v1",
-            echo(),
-            Access::keyed(),
-        );
+        let builder = Gateway::builder(keys.clone(), Clock::system())
+            .refresh_keys(refresh)
+            .mount("/auth/v1", echo(), Access::keyed())
+            .mount("/accounts", echo(), Access::keyed().own_tokens());
         Self::serve(builder, keys, Workers::start(2, || ()).unwrap(), limits).await
     }
 
