@@ -131,6 +131,8 @@ pub struct EmailExtras {
     pub security_page: Option<String>,
     /// The page where people request a new password.
     pub recovery_page: Option<String>,
+    /// The page where people sign in.
+    pub sign_in_page: Option<String>,
     /// True if provider accounts with an unverified address may sign in.
     pub allow_unverified_sign_ins: Option<bool>,
     /// If not empty, the only addresses that receive mail.
@@ -269,6 +271,7 @@ impl EmailExtras {
             notifications: email.flag("notifications"),
             security_page: page(&mut email, "security_page"),
             recovery_page: page(&mut email, "recovery_page"),
+            sign_in_page: page(&mut email, "sign_in_page"),
             allow_unverified_sign_ins: email.flag("allow_unverified_sign_ins"),
             authorized_addresses: email.list("authorized_addresses"),
             extended_validation: email.flag("extended_validation"),

@@ -55,7 +55,7 @@ fn the_further_account_settings_are_parsed() {
          [auth.sessions]\nsingle_per_user = true\ntags = [\"web\"]\nallow_low_aal = \"15m\"\n\
          [auth.refresh_tokens]\nalgorithm_version = 2\nupgrade_percentage = 50\nallow_reuse = true\n\
          [auth.captcha]\ntimeout = \"5s\"\n\
-         [auth.email]\nmagic_link = false\nnotifications = true\nsecurity_page = \"https://app.example.com/me\"\nblocked_mail_servers = [\"mx.example.com\"]\ntemplate_max_age = \"1h\"\n\
+         [auth.email]\nmagic_link = false\nnotifications = true\nsecurity_page = \"https://app.example.com/me\"\nsign_in_page = \"https://app.example.com/in\"\nblocked_mail_servers = [\"mx.example.com\"]\ntemplate_max_age = \"1h\"\n\
          template_retry = \"1m\"\nname_servers = [\"192.0.2.53\", \"[2001:db8::53]:5353\"]\nauthorized_addresses = \"ada@example.com, grace@example.com\"\n\
          [auth.email.headers]\nX-Kind = \"$messageType\"\n[auth.email.templates]\nrecovery = \"/mails/recovery.html\"\n\
          [auth.email.link_paths]\nrecovery = \"https://app.example.com/reset\"\n\
@@ -88,6 +88,7 @@ fn the_further_account_settings_are_parsed() {
     assert_eq!(auth.email.templates["recovery"], "/mails/recovery.html");
     assert_eq!(auth.email.notifications, Some(true));
     assert_eq!(auth.email.security_page.as_deref(), Some("https://app.example.com/me"));
+    assert_eq!(auth.email.sign_in_page.as_deref(), Some("https://app.example.com/in"));
     assert_eq!(auth.email.link_paths.recovery.as_deref(), Some("https://app.example.com/reset"));
     assert_eq!((auth.sms.otp_length, auth.sms.otp_expiry), (Some(8), Some(Duration::from_secs(600))));
     assert_eq!(auth.sms.test_otp_valid_until.map(|until| until.unix_timestamp()), Some(1_896_084_000));

@@ -85,6 +85,7 @@ pub fn add(settings: &mut AuthSettings, own: &AccountSettings) {
     set(&mut email.magic_link_enabled, own.email.magic_link);
     email.security_page.clone_from(&own.email.security_page);
     email.recovery_page.clone_from(&own.email.recovery_page);
+    email.sign_in_page.clone_from(&own.email.sign_in_page);
     set(&mut email.allow_unverified_sign_ins, own.email.allow_unverified_sign_ins);
     set(&mut email.authorized_addresses, own.email.authorized_addresses.clone());
     set(&mut email.extended_validation, own.email.extended_validation);
