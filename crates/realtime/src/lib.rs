@@ -45,7 +45,6 @@ mod sql;
 mod stream;
 
 pub use connection::RequestOrigin;
-pub use identity::KeyRefresh;
 pub use realtime::Realtime;
 pub use service::RealtimeFoundation;
 pub use settings::{

@@ -22,8 +22,8 @@ use axum::body::Bytes;
 use axum::extract::Request;
 use axum::routing::{any, get, post};
 use portico_base::{ClientAddress, Clock, RequestId, Secret};
-use portico_gateway::{Access, Gateway, GatewayBuilder, KeyPolicy, KeyRefresh, ServeLimits, Workers, serve};
-use portico_tokens::{ApiKeys, Caller, CurrentKeys, KeyRing, development};
+use portico_gateway::{AccessRules, Gateway, GatewayBuilder, KeyPolicy, ServeLimits, Workers, serve};
+use portico_tokens::{ApiKeys, Caller, CurrentKeys, KeyRefresh, KeyRing, development};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, oneshot};
@@ -85,7 +85,7 @@ impl Server {
         let builder = Gateway::builder(keys.clone(), Clock::system()).refresh_keys(refresh).mount(
             "/auth/v1",
             echo(),
-            Access::keyed(),
+            AccessRules::keyed(),
         );
         Self::serve(builder, keys, Workers::start(2, || ()).unwrap(), limits).await
     }
@@ -93,7 +93,7 @@ impl Server {
     /// Starts the echo service behind `/auth/v1`, with the open paths of the real one.
     async fn with_echo(policy: KeyPolicy) -> Self {
         Self::start(|gateway| {
-            let access = Access::keyed().except(["/verify", "/callback"]).body_limit(1000);
+            let access = AccessRules::keyed().except(["/verify", "/callback"]).body_limit(1000);
             let accounts = access.clone().own_tokens();
             gateway.key_policy(policy).mount("/auth/v1", echo(), access).mount("/accounts", echo(), accounts)
         })
