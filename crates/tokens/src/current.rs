@@ -1,6 +1,9 @@
 //! The keys in force, which change while the server runs.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use portico_base::hash;
 use serde::Serialize;
@@ -29,6 +32,13 @@ impl UnreadIssuers {
         self == Self::default()
     }
 }
+
+/// Reads the keys of these issuers again, and returns when that has been done or failed. It decides how
+/// often, and several callers wait for one read.
+pub type KeyRefresh = Arc<dyn Fn(UnreadIssuers) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+
+/// The time for which a caller waits for keys that its token may have been signed with.
+pub const KEY_REFRESH_WAIT: Duration = Duration::from_secs(5);
 
 /// The keys at one moment. A request uses one set from its begin to its end.
 #[derive(Debug, Clone)]

@@ -1,27 +1,18 @@
 //! Determines the [`Caller`] from the `apikey` and `Authorization` of a request.
 
 use std::borrow::Cow;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::uri::Authority;
 use http::{HeaderMap, Uri, header};
 use portico_base::{AllowedOrigins, Clock, Secret};
 use portico_tokens::{
-    ApiRole, Caller, Claims, CurrentKeys, KeySet, TokenError, TokenHeader, UnreadIssuers, bearer, looks_opaque,
+    ApiRole, Caller, Claims, CurrentKeys, KEY_REFRESH_WAIT, KeyRefresh, KeySet, TokenError, TokenHeader, UnreadIssuers,
+    bearer, looks_opaque,
 };
 
 use crate::request::access::KeyPolicy;
 use crate::request::rejection::Rejection;
-
-/// The time for which a request waits for keys that its token may have been signed with.
-const REFRESH_WAIT: Duration = Duration::from_secs(5);
-
-/// Reads the keys of these issuers again, and returns when that has been done or failed. It decides
-/// how often, and several callers wait for one read.
-pub type KeyRefresh = Arc<dyn Fn(UnreadIssuers) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
 /// The keys that requests are checked with.
 pub(crate) struct Keys {
@@ -64,7 +55,7 @@ impl Keys {
                 drop(outcome);
                 // In a box, so that waiting connections do not reserve memory for it. Whatever
                 // comes of it, the keys that are known then decide
-                let refreshed = Box::pin(tokio::time::timeout(REFRESH_WAIT, refresh(issuers)));
+                let refreshed = Box::pin(tokio::time::timeout(KEY_REFRESH_WAIT, refresh(issuers)));
                 let _ = refreshed.await;
                 self.caller_by(&self.current.now(), headers, uri, rules)
             }

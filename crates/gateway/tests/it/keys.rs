@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use portico_base::{AllowedOrigins, Secret};
-use portico_gateway::{Access, KeyPolicy};
+use portico_gateway::{AccessRules, KeyPolicy};
 use portico_tokens::development::{ANON_KEY, JWT_SECRET, PUBLISHABLE_KEY, SECRET_KEY, SERVICE_ROLE_KEY};
 use portico_tokens::{
     Algorithm, ApiKeys, KeptKey, KeyRing, SigningKey, ThirdPartyIssuer, ThirdPartyKeys, UnreadIssuers, generate_jwk,
@@ -229,7 +229,11 @@ async fn status(server: &Server, path: &str, headers: &[(&str, &str)]) -> u16 {
 async fn a_published_secret_key_is_accepted_from_programs_and_own_pages_only() {
     let pages = AllowedOrigins::new(["https://app.example.com/start", "myapp://open"]);
     let server = Server::start(|gateway| {
-        gateway.key_policy(KeyPolicy::Development).secret_keys_from(pages).mount("/auth/v1", echo(), Access::open())
+        gateway.key_policy(KeyPolicy::Development).secret_keys_from(pages).mount(
+            "/auth/v1",
+            echo(),
+            AccessRules::open(),
+        )
     })
     .await;
     let ring = KeyRing::hs256(&Secret::new(JWT_SECRET));

@@ -9,8 +9,7 @@ use portico_auth::signing_keys::{ConfiguredKeys, SigningKeys};
 use portico_auth::{AuthSettings, signing_keys, third_party};
 use portico_base::Clock;
 use portico_database::Database;
-use portico_gateway::KeyRefresh;
-use portico_tokens::{CurrentKeys, UnreadIssuers};
+use portico_tokens::{CurrentKeys, KeyRefresh, UnreadIssuers};
 
 use super::keys::ServerKeys;
 use super::service::Service;

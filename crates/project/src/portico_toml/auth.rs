@@ -80,7 +80,7 @@ pub struct AccountSettings {
 #[derive(Debug, Clone, Default)]
 pub struct PasswordExtras {
     /// The check for breached passwords, and its result if the service does not respond.
-    pub breach_check: Option<BreachCheck>,
+    pub breach_check: Option<BreachCheckMode>,
     /// Another address of the check, for a mirror.
     pub breach_check_url: Option<String>,
     /// The cost of new hashes.
@@ -89,7 +89,7 @@ pub struct PasswordExtras {
 
 /// The check for breached passwords.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BreachCheck {
+pub enum BreachCheckMode {
     /// No check.
     Off,
     /// Accepts the password if the service does not respond.
@@ -234,8 +234,11 @@ impl AccountSettings {
 
 impl PasswordExtras {
     fn read(mut password: Section<'_, '_, '_>) -> Self {
-        let checks =
-            [("off", BreachCheck::Off), ("fail-open", BreachCheck::FailOpen), ("fail-closed", BreachCheck::FailClosed)];
+        let checks = [
+            ("off", BreachCheckMode::Off),
+            ("fail-open", BreachCheckMode::FailOpen),
+            ("fail-closed", BreachCheckMode::FailClosed),
+        ];
         Self {
             breach_check: password.choice("breach_check", &checks),
             breach_check_url: written(&mut password, "breach_check_url"),

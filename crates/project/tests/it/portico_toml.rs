@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use portico_project::portico_toml::{AnalyticsAdapter, BreachCheck, ClusterWay, SendRate, Settings};
+use portico_project::portico_toml::{AnalyticsAdapter, BreachCheckMode, ClusterMode, SendRate, Settings};
 
 use crate::folder::Folder;
 
@@ -80,7 +80,7 @@ fn the_further_account_settings_are_parsed() {
     assert_eq!(servers, ["192.0.2.53:53", "[2001:db8::53]:5353"]);
     assert_eq!(auth.allowed_id_token_issuers["https://id.example.com"], ["web", "phone"]);
     assert_eq!(auth.linking_domains["acme"], "staff");
-    assert_eq!(auth.password.breach_check, Some(BreachCheck::FailClosed));
+    assert_eq!(auth.password.breach_check, Some(BreachCheckMode::FailClosed));
     assert_eq!(auth.sessions.allow_low_aal, Some(Duration::from_secs(900)));
     assert_eq!(auth.refresh_tokens.algorithm_version, Some(2));
     assert_eq!(auth.email.authorized_addresses.as_ref().map(Vec::len), Some(2));
@@ -215,10 +215,10 @@ fn a_cluster_has_one_way() {
     assert!(written("").unwrap().cluster.is_none());
     assert!(written("[realtime.cluster]\nnotify = false\n").unwrap().cluster.is_none());
     let notify = written("[realtime]\ndecisions_for = \"10s\"\n[realtime.cluster]\nnotify = true\n").unwrap();
-    assert!(matches!(notify.cluster, Some(ClusterWay::Notify)));
+    assert!(matches!(notify.cluster, Some(ClusterMode::Notify)));
     assert_eq!(notify.decisions_for, Duration::from_secs(10));
     let nats = written("[realtime.cluster]\nnats = \"tls://u:secret@nats.example.com\"\n").unwrap();
-    assert!(matches!(&nats.cluster, Some(ClusterWay::Nats(url)) if url.expose() == "tls://u:secret@nats.example.com"));
+    assert!(matches!(&nats.cluster, Some(ClusterMode::Nats(url)) if url.expose() == "tls://u:secret@nats.example.com"));
     assert!(!format!("{nats:?}").contains("secret@"));
     for (text, problem) in [
         ("nats = \"10.0.0.5:4222\"", "realtime.cluster.nats: expected the URL of a NATS server"),
