@@ -2,6 +2,8 @@
 
 pub(crate) mod connection_limit;
 pub(crate) mod request_line;
+mod stall_time;
+mod stream_stall;
 pub(crate) mod workers;
 
 use std::convert::Infallible;
@@ -23,7 +25,7 @@ use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::upgrade::OnUpgrade;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use ipnet::IpNet;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::{TcpListener, TcpStream};
@@ -33,6 +35,7 @@ use tower::Service;
 
 use self::connection_limit::{AdmittedConnection, ConnectionLimit, ConnectionLimits, PATIENCE};
 use self::request_line::{BodyLength, Calls, RequestLines, Standing, UnderWay};
+use self::stream_stall::{SlicedBody, StreamExecutor};
 use self::workers::{ConnectionCount, Workers};
 use crate::gateway::{Gateway, infallible};
 
@@ -74,7 +77,8 @@ pub struct ServeLimits {
     pub head_timeout: Duration,
     /// The time for which an idle connection is kept.
     pub idle_timeout: Duration,
-    /// The time for which a client of HTTP/1.1 may read nothing of a response that is being sent.
+    /// The time for which a client may read nothing of a response that is being sent. By HTTP/1.1
+    /// its connection is closed then, by HTTP/2 its stream is reset.
     pub stall_timeout: Duration,
     /// The time for which a connection is new: its first head may be on its way, so idle ones are
     /// closed before it.
@@ -299,10 +303,10 @@ async fn http2_connection(
         let (service, under_way) = (service.clone(), calls.begins_multiplexed());
         async move {
             let answer = service.answer(request).await;
-            Ok::<_, Infallible>(answer.map(|body| ResponseBody { body, _under_way: under_way }))
+            Ok::<_, Infallible>(answer.map(|body| SlicedBody::new(ResponseBody { body, _under_way: under_way })))
         }
     });
-    let mut builder = http2::Builder::new(TokioExecutor::new());
+    let mut builder = http2::Builder::new(StreamExecutor::new(limits.stall));
     builder
         .timer(TokioTimer::new())
         .keep_alive_interval(limits.idle)
