@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::server::conn::http2;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
@@ -16,6 +16,7 @@ use super::connection_limit::PATIENCE;
 use super::limits::TimeLimits;
 use super::request_line::{Calls, Standing};
 use super::service::{ConnectionService, ResponseBody};
+use super::stream_stall::{SlicedBody, StreamExecutor};
 use super::{HEAD_BUFFER, Serve};
 
 /// The first bytes of an HTTP/2 connection without TLS.
@@ -34,10 +35,10 @@ pub(super) async fn http2_connection(
         let (service, under_way) = (service.clone(), calls.begins_multiplexed());
         async move {
             let answer = service.answer(request).await;
-            Ok::<_, Infallible>(answer.map(|body| ResponseBody { body, _under_way: under_way }))
+            Ok::<_, Infallible>(answer.map(|body| SlicedBody::new(ResponseBody { body, _under_way: under_way })))
         }
     });
-    let mut builder = http2::Builder::new(TokioExecutor::new());
+    let mut builder = http2::Builder::new(StreamExecutor::new(limits.stall));
     builder
         .timer(TokioTimer::new())
         .keep_alive_interval(limits.idle)

@@ -29,7 +29,8 @@ pub struct ServeLimits {
     pub head_timeout: Duration,
     /// The time for which an idle connection is kept.
     pub idle_timeout: Duration,
-    /// The time for which a client of HTTP/1.1 may read nothing of a response that is being sent.
+    /// The time for which a client may read nothing of a response that is being sent. By HTTP/1.1
+    /// its connection is closed then, by HTTP/2 its stream is reset.
     pub stall_timeout: Duration,
     /// The time for which a connection is new: its first head may be on its way, so idle ones are
     /// closed before it.

@@ -6,6 +6,8 @@ mod http2;
 mod limits;
 pub(crate) mod request_line;
 mod service;
+mod stall_time;
+mod stream_stall;
 pub(crate) mod workers;
 
 use std::future::Future;

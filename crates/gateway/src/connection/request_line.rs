@@ -34,15 +34,14 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
 use chunks::{Chunks, Walk};
-use stall_time::StallTime;
 
+use super::stall_time::StallTime;
 use crate::request::LONGEST_TARGET;
 
 pub(crate) use calls::{BodyLength, Calls, Standing, UnderWay};
 
 mod calls;
 mod chunks;
-mod stall_time;
 
 /// The replacement of a bare line feed. The library rejects this byte everywhere in a head.
 const REJECTED_BYTE: u8 = 0;

@@ -98,22 +98,23 @@ async fn a_slow_head_closes_the_connection() {
     }
 }
 
+/// A body without an end that reports when it is dropped.
+fn endless(dropped: Arc<Notify>) -> Body {
+    struct Dropped(Arc<Notify>);
+    impl Drop for Dropped {
+        fn drop(&mut self) {
+            self.0.notify_one();
+        }
+    }
+    let guard = Dropped(dropped);
+    Body::from_stream(futures_util::stream::repeat_with(move || {
+        let _held = &guard;
+        Ok::<_, Infallible>(Bytes::from_static(&[b'x'; 64 * 1024]))
+    }))
+}
+
 #[tokio::test]
 async fn a_client_that_stops_reading_is_cut_off() {
-    /// A body without an end that reports when it is dropped.
-    fn endless(dropped: Arc<Notify>) -> Body {
-        struct Dropped(Arc<Notify>);
-        impl Drop for Dropped {
-            fn drop(&mut self) {
-                self.0.notify_one();
-            }
-        }
-        let guard = Dropped(dropped);
-        Body::from_stream(futures_util::stream::repeat_with(move || {
-            let _held = &guard;
-            Ok::<_, Infallible>(Bytes::from_static(&[b'x'; 64 * 1024]))
-        }))
-    }
     let dropped = Arc::new(Notify::new());
     let body = Arc::clone(&dropped);
     let router = Router::new().route("/endless", get(move || async move { endless(body) }));
@@ -125,6 +126,41 @@ async fn a_client_that_stops_reading_is_cut_off() {
     socket.read_exact(&mut start).await.unwrap();
     assert_eq!(&start, b"HTTP/1.1 200");
     timeout(PATIENCE, dropped.notified()).await.expect("the response is dropped");
+}
+
+#[tokio::test]
+async fn a_stream_that_is_not_read_is_reset_and_its_connection_continues() {
+    let dropped = Arc::new(Notify::new());
+    let body = Arc::clone(&dropped);
+    let router = Router::new()
+        .route("/endless", get(move || async move { endless(body) }))
+        .route("/short", get(|| async { "short" }));
+    let limits = ServeLimits { stall_timeout: Duration::from_millis(100), ..ServeLimits::default() };
+    let server = Server::start_with(limits, |gateway| gateway.mount("/slow/v1", router, Access::open())).await;
+    let socket = TcpStream::connect(server.address).await.unwrap();
+    let mut builder = h2::client::Builder::new();
+    builder.initial_window_size(64 * 1024).initial_connection_window_size(1024 * 1024);
+    let (mut client, connection) = builder.handshake::<_, Bytes>(socket).await.unwrap();
+    tokio::spawn(connection);
+    let mut send = |path| {
+        let request = http::Request::get(server.url(path)).body(()).unwrap();
+        client.send_request(request, true).unwrap().0
+    };
+    // Its window is opened once
+    let mut endless = timeout(PATIENCE, send("/slow/v1/endless")).await.unwrap().unwrap().into_body();
+    timeout(PATIENCE, dropped.notified()).await.expect("the response is dropped");
+    let reset = async {
+        loop {
+            match endless.data().await {
+                Some(Ok(_)) => {}
+                Some(Err(error)) => break error.reason(),
+                None => break None,
+            }
+        }
+    };
+    assert_eq!(timeout(PATIENCE, reset).await.unwrap(), Some(h2::Reason::CANCEL));
+    let mut short = timeout(PATIENCE, send("/slow/v1/short")).await.unwrap().unwrap().into_body();
+    assert_eq!(timeout(PATIENCE, short.data()).await.unwrap().unwrap().unwrap(), "short");
 }
 
 #[tokio::test]
