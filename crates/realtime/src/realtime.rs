@@ -110,7 +110,7 @@ impl Realtime {
             clock,
             authoriser: Authoriser::new(reads.pool().clone(), settings.decisions_for),
             presence: Presence::new(rooms.clone()),
-            changes: Changes::new(&database, reads.clone(), &settings, stream.state()),
+            changes: Changes::new(reads.clone(), &settings, stream.state()),
             stream,
             rooms,
             reads,

@@ -48,6 +48,17 @@ impl SubscriptionGroup {
         members.len()
     }
 
+    /// Sends a `system` message to every channel that is subscribed now.
+    pub fn send_system(&self, extension: &str, status: &str, message: &str) {
+        self.members().values().for_each(|member| member.send_system(extension, status, message));
+    }
+
+    /// Calls `each` with every channel whose subscription has at most the number `last`.
+    pub fn for_each_until(&self, last: u64, mut each: impl FnMut(&Subscriber)) {
+        let members = self.members();
+        members.iter().filter(|(number, _)| **number <= last).for_each(|(_, member)| each(member));
+    }
+
     fn members(&self) -> MutexGuard<'_, IndexMap<u64, Arc<Subscriber>>> {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -212,9 +223,8 @@ impl Registry {
         members.swap_remove(&registration.number);
         let is_empty = members.is_empty();
         drop(members);
-        // A group that was emptied before is not in the map any more, but its successor may be
-        if is_empty && state.groups.get(&group.key).is_some_and(|known| known.id == group.id) {
-            state.remove_group(group);
+        if is_empty {
+            state.forget_group(group);
         }
     }
 
@@ -262,6 +272,15 @@ impl Registry {
         let mut state = self.state();
         let Some(targets) = state.table(schema, table) else { return Vec::new() };
         targets.all.values().filter(|target| target.accepts(action)).cloned().collect()
+    }
+
+    /// Returns the groups of a reader that have an entry for a table.
+    pub fn groups_of(&self, (schema, table): (&str, &str), reader: &ChangeReader) -> Vec<Arc<SubscriptionGroup>> {
+        let mut state = self.state();
+        let Some(targets) = state.table(schema, table) else { return Vec::new() };
+        let groups = targets.all.values().map(|target| &target.group).filter(|group| *group.key.reader == *reader);
+        let groups: IndexMap<u64, Arc<SubscriptionGroup>> = groups.map(|group| (group.id, Arc::clone(group))).collect();
+        groups.into_values().collect()
     }
 
     /// Returns the entries whose filters do not fit the types of a table's columns, or were not yet
@@ -314,13 +333,22 @@ impl Registry {
         }
     }
 
-    /// Calls `each` with every channel whose subscription has at most the number `last`.
-    pub fn for_each_until(&self, last: u64, mut each: impl FnMut(&Subscriber)) {
-        let groups: Vec<_> = self.state().groups.values().cloned().collect();
-        for group in groups {
-            let members = group.members();
-            members.iter().filter(|(number, _)| **number <= last).for_each(|(_, member)| each(member));
+    /// Returns all groups.
+    pub fn groups(&self) -> Vec<Arc<SubscriptionGroup>> {
+        self.state().groups.values().cloned().collect()
+    }
+
+    /// Ends the subscriptions of a group up to the number `last`. Returns their channels.
+    pub fn end_until(&self, group: &Arc<SubscriptionGroup>, last: u64) -> Vec<Arc<Subscriber>> {
+        let mut state = self.state();
+        let mut members = group.members();
+        let ended = members.extract_if(.., |number, _| *number <= last).map(|(_, member)| member).collect();
+        let is_empty = members.is_empty();
+        drop(members);
+        if is_empty {
+            state.forget_group(group);
         }
+        ended
     }
 
     fn state(&self) -> MutexGuard<'_, RegistryState> {
@@ -377,6 +405,14 @@ impl RegistryState {
             }
         }
         group
+    }
+
+    /// Removes a group that has become empty.
+    fn forget_group(&mut self, group: &SubscriptionGroup) {
+        // One that was emptied before is not in the map any more, but its successor may be
+        if self.groups.get(&group.key).is_some_and(|known| known.id == group.id) {
+            self.remove_group(group);
+        }
     }
 
     fn remove_group(&mut self, group: &SubscriptionGroup) {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use portico_database::Database;
+use futures_util::{StreamExt as _, stream};
 use portico_database::wire::ReadCoalescer;
 use serde_json::Value;
 use tokio::sync::{mpsc, watch};
@@ -11,9 +11,10 @@ use tokio::task::AbortHandle;
 
 use super::deliver::Delivery;
 use super::entry::{Entry, MessageForm, Prepared};
-use super::registry::{GroupKey, Registration, Registry};
+use super::pauses::PAUSE;
+use super::registry::{GroupKey, Registration, Registry, SubscriptionGroup};
 use super::role_reads::{ChangeReader, RoleReads};
-use super::validate::{SubscribeError, ValidEntry, Validator};
+use super::validate::{SubscribeError, Validator};
 use crate::identity::Identity;
 use crate::meter::Meter;
 use crate::rooms::Subscriber;
@@ -26,6 +27,8 @@ pub(super) const EXTENSION: &str = "postgres_changes";
 pub(super) const SUBSCRIBED: &str = "Subscribed to PostgreSQL";
 /// The pause before another attempt, in milliseconds: at least, and by how much it may be longer.
 const RETRY_MILLIS: (u64, u64) = (5_000, 5_000);
+/// The largest number of groups of subscriptions that are checked again at once.
+const MAX_RENEWALS: usize = 16;
 
 /// The subscriptions to database changes. Clones share them.
 #[derive(Debug, Clone)]
@@ -36,7 +39,6 @@ struct ChangesState {
     registry: Arc<Registry>,
     reads: RoleReads,
     validator: Validator,
-    database: Database,
     settings: RealtimeSettings,
     stream: watch::Receiver<StreamState>,
     deliveries: Arc<Meter>,
@@ -60,18 +62,12 @@ enum Progress {
 
 impl Changes {
     /// Returns no subscriptions. `stream` is the state of the stream that the changes come from.
-    pub fn new(
-        database: &Database,
-        reads: ReadCoalescer,
-        settings: &RealtimeSettings,
-        stream: watch::Receiver<StreamState>,
-    ) -> Self {
+    pub fn new(reads: ReadCoalescer, settings: &RealtimeSettings, stream: watch::Receiver<StreamState>) -> Self {
         let reads = RoleReads::new(reads);
         Self(Arc::new(ChangesState {
             registry: Arc::default(),
             validator: Validator::new(reads.clone()),
             reads,
-            database: database.clone(),
             settings: settings.clone(),
             stream,
             deliveries: Arc::default(),
@@ -124,38 +120,82 @@ impl Changes {
     /// Delivers changes, until their sender is dropped. Also tells channels when the stream runs
     /// again after a gap.
     pub async fn run(self, batches: mpsc::Receiver<ChangeBatch>) {
+        self.run_with_pause(batches, PAUSE).await;
+    }
+
+    /// As [`run`](Self::run), with another length of the first pause of a condition or a policy
+    /// that takes too long.
+    pub(super) async fn run_with_pause(self, batches: mpsc::Receiver<ChangeBatch>, pause: Duration) {
         let state = &*self.0;
         let delivery = Delivery {
             registry: Arc::clone(&state.registry),
             reads: state.reads.clone(),
             validator: state.validator.clone(),
-            database: state.database.clone(),
             settings: state.settings.changes.clone(),
             meter: Arc::clone(&state.deliveries),
             max_per_second: state.settings.limits.max_changes_per_second,
+            pause,
         };
         tokio::select! {
             () = delivery.run(batches) => {}
-            () = report_gaps(Arc::clone(&state.registry), state.stream.clone()) => {}
+            () = report_gaps(state) => {}
         }
     }
 }
 
-/// Sends another `Subscribed to PostgreSQL` whenever the stream runs again: changes may have been
-/// missed. Does not return before the stream's owner ends.
-async fn report_gaps(registry: Arc<Registry>, mut stream: watch::Receiver<StreamState>) {
+/// Checks the subscriptions again whenever the stream runs again, and reports the outcome as after
+/// a join: changes may have been missed, and the tables may have changed. Does not return before
+/// the stream's owner ends.
+async fn report_gaps(state: &ChangesState) {
+    let mut stream = state.stream.clone();
+    let mut before_gap = None;
     while stream.wait_for(is_running).await.is_ok() {
-        if stream.wait_for(|state| !is_running(state)).await.is_err() {
-            break;
+        let renewal = async {
+            if let Some(last) = before_gap {
+                let groups = stream::iter(state.registry.groups());
+                groups.for_each_concurrent(MAX_RENEWALS, |group| renew(state, group, last)).await;
+            }
+            std::future::pending().await
+        };
+        let mut ended = state.stream.clone();
+        tokio::select! {
+            () = renewal => {}
+            outcome = ended.wait_for(|state| !is_running(state)) => if outcome.is_err() { break },
         }
-        let last = registry.last_number();
-        if stream.wait_for(is_running).await.is_err() {
-            break;
-        }
-        registry.for_each_until(last, |subscriber| subscriber.send_system(EXTENSION, "ok", SUBSCRIBED));
+        before_gap = Some(state.registry.last_number());
     }
     // The changes that have arrived are still delivered
     std::future::pending().await
+}
+
+/// Checks the subscriptions of a group up to a number again. Ends those that do not fit the
+/// database any more.
+async fn renew(state: &ChangesState, group: Arc<SubscriptionGroup>, last: u64) {
+    let (role, entries) = (&*group.key.reader.role, &*group.key.entries);
+    loop {
+        match state.validator.validate_all(role, entries).await {
+            Ok(_) => {
+                group.for_each_until(last, |subscriber| subscriber.send_system(EXTENSION, "ok", SUBSCRIBED));
+                return;
+            }
+            Err(SubscribeError::Final(text)) => {
+                for subscriber in state.registry.end_until(&group, last) {
+                    subscriber.send_system(EXTENSION, "error", &text);
+                }
+                return;
+            }
+            Err(SubscribeError::Unavailable(text)) => {
+                group.for_each_until(last, |subscriber| subscriber.send_system(EXTENSION, "error", &text));
+            }
+        }
+        pause_before_retry().await;
+    }
+}
+
+async fn pause_before_retry() {
+    let (least, jitter) = RETRY_MILLIS;
+    let jitter = u64::from_le_bytes(portico_base::random::bytes()) % jitter;
+    tokio::time::sleep(Duration::from_millis(least + jitter)).await;
 }
 
 fn is_running(state: &StreamState) -> bool {
@@ -177,14 +217,12 @@ impl SetUp {
             return;
         }
         let valid = loop {
-            match self.validate(&entries).await {
+            match self.state.validator.validate_all(&self.reader.role, &entries).await {
                 Ok(valid) => break valid,
                 Err(SubscribeError::Final(text)) => return self.report(&text),
                 Err(SubscribeError::Unavailable(text)) => self.report(&text),
             }
-            let (least, jitter) = RETRY_MILLIS;
-            let jitter = u64::from_le_bytes(portico_base::random::bytes()) % jitter;
-            tokio::time::sleep(Duration::from_millis(least + jitter)).await;
+            pause_before_retry().await;
         };
         if !self.stream_runs().await {
             return;
@@ -202,14 +240,6 @@ impl SetUp {
             *progress = Progress::Subscribed(registration);
             self.subscriber.send_system(EXTENSION, "ok", SUBSCRIBED);
         }
-    }
-
-    async fn validate(&self, entries: &[Arc<Entry>]) -> Result<Vec<ValidEntry>, SubscribeError> {
-        let mut valid = Vec::with_capacity(entries.len());
-        for entry in entries {
-            valid.push(self.state.validator.validate(&self.reader.role, Arc::clone(entry)).await?);
-        }
-        Ok(valid)
     }
 
     /// Waits until the stream is running. Reports each reason for which it does not. Returns false

@@ -15,6 +15,8 @@ mod catalog;
 mod change;
 mod decoder;
 mod document;
+#[cfg(test)]
+mod fixture;
 mod json;
 mod message;
 mod number;
@@ -30,8 +32,10 @@ mod types;
 pub(crate) use catalog::Catalog;
 pub(crate) use change::{Change, ChangeKind, CommitTime, OldTuple};
 pub(crate) use decoder::{Decoded, Decoder};
+#[cfg(test)]
+pub(crate) use fixture::{described_table, inserted};
 pub(crate) use json::write_string;
 pub(crate) use message::DecodeError;
-pub(crate) use record::{DescribedTable, RenderedRow};
+pub(crate) use record::{DescribedTable, RenderedRow, WaitingColumn};
 pub(crate) use table::Table;
 pub(crate) use tuple::{ColumnValue, Tuple};
