@@ -202,6 +202,7 @@ impl Service {
             pool: self.reads.pool().clone(),
             rooms: self.rooms.clone(),
             presence: self.presence.clone(),
+            clock: self.clock.clone(),
             sockets: Box::new(sockets),
         };
         *self.cluster() = Some(Cluster::start(settings, ClusterTimes::default(), parts));

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use portico_base::{Secret, hash};
+use portico_base::{Clock, Secret, hash};
 use portico_database::Database;
 use portico_database::wire::Pool;
 use tokio_util::sync::CancellationToken;
@@ -84,6 +84,7 @@ pub(crate) struct ClusterParts {
     pub pool: Pool,
     pub rooms: Rooms,
     pub presence: Presence,
+    pub clock: Clock,
     /// Returns the number of its sockets.
     pub sockets: Box<dyn Fn() -> u64 + Send + Sync>,
 }
@@ -114,7 +115,7 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Joins the cluster, in a task. Needs a Tokio runtime.
     pub fn start(settings: &ClusterSettings, times: ClusterTimes, parts: ClusterParts) -> Self {
-        let ClusterParts { database, pool, rooms, presence, sockets } = parts;
+        let ClusterParts { database, pool, rooms, presence, clock, sockets } = parts;
         let way = match &settings.transport {
             ClusterTransport::Notify => Way::Notify { database, pool },
             ClusterTransport::Nats { url } => Way::Nats { address: url.clone(), subject: subject(&settings.secret) },
@@ -124,7 +125,7 @@ impl Cluster {
         presence.share(sender);
         let remote_sockets = Arc::new(AtomicU64::new(0));
         let key = ClusterKey::derive(&settings.secret);
-        let member = Member::new(times, key, (rooms, presence), (sockets, Arc::clone(&remote_sockets)));
+        let member = Member::new(times, (key, clock), (rooms, presence), (sockets, Arc::clone(&remote_sockets)));
         let leave = CancellationToken::new();
         let task = AbortOnDropHandle::new(tokio::spawn(member.run(way, queue, leave.clone())));
         Self { remote_sockets, leave, task }
