@@ -173,7 +173,7 @@ impl Bench {
             let seconds = 5;
             let owners = claims.min(10);
             let insert = postgres
-                .prepare("insert into items (owner, title) select 'person-' || (n % $1), (extract(epoch from clock_timestamp()) * 1e6)::bigint::text from generate_series(1, 20) n")
+                .prepare("insert into items (owner, title) select 'person-' || (n % $1::bigint), (extract(epoch from clock_timestamp()) * 1e6)::bigint::text from generate_series(1, 20) n")
                 .await?;
             let before = self.subject.watch.read()?;
             let begun = Instant::now();

@@ -26,6 +26,34 @@ describe("the landing page", () => {
     expect(await screen.findByRole("heading", { name: "Create your account" }, patient)).toBeVisible();
     await waitFor(() => expect(beacons.map(({ properties }) => properties.route)).toEqual(["/", "/sign-up"]));
   });
+
+  test("has one title, and a heading for each thing that users can do", async () => {
+    fakeServer();
+    const headings = (level: number) => screen.getAllByRole("heading", { level }).map(({ textContent }) => textContent);
+    const { unmount } = renderApp("/");
+    await screen.findByRole("link", { name: "Create an account" }, patient);
+    expect(headings(1)).toEqual(["Accounts and data for your app, in one program."]);
+    expect(headings(2)).toEqual(["Sign in your way", "See every device", "Private by default"]);
+    unmount();
+    renderApp("/", { ...config, brand: { ...config.brand, name: "Harbour" } });
+    await screen.findByRole("link", { name: "Create an account" }, patient);
+    expect(headings(1)).toEqual(["Your Harbour account"]);
+  });
+});
+
+describe("the focus", () => {
+  test("moves to the start of the page after a navigation, and is the browser’s on the first page", async () => {
+    fakeServer();
+    const { user } = renderApp("/");
+    const link = await screen.findByRole("link", { name: "Create an account" }, patient);
+    expect(document.body).toHaveFocus();
+    await user.click(link);
+    await screen.findByRole("heading", { name: "Create your account" }, patient);
+    expect(screen.getByRole("main")).toHaveFocus();
+    await user.click(within(screen.getByRole("main")).getByRole("link", { name: "Sign in" }));
+    await screen.findByRole("heading", { name: "Welcome back" }, patient);
+    expect(screen.getByRole("main")).toHaveFocus();
+  });
 });
 
 describe("/app", () => {
@@ -41,6 +69,8 @@ describe("/app", () => {
     expect(window.location.search).toBe("?next=%2Fapp%3Ftab%3Dsessions");
 
     const email = await screen.findByLabelText("Email", {}, patient);
+    expect(email).toBeRequired();
+    expect(screen.getByLabelText("Password")).toBeRequired();
     await user.type(email, "ada@portico.test");
     await user.type(screen.getByLabelText("Password"), "wrong");
     await user.click(screen.getByRole("button", { name: "Sign in" }));
@@ -157,7 +187,12 @@ describe("creating an account", () => {
     await user.click(screen.getByRole("button", { name: "Create account" }));
     const code = await screen.findByLabelText("Six-digit code", {}, patient);
     expect(code).toHaveAttribute("autocomplete", "one-time-code");
+    expect(code).toHaveFocus();
     expect(screen.getByRole("button", { name: /Resend in \d+ s/ })).toBeDisabled();
+    // The address may have an account, whose owner gets no code.
+    const signIn = within(screen.getByRole("main")).getByRole("link", { name: "Sign in" });
+    expect(signIn.parentElement).toHaveTextContent("Already have an account? Sign in");
+    expect(signIn).toHaveAttribute("href", "/sign-in?next=%2Fapp%2Ffiles");
     await user.click(code);
     await user.paste("999 999");
     expect(await screen.findByText(/wrong or has expired/, {}, patient)).toBeVisible();
@@ -180,7 +215,11 @@ describe("creating an account", () => {
       },
     });
     const { user } = renderApp("/sign-up");
-    await user.type(await screen.findByLabelText("Email", {}, patient), "grace");
+    const email = await screen.findByLabelText("Email", {}, patient);
+    expect(email).toBeRequired();
+    expect(screen.getByLabelText("Password")).toBeRequired();
+    expect(screen.getByLabelText("Password")).toHaveAttribute("minlength", "6");
+    await user.type(email, "grace");
     await user.type(screen.getByLabelText("Password"), "short");
     await user.click(screen.getByRole("button", { name: "Create account" }));
     expect(await screen.findByText("This isn’t a valid email address.", {}, patient)).toBeVisible();

@@ -250,6 +250,39 @@ describe("/app/security", () => {
     expect(await within(section).findByText("10 codes left", {}, patient)).toBeVisible();
   });
 
+  test("replaces the recovery codes once that was confirmed, and shows the new ones", async () => {
+    let remaining = 2;
+    const server = fakeServer({
+      "GET /auth/v1/user/password": { body: { is_set: true } },
+      "GET /auth/v1/user": { body: withFactors(app) },
+      "GET /auth/v1/factors/recovery-codes": () => ({ body: { remaining, created_at: null } }),
+      "POST /auth/v1/factors/recovery-codes": () => {
+        remaining = 10;
+        return { body: { codes: Array.from({ length: 10 }, (_, index) => `fresh-${index}`) } };
+      },
+    });
+    signedIn(withFactors(app));
+    const { user } = renderApp("/app/security", full);
+    const section = await screen.findByRole("region", { name: "Two-step verification" }, patient);
+    expect(await within(section).findByText("2 codes left", {}, patient)).toBeVisible();
+    const opener = within(section).getByRole("button", { name: "Create new codes" });
+    await user.click(opener);
+    const dialog = screen.getByRole("dialog", { name: "Create new recovery codes?" });
+    expect(dialog).toHaveTextContent("The codes that you have now stop working.");
+    await user.click(within(dialog).getByRole("button", { name: "Cancel" }));
+    expect(server.paths()).not.toContain("POST /auth/v1/factors/recovery-codes");
+    await user.click(opener);
+    await user.click(within(screen.getByRole("dialog")).getByRole("button", { name: "Create new codes" }));
+    const list = await within(section).findByRole("list", { name: "Recovery codes" }, patient);
+    expect(within(list).getAllByRole("listitem").map(({ textContent }) => textContent)).toEqual(
+      Array.from({ length: 10 }, (_, index) => `fresh-${index}`),
+    );
+    expect(within(section).getByRole("heading", { name: "Save your recovery codes" })).toHaveFocus();
+    expect(await within(section).findByText("10 codes left", {}, patient)).toBeVisible();
+    await user.click(within(section).getByRole("button", { name: "I have saved them" }));
+    expect(within(section).queryByText("fresh-0")).toBeNull();
+  });
+
   test("removes a factor after the second step was confirmed in place", async () => {
     let isConfirmed = false;
     let factors = [app];

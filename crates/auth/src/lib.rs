@@ -4,6 +4,22 @@
 //! changes that people make to their account. [`Auth`] is the service; [`Auth::router`] is its HTTP
 //! interface.
 //!
+//! A folder is a concept:
+//!
+//! - `account`: sign-up, confirmation, change and recovery, for an email address or a phone number
+//! - `session`: grants, refresh tokens, sign-out, clean-up; `password`; `one_time`: codes and links
+//! - `factors`: the second step of a sign-in; `passkeys`, with `webauthn`, the standard
+//! - `oauth`: identity providers (`flow`, `provider`, `protocol`); `web3`: wallets
+//! - `admin`: accounts for operators, over HTTP and for commands
+//! - `messages`: emails, text messages and their outbox
+//! - `hooks`: the application's functions; one over HTTP is called between two runs of a
+//!   transaction, without a connection
+//! - `protection`: limits, attempts, captcha, audit log, redirect allow list
+//! - `signing_keys` and `third_party`: the keys that tokens are verified with, which change while
+//!   the server runs
+//! - `http`: routes and extraction; `model`: rows and the JSON that clients see; `error`: one table
+//!   of statuses, codes and texts; `settings`; `sql`: the statements by table
+//!
 //! Guarantees: the effects of a response are committed; a mail is in the outbox before the
 //! response; a response never shows whether another person has an account, except where the wire
 //! contract demands it.
@@ -60,7 +76,7 @@ use protection::attempts::GuessCounter;
 use protection::audit::AuditLog;
 use protection::captcha::Captcha;
 use protection::column_encryption::ColumnKeys;
-use protection::limits::Limits;
+use protection::limits::AccountRateLimits;
 use protection::redirect_allow_list::RedirectAllowList;
 use webauthn::RelyingParty;
 
@@ -82,7 +98,7 @@ struct Inner {
     refresh_queue: session::refresh_queue::RefreshQueue,
     passwords: Passwords,
     columns: ColumnKeys,
-    limits: Limits,
+    limits: AccountRateLimits,
     mailer: Arc<Mailer>,
     audit_log: AuditLog,
     captcha: Option<Captcha>,
@@ -134,7 +150,7 @@ impl Auth {
         let mailer = Mailer::new(&settings, mail, database.clone())?;
         let passwords = Passwords::new(&settings.password);
         let columns = ColumnKeys::new(&settings.encryption)?;
-        let limits = Limits::new(settings.rate_limits.clone(), clock.clone());
+        let limits = AccountRateLimits::new(settings.rate_limits.clone(), clock.clone());
         let audit_log = AuditLog::new(&settings);
         let captcha = Captcha::new(&settings);
         let recipients = Recipients::new(&settings.email);
@@ -217,7 +233,7 @@ impl Auth {
         &self.inner.columns
     }
 
-    fn limits(&self) -> &Limits {
+    fn limits(&self) -> &AccountRateLimits {
         &self.inner.limits
     }
 

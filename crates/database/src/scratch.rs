@@ -70,6 +70,18 @@ pub async fn shared_cluster() -> Result<&'static Cluster, ClusterError> {
     SHARED.get_or_try_init(start_in_a_free_slot).await
 }
 
+fn parameters() -> Vec<(String, String)> {
+    [
+        // Many tests at once, each with pools of its own
+        ("max_connections", "400"),
+        ("autovacuum", "off"),
+        // A test that sets synchronous_commit to on has a commit that waits, for a standby that does not exist
+        ("synchronous_standby_names", "missing_standby"),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .into()
+}
+
 async fn start_in_a_free_slot() -> Result<Cluster, ClusterError> {
     let binaries = Binaries::find(None)?;
     let folder = slots_folder().map_err(|error| ClusterError::folder(&env::temp_dir(), &error))?;
@@ -83,8 +95,7 @@ async fn start_in_a_free_slot() -> Result<Cluster, ClusterError> {
         let settings = ClusterSettings {
             binaries: Some(binaries.folder().to_owned()),
             durability: Durability::Off,
-            // Many tests at once, each with pools of its own
-            parameters: vec![("max_connections".into(), "400".into()), ("autovacuum".into(), "off".into())],
+            parameters: parameters(),
             ..ClusterSettings::new(folder.join(format!("{generation}-{slot}")))
         };
         match Cluster::start(settings).await {

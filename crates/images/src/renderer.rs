@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use portico_base::CappedSemaphore;
+use portico_base::inherit_request;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{AbortHandle, spawn_blocking};
 
@@ -265,13 +266,13 @@ impl Renderer {
         let id = self.shared.next_id.fetch_add(1, Ordering::Relaxed);
         let state = self.shared.clone();
         let (key, task_key, task_control) = (job.key.clone(), job.key.clone(), control.clone());
-        let task = tokio::spawn(async move {
+        let task = tokio::spawn(inherit_request(async move {
             let work = state.clone().produce(job, task_control, load);
             let outcome = tokio::time::timeout(state.settings.time_limit, work).await;
             // From here on, a new request starts anew, or finds the result in the cache
             state.forget(&task_key, id);
             sender.send_replace(Some(outcome.unwrap_or(Err(RenderError::TimedOut))));
-        });
+        }));
         let (task, state) = (task.abort_handle(), Arc::downgrade(&self.shared));
         Arc::new(SharedRendering { id, key, outcome, control, task, state })
     }

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-/// A reason to refuse a connection or a token.
+/// A reason to reject a connection or a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum TokenRefusal {
+pub(crate) enum TokenRejection {
     /// Not a JWT.
     NotAJwt,
     /// `exp` has passed, this many seconds ago.
@@ -19,7 +19,7 @@ pub(crate) enum TokenRefusal {
     OtherPage,
 }
 
-impl TokenRefusal {
+impl TokenRejection {
     /// Returns the text without the time of the expiry, for a handshake.
     pub fn at_handshake(&self) -> String {
         match self {
@@ -29,7 +29,7 @@ impl TokenRefusal {
     }
 }
 
-impl fmt::Display for TokenRefusal {
+impl fmt::Display for TokenRejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SETUP: &str = "check your JWT secret or JWKS configuration";
         match self {
@@ -46,7 +46,7 @@ impl fmt::Display for TokenRefusal {
     }
 }
 
-/// A reason to refuse a join. The text is `reason` of the reply.
+/// A reason to reject a join. The text is `reason` of the reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum JoinError {
     TopicNameRequired,
@@ -55,7 +55,7 @@ pub(crate) enum JoinError {
     TooManySockets,
     TooManyJoins,
     TooManyChannels,
-    Token(TokenRefusal),
+    Token(TokenRejection),
     /// No policy lets the role read from this topic.
     Unauthorized {
         topic: String,
@@ -91,15 +91,15 @@ impl fmt::Display for JoinError {
             Self::TooManySockets => f.write_str("ConnectionRateLimitReached: Too many connected users"),
             Self::TooManyJoins => f.write_str("ClientJoinRateLimitReached: Too many joins per second"),
             Self::TooManyChannels => f.write_str("ChannelRateLimitReached: Too many channels"),
-            Self::Token(refusal) => {
-                let code = match refusal {
-                    TokenRefusal::NotAJwt => "MalformedJWT",
-                    TokenRefusal::Expired { .. } | TokenRefusal::MissingClaims => "InvalidJWTToken",
-                    TokenRefusal::BadSignature => "JwtSignatureError",
-                    TokenRefusal::NoSigner { .. } => "JwtSignerError",
-                    TokenRefusal::OtherPage => "Unauthorized",
+            Self::Token(rejection) => {
+                let code = match rejection {
+                    TokenRejection::NotAJwt => "MalformedJWT",
+                    TokenRejection::Expired { .. } | TokenRejection::MissingClaims => "InvalidJWTToken",
+                    TokenRejection::BadSignature => "JwtSignatureError",
+                    TokenRejection::NoSigner { .. } => "JwtSignerError",
+                    TokenRejection::OtherPage => "Unauthorized",
                 };
-                write!(f, "{code}: {refusal}")
+                write!(f, "{code}: {rejection}")
             }
             Self::Unauthorized { topic } => write!(f, "Unauthorized: {}", NoReadPermission { topic }),
             Self::NoConnection => f.write_str("IncreaseConnectionPool: Please increase your connection pool size"),
@@ -144,7 +144,7 @@ pub(crate) enum Shutdown {
     TooManyPresenceMessages,
     TooManyPresenceCalls,
     TrackTooLarge,
-    Token(TokenRefusal),
+    Token(TokenRejection),
     /// No policy lets the role read from this topic.
     NoReadPermission {
         topic: String,
@@ -165,7 +165,7 @@ impl fmt::Display for Shutdown {
             Self::TooManyPresenceMessages => f.write_str("Too many presence messages per second"),
             Self::TooManyPresenceCalls => f.write_str("Client presence rate limit exceeded"),
             Self::TrackTooLarge => f.write_str("Track message size exceeded"),
-            Self::Token(refusal) => refusal.fmt(f),
+            Self::Token(rejection) => rejection.fmt(f),
             Self::NoReadPermission { topic } => NoReadPermission { topic }.fmt(f),
             Self::ReadPermissionLost { topic } => {
                 write!(f, "You no longer have permission to read from this Channel topic: {topic}")

@@ -10,12 +10,12 @@ use portico_tokens::{ApiKeys, CurrentKeys, KeyRing};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-use crate::channel::ChannelId;
-use crate::identity::{Identity, TokenVerifier};
+use crate::identity::{ChannelIdentity, TokenVerifier};
+use crate::ids::ChannelId;
 use crate::rooms::{RoomKey, Subscriber, SubscriberHead};
-use crate::settings::Limits;
+use crate::settings::RealtimeLimits;
 use crate::socket::frame::{Frame, Reference, Version};
-use crate::socket::outbox::{Next, Outbox};
+use crate::socket::outbox::{Outbox, OutboxItem};
 
 /// A database of its own, in the state after the first start of a server. It is dropped with this,
 /// in the background.
@@ -91,7 +91,7 @@ pub(crate) fn open(endpoint: &Endpoint) -> Database {
 }
 
 /// Returns the identity of a token with these claims; `exp` is added.
-pub(crate) fn identity(mut claims: Value) -> Identity {
+pub(crate) fn identity(mut claims: Value) -> ChannelIdentity {
     claims["exp"] = json!(4_000_000_000_u64);
     let ring = KeyRing::hs256(&Secret::new("a secret of the tests that is long enough"));
     let token = ring.sign(&claims).unwrap();
@@ -100,7 +100,7 @@ pub(crate) fn identity(mut claims: Value) -> Identity {
 }
 
 /// Returns the identity of a signed-in person.
-pub(crate) fn person(subject: &str) -> Identity {
+pub(crate) fn person(subject: &str) -> ChannelIdentity {
     identity(json!({ "role": "authenticated", "sub": subject }))
 }
 
@@ -113,7 +113,7 @@ pub(crate) struct TestChannel {
 impl TestChannel {
     /// Returns a channel that receives everything.
     pub fn new(room: &RoomKey, version: Version) -> Self {
-        let outbox = Arc::new(Outbox::new(&Limits::default()));
+        let outbox = Arc::new(Outbox::new(&RealtimeLimits::default()));
         let head = SubscriberHead { id: ChannelId::next(), room: room.clone(), version, join_ref: Reference::NULL };
         let subscriber = Subscriber::new(head, Arc::clone(&outbox));
         subscriber.set_broadcasts(true);
@@ -124,7 +124,7 @@ impl TestChannel {
     /// Returns the frames that have arrived.
     pub fn received(&self) -> Vec<Frame> {
         std::iter::from_fn(|| match self.outbox.next(Waker::noop()) {
-            Next::Frame(frame) => Some(frame),
+            OutboxItem::Frame(frame) => Some(frame),
             _ => None,
         })
         .collect()
@@ -133,7 +133,7 @@ impl TestChannel {
     /// Waits for the next frame.
     pub async fn next(&self) -> Frame {
         std::future::poll_fn(|context| match self.outbox.next(context.waker()) {
-            Next::Frame(frame) => std::task::Poll::Ready(frame),
+            OutboxItem::Frame(frame) => std::task::Poll::Ready(frame),
             _ => std::task::Poll::Pending,
         })
         .await

@@ -10,7 +10,7 @@ use portico_tokens::{ApiRole, Claims, CurrentKeys, TokenError, TokenHeader, Toke
 use serde_json::Value;
 use time::OffsetDateTime;
 
-use crate::error::TokenRefusal;
+use crate::error::TokenRejection;
 
 /// The role that the connections log in with. No token may act as it.
 const LOGIN: &str = "authenticator";
@@ -18,18 +18,18 @@ const LOGIN: &str = "authenticator";
 /// The role and the claims that a channel acts with, from a verified token. Two identities are
 /// equal if PostgreSQL cannot tell them apart.
 #[derive(Debug, Clone)]
-pub(crate) struct Identity {
+pub(crate) struct ChannelIdentity {
     claims: Arc<Claims>,
     expires_at: i64,
 }
 
-impl PartialEq for Identity {
+impl PartialEq for ChannelIdentity {
     fn eq(&self, other: &Self) -> bool {
         self.claims.text() == other.claims.text()
     }
 }
 
-impl Identity {
+impl ChannelIdentity {
     /// Returns the database role.
     pub fn role(&self) -> &str {
         self.claims.role().unwrap_or(ApiRole::Anon.as_str())
@@ -102,8 +102,8 @@ impl TokenVerifier {
     /// for a connection of a page that may not use secret keys.
     ///
     /// # Errors
-    /// The reason for which the token is refused.
-    pub fn verify(&self, token: &str, may_be_privileged: bool) -> Result<Identity, TokenRefusal> {
+    /// The reason for which the token is rejected.
+    pub fn verify(&self, token: &str, may_be_privileged: bool) -> Result<ChannelIdentity, TokenRejection> {
         // Tokens in a query may be encoded, and contain white space
         let cleaned: String;
         let token = if token.bytes().any(|byte| byte == b'%' || byte.is_ascii_whitespace()) {
@@ -113,17 +113,17 @@ impl TokenVerifier {
         } else {
             token
         };
-        let claims = self.keys.now().verify_signature(token).map_err(|error| refusal(&error, token))?;
+        let claims = self.keys.now().verify_signature(token).map_err(|error| rejection(&error, token))?;
         let identity = Self::identity(claims)?;
         self.check_expiry(&identity)?;
         let role = identity.role();
         // `set role none` would leave the role that the server logs in with, and every role may
         // assume itself
         if role == "none" || role == LOGIN || role == &*self.login {
-            return Err(TokenRefusal::BadSignature);
+            return Err(TokenRejection::BadSignature);
         }
         if !may_be_privileged && !matches!(role, "anon" | "authenticated") {
-            return Err(TokenRefusal::OtherPage);
+            return Err(TokenRejection::OtherPage);
         }
         Ok(identity)
     }
@@ -131,33 +131,35 @@ impl TokenVerifier {
     /// Checks that an identity has not expired.
     ///
     /// # Errors
-    /// [`TokenRefusal::Expired`]
-    pub fn check_expiry(&self, identity: &Identity) -> Result<(), TokenRefusal> {
+    /// [`TokenRejection::Expired`]
+    pub fn check_expiry(&self, identity: &ChannelIdentity) -> Result<(), TokenRejection> {
         let seconds = self.now() - identity.expires_at;
-        if seconds >= 0 { Err(TokenRefusal::Expired { seconds }) } else { Ok(()) }
+        if seconds >= 0 { Err(TokenRejection::Expired { seconds }) } else { Ok(()) }
     }
 
-    fn identity(claims: Arc<Claims>) -> Result<Identity, TokenRefusal> {
+    fn identity(claims: Arc<Claims>) -> Result<ChannelIdentity, TokenRejection> {
         let expiry = claims.get("exp").and_then(Value::as_f64);
         match (claims.role(), expiry) {
             (Some(_), Some(expiry)) => {
                 let last = OffsetDateTime::new_utc(time::Date::MAX, time::Time::MIDNIGHT).unix_timestamp();
                 // `as` saturates, which is right for a time that is far away
                 let expires_at = (expiry.round() as i64).min(last);
-                Ok(Identity { claims, expires_at })
+                Ok(ChannelIdentity { claims, expires_at })
             }
-            _ => Err(TokenRefusal::MissingClaims),
+            _ => Err(TokenRejection::MissingClaims),
         }
     }
 }
 
-fn refusal(error: &TokenError, token: &str) -> TokenRefusal {
+fn rejection(error: &TokenError, token: &str) -> TokenRejection {
     match error {
-        TokenError::BadSignature | TokenError::OtherAudience => TokenRefusal::BadSignature,
+        TokenError::BadSignature | TokenError::OtherAudience => TokenRejection::BadSignature,
         TokenError::UnknownKey { .. } => {
-            TokenRefusal::NoSigner { kid: TokenHeader::read(token).ok().and_then(|header| header.key_id) }
+            TokenRejection::NoSigner { kid: TokenHeader::read(token).ok().and_then(|header| header.key_id) }
         }
-        TokenError::NoKeyForAlgorithm(_) | TokenError::UnsupportedAlgorithm(_) => TokenRefusal::NoSigner { kid: None },
-        _ => TokenRefusal::NotAJwt,
+        TokenError::NoKeyForAlgorithm(_) | TokenError::UnsupportedAlgorithm(_) => {
+            TokenRejection::NoSigner { kid: None }
+        }
+        _ => TokenRejection::NotAJwt,
     }
 }

@@ -1,9 +1,9 @@
 //! Channels over WebSockets: broadcast, presence and database changes, everything under
 //! `/realtime/v1`.
 //!
-//! `socket` knows frames and connections, `channel` joins and the state of a channel, `rooms` the
-//! way of a message to its receivers. PostgreSQL decides who may read and write a private channel
-//! and who sees a change.
+//! `connection` accepts and serves sockets, `socket` has their frames, `channel` joins and the
+//! state of a channel, `rooms` the way of a message to its receivers. PostgreSQL decides who may
+//! read and write a private channel and who sees a change.
 //!
 //! Promises: what one channel may not see does not reach it, whatever another one does; a client
 //! that does not read costs bounded memory and delays no other. This crate must not know
@@ -16,23 +16,29 @@ mod broadcast;
 mod changes;
 mod channel;
 mod cluster;
+mod connection;
 mod decode;
 mod error;
 #[cfg(test)]
 mod fixture;
 mod identity;
+mod ids;
 mod meter;
 mod presence;
 mod realtime;
 mod replay;
 mod rooms;
 mod routes;
+mod service;
 mod settings;
 mod socket;
 mod sql;
 mod stream;
 
-pub use cluster::{ClusterSettings, ClusterTransport};
+pub use connection::RequestOrigin;
 pub use identity::KeyRefresh;
-pub use realtime::{Realtime, RealtimeFoundation, RequestOrigin};
-pub use settings::{ChangesSettings, Limits, RealtimeSettings};
+pub use realtime::Realtime;
+pub use service::RealtimeFoundation;
+pub use settings::{
+    ChangesSettings, RealtimeClusterSettings, RealtimeClusterTransport, RealtimeLimits, RealtimeSettings,
+};

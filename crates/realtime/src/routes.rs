@@ -9,11 +9,11 @@ use percent_encoding::percent_decode_str;
 use serde_json::json;
 
 use crate::broadcast::http as broadcasts;
-use crate::realtime::{RequestOrigin, Service};
-use crate::socket::handshake;
+use crate::connection::{RequestOrigin, handshake};
+use crate::service::RealtimeService;
 
 /// Answers a request. Its path comes without the prefix of the service.
-pub(crate) async fn answer(service: &Arc<Service>, request: Request, origin: RequestOrigin) -> Response {
+pub(crate) async fn answer(service: &Arc<RealtimeService>, request: Request, origin: RequestOrigin) -> Response {
     let may_be_privileged = origin.may_be_privileged;
     let path = request.uri().path();
     // Names are decoded after the path is split: they may contain an encoded slash

@@ -1,13 +1,14 @@
 //! The settings of the service.
 
+use std::fmt;
 use std::time::Duration;
 
-use crate::cluster::ClusterSettings;
+use portico_base::Secret;
 
 /// The operator's settings of the service.
 #[derive(Debug, Clone)]
 pub struct RealtimeSettings {
-    /// Refuses channels that are not private.
+    /// Rejects channels that are not private.
     pub private_only: bool,
     /// Sends the presence of a room to every channel, whether it asked for it or not.
     pub presence_enabled: bool,
@@ -17,9 +18,9 @@ pub struct RealtimeSettings {
     /// The settings of database changes.
     pub changes: ChangesSettings,
     /// The other servers of the project. `None`: there is one server.
-    pub cluster: Option<ClusterSettings>,
+    pub cluster: Option<RealtimeClusterSettings>,
     /// The limits.
-    pub limits: Limits,
+    pub limits: RealtimeLimits,
 }
 
 /// The settings of database changes.
@@ -40,7 +41,7 @@ impl Default for ChangesSettings {
 
 /// The limits of the service. A rate of `None` is not limited; an average is taken over a minute.
 #[derive(Debug, Clone)]
-pub struct Limits {
+pub struct RealtimeLimits {
     /// The number of sockets with at least one channel (`max_concurrent_users`).
     pub max_sockets: usize,
     /// The number of sockets, with and without channels.
@@ -59,6 +60,11 @@ pub struct Limits {
     pub max_presence_calls: u32,
     /// The time within which presence calls are counted, from the first one on.
     pub presence_window: Duration,
+    /// The bytes that the channels of one room may track together: with each join, one frame
+    /// contains them all.
+    pub max_room_presence_bytes: usize,
+    /// The bytes that the channels of all rooms may track together.
+    pub max_presence_bytes: usize,
     /// The largest payload of a broadcast, a presence or a message of the database, in bytes.
     pub max_payload_bytes: usize,
     /// The largest frame of a client, in bytes.
@@ -72,6 +78,45 @@ pub struct Limits {
     pub max_waiting_frames: usize,
 }
 
+/// The settings of a cluster.
+#[derive(Clone)]
+pub struct RealtimeClusterSettings {
+    /// The way between the servers.
+    pub transport: RealtimeClusterTransport,
+    /// A secret that the servers of the project share, and no others. Messages are encrypted with a
+    /// key that is derived from it.
+    pub secret: Secret,
+}
+
+/// The way between the servers of a project.
+#[derive(Clone)]
+pub enum RealtimeClusterTransport {
+    /// Notifications of the project's database, for a few servers.
+    Notify,
+    /// A NATS server: `nats://host:4222`, or `tls://…`, with a user and a password if it needs
+    /// them.
+    Nats {
+        /// The URL.
+        url: Secret,
+    },
+}
+
+impl fmt::Debug for RealtimeClusterSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RealtimeClusterSettings").field("transport", &self.transport).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for RealtimeClusterTransport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Notify => f.write_str("Notify"),
+            // It may contain a password
+            Self::Nats { .. } => f.write_str("Nats"),
+        }
+    }
+}
+
 impl Default for RealtimeSettings {
     fn default() -> Self {
         Self {
@@ -80,12 +125,12 @@ impl Default for RealtimeSettings {
             decisions_for: Duration::ZERO,
             changes: ChangesSettings::default(),
             cluster: None,
-            limits: Limits::default(),
+            limits: RealtimeLimits::default(),
         }
     }
 }
 
-impl Default for Limits {
+impl Default for RealtimeLimits {
     fn default() -> Self {
         Self {
             max_sockets: 50_000,
@@ -97,6 +142,8 @@ impl Default for Limits {
             max_presence_events_per_second: Some(1_000),
             max_presence_calls: 5,
             presence_window: Duration::from_secs(30),
+            max_room_presence_bytes: 8 * 1024 * 1024,
+            max_presence_bytes: 256 * 1024 * 1024,
             max_payload_bytes: 3_000 * 1_000 + 500,
             max_frame_bytes: 5_000_000,
             idle_timeout: Duration::from_secs(60),

@@ -1,6 +1,7 @@
 //! Buckets.
 
 use bytes::Bytes;
+use portico_base::inherit_request;
 use portico_database::wire::RowSeparators;
 use serde::Deserialize;
 
@@ -8,7 +9,7 @@ use crate::error::{Existing, Result, StorageError};
 use crate::limits::check_mime_types;
 use crate::name::check_bucket_name;
 use crate::object::delete;
-use crate::operation::{Actor, Ending, JSON_ARRAY, Operation, Step};
+use crate::operation::{Actor, JSON_ARRAY, Operation, SqlStep, TransactionEnd};
 use crate::{backend::journal::JournalNames, sql};
 
 /// The number of objects that one transaction of emptying a bucket deletes.
@@ -70,8 +71,8 @@ pub(crate) async fn create(operation: &Operation, actor: Actor, bucket: &NewBuck
         limit.as_deref().map(str::as_bytes),
         types.as_deref().map(str::as_bytes),
     ];
-    let step = Step { text: sql::INSERT_BUCKET, values: &values };
-    let outcome = operation.write(actor, &[step], Ending::Commit).await;
+    let step = SqlStep { text: sql::INSERT_BUCKET, values: &values };
+    let outcome = operation.write(actor, &[step], TransactionEnd::Commit).await;
     outcome.map(drop).map_err(|error| StorageError::from(error).naming(Existing::Bucket))
 }
 
@@ -92,7 +93,7 @@ pub(crate) async fn list(operation: &Operation, request: &BucketListRequest) -> 
     let (limit, offset) = (request.limit.map(number), number(request.offset));
     let values = [Some(pattern.as_bytes()), limit.as_deref().map(str::as_bytes), Some(offset.as_bytes())];
     let text = sql::list_buckets(request.column, request.descending, request.has_type);
-    let rows = operation.read(Actor::Caller, Step { text: &text, values: &values }, JSON_ARRAY).await?;
+    let rows = operation.read(Actor::Caller, SqlStep { text: &text, values: &values }, JSON_ARRAY).await?;
     Ok(if rows.joined.rows == 0 { Bytes::from_static(b"[]") } else { rows.bytes() })
 }
 
@@ -103,7 +104,7 @@ pub(crate) async fn list(operation: &Operation, request: &BucketListRequest) -> 
 pub(crate) async fn get(operation: &Operation, actor: Actor, id: &str) -> Result<Bytes> {
     let id = known_text(id)?;
     let values = [Some(id.as_bytes())];
-    let step = Step { text: sql::FIND_BUCKET, values: &values };
+    let step = SqlStep { text: sql::FIND_BUCKET, values: &values };
     let rows = operation.read(actor, step, RowSeparators::default()).await?;
     if rows.joined.rows == 0 { Err(StorageError::NoSuchBucket) } else { Ok(rows.bytes()) }
 }
@@ -129,8 +130,8 @@ pub(crate) async fn update(operation: &Operation, actor: Actor, id: &str, change
         flag(changes.allowed_mime_types.is_some()),
         types.as_deref().map(str::as_bytes),
     ];
-    let step = Step { text: sql::UPDATE_BUCKET, values: &values };
-    let results = operation.write(actor, &[step], Ending::Commit).await?;
+    let step = SqlStep { text: sql::UPDATE_BUCKET, values: &values };
+    let results = operation.write(actor, &[step], TransactionEnd::Commit).await?;
     if results.rows(0).is_empty() { Err(StorageError::NoSuchBucket) } else { Ok(()) }
 }
 
@@ -142,8 +143,8 @@ pub(crate) async fn update(operation: &Operation, actor: Actor, id: &str, change
 pub(crate) async fn delete_bucket(operation: &Operation, id: &str) -> Result<()> {
     let id = known_text(id)?;
     let values = [Some(id.as_bytes())];
-    let step = Step { text: sql::DELETE_BUCKET, values: &values };
-    match operation.write(Actor::Caller, &[step], Ending::Commit).await {
+    let step = SqlStep { text: sql::DELETE_BUCKET, values: &values };
+    match operation.write(Actor::Caller, &[step], TransactionEnd::Commit).await {
         Ok(results) if results.rows(0).is_empty() => Err(StorageError::NoSuchBucket),
         Ok(_) => Ok(()),
         Err(error) => Err(still_used(error)),
@@ -174,14 +175,14 @@ pub(crate) async fn empty(operation: &Operation, id: &str) -> Result<()> {
     let limit = operation.service.settings.empty_bucket_limit;
     let wanted = (limit + 1).to_string();
     let values = [Some(id.as_bytes()), Some(wanted.as_bytes())];
-    let step = Step { text: sql::COUNT_OBJECTS, values: &values };
+    let step = SqlStep { text: sql::COUNT_OBJECTS, values: &values };
     let counted: Option<ObjectCount> = operation.read(Actor::Service, step, RowSeparators::default()).await?.one()?;
     let ObjectCount { count, until } = counted.ok_or(StorageError::Internal)?;
     if count > limit {
         return Err(StorageError::TooManyObjects);
     }
     let (operation, id) = (operation.clone(), id.to_owned());
-    let work = tokio::spawn(async move { delete_until(&operation, &id, &until).await });
+    let work = tokio::spawn(inherit_request(async move { delete_until(&operation, &id, &until).await }));
     if count <= EMPTY_AT_ONCE {
         work.await.unwrap_or(Err(StorageError::Internal))?;
     }
@@ -200,7 +201,7 @@ async fn delete_until(operation: &Operation, id: &str, until: &str) -> Result<()
     let mut last = String::new();
     loop {
         let values = [Some(id.as_bytes()), Some(until.as_bytes()), Some(chunk.as_bytes()), Some(last.as_bytes())];
-        let names = Step { text: sql::NAME_SOME, values: &values };
+        let names = SqlStep { text: sql::NAME_SOME, values: &values };
         let names = operation.read(Actor::Service, names, JSON_ARRAY).await?;
         if names.joined.rows == 0 {
             return Ok(());
@@ -213,8 +214,8 @@ async fn delete_until(operation: &Operation, id: &str, until: &str) -> Result<()
         let entry = operation.service.journal.enter(entry).await?;
         // An object may have been deleted and created again since its name was read
         let delete = [Some(id.as_bytes()), Some(list.as_bytes()), Some(until.as_bytes())];
-        let steps = [Step { text: sql::DELETE_OBJECTS_UNTIL, values: &delete }];
-        let outcome = operation.write(Actor::Service, &steps, Ending::Commit).await;
+        let steps = [SqlStep { text: sql::DELETE_OBJECTS_UNTIL, values: &delete }];
+        let outcome = operation.write(Actor::Service, &steps, TransactionEnd::Commit).await;
         delete::finish(operation, entry, id, outcome, 0, 1).await?;
         last = next;
     }

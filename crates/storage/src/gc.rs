@@ -1,6 +1,6 @@
 //! The comparison of all rows with all content.
 //!
-//! The clean-up (`backend::cleanup`) finds what a crash has left by the journal. This finds
+//! The clean-up (`cleanup`) finds what a crash has left by the journal. This finds
 //! everything: after a restored backup, a lost journal or a disk that was damaged.
 //!
 //! The rows are read, then the content, then the rows again: content without a row in both
@@ -15,12 +15,12 @@ use portico_base::hash;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
-use crate::backend::cleanup::NamedVersion;
 use crate::backend::{BackendError, StoredFile, VersionKey};
 use crate::error::{Result, StorageError};
-use crate::operation::{Actor, Ending, JSON_ARRAY, Operation, RequestDescription, Step, parse};
+use crate::model::NamedVersion;
+use crate::operation::{Actor, JSON_ARRAY, Operation, RequestDescription, SqlStep, TransactionEnd, parse};
+use crate::sql;
 use crate::storage::Storage;
-use crate::{rendering, sql};
 
 /// The rows that are read at once.
 const ROWS_AT_ONCE: usize = 1000;
@@ -188,7 +188,7 @@ impl Storage {
             for (at, paths) in paths.chunks(FILES_AT_ONCE).enumerate() {
                 progress(format!("deleting files, from {} of {}", at * FILES_AT_ONCE, summary.orphans));
                 backend.remove(paths).await?;
-                rendering::forget_paths(self.service(), paths.to_vec()).await;
+                self.service().forget_images_of(paths.to_vec()).await;
             }
             backend.sweep(options.grace).await?;
             summary.deleted_content = true;
@@ -197,7 +197,7 @@ impl Storage {
             for rows in lost.chunks(ROWS_AT_ONCE) {
                 summary.deleted_rows += self.delete_lost_rows(rows).await?;
                 let versions: Vec<VersionKey> = rows.iter().map(ContentRow::key).collect();
-                rendering::forget(self.service(), &versions).await;
+                self.service().forget_images(&versions).await;
             }
         }
         Ok(summary)
@@ -215,7 +215,7 @@ impl Storage {
         let mut last: Option<String> = None;
         loop {
             let values = [last.as_deref().map(str::as_bytes), Some(limit.as_bytes())];
-            let step = Step { text: sql::CONTENT_ROWS, values: &values };
+            let step = SqlStep { text: sql::CONTENT_ROWS, values: &values };
             let found = operation.read(Actor::Service, step, JSON_ARRAY).await?;
             let rows: Vec<ContentRow> = if found.joined.rows == 0 { Vec::new() } else { parse(&found.bytes())? };
             let count = rows.len();
@@ -235,7 +235,7 @@ impl Storage {
         }
         let list = sql::text_array(&[&row.name]);
         let values = [Some(row.bucket.as_bytes()), Some(list.as_bytes())];
-        let step = Step { text: sql::CURRENT_VERSIONS, values: &values };
+        let step = SqlStep { text: sql::CURRENT_VERSIONS, values: &values };
         let found = self.gc_operation().read(Actor::Service, step, JSON_ARRAY).await?;
         if found.joined.rows == 0 {
             return Ok(false);
@@ -250,8 +250,8 @@ impl Storage {
         let versions: Vec<&str> = rows.iter().map(|row| row.version.as_deref().unwrap_or_default()).collect();
         let (ids, versions) = (sql::text_array(&ids), sql::text_array(&versions));
         let values = [Some(ids.as_bytes()), Some(versions.as_bytes())];
-        let steps = [Step { text: sql::DELETE_LOST_ROWS, values: &values }];
-        let results = self.gc_operation().write(Actor::Service, &steps, Ending::Commit).await?;
+        let steps = [SqlStep { text: sql::DELETE_LOST_ROWS, values: &values }];
+        let results = self.gc_operation().write(Actor::Service, &steps, TransactionEnd::Commit).await?;
         Ok(results.rows(0).len() as u64)
     }
 }

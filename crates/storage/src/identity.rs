@@ -18,7 +18,7 @@ const LOGIN: &str = "authenticator";
 
 /// The role and the claims that a request acts with.
 #[derive(Debug, Clone)]
-pub(crate) struct Identity {
+pub(crate) struct CallerIdentity {
     /// The database role.
     pub role: String,
     /// The claims, as JSON text.
@@ -29,7 +29,7 @@ pub(crate) struct Identity {
     pub token: Secret,
 }
 
-impl Identity {
+impl CallerIdentity {
     /// Determines the identity of a request with a valid token. `login` is the role that the server
     /// logs in with, which no request may assume.
     ///

@@ -15,8 +15,10 @@
 
 mod backend;
 mod bucket;
+mod cleanup;
 mod error;
 mod gc;
+mod http;
 mod identity;
 mod limits;
 mod media_type;
@@ -30,10 +32,13 @@ mod resumable;
 mod routes;
 mod s3;
 mod seed;
+mod service;
 mod settings;
 mod sign;
+mod sigv4;
 mod sql;
 mod storage;
+mod unfinished;
 
 pub use gc::{GcError, GcOptions, GcSummary};
 pub use reserved::{ListedObject, ReservedObjectError};

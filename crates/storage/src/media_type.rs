@@ -1,5 +1,8 @@
 //! The beginnings of files by media type, so that content cannot be declared as what it is not.
 
+/// The type of content whose sender names none.
+pub(crate) const OCTETS: &str = "application/octet-stream";
+
 /// The bytes of a beginning that are compared.
 pub(crate) const BEGINNING: usize = 1024;
 

@@ -6,6 +6,9 @@ use time::OffsetDateTime;
 use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
 
+/// The value of `Cache-Control` for content whose sender names none.
+pub(crate) const NO_CACHE: &str = "no-cache";
+
 /// The rules of a bucket for what is uploaded.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct BucketRules {
@@ -31,6 +34,13 @@ pub(crate) struct ObjectRow {
     #[serde(default)]
     pub metadata: FileMetadata,
     pub user_metadata: Option<Value>,
+}
+
+/// The name of an object and the version that its row refers to.
+#[derive(Debug, Deserialize)]
+pub(crate) struct NamedVersion {
+    pub name: String,
+    pub version: Option<String>,
 }
 
 /// The column `metadata`. SQL may have written anything there, so every field may be missing or of

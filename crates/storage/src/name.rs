@@ -8,6 +8,14 @@ pub(crate) const EMPTY_FOLDER_PLACEHOLDER: &str = ".emptyFolderPlaceholder";
 /// The longest bucket name, in characters.
 const MAX_BUCKET_NAME: usize = 100;
 
+/// Names an object of a request. Nothing is known about it: the bucket may not exist, and the name
+/// may be one that no object can have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ObjectPath {
+    pub bucket: String,
+    pub name: String,
+}
+
 /// The key of an object that may be written: without `.` and `..` segments, in the allowed
 /// characters.
 #[derive(Debug, Clone, PartialEq, Eq)]

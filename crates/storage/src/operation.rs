@@ -16,9 +16,9 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::error::{Result, StorageError};
-use crate::identity::Identity;
+use crate::identity::CallerIdentity;
+use crate::service::StorageService;
 use crate::sql;
-use crate::storage::Service;
 
 /// The identity that a step runs with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub(crate) enum Actor {
 
 /// The end of a transaction that writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum TransactionEnd {
     Commit,
     /// Only the verdict of PostgreSQL is of interest.
     RollBack,
@@ -40,14 +40,14 @@ pub(crate) enum Ending {
 /// An operation of one request. Clones share everything.
 #[derive(Clone)]
 pub(crate) struct Operation {
-    pub service: Arc<Service>,
-    inner: Arc<Inner>,
+    pub service: Arc<StorageService>,
+    inner: Arc<OperationState>,
 }
 
-struct Inner {
+struct OperationState {
     name: &'static str,
-    caller: Option<Identity>,
-    own: Identity,
+    caller: Option<CallerIdentity>,
+    own: CallerIdentity,
     request: RequestDescription,
 }
 
@@ -91,7 +91,7 @@ impl RequestDescription {
 
 /// A statement of a step and its values.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Step<'a> {
+pub(crate) struct SqlStep<'a> {
     pub text: &'a str,
     pub values: &'a [Param<'a>],
 }
@@ -163,20 +163,20 @@ impl StepResults {
 impl Operation {
     /// Returns an operation of a caller, or of none. `name` is the value of `storage.operation`.
     pub fn new(
-        service: &Arc<Service>,
+        service: &Arc<StorageService>,
         name: &'static str,
-        caller: Option<Identity>,
+        caller: Option<CallerIdentity>,
         request: RequestDescription,
     ) -> Self {
-        let own = Identity::service(&service.keys);
-        Self { service: Arc::clone(service), inner: Arc::new(Inner { name, caller, own, request }) }
+        let own = CallerIdentity::service(&service.keys);
+        Self { service: Arc::clone(service), inner: Arc::new(OperationState { name, caller, own, request }) }
     }
 
     /// Returns the caller.
     ///
     /// # Errors
     /// Without one.
-    pub fn caller(&self) -> Result<&Identity> {
+    pub fn caller(&self) -> Result<&CallerIdentity> {
         self.inner
             .caller
             .as_ref()
@@ -184,7 +184,7 @@ impl Operation {
     }
 
     /// Returns the caller, if there is one.
-    pub fn known_caller(&self) -> Option<&Identity> {
+    pub fn known_caller(&self) -> Option<&CallerIdentity> {
         self.inner.caller.as_ref()
     }
 
@@ -198,7 +198,7 @@ impl Operation {
         }
     }
 
-    fn identity(&self, actor: Actor) -> Result<&Identity> {
+    fn identity(&self, actor: Actor) -> Result<&CallerIdentity> {
         match actor {
             Actor::Caller => self.caller(),
             Actor::Service => Ok(&self.inner.own),
@@ -206,8 +206,8 @@ impl Operation {
     }
 
     /// Returns names and values of the settings of a step.
-    fn settings<'a>(&'a self, identity: &'a Identity) -> [(&'static str, &'a str); 14] {
-        let Inner { name, request, .. } = &*self.inner;
+    fn settings<'a>(&'a self, identity: &'a CallerIdentity) -> [(&'static str, &'a str); 14] {
+        let OperationState { name, request, .. } = &*self.inner;
         [
             ("search_path", "storage, public, extensions"),
             ("role", &identity.role),
@@ -230,7 +230,7 @@ impl Operation {
     ///
     /// # Errors
     /// Those of PostgreSQL and of the connection.
-    pub async fn read(&self, actor: Actor, main: Step<'_>, separators: RowSeparators) -> Result<ReadRows> {
+    pub async fn read(&self, actor: Actor, main: SqlStep<'_>, separators: RowSeparators) -> Result<ReadRows> {
         self.read_steps(actor, None, main, separators).await
     }
 
@@ -239,7 +239,12 @@ impl Operation {
     ///
     /// # Errors
     /// Those of PostgreSQL and of the connection, for either statement.
-    pub async fn read_after(&self, before: Step<'_>, main: Step<'_>, separators: RowSeparators) -> Result<ReadRows> {
+    pub async fn read_after(
+        &self,
+        before: SqlStep<'_>,
+        main: SqlStep<'_>,
+        separators: RowSeparators,
+    ) -> Result<ReadRows> {
         self.read_steps(Actor::Caller, Some(before), main, separators).await
     }
 
@@ -247,7 +252,7 @@ impl Operation {
     ///
     /// # Errors
     /// Those of PostgreSQL and of the connection.
-    pub async fn read_rows(&self, actor: Actor, step: Step<'_>) -> Result<StepResults> {
+    pub async fn read_rows(&self, actor: Actor, step: SqlStep<'_>) -> Result<StepResults> {
         let identity = self.identity(actor)?;
         let values = values(self.settings(identity));
         let batch = Batch::new()
@@ -264,8 +269,8 @@ impl Operation {
     async fn read_steps(
         &self,
         actor: Actor,
-        before: Option<Step<'_>>,
-        main: Step<'_>,
+        before: Option<SqlStep<'_>>,
+        main: SqlStep<'_>,
         separators: RowSeparators,
     ) -> Result<ReadRows> {
         let identity = self.identity(actor)?;
@@ -295,8 +300,8 @@ impl Operation {
     pub async fn write(
         &self,
         actor: Actor,
-        steps: &[Step<'_>],
-        ending: Ending,
+        steps: &[SqlStep<'_>],
+        ending: TransactionEnd,
     ) -> std::result::Result<StepResults, WriteError> {
         self.write_tested(actor, steps, None, &[], ending).await
     }
@@ -309,10 +314,10 @@ impl Operation {
     pub async fn write_tested(
         &self,
         actor: Actor,
-        before: &[Step<'_>],
-        test: Option<Step<'_>>,
-        after: &[Step<'_>],
-        ending: Ending,
+        before: &[SqlStep<'_>],
+        test: Option<SqlStep<'_>>,
+        after: &[SqlStep<'_>],
+        ending: TransactionEnd,
     ) -> std::result::Result<StepResults, WriteError> {
         let identity = self.identity(actor).map_err(WriteError::NotRun)?;
         let own_values = values(self.settings(identity));
@@ -343,8 +348,8 @@ impl Operation {
         // A failure of the commit itself would end the transaction before the session reset
         batch.push(Statement::named(sql::CHECK_CONSTRAINTS, &[]));
         batch.push(match ending {
-            Ending::Commit => Statement::named("commit", &[]),
-            Ending::RollBack => Statement::named("rollback", &[]),
+            TransactionEnd::Commit => Statement::named("commit", &[]),
+            TransactionEnd::RollBack => Statement::named("rollback", &[]),
         });
         let batch = batch.ending(Access::ReadWrite);
         let mut connection =

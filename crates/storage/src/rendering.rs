@@ -10,10 +10,10 @@ use portico_images::{RenderError, RenderSource, RenderedImage, Renderer, Request
 use crate::backend::{BackendError, VersionKey};
 use crate::error::Result;
 use crate::model::ObjectRow;
-use crate::object::ObjectPath;
+use crate::name::ObjectPath;
 use crate::object::download::{self, ReadRule};
 use crate::operation::Operation;
-use crate::storage::Service;
+use crate::service::StorageService;
 
 /// The requested form of an image.
 pub(crate) struct ImageRequest {
@@ -46,20 +46,6 @@ pub(crate) async fn render(
     }
 }
 
-/// Removes the results of versions whose content is deleted.
-pub(crate) async fn forget(service: &Service, versions: &[VersionKey]) {
-    forget_paths(service, versions.iter().map(|version| service.backend.path(version)).collect()).await;
-}
-
-/// Removes the results of content that is deleted, by the paths in its backend.
-pub(crate) async fn forget_paths(service: &Service, paths: Vec<String>) {
-    if let Some(renderer) = &service.renderer
-        && !paths.is_empty()
-    {
-        renderer.forget(paths).await;
-    }
-}
-
 /// Renders the version of an object that its row names.
 async fn render_version(
     renderer: &Renderer,
@@ -79,7 +65,11 @@ async fn render_version(
 }
 
 /// Reads the content of a version that is at most `max_bytes` long.
-async fn read_source(service: &Service, key: &VersionKey, max_bytes: usize) -> std::result::Result<Bytes, RenderError> {
+async fn read_source(
+    service: &StorageService,
+    key: &VersionKey,
+    max_bytes: usize,
+) -> std::result::Result<Bytes, RenderError> {
     let content = service.backend.get(key, None).await.map_err(|error| match error {
         BackendError::NotFound => RenderError::SourceUnavailable,
         error => {

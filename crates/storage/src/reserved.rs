@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use crate::error::Result;
 use crate::object::delete;
-use crate::operation::{Actor, JSON_ARRAY, Operation, RequestDescription, Step, parse};
+use crate::operation::{Actor, JSON_ARRAY, Operation, RequestDescription, SqlStep, parse};
 use crate::sql;
 use crate::storage::Storage;
 
@@ -38,7 +38,7 @@ impl Storage {
         let listed = async {
             let operation = self.own_operation("storage.object.list_v2");
             let values = [Some(bucket.as_bytes()), Some(prefix.as_bytes()), Some(after.as_bytes())];
-            let step = Step { text: sql::LIST_RESERVED, values: &values };
+            let step = SqlStep { text: sql::LIST_RESERVED, values: &values };
             let rows = operation.read(Actor::Service, step, JSON_ARRAY).await?;
             if rows.joined.rows == 0 { Ok(Vec::new()) } else { parse(&rows.bytes()) }
         };

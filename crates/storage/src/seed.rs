@@ -13,7 +13,7 @@ use tokio::io::AsyncReadExt;
 use crate::bucket::{self, BucketChanges, NewBucket};
 use crate::error::StorageError;
 use crate::identity::Owner;
-use crate::object::ObjectPath;
+use crate::name::ObjectPath;
 use crate::object::upload::{self, ContentDescription, UploadAuthority, UploadRequest};
 use crate::operation::{Actor, Operation, RequestDescription};
 use crate::storage::Storage;

@@ -7,10 +7,10 @@ use time::OffsetDateTime;
 
 use crate::error::{Result, StorageError};
 use crate::identity::{Owner, token_message};
-use crate::object::ObjectPath;
-use crate::operation::{Actor, JSON_ARRAY, Operation, Step, parse};
+use crate::name::ObjectPath;
+use crate::operation::{Actor, JSON_ARRAY, Operation, SqlStep, parse};
+use crate::service::StorageService;
 use crate::sql;
-use crate::storage::Service;
 
 /// The purpose of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub(crate) struct UrlToken {
 /// # Errors
 /// [`StorageError::InvalidBucketName`], and [`StorageError::Internal`] without a key that signs.
 pub(crate) fn sign(
-    service: &Service,
+    service: &StorageService,
     path: &ObjectPath,
     scope: UrlScope,
     lifetime: i64,
@@ -70,7 +70,7 @@ pub(crate) fn sign(
 ///
 /// # Errors
 /// [`StorageError::InvalidJwt`], [`StorageError::InvalidSignature`]
-pub(crate) fn verify(service: &Service, token: &str, path: &ObjectPath, scope: UrlScope) -> Result<UrlToken> {
+pub(crate) fn verify(service: &StorageService, token: &str, path: &ObjectPath, scope: UrlScope) -> Result<UrlToken> {
     let claims = service
         .keys
         .verify(token, service.clock.now())
@@ -124,6 +124,6 @@ pub(crate) async fn readable(operation: &Operation, bucket: &str, names: &[Strin
     }
     let list = sql::text_array(&names);
     let values = [Some(bucket.as_bytes()), Some(list.as_bytes())];
-    let rows = operation.read(Actor::Caller, Step { text: sql::FIND_NAMES, values: &values }, JSON_ARRAY).await?;
+    let rows = operation.read(Actor::Caller, SqlStep { text: sql::FIND_NAMES, values: &values }, JSON_ARRAY).await?;
     if rows.joined.rows == 0 { Ok(Vec::new()) } else { parse(&rows.bytes()) }
 }

@@ -79,7 +79,7 @@ macro_rules! object_row_json {
 pub(crate) const INSERT_BUCKET: &str = "insert into storage.buckets \
     (id, name, owner, owner_id, public, file_size_limit, allowed_mime_types) values ($1, $2, $3, $4, $5, $6, $7)";
 
-/// One statement for each order: `$1` pattern of the name, `$2` limit, `$3` offset.
+/// Returns the statement of an order: `$1` pattern of the name, `$2` limit, `$3` offset.
 pub(crate) fn list_buckets(column: &str, descending: bool, has_type: bool) -> String {
     let direction = if descending { "desc" } else { "asc" };
     let fields = if has_type { bucket_json!(", 'type', b.type") } else { bucket_json!("") };
@@ -317,9 +317,9 @@ pub(crate) const WALK_UP: &str = walk!(
 /// As [`WALK_UP`], downwards and without `$8`. `$4` is greater than all names of the page.
 pub(crate) const WALK_DOWN: &str = walk!("$4::text", "(o.name collate \"C\" <", "desc", "found.folder", "found.name");
 
-/// A page in the order of a time. `$1` bucket, `$2` prefix, `$3` the first name beyond it, `$4` and
-/// `$5` name and time of the last entry of the page before, `$6` by folder, `$7` length of the
-/// prefix, `$8` limit. A folder has the time of its oldest object.
+/// Returns the statement for a page in the order of a time. `$1` bucket, `$2` prefix, `$3` the
+/// first name beyond it, `$4` and `$5` name and time of the last entry of the page before, `$6` by
+/// folder, `$7` length of the prefix, `$8` limit. A folder has the time of its oldest object.
 pub(crate) fn list_by_time(column: &str, descending: bool) -> String {
     let (direction, comparison) = if descending { ("desc", "<") } else { ("asc", ">") };
     format!(

@@ -1,7 +1,6 @@
 //! The public interface of the service.
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::extract::Request;
@@ -12,51 +11,20 @@ use portico_database::wire::ReadCoalescer;
 use portico_images::{Renderer, ResultCache};
 use portico_tokens::CurrentKeys;
 
-use crate::backend::folder::Folder;
+use crate::backend::Backend;
+use crate::backend::folder::ContentFolder;
 use crate::backend::journal::Journal;
 use crate::backend::object_store::S3Store;
-use crate::backend::{Backend, VersionKey, cleanup};
-use crate::object::multipart::{self, Completions};
-use crate::resumable::ResumableUploads;
-use crate::routes;
-use crate::s3::XML_MEMORY;
+use crate::object::multipart;
+use crate::service::{Completions, StorageService, XML_MEMORY};
 use crate::settings::{BackendSettings, StorageSettings};
-
-/// The state that all requests of the service share.
-pub(crate) struct Service {
-    pub settings: StorageSettings,
-    pub keys: CurrentKeys,
-    pub clock: Clock,
-    /// Runs reads, and has the pool for writes.
-    pub reads: ReadCoalescer,
-    /// The role that the server logs in with, before it assumes the role of a request.
-    pub login: String,
-    pub backend: Arc<dyn Backend>,
-    pub journal: Journal,
-    pub resumable: ResumableUploads,
-    /// Bounds the uploads that are received at the same time.
-    pub uploads: CappedSemaphore,
-    /// Bounds the bytes of the XML bodies that are received at the same time.
-    pub xml_memory: CappedSemaphore,
-    /// Renders images, unless they are switched off.
-    pub renderer: Option<Renderer>,
-    pub completions: Completions,
-    /// The versions that are being stored and whose rows are not committed yet. However old their
-    /// content looks, no clean-up deletes it.
-    pub in_progress: Mutex<HashSet<VersionKey>>,
-}
-
-impl Service {
-    /// Returns the versions that are being stored.
-    pub fn in_progress(&self) -> MutexGuard<'_, HashSet<VersionKey>> {
-        self.in_progress.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+use crate::unfinished::UnfinishedUploads;
+use crate::{cleanup, routes};
 
 /// The storage service. Clones share all state.
 #[derive(Clone)]
 pub struct Storage {
-    service: Arc<Service>,
+    service: Arc<StorageService>,
 }
 
 impl Storage {
@@ -73,11 +41,11 @@ impl Storage {
         clock: Clock,
     ) -> std::io::Result<Self> {
         let backend: Arc<dyn Backend> = match &settings.backend {
-            BackendSettings::Folder(root) => Arc::new(Folder::open(root)?),
+            BackendSettings::Folder(root) => Arc::new(ContentFolder::open(root)?),
             BackendSettings::S3 { store, .. } => Arc::new(S3Store::new(store, clock.clone())?),
         };
         let journal = Journal::open(&settings.backend.folder().join("journal"))?;
-        let resumable = ResumableUploads::open(&settings.backend.folder().join("resumable"))?;
+        let unfinished = UnfinishedUploads::open(&settings.backend.folder().join("resumable"))?;
         let uploads = CappedSemaphore::new(settings.max_uploads);
         let renderer = match &settings.images {
             Some(images) => {
@@ -87,7 +55,7 @@ impl Storage {
             None => None,
         };
         let login = login.to_owned();
-        let service = Service {
+        let service = StorageService {
             settings,
             keys,
             clock,
@@ -95,7 +63,7 @@ impl Storage {
             login,
             backend,
             journal,
-            resumable,
+            unfinished,
             uploads,
             xml_memory: CappedSemaphore::new(XML_MEMORY),
             completions: Completions::default(),
@@ -115,7 +83,7 @@ impl Storage {
     /// what a crash has left of uploads and deletions. Deletes resumable uploads that have expired.
     pub async fn clean_up(&self, grace: Duration) {
         cleanup::run(&self.service, grace).await;
-        self.service.resumable.sweep(self.service.clock.now(), grace).await;
+        self.service.unfinished.sweep(self.service.clock.now(), grace).await;
     }
 
     /// Ends the uploads in parts that were begun before `age`, and deletes parts without an upload
@@ -130,7 +98,7 @@ impl Storage {
     }
 
     /// Returns the state that requests share.
-    pub(crate) fn service(&self) -> &Arc<Service> {
+    pub(crate) fn service(&self) -> &Arc<StorageService> {
         &self.service
     }
 

@@ -23,4 +23,4 @@ pub use google::{Google, GooglePerson};
 pub use mail::{code_in, link_in};
 pub use person::{Pkce, claims_of};
 pub use request::{Request, TestResponse};
-pub use server::{Peer, TestServer, TestSettings};
+pub use server::{PeerServer, TestServer, TestSettings};

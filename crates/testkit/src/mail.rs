@@ -9,12 +9,12 @@ use tokio::sync::watch;
 
 /// A transport that collects mails.
 #[derive(Clone)]
-pub(crate) struct Outgoing {
+pub(crate) struct CollectedMails {
     mails: Arc<Mutex<Vec<Email>>>,
     arrivals: watch::Sender<usize>,
 }
 
-impl Outgoing {
+impl CollectedMails {
     pub(crate) fn new() -> Self {
         Self { mails: Arc::default(), arrivals: watch::Sender::new(0) }
     }
@@ -36,7 +36,7 @@ impl Outgoing {
     }
 }
 
-impl Transport for Outgoing {
+impl Transport for CollectedMails {
     fn send(&self, email: Email) -> BoxFuture<'_, Result<(), SendError>> {
         self.mails.lock().unwrap_or_else(PoisonError::into_inner).push(email);
         self.arrivals.send_modify(|count| *count += 1);

@@ -25,7 +25,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::mail::Outgoing;
+use crate::mail::CollectedMails;
 use crate::request::Cookies;
 use crate::texts::OutgoingTexts;
 use crate::{Google, Request, cluster};
@@ -38,7 +38,7 @@ pub struct TestServer {
     base: String,
     http: reqwest::Client,
     cookies: Cookies,
-    outgoing: Outgoing,
+    outgoing: CollectedMails,
     texts: OutgoingTexts,
     description: ServerDescription,
     pool: PoolSettings,
@@ -136,7 +136,7 @@ impl TestServer {
             Some(mode) => cluster::pooled_database(mode).await,
         };
         let keys = portico::compose::keys::development().expect("the development keys are usable");
-        let outgoing = Outgoing::new();
+        let outgoing = CollectedMails::new();
         let texts = OutgoingTexts::new();
         let description = ServerDescription {
             auth: settings.auth,
@@ -201,10 +201,10 @@ impl TestServer {
     ///
     /// # Panics
     /// When it does not start.
-    pub async fn peer(&self) -> Peer {
+    pub async fn peer(&self) -> PeerServer {
         let (listener, base) = free_port();
         let running = Running::start(&listener, self.description.clone(), self.endpoint(), self.pool.clone());
-        Peer { base, _running: running }
+        PeerServer { base, _running: running }
     }
 
     fn running(&self) -> &Running {
@@ -339,12 +339,12 @@ impl TestServer {
 }
 
 /// A second server on the database of a [`TestServer`]. It ends when this is dropped.
-pub struct Peer {
+pub struct PeerServer {
     base: String,
     _running: Running,
 }
 
-impl Peer {
+impl PeerServer {
     /// Returns the address of a path, for [`TestServer::request`].
     pub fn url(&self, path: &str) -> String {
         format!("{}{path}", self.base)

@@ -8,7 +8,7 @@ use crate::messages::mailer;
 use crate::model::contact::{Contact, ContactKind};
 use crate::model::ids::EmailAddress;
 use crate::model::{JsonObject, User};
-use crate::one_time::message::{self, Delivery, MessageOptions};
+use crate::one_time::message::{self, MessageDelivery, MessageOptions};
 use crate::operation::AccountOperation;
 use crate::protection::audit::{Action, Traits};
 use crate::settings::AuthSettings;
@@ -88,7 +88,7 @@ pub(crate) async fn begin_change(
     user: &User,
     new: &Contact,
     options: MessageOptions<'_>,
-) -> Result<Delivery, AuthError> {
+) -> Result<MessageDelivery, AuthError> {
     let autoconfirm = ContactSettings::of(op.auth.settings(), new.kind()).autoconfirm;
     // A confirmed address is defended by its confirmation mail. An anonymous account has none.
     let applies = match new {
@@ -104,7 +104,7 @@ pub(crate) async fn begin_change(
     }
     apply_change(op, user, new).await?;
     users::refresh_providers(op.tx, user.id, op.now()).await.context(FAILED)?;
-    Ok(Delivery::Complete)
+    Ok(MessageDelivery::Complete)
 }
 
 /// Applies the pending change to a contact that was confirmed. [`take_address`] comes before, for

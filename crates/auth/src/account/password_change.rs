@@ -38,6 +38,8 @@ pub(crate) struct PreparedChange<'a> {
 }
 
 impl<'a> PasswordChange<'a> {
+    /// Checks whether the change needs a nonce, and takes the one of the request.
+    ///
     /// # Errors
     /// 400 `reauthentication_needed` when there must be a nonce and is none.
     pub(crate) fn new(auth: &'a Auth, signed_in: &'a SignedIn, nonce: &'a str) -> Result<Self, AuthError> {

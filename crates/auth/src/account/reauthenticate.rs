@@ -9,7 +9,7 @@ use crate::hooks;
 use crate::http::extract::{RequestInfo, SignedIn};
 use crate::model::contact::ContactKind;
 use crate::model::ids::{EmailAddress, UserId};
-use crate::one_time::message::{self, Delivery};
+use crate::one_time::message::{self, MessageDelivery};
 use crate::operation::AccountOperation;
 use crate::sql::{Tx, users};
 
@@ -28,7 +28,7 @@ pub async fn reauthenticate(
     Ok(axum::Json(sent.await?.deliver(&auth).await?).into_response())
 }
 
-async fn send(auth: &Auth, request: &RequestInfo, user: UserId) -> Result<Delivery, AuthError> {
+async fn send(auth: &Auth, request: &RequestInfo, user: UserId) -> Result<MessageDelivery, AuthError> {
     let tx = Tx::begin(auth.database()).await?;
     let user = users::lock_complete(&tx, user).await?.ok_or(ContractError::SubjectGone)?;
     let kind = match (user.email.is_empty(), user.phone.is_empty()) {

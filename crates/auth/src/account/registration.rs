@@ -16,7 +16,7 @@ use crate::model::ids::UserId;
 use crate::model::metadata;
 use crate::model::{JsonObject, User};
 use crate::oauth::pkce::Challenge;
-use crate::one_time::message::{self, Delivery, MessageOptions, RecoveryMail};
+use crate::one_time::message::{self, MessageDelivery, MessageOptions, RecoveryMail};
 use crate::operation::AccountOperation;
 use crate::protection::audit::{Action, Traits, provider_trait};
 use crate::session::{self, AuthenticationMethod};
@@ -114,7 +114,7 @@ pub(crate) enum Registration {
         /// The account as the applicant may see it.
         user: Box<User>,
         /// The message that carries the confirmation.
-        delivery: Delivery,
+        delivery: MessageDelivery,
     },
 }
 
@@ -146,7 +146,7 @@ pub(crate) async fn register(
         return Err(ContractError::UserExists.into());
     }
     let user = Box::new(applicant.invented_user(request));
-    Ok(Registration::AwaitsConfirmation { user, delivery: Delivery::Complete })
+    Ok(Registration::AwaitsConfirmation { user, delivery: MessageDelivery::Complete })
 }
 
 /// Returns `None` when another request made the account at the same time.
@@ -254,7 +254,7 @@ async fn send_confirmation(
     op: AccountOperation<'_>,
     applicant: &Applicant<'_>,
     user: &User,
-) -> Result<(Box<User>, Delivery), AuthError> {
+) -> Result<(Box<User>, MessageDelivery), AuthError> {
     let kind = applicant.kind();
     let (audit, sent, user) = tokio::join!(biased;
         op.record(user, Action::UserConfirmationRequested, provider_trait(kind.provider())),
@@ -274,7 +274,7 @@ async fn repeat(op: AccountOperation<'_>, applicant: &Applicant<'_>, owner: &Use
         message::send_account_exists(op, owner, email).await?;
     }
     let user = Box::new(applicant.invented_user(op.request));
-    Ok(Registration::AwaitsConfirmation { user, delivery: Delivery::Complete })
+    Ok(Registration::AwaitsConfirmation { user, delivery: MessageDelivery::Complete })
 }
 
 /// Continues a sign-up whose contact was not confirmed. Password and data of this sign-up replace
@@ -381,7 +381,7 @@ pub(crate) async fn register_for_code(
     op: AccountOperation<'_>,
     applicant: &Applicant<'_>,
     existing: Option<User>,
-) -> Result<Option<Delivery>, AuthError> {
+) -> Result<Option<MessageDelivery>, AuthError> {
     let (kind, options) = (applicant.kind(), applicant.options());
     if let Some(user) = existing {
         let data = applicant.metadata(user.id);

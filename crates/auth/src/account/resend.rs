@@ -11,7 +11,7 @@ use crate::http::extract::{Json, RequestInfo};
 use crate::model::contact::{Contact, ContactKind};
 use crate::model::ids::EmailAddress;
 use crate::oauth::pkce::Challenge;
-use crate::one_time::message::{self, Delivery, MessageOptions};
+use crate::one_time::message::{self, MessageDelivery, MessageOptions};
 use crate::one_time::token::TokenKind;
 use crate::operation::AccountOperation;
 use crate::protection::audit::{Action, provider_trait};
@@ -88,7 +88,7 @@ pub async fn resend(
 }
 
 /// Writes the mail, or reserves the text message.
-async fn send(auth: &Auth, request: &RequestInfo, resent: Resent, body: &Resend) -> Result<Delivery, AuthError> {
+async fn send(auth: &Auth, request: &RequestInfo, resent: Resent, body: &Resend) -> Result<MessageDelivery, AuthError> {
     let tx = Tx::begin(auth.database()).await?;
     let op = AccountOperation::new(auth, request, &tx);
     let contact = if body.phone.is_empty() {
@@ -129,7 +129,7 @@ async fn send(auth: &Auth, request: &RequestInfo, resent: Resent, body: &Resend)
             let new = Contact::parse(kind, kind.pending_change(&user))?;
             message::send_change(op, &user, &new, options).await?
         }
-        _ => Delivery::Complete,
+        _ => MessageDelivery::Complete,
     };
     tx.commit().await?;
     Ok(delivery)

@@ -16,7 +16,7 @@ use crate::model::ids::UserId;
 use crate::model::metadata;
 use crate::model::{JsonObject, User};
 use crate::oauth::pkce::Challenge;
-use crate::one_time::message::{Delivery, MessageOptions};
+use crate::one_time::message::{MessageDelivery, MessageOptions};
 use crate::one_time::text_message::check_channel;
 use crate::operation::AccountOperation;
 use crate::protection::audit::{Action, Traits};
@@ -35,13 +35,14 @@ pub async fn get(request: RequestInfo, signed_in: SignedIn) -> Result<Response, 
     Ok(axum::Json(signed_in.user).into_response())
 }
 
-/// `GET /user/password`: tells the account's owner whether it has a password. The reference has no
-/// way to learn that, so that its pages offer a change of the password to people who have none.
+/// `GET /user/password`: returns whether the account has a password, to its owner. The reference
+/// has no way to learn that, so that its pages offer a change of the password to people who have
+/// none.
 pub async fn password(signed_in: SignedIn) -> axum::Json<Value> {
     axum::Json(json!({ "is_set": signed_in.user.has_password() }))
 }
 
-/// `GET /user/email-change`: tells the account's owner which address has confirmed the pending
+/// `GET /user/email-change`: returns which address has confirmed the pending
 /// change, where two have to. The user's JSON has `new_email` until the change is made, but not how
 /// far it is.
 pub async fn email_change(signed_in: SignedIn) -> axum::Json<Value> {
@@ -116,7 +117,7 @@ pub async fn put(
         }
         None => None,
     };
-    let changes = Changes {
+    let changes = RequestedChanges {
         user: user.id,
         body: &body,
         contacts: &new_contacts,
@@ -131,7 +132,7 @@ pub async fn put(
 }
 
 /// The changes of a request, checked as far as possible without a transaction.
-struct Changes<'a> {
+struct RequestedChanges<'a> {
     user: UserId,
     body: &'a Update,
     contacts: &'a [Contact],
@@ -139,9 +140,9 @@ struct Changes<'a> {
     challenge: Option<&'a Challenge>,
 }
 
-impl Changes<'_> {
+impl RequestedChanges<'_> {
     /// Applies them in one transaction. Returns the account and the messages to deliver.
-    async fn apply(&self, auth: &Auth, request: &RequestInfo) -> Result<(User, Vec<Delivery>), AuthError> {
+    async fn apply(&self, auth: &Auth, request: &RequestInfo) -> Result<(User, Vec<MessageDelivery>), AuthError> {
         let (changes, body) = (self, self.body);
         let tx = Tx::begin(auth.database()).await?;
         let op = AccountOperation::new(auth, request, &tx);

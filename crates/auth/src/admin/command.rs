@@ -103,7 +103,7 @@ pub enum AccountCommand {
     },
 }
 
-/// The socket of the server is the only reader.
+/// Writes the secret itself: the socket of the server is the only reader.
 fn exposed_text<S: Serializer>(secret: &Secret, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(secret.expose())
 }

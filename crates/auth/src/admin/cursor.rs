@@ -55,6 +55,8 @@ struct Cursor {
 }
 
 impl CursorPage {
+    /// Parses the query of a request.
+    ///
     /// # Errors
     /// 400 `validation_failed` for a limit that is no positive number, or a cursor that this server
     /// did not make.

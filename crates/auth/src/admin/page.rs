@@ -23,6 +23,8 @@ pub(crate) struct ListPage {
 }
 
 impl ListPage {
+    /// Parses the query of a request.
+    ///
     /// # Errors
     /// 400 `validation_failed` for a value that is no number.
     fn parse(path: &str, query: Query) -> Result<Self, AuthError> {

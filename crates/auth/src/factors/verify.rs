@@ -10,7 +10,7 @@ use crate::error::{AuthError, ContractError};
 use crate::factors::open_challenge::{check_unused, find_challenge};
 use crate::factors::webauthn::{self, KeyProof, KeyProofBody};
 use crate::factors::{FactorType, OwnFactor, check_may_add, notify, phone, totp};
-use crate::hooks::{self, Decision, FactorAttempt};
+use crate::hooks::{self, FactorAttempt, HookDecision};
 use crate::http::extract::{Json, RequestInfo};
 use crate::model::User;
 use crate::model::ids::FactorChallengeId;
@@ -141,8 +141,8 @@ async fn ask_hook(auth: &Auth, own: &OwnFactor, request: &RequestInfo, valid: bo
     let user = own.owner.user.id;
     let attempt = FactorAttempt { user, factor: own.factor.id.0, factor_type: own.kind.as_str(), valid };
     match hooks::mfa_verification_attempt(auth, request, attempt).await? {
-        Decision::Continue => Ok(()),
-        Decision::Reject { message, .. } => {
+        HookDecision::Continue => Ok(()),
+        HookDecision::Reject { message, .. } => {
             let tx = Tx::begin(auth.database()).await?;
             sessions::delete_all(&tx, user).await?;
             tx.commit().await?;

@@ -276,7 +276,7 @@ mod tests {
 
     const NOW: OffsetDateTime = datetime!(2026-01-01 0:00 UTC);
 
-    /// A hook's server that answers as `answer` says to the call of that number.
+    /// Serves a hook that answers as `answer` says to the call of that number.
     async fn serve<A, R>(answer: A) -> (Url, Arc<AtomicUsize>)
     where
         A: Fn(usize, HeaderMap, Vec<u8>) -> R + Clone + Send + Sync + 'static,

@@ -45,7 +45,7 @@ use http::{HookTimes, HttpHooks};
 pub(crate) use call::HookCall;
 pub(crate) use emails::{EmailData, send_email, send_notification};
 pub(crate) use points::{
-    Decision, FactorAttempt, before_user_created, complete_user, custom_access_token, mfa_verification_attempt,
+    FactorAttempt, HookDecision, before_user_created, complete_user, custom_access_token, mfa_verification_attempt,
     password_verification_attempt, text_message_call,
 };
 

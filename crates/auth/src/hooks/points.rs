@@ -84,7 +84,7 @@ pub(crate) async fn before_user_created(op: AccountOperation<'_>, new: &NewUser<
 
 /// The decision of a hook about an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Decision {
+pub(crate) enum HookDecision {
     /// The attempt is judged as without a hook.
     Continue,
     /// The attempt is rejected, also a right one.
@@ -96,7 +96,7 @@ pub(crate) enum Decision {
     },
 }
 
-impl Decision {
+impl HookDecision {
     fn of(output: &JsonObject) -> Self {
         if output.get("decision").and_then(Value::as_str) != Some("reject") {
             return Self::Continue;
@@ -116,13 +116,13 @@ pub(crate) async fn password_verification_attempt(
     request: &RequestInfo,
     user: UserId,
     valid: bool,
-) -> Result<Decision, AuthError> {
+) -> Result<HookDecision, AuthError> {
     let point = HookPoint::PasswordVerificationAttempt;
     if !auth.hooks().has(point) {
-        return Ok(Decision::Continue);
+        return Ok(HookDecision::Continue);
     }
     let input = members([("user_id", user.to_string().into()), ("valid", valid.into())]);
-    Ok(Decision::of(&auth.hooks().call(&HookCall::new(request.ip, point, input)).await?))
+    Ok(HookDecision::of(&auth.hooks().call(&HookCall::new(request.ip, point, input)).await?))
 }
 
 /// An attempt at a second factor.
@@ -143,10 +143,10 @@ pub(crate) async fn mfa_verification_attempt(
     auth: &Auth,
     request: &RequestInfo,
     attempt: FactorAttempt<'_>,
-) -> Result<Decision, AuthError> {
+) -> Result<HookDecision, AuthError> {
     let point = HookPoint::MfaVerificationAttempt;
     if !auth.hooks().has(point) {
-        return Ok(Decision::Continue);
+        return Ok(HookDecision::Continue);
     }
     let input = members([
         ("user_id", attempt.user.to_string().into()),
@@ -154,7 +154,7 @@ pub(crate) async fn mfa_verification_attempt(
         ("factor_type", attempt.factor_type.into()),
         ("valid", attempt.valid.into()),
     ]);
-    Ok(Decision::of(&auth.hooks().call(&HookCall::new(request.ip, point, input)).await?))
+    Ok(HookDecision::of(&auth.hooks().call(&HookCall::new(request.ip, point, input)).await?))
 }
 
 /// Returns a user as hooks see it: with identities and factors, which not every operation has

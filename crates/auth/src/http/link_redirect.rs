@@ -8,17 +8,17 @@ use percent_encoding::{CONTROLS, utf8_percent_encode};
 use crate::error::AuthError;
 
 /// The names and values of an outcome, in any order.
-pub(crate) type Fields = Vec<(&'static str, String)>;
+pub(crate) type RedirectFields = Vec<(&'static str, String)>;
 
 /// Returns `target#a=..&b=..`, sorted by name. An existing fragment is replaced.
-pub(crate) fn with_fragment(target: &str, mut fields: Fields) -> String {
+pub(crate) fn with_fragment(target: &str, mut fields: RedirectFields) -> String {
     fields.sort_by_key(|(name, _)| *name);
     let base = target.split('#').next().unwrap_or_default();
     format!("{base}#{}", encode(&fields))
 }
 
 /// Returns `target?..&a=..`. An existing query is kept.
-pub(crate) fn with_query(target: &str, fields: &Fields) -> String {
+pub(crate) fn with_query(target: &str, fields: &RedirectFields) -> String {
     let (base, fragment) = match target.split_once('#') {
         Some((base, fragment)) => (base, Some(fragment)),
         None => (target, None),
@@ -36,12 +36,12 @@ pub(crate) fn with_query(target: &str, fields: &Fields) -> String {
     url
 }
 
-fn encode(fields: &Fields) -> String {
+fn encode(fields: &RedirectFields) -> String {
     form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish()
 }
 
 /// Returns the fields of an error. `error` is present for the statuses that have an OAuth error.
-pub(crate) fn error_fields(error: &AuthError) -> Fields {
+pub(crate) fn error_fields(error: &AuthError) -> RedirectFields {
     let word = match error.status() {
         StatusCode::BAD_REQUEST => Some("invalid_request"),
         StatusCode::UNAUTHORIZED => Some("unauthorized_client"),
@@ -50,7 +50,7 @@ pub(crate) fn error_fields(error: &AuthError) -> Fields {
         StatusCode::SERVICE_UNAVAILABLE => Some("temporarily_unavailable"),
         _ => None,
     };
-    let mut fields: Fields = word.map(|word| ("error", word.to_owned())).into_iter().collect();
+    let mut fields: RedirectFields = word.map(|word| ("error", word.to_owned())).into_iter().collect();
     fields.push(("error_code", error.code().as_str().to_owned()));
     fields.push(("error_description", error.to_string()));
     fields

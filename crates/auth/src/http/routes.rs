@@ -68,7 +68,7 @@ fn accounts() -> Router<Auth> {
         .route("/user/email-change", get(update::email_change))
 }
 
-/// The start, refresh and end of sessions.
+/// Returns the routes that start, refresh and end sessions.
 fn sessions() -> Router<Auth> {
     Router::new()
         .route("/token", post(grants::token))
@@ -77,7 +77,7 @@ fn sessions() -> Router<Auth> {
         .route("/sessions/{id}", delete(logout::revoke))
 }
 
-/// Second factors.
+/// Returns the routes of second factors.
 fn factors() -> Router<Auth> {
     Router::new()
         .route("/factors", post(enroll::enroll))
@@ -88,7 +88,7 @@ fn factors() -> Router<Auth> {
         .route("/factors/recovery-codes/verify", post(recovery_codes::verify))
 }
 
-/// Sign-in and linking at identity providers.
+/// Returns the routes of sign-in and linking at identity providers.
 fn providers() -> Router<Auth> {
     Router::new()
         .route("/authorize", get(oauth::flow::authorize::authorize))
@@ -97,7 +97,7 @@ fn providers() -> Router<Auth> {
         .route("/user/identities/{identity_id}", delete(oauth::flow::manual_linking::unlink))
 }
 
-/// The administration of accounts.
+/// Returns the routes of the administration of accounts.
 fn administration() -> Router<Auth> {
     Router::new()
         .route("/invite", post(admin::invitation::invite))
@@ -133,7 +133,7 @@ fn passkeys() -> Router<Auth> {
         .route("/passkeys/authentication/verify", post(passkeys::authentication::verify))
 }
 
-/// The documents that verify access tokens.
+/// Returns the routes of the documents that verify access tokens.
 fn published() -> Router<Auth> {
     Router::new()
         .route("/.well-known/jwks.json", get(discovery::jwks))

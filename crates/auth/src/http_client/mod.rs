@@ -94,7 +94,8 @@ pub struct HttpClient {
 }
 
 impl HttpClient {
-    /// `allow_loopback` permits plain http to this machine, for emulators in development.
+    /// Makes a client. `allow_loopback` permits plain http to this machine, for emulators in
+    /// development.
     #[must_use]
     pub fn new(timeout: Duration, allow_loopback: bool) -> Self {
         Self { timeout, allow_loopback, configured: OnceLock::new(), guarded: OnceLock::new() }

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn invented_addresses() {
+    fn addresses_that_cannot_exist_are_invented() {
         for (address, invented) in [
             ("ada@example.com", true),
             ("ada@mail.example.org", true),

@@ -20,7 +20,7 @@ macro_rules! id {
         pub struct $name(pub Uuid);
 
         impl $name {
-            /// A fresh random id.
+            /// Makes a fresh random id.
             pub fn random() -> Self {
                 Self(portico_base::random::uuid())
             }

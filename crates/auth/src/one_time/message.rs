@@ -34,14 +34,14 @@ pub(crate) struct MessageOptions<'a> {
 
 /// A message whose token is stored. It must be delivered when the transaction is committed.
 #[must_use = "a text message is sent by `deliver` only"]
-pub(crate) enum Delivery {
+pub(crate) enum MessageDelivery {
     /// Nothing is left to do: a mail is in the outbox.
     Complete,
     /// A text message that the gateway does not have yet.
     Text(Box<ReservedText>),
 }
 
-impl Delivery {
+impl MessageDelivery {
     /// Marks the account as made for this message: it is removed when the message cannot be sent.
     pub(crate) fn of_new_account(self) -> Self {
         match self {
@@ -164,12 +164,12 @@ pub(crate) async fn send_confirmation(
     user: &User,
     contact: ContactKind,
     options: MessageOptions<'_>,
-) -> Result<Delivery, AuthError> {
+) -> Result<MessageDelivery, AuthError> {
     if contact == ContactKind::Phone {
         let phone = PhoneNumber::parse(&user.phone)?;
         return reserve(op, user, TokenKind::Confirmation, &phone, options.channel)
             .await
-            .map(|text| Delivery::Text(Box::new(text)));
+            .map(|text| MessageDelivery::Text(Box::new(text)));
     }
     let (kind, challenge) = (TokenKind::Confirmation, options.challenge);
     let email = EmailAddress::from_stored(&user.email);
@@ -185,7 +185,7 @@ pub(crate) async fn send_confirmation(
     row?;
     flow?;
     mail?;
-    Ok(Delivery::Complete)
+    Ok(MessageDelivery::Complete)
 }
 
 /// Sends an invitation. Unlike other mails it does not wait for an interval: an administrator sends
@@ -261,13 +261,13 @@ pub(crate) async fn send_reauthentication(
     op: AccountOperation<'_>,
     user: &User,
     contact: ContactKind,
-) -> Result<Delivery, AuthError> {
+) -> Result<MessageDelivery, AuthError> {
     let kind = TokenKind::Reauthentication;
     let action = Action::UserReauthenticateRequested;
     if contact == ContactKind::Phone {
         let phone = PhoneNumber::parse(&user.phone)?;
         op.record(user, action, Traits::new()).await?;
-        return reserve(op, user, kind, &phone, "sms").await.map(|text| Delivery::Text(Box::new(text)));
+        return reserve(op, user, kind, &phone, "sms").await.map(|text| MessageDelivery::Text(Box::new(text)));
     }
     let email = EmailAddress::from_stored(&user.email);
     let token = prepare_mail(op, user, kind, &email, false)?;
@@ -282,7 +282,7 @@ pub(crate) async fn send_reauthentication(
     column?;
     row?;
     mail?;
-    Ok(Delivery::Complete)
+    Ok(MessageDelivery::Complete)
 }
 
 /// Sends the confirmation of a change to a new contact. A new address is confirmed there, and at
@@ -295,14 +295,14 @@ pub(crate) async fn send_change(
     user: &User,
     new: &Contact,
     options: MessageOptions<'_>,
-) -> Result<Delivery, AuthError> {
+) -> Result<MessageDelivery, AuthError> {
     match new {
         Contact::Email(email) => {
-            send_email_change(op, user, email, options.challenge).await.map(|()| Delivery::Complete)
+            send_email_change(op, user, email, options.challenge).await.map(|()| MessageDelivery::Complete)
         }
         Contact::Phone(phone) => reserve(op, user, TokenKind::PhoneChange, phone, options.channel)
             .await
-            .map(|text| Delivery::Text(Box::new(text))),
+            .map(|text| MessageDelivery::Text(Box::new(text))),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::model::contact::{Contact, ContactKind};
 use crate::model::metadata;
 use crate::model::{JsonObject, User};
 use crate::oauth::pkce::Challenge;
-use crate::one_time::message::{self, Delivery, MessageOptions, RecoveryMail};
+use crate::one_time::message::{self, MessageDelivery, MessageOptions, RecoveryMail};
 use crate::one_time::text_message::check_channel;
 use crate::operation::AccountOperation;
 use crate::protection::audit::{Action, Traits};
@@ -153,9 +153,9 @@ async fn send(
 /// The result of an attempt to send a message.
 enum Sending {
     /// To a confirmed account.
-    Sent(Delivery),
+    Sent(MessageDelivery),
     /// To an account that awaits its confirmation.
-    SentToNew(Delivery),
+    SentToNew(MessageDelivery),
     /// The address has no confirmed account yet.
     Unregistered,
     /// Another request made the account at the same time.
@@ -194,12 +194,12 @@ async fn send_to_confirmed(
     op: AccountOperation<'_>,
     user: &User,
     applicant: &Applicant<'_>,
-) -> Result<Delivery, AuthError> {
+) -> Result<MessageDelivery, AuthError> {
     match applicant.contact.kind() {
         ContactKind::Email => {
             let challenge = applicant.challenge.as_ref();
             message::send_recovery(op, user, RecoveryMail::MagicLink, challenge).await?;
-            Ok(Delivery::Complete)
+            Ok(MessageDelivery::Complete)
         }
         ContactKind::Phone => {
             let traits = Traits::from_iter([("channel".to_owned(), "sms".into())]);

@@ -1,9 +1,8 @@
 //! The audit log: the events of accounts, in `auth.audit_log_entries` and in the log.
 //!
 //! Unlike in GoTrue, failed sign-ins are events as well. Nothing else bounds their number, so their
-//! entries have a budget
-//! ([`Limits::take_failed_login`](crate::protection::limits::Limits::take_failed_login)), and an
-//! unknown account is not named.
+//! entries have a budget ([`AccountRateLimits::take_failed_login`]), and an unknown account is not
+//! named.
 
 use std::net::IpAddr;
 
@@ -18,7 +17,7 @@ use crate::error::AuthError;
 use crate::http::extract::RequestInfo;
 use crate::model::ids::UserId;
 use crate::model::{JsonObject, User};
-use crate::protection::limits::Limits;
+use crate::protection::limits::AccountRateLimits;
 use crate::settings::AuthSettings;
 use crate::sql::{Tx, audit_log_entries};
 
@@ -121,18 +120,18 @@ pub struct AuditEvent<'a> {
 }
 
 impl<'a> AuditEvent<'a> {
-    /// An event without traits and without an IP address.
+    /// Makes an event without traits and without an IP address.
     pub fn new(actor: &'a User, action: Action) -> Self {
         Self { actor, action, traits: Traits::new(), ip: None }
     }
 
-    /// The event with these traits.
+    /// Returns the event with these traits.
     #[must_use]
     pub fn with_traits(self, traits: Traits) -> Self {
         Self { traits, ..self }
     }
 
-    /// The event with the client's IP address. Only for actions on identities, factors and
+    /// Returns the event with the client's IP address. Only for actions on identities, factors and
     /// passkeys.
     #[must_use]
     pub fn with_ip(self, ip: Option<IpAddr>) -> Self {
@@ -174,7 +173,7 @@ impl AuditLog {
     pub(crate) async fn record_failed_login(
         self,
         database: &RolePool,
-        limits: &Limits,
+        limits: &AccountRateLimits,
         login: &FailedLogin<'_>,
         request: &RequestInfo,
     ) {

@@ -94,7 +94,7 @@ impl Limiter {
 }
 
 /// All limits of the service.
-pub struct Limits {
+pub struct AccountRateLimits {
     settings: RateLimitSettings,
     clock: Clock,
     buckets: TokenBuckets<(Limiter, String)>,
@@ -120,7 +120,7 @@ const FAILED_LOGINS_OF_NETWORK: Quota = Quota::full_after(20.0, HOUR);
 /// about a megabyte per day.
 const FAILED_LOGINS: Quota = Quota::new(500.0, 120.0 / 3600.0);
 
-impl Limits {
+impl AccountRateLimits {
     /// Creates unused limits.
     pub fn new(settings: RateLimitSettings, clock: Clock) -> Self {
         Self {
@@ -157,8 +157,8 @@ impl Limits {
         lock(emails).take(&self.clock).map_err(too_many_emails)
     }
 
-    /// As [`Limits::take_email`], for a decoy: the limit reveals no account, and invented addresses
-    /// cannot use it up.
+    /// As [`AccountRateLimits::take_email`], for a decoy: the limit reveals no account, and
+    /// invented addresses cannot use it up.
     ///
     /// # Errors
     /// 429 `over_email_send_rate_limit`.
@@ -321,7 +321,7 @@ mod tests {
     #[test]
     fn decoy_mails_have_an_interval() {
         let clock = clock();
-        let limits = Limits::new(RateLimitSettings::default(), clock.clone());
+        let limits = AccountRateLimits::new(RateLimitSettings::default(), clock.clone());
         let pretend = |kind| limits.check_decoy_interval(kind, "ada@example.com", Duration::from_secs(60));
         let wait = || match pretend(TokenKind::Recovery) {
             Err(AuthError::TooMany { retry_after, .. }) => retry_after.as_secs(),

@@ -204,7 +204,7 @@ async fn query(resolver: &TokioResolver, name: &Name, record_type: RecordType) -
     })
 }
 
-/// The form in which names are compared.
+/// Returns the form in which names are compared.
 fn normalized(name: &str) -> String {
     name.trim_end_matches('.').to_ascii_lowercase()
 }

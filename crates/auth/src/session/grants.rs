@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::Auth;
 use crate::error::{AuthError, ContractError};
-use crate::hooks::{self, Decision};
+use crate::hooks::{self, HookDecision};
 use crate::http::extract::{Query, RequestInfo, TokenBody};
 use crate::model::User;
 use crate::model::ids::{EmailAddress, PhoneNumber};
@@ -158,8 +158,8 @@ async fn sign_in(
 async fn ask_hook(auth: &Auth, request: &RequestInfo, user: &User, valid: bool) -> Result<(), AuthError> {
     const REJECTED: &str = "Further password verification attempts will be rejected.";
     match hooks::password_verification_attempt(auth, request, user.id, valid).await? {
-        Decision::Continue => Ok(()),
-        Decision::Reject { message, logs_out } => {
+        HookDecision::Continue => Ok(()),
+        HookDecision::Reject { message, logs_out } => {
             if logs_out {
                 let tx = Tx::begin(auth.database()).await?;
                 sessions::delete_all(&tx, user.id).await?;

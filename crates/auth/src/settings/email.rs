@@ -126,8 +126,8 @@ impl Default for EmailSettings {
 }
 
 impl Default for UrlPaths {
-    /// Empty: `/verify` below the external URL, including its prefix, which GoTrue's own default
-    /// drops.
+    /// Returns empty paths: `/verify` below the external URL, including its prefix, which GoTrue's
+    /// own default drops.
     fn default() -> Self {
         Self {
             invite: String::new(),

@@ -169,7 +169,7 @@ impl AuthSettings {
         within(
             "email.blocked_mail_servers",
             blocked.is_empty() || self.email.extended_validation,
-            "needs email.extended_validation, without which nobody asks for mail servers",
+            "needs email.extended_validation, without which mail servers are not looked up",
         )?;
         let is_name = |name: &String| {
             let name = name.trim().trim_end_matches('.');

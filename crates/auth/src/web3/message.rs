@@ -52,7 +52,7 @@ impl Chain {
 
 /// A parsed message. Its signature and times are not checked yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Message {
+pub(super) struct SignInMessage {
     /// The domain that asks for the signature, with its port.
     pub domain: String,
     /// The wallet's address as written.
@@ -117,7 +117,7 @@ impl MessageError {
 
 /// The `Key: value` lines of a message.
 #[derive(Default)]
-struct Fields {
+struct SignInFields {
     uri: Option<Url>,
     version: String,
     chain_id: String,
@@ -126,7 +126,7 @@ struct Fields {
     not_before: Option<OffsetDateTime>,
 }
 
-impl Message {
+impl SignInMessage {
     /// Parses a message.
     ///
     /// # Errors
@@ -153,7 +153,7 @@ impl Message {
         let has_statement = !lines[3].is_empty() && lines[4].is_empty();
         let statement = has_statement.then(|| lines[3].to_owned());
         let first = if has_statement { 5 } else { 3 };
-        let fields = Fields::parse(chain, &lines, first)?;
+        let fields = SignInFields::parse(chain, &lines, first)?;
         let (Some(uri), version) = (fields.uri, fields.version) else {
             return Err(MessageError::NoUri);
         };
@@ -193,7 +193,7 @@ impl Message {
     }
 }
 
-impl Fields {
+impl SignInFields {
     /// Reads the lines from index `first` on.
     fn parse(chain: Chain, lines: &[&str], first: usize) -> Result<Self, MessageError> {
         let mut fields = Self::default();
@@ -314,7 +314,7 @@ Not Before: 2025-12-31T23:00:00Z";
 
     #[test]
     fn a_complete_message_is_parsed() {
-        let message = Message::parse(Chain::Ethereum, ETHEREUM).unwrap();
+        let message = SignInMessage::parse(Chain::Ethereum, ETHEREUM).unwrap();
         assert_eq!(message.domain, "app.example");
         assert_eq!(message.address, format!("0x{}", "1".repeat(40)));
         assert_eq!(message.statement.as_deref(), Some("Sign in to Example"));
@@ -328,7 +328,7 @@ Not Before: 2025-12-31T23:00:00Z";
     #[test]
     fn the_statement_is_optional() {
         let text = ETHEREUM.replace("Sign in to Example\n\n", "");
-        assert_eq!(Message::parse(Chain::Ethereum, &text).unwrap().statement, None);
+        assert_eq!(SignInMessage::parse(Chain::Ethereum, &text).unwrap().statement, None);
     }
 
     #[test]
@@ -339,16 +339,16 @@ Not Before: 2025-12-31T23:00:00Z";
                 .replace(&format!("0x{}", "1".repeat(40)), "4zMMC9srt5Ri5X14GAgXhaHii3GnPAEERYPJgZJDncDU")
                 .replace("Chain ID: 1", &format!("Chain ID: {network}"))
         };
-        assert_eq!(Message::parse(Chain::Solana, &solana("solana:devnet")).unwrap().chain_id, "solana:devnet");
-        assert_eq!(Message::parse(Chain::Solana, &solana("")).unwrap().chain_id, "");
-        assert_eq!(Message::parse(Chain::Solana, &solana("1")), Err(MessageError::ChainId));
+        assert_eq!(SignInMessage::parse(Chain::Solana, &solana("solana:devnet")).unwrap().chain_id, "solana:devnet");
+        assert_eq!(SignInMessage::parse(Chain::Solana, &solana("")).unwrap().chain_id, "");
+        assert_eq!(SignInMessage::parse(Chain::Solana, &solana("1")), Err(MessageError::ChainId));
         let without_colon = solana("").replace("Resources:", "Resources");
-        assert!(Message::parse(Chain::Solana, &without_colon).is_ok());
+        assert!(SignInMessage::parse(Chain::Solana, &without_colon).is_ok());
     }
 
     #[test]
     fn each_fault_has_its_text() {
-        let parse = |text: &str| Message::parse(Chain::Ethereum, text).unwrap_err().text(Chain::Ethereum);
+        let parse = |text: &str| SignInMessage::parse(Chain::Ethereum, text).unwrap_err().text(Chain::Ethereum);
         let with = |from: &str, to: &str| {
             assert!(ETHEREUM.contains(from), "{from}");
             parse(&ETHEREUM.replacen(from, to, 1))
@@ -399,9 +399,9 @@ Not Before: 2025-12-31T23:00:00Z";
     proptest! {
         #[test]
         fn no_text_panics(text in any::<String>(), rest in any::<String>()) {
-            let _ = Message::parse(Chain::Ethereum, &text);
-            let _ = Message::parse(Chain::Solana, &text);
-            let _ = Message::parse(Chain::Ethereum, &format!("{ETHEREUM}\n{rest}"));
+            let _ = SignInMessage::parse(Chain::Ethereum, &text);
+            let _ = SignInMessage::parse(Chain::Solana, &text);
+            let _ = SignInMessage::parse(Chain::Ethereum, &format!("{ETHEREUM}\n{rest}"));
         }
     }
 }

@@ -24,7 +24,7 @@ use crate::protection::audit::{Action, provider_trait};
 use crate::protection::captcha;
 use crate::session::{self, AuthenticationMethod, TokenResponse};
 use crate::sql::{Tx, identities};
-use message::{Chain, Message};
+use message::{Chain, SignInMessage};
 use signature::WalletSignature;
 
 /// The name of the provider in identities.
@@ -78,7 +78,7 @@ pub(crate) async fn grant(auth: &Auth, request: &RequestInfo, body: &TokenBody) 
         return Err(malformed("message must not exceed 20KB".to_owned()));
     }
     let signature = WalletSignature::parse(chain, &signature).map_err(|error| malformed(error.to_string()))?;
-    let message = Message::parse(chain, &text).map_err(|error| malformed(error.text(chain)))?;
+    let message = SignInMessage::parse(chain, &text).map_err(|error| malformed(error.text(chain)))?;
     if !signature.is_by_author(&message, &text) {
         return Err(OAuthError::WalletSignatureMismatch.into());
     }
@@ -97,7 +97,7 @@ pub(crate) async fn grant(auth: &Auth, request: &RequestInfo, body: &TokenBody) 
 }
 
 /// Checks that the message was signed for a page of this application.
-fn check_target(auth: &Auth, chain: Chain, message: &Message) -> Result<(), OAuthError> {
+fn check_target(auth: &Auth, chain: Chain, message: &SignInMessage) -> Result<(), OAuthError> {
     let (chain, uri, domain) = (chain.name(), &message.uri, &message.domain);
     if uri.scheme() != "https" && !message.is_local() {
         return Err(OAuthError::WalletUriNotHttps { chain });
@@ -122,7 +122,7 @@ fn check_target(auth: &Auth, chain: Chain, message: &Message) -> Result<(), OAut
 
 /// Checks the times of the message. GoTrue checks the expiration of an Ethereum message only where
 /// it also has a beginning; here it always counts.
-fn check_times(auth: &Auth, request: &RequestInfo, chain: Chain, message: &Message) -> Result<(), OAuthError> {
+fn check_times(auth: &Auth, request: &RequestInfo, chain: Chain, message: &SignInMessage) -> Result<(), OAuthError> {
     let (chain, now, validity) = (chain.name(), request.now, auth.settings().web3.max_validity);
     if message.not_before.is_some_and(|from| now < from) {
         return Err(OAuthError::WalletMessageInFuture { chain });
@@ -146,7 +146,7 @@ async fn complete(
     auth: &Auth,
     request: &RequestInfo,
     chain: Chain,
-    message: &Message,
+    message: &SignInMessage,
 ) -> Result<TokenResponse, AuthError> {
     let tx = Tx::begin(auth.database()).await?;
     let op = AccountOperation::new(auth, request, &tx);
@@ -199,7 +199,7 @@ fn with_checksum(address: &str) -> String {
     format!("0x{}", spelled.collect::<String>())
 }
 
-fn profile(chain: Chain, message: &Message, subject: String) -> Profile {
+fn profile(chain: Chain, message: &SignInMessage, subject: String) -> Profile {
     let statement = match (&message.statement, chain) {
         (Some(statement), _) => Value::from(statement.as_str()),
         (None, Chain::Ethereum) => Value::Null,

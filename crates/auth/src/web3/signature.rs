@@ -8,7 +8,7 @@ use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use k256::ecdsa::{RecoveryId, Signature, VerifyingKey};
 use sha3::{Digest, Keccak256};
 
-use super::message::{Chain, Message};
+use super::message::{Chain, SignInMessage};
 
 /// A signature as the request writes it, of the right length for its chain.
 #[derive(Debug, Clone)]
@@ -69,7 +69,7 @@ impl WalletSignature {
     ///
     /// Contract wallets of Ethereum (EIP-1271) are not supported: they are verified by calling a
     /// contract on the chain.
-    pub fn is_by_author(&self, message: &Message, text: &str) -> bool {
+    pub fn is_by_author(&self, message: &SignInMessage, text: &str) -> bool {
         match self {
             Self::Ethereum(Some(bytes)) => {
                 recover_address(bytes, text).is_some_and(|address| address.eq_ignore_ascii_case(&message.address))
@@ -134,13 +134,13 @@ mod tests {
 
     use super::*;
 
-    fn message(chain: Chain, address: &str) -> (Message, String) {
+    fn message(chain: Chain, address: &str) -> (SignInMessage, String) {
         let text = format!(
             "app.example wants you to sign in with your {} account:\n{address}\n\nURI: https://app.example/\n\
              Version: 1\nIssued At: 2026-01-01T00:00:00Z",
             chain.name()
         );
-        (Message::parse(chain, &text).unwrap(), text)
+        (SignInMessage::parse(chain, &text).unwrap(), text)
     }
 
     /// Signs as `personal_sign` does.

@@ -46,7 +46,7 @@ async fn token_of(server: &TestServer, email: &str) -> String {
 }
 
 #[track_caller]
-fn told(answer: &TestResponse, error: &str, code: &str, text: &str) {
+fn reports(answer: &TestResponse, error: &str, code: &str, text: &str) {
     for field in [TestResponse::location_query, TestResponse::location_fragment] {
         assert_eq!(field(answer, "error").as_deref(), Some(error), "{answer:?}");
         assert_eq!(field(answer, "error_code").as_deref(), Some(code), "{answer:?}");
@@ -69,22 +69,22 @@ async fn unlink(server: &TestServer, token: &str, id: &str) -> TestResponse {
 }
 
 #[tokio::test]
-async fn who_links_an_address_that_somebody_has_is_told() {
+async fn linking_an_address_of_another_account_is_reported() {
     let server = linking(|_| {}).await;
     server.account("ada@example.com", PASSWORD).await;
     let token = anonymous(&server).await;
     let answer = server.google().answer(&begin_link(&server, &token).await, ADA).await.expect(302);
-    told(&answer, "invalid_request", "email_exists", "A user with this email address has already been registered");
+    reports(&answer, "invalid_request", "email_exists", "A user with this email address has already been registered");
     assert_eq!(user_of(&server, &token).await["identities"], json!([]));
 }
 
 #[tokio::test]
-async fn who_links_an_address_that_nobody_vouches_for_has_to_confirm_it() {
+async fn linking_an_unverified_address_requires_its_confirmation() {
     let server = linking(|_| {}).await;
     let token = anonymous(&server).await;
     let answer = server.google().answer(&begin_link(&server, &token).await, UNVERIFIED_ADA).await.expect(302);
     let text = "Unverified email with google. A confirmation email has been sent to your google email";
-    told(&answer, "server_error", "email_not_confirmed", text);
+    reports(&answer, "server_error", "email_not_confirmed", text);
     let user = user_of(&server, &token).await;
     assert_eq!(user["identities"][0]["provider"], "google", "kept");
     assert_eq!((&user["email"], &user["new_email"]), (&json!(""), &json!("ada@example.com")));
@@ -105,7 +105,7 @@ async fn a_link_to_an_account_that_is_gone_ends_at_the_site() {
 }
 
 #[tokio::test]
-async fn an_address_that_somebody_else_has_is_not_promoted() {
+async fn an_address_of_another_account_is_not_promoted() {
     let server = linking(|_| {}).await;
     let token = token_of(&server, "eve@example.com").await;
     let email = user_of(&server, &token).await["identities"][0]["identity_id"].as_str().unwrap().to_owned();
@@ -163,14 +163,14 @@ async fn only_an_address_that_an_identity_proves_is_promoted() {
 }
 
 #[tokio::test]
-async fn one_address_of_two_accounts_signs_nobody_in() {
+async fn an_address_of_two_accounts_cannot_sign_in() {
     let server = linking(|_| {}).await;
     for owner in ["eve@example.com", "bob@example.com"] {
         server.account(owner, PASSWORD).await;
         identity(&server, owner, "github", "ada@example.com", true).await;
     }
     let text = "Multiple accounts with the same email address in the same linking domain detected: default";
-    told(&callback(&server, ADA).await.expect(302), "server_error", "unexpected_failure", text);
+    reports(&callback(&server, ADA).await.expect(302), "server_error", "unexpected_failure", text);
     assert_eq!(server.count("select count(*) from auth.sessions").await, 0);
 }
 
@@ -216,7 +216,7 @@ async fn people_without_an_address_need_a_provider_that_may_do_without() {
             assert_eq!(user_of(&server, &token).await["email"], "");
         } else {
             let text = "Error getting user email from external provider";
-            told(&answer, "server_error", "unexpected_failure", text);
+            reports(&answer, "server_error", "unexpected_failure", text);
         }
         assert_eq!(server.count("select count(*) from auth.users").await, i64::from(optional));
     }
@@ -231,7 +231,7 @@ async fn a_fixed_target_takes_the_place_of_the_flows() {
 }
 
 #[tokio::test]
-async fn a_provider_that_was_turned_off_meanwhile_is_told_to_the_app() {
+async fn a_provider_that_was_turned_off_meanwhile_is_reported_to_the_app() {
     let server = linking(|_| {}).await;
     let url = server.get("/auth/v1/authorize?provider=google").send().await.expect(302).location();
     let back = server.google().decide(&url, ADA).await;
@@ -348,6 +348,6 @@ async fn two_people_who_link_one_identity_at_once_do_not_both_get_it() {
         answers.iter().partition(|answer| answer.location_fragment("access_token").is_some());
     assert_eq!(linked.len(), 1);
     let text = "Identity is already linked to another user";
-    told(refused[0], "server_error", "identity_already_exists", text);
+    reports(refused[0], "server_error", "identity_already_exists", text);
     assert_eq!(server.count("select count(*) from auth.identities where provider = 'google'").await, 1);
 }

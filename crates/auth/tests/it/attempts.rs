@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use portico_testkit::{Peer, TestResponse, TestServer, code_in, link_in};
+use portico_testkit::{PeerServer, TestResponse, TestServer, code_in, link_in};
 use serde_json::{Value, json};
 use time::Duration;
 
@@ -391,7 +391,7 @@ async fn passwords_are_not_limited_when_the_limit_is_disabled() {
 #[tokio::test]
 async fn two_servers_count_passwords_together() {
     let t = TestServer::start().await;
-    let peer: Peer = t.peer().await;
+    let peer: PeerServer = t.peer().await;
     t.account(ADA, PASSWORD).await;
     let body = json!({"email": ADA, "password": "wrong"});
     let guess = |number: usize| {

@@ -1,7 +1,7 @@
 //! SQL as applications write it, run as `postgres` the way migrations are, and requests that meet
 //! its policies.
 
-use super::bootstrap::{column, majors, ready, ready_apart, refusal, value};
+use super::bootstrap::{ROLES_APART, column, majors, ready, ready_apart, refusal, value};
 
 use crate::AUTH;
 
@@ -129,6 +129,7 @@ const APPLICATION: &[&str] = &[
 
 async fn application(major: u32) -> portico_database::Database {
     let database = ready_apart(major).await;
+    let _roles = ROLES_APART.lock().await;
     let mut session = database.migrations().await.unwrap();
     session
         .batch("create function public.set_updated_at() returns trigger language plpgsql as $$ begin new.updated_at = now(); return new; end $$")

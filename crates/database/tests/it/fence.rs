@@ -7,7 +7,7 @@
 use portico_database::{Database, connect};
 use tokio_postgres::Client;
 
-use super::bootstrap::{column, majors, ready_apart, refusal, value};
+use super::bootstrap::{ROLES_APART, column, majors, ready_apart, refusal, value};
 
 use crate::AUTH;
 
@@ -320,6 +320,7 @@ async fn no_role_of_a_project_runs_programs_or_reaches_files() {
             }
         }
         // Roles of its own and their settings stay a project's business
+        let _roles = ROLES_APART.lock().await;
         attacker
             .batch_execute("create role fence_app_role nologin; grant fence_app_role to authenticator; alter role authenticated set statement_timeout = '15s'; drop role fence_app_role")
             .await

@@ -13,7 +13,8 @@ use portico_gateway::{Access, BoxedResponse, ConnectionGuard, Cors, GatewayHeade
 use portico_project::Config;
 use portico_project::portico_toml::{ClusterWay, RealtimeExtras};
 use portico_realtime::{
-    ClusterSettings, ClusterTransport, Limits, Realtime, RealtimeFoundation, RealtimeSettings, RequestOrigin,
+    Realtime, RealtimeClusterSettings, RealtimeClusterTransport, RealtimeFoundation, RealtimeLimits, RealtimeSettings,
+    RequestOrigin,
 };
 use serde_json::json;
 
@@ -34,12 +35,12 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// servers of a project share `secret`.
 #[must_use]
 pub fn settings(config: &Config, extras: &RealtimeExtras, secret: &Secret) -> Option<RealtimeSettings> {
-    let (defaults, given) = (Limits::default(), &extras.limits);
+    let (defaults, given) = (RealtimeLimits::default(), &extras.limits);
     let number = |limit: Option<u32>, default: usize| {
         limit.map_or(default, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
     };
     let max_sockets = number(given.max_concurrent_users, defaults.max_sockets);
-    let limits = Limits {
+    let limits = RealtimeLimits {
         max_sockets,
         max_connections: defaults.max_connections.max(max_sockets.saturating_add(SOCKETS_WITHOUT_CHANNELS)),
         max_channels_per_socket: number(given.max_channels_per_client, defaults.max_channels_per_socket),
@@ -61,16 +62,16 @@ pub fn settings(config: &Config, extras: &RealtimeExtras, secret: &Secret) -> Op
         cluster: extras
             .cluster
             .as_ref()
-            .map(|way| ClusterSettings { transport: transport(way), secret: secret.clone() }),
+            .map(|way| RealtimeClusterSettings { transport: transport(way), secret: secret.clone() }),
         limits,
         ..RealtimeSettings::default()
     })
 }
 
-fn transport(way: &ClusterWay) -> ClusterTransport {
+fn transport(way: &ClusterWay) -> RealtimeClusterTransport {
     match way {
-        ClusterWay::Notify => ClusterTransport::Notify,
-        ClusterWay::Nats(url) => ClusterTransport::Nats { url: url.clone() },
+        ClusterWay::Notify => RealtimeClusterTransport::Notify,
+        ClusterWay::Nats(url) => RealtimeClusterTransport::Nats { url: url.clone() },
     }
 }
 

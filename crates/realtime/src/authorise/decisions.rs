@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::probe::{Probe, Verdict};
+use super::probe::{Probe, ProbeResult};
 
 /// The number of decisions at most: about a megabyte.
 const CAPACITY: usize = 10_000;
@@ -15,12 +15,12 @@ const CAPACITY: usize = 10_000;
 #[derive(Debug)]
 pub(super) struct Decisions {
     kept_for: Duration,
-    decisions: Mutex<HashMap<[u8; 32], Decision>>,
+    decisions: Mutex<HashMap<[u8; 32], KeptDecision>>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Decision {
-    verdict: Verdict,
+struct KeptDecision {
+    verdict: ProbeResult,
     /// The time before PostgreSQL decided.
     begun_at: Instant,
 }
@@ -32,7 +32,7 @@ impl Decisions {
     }
 
     /// Returns the decision, if there is one that is young enough.
-    pub fn get(&self, probe: &Probe, now: Instant) -> Option<Verdict> {
+    pub fn get(&self, probe: &Probe, now: Instant) -> Option<ProbeResult> {
         if self.kept_for.is_zero() {
             return None;
         }
@@ -42,7 +42,7 @@ impl Decisions {
     }
 
     /// Keeps a decision that was begun at this time.
-    pub fn keep(&self, probe: &Probe, verdict: Verdict, begun_at: Instant) {
+    pub fn keep(&self, probe: &Probe, verdict: ProbeResult, begun_at: Instant) {
         if self.kept_for.is_zero() {
             return;
         }
@@ -54,10 +54,10 @@ impl Decisions {
                 decisions.clear();
             }
         }
-        decisions.insert(digest, Decision { verdict, begun_at });
+        decisions.insert(digest, KeptDecision { verdict, begun_at });
     }
 
-    fn is_valid(&self, decision: &Decision, now: Instant) -> bool {
+    fn is_valid(&self, decision: &KeptDecision, now: Instant) -> bool {
         now.saturating_duration_since(decision.begun_at) < self.kept_for
     }
 }

@@ -5,24 +5,30 @@ use portico_database::wire::{PostgresError, WireError};
 use crate::error::{JoinError, Shutdown};
 
 /// The reason why a probe has no result.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AuthoriseError {
     /// A policy raised an error, or the role does not exist or may not be assumed; PostgreSQL's
     /// text.
+    #[error("a policy failed: {0}")]
     Policy(String),
     /// A policy took too long; PostgreSQL's text.
+    #[error("a policy was cancelled: {0}")]
     QueryCanceled(String),
     /// `realtime.messages` has no partition for now.
+    #[error("realtime.messages has no partition for today")]
     MissingPartition,
     /// All connections for probes were in use for too long.
+    #[error("the connections for policies are all in use")]
     NoConnection,
     /// The database does not accept connections, or ended one.
+    #[error("the database cannot be reached")]
     Unreachable,
+    #[error("the policies could not be checked")]
     Failed,
 }
 
 impl AuthoriseError {
-    /// Returns the reason to refuse a join of `topic`.
+    /// Returns the reason to reject a join of `topic`.
     pub fn into_join_error(self, topic: &str) -> JoinError {
         match self {
             Self::Policy(_) => JoinError::Unauthorized { topic: topic.to_owned() },

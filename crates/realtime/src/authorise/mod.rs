@@ -23,6 +23,7 @@ mod error;
 mod overload;
 mod probe;
 mod sharing;
+mod subject;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,27 +33,17 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 pub(crate) use error::AuthoriseError;
+pub(crate) use subject::{OwnedSubject, Subject};
 
-use crate::identity::Identity;
 use decisions::Decisions;
 use overload::Overload;
-use probe::{Probe, ProbeKind, Verdict};
+use probe::{Probe, ProbeKind, ProbeResult};
 use sharing::SharedRuns;
 
 /// The probes that run at the same time.
 const MAX_PROBES: usize = 8;
 /// The time for which a probe waits for others.
 const PERMIT_WAIT: Duration = Duration::from_secs(10);
-
-/// The subject of a probe: everything that a policy can read.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Subject<'a> {
-    pub identity: &'a Identity,
-    /// The headers of the request that policies may read, as a JSON object.
-    pub headers: &'a str,
-    /// The topic without its prefix.
-    pub topic: &'a str,
-}
 
 /// The permissions to receive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,7 +114,7 @@ impl Authoriser {
         Ok(WritePermissions { broadcast: verdict.broadcast, presence: verdict.presence == Some(true) })
     }
 
-    async fn decide(&self, probe: Probe) -> Result<Verdict, AuthoriseError> {
+    async fn decide(&self, probe: Probe) -> Result<ProbeResult, AuthoriseError> {
         if let Some(verdict) = self.0.decisions.get(&probe, Instant::now()) {
             return Ok(verdict);
         }

@@ -11,10 +11,10 @@ const WINDOW: Duration = Duration::from_secs(30);
 /// Counts the probes that waited in vain for a connection. When there were as many of them as
 /// connections within 30 seconds, the pool is overloaded until the end of these 30 seconds.
 #[derive(Debug, Default)]
-pub(super) struct Overload(Mutex<Option<Window>>);
+pub(super) struct Overload(Mutex<Option<OverloadWindow>>);
 
 #[derive(Debug)]
-struct Window {
+struct OverloadWindow {
     began_at: Instant,
     timeouts: usize,
     is_overloaded: bool,
@@ -24,11 +24,11 @@ impl Overload {
     /// Counts a timeout of a pool with this number of connections.
     pub fn count_timeout(&self, connections: usize, now: Instant) {
         let mut window = self.window(now);
-        let window = window.get_or_insert(Window { began_at: now, timeouts: 0, is_overloaded: false });
+        let window = window.get_or_insert(OverloadWindow { began_at: now, timeouts: 0, is_overloaded: false });
         window.timeouts += 1;
         if window.timeouts >= connections.max(1) && !window.is_overloaded {
             window.is_overloaded = true;
-            tracing::warn!(connections, "joins of private channels are refused: their connections are exhausted");
+            tracing::warn!(connections, "joins of private channels are rejected: their connections are exhausted");
         }
     }
 
@@ -38,7 +38,7 @@ impl Overload {
     }
 
     /// Returns the window, if it has not ended.
-    fn window(&self, now: Instant) -> MutexGuard<'_, Option<Window>> {
+    fn window(&self, now: Instant) -> MutexGuard<'_, Option<OverloadWindow>> {
         let mut window = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if window.as_ref().is_some_and(|window| now.duration_since(window.began_at) >= WINDOW) {
             *window = None;
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_many_timeouts_as_connections_refuse_joins_until_the_window_ends() {
+    fn as_many_timeouts_as_connections_reject_joins_until_the_window_ends() {
         let (overload, start) = (Overload::default(), Instant::now());
         assert!(!overload.is_overloaded(start));
         overload.count_timeout(2, start);

@@ -6,8 +6,9 @@ use portico_base::{hash, random};
 use portico_database::wire::{Access, Batch, Param, PooledConnection, ResultSets, Statement, WireError};
 use uuid::Uuid;
 
-use super::{AuthoriseError, Subject};
-use crate::identity::Identity;
+use super::error::AuthoriseError;
+use super::subject::Subject;
+use crate::identity::ChannelIdentity;
 use crate::sql::{SERVICE_ROLE, SET_2, SET_8, STATEMENT_TIMEOUT, service_settings};
 
 /// The schemas of the extensions are there, as they are for the hosted service's own login.
@@ -69,7 +70,7 @@ pub(super) enum ProbeKind {
 
 /// The answer to a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Verdict {
+pub(super) struct ProbeResult {
     pub broadcast: bool,
     /// `None`: not evaluated.
     pub presence: Option<bool>,
@@ -80,7 +81,7 @@ pub(super) struct Verdict {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Probe {
     kind: ProbeKind,
-    identity: Identity,
+    identity: ChannelIdentity,
     headers: Box<str>,
     topic: Box<str>,
 }
@@ -125,7 +126,7 @@ impl Probe {
     ///
     /// # Errors
     /// See [`AuthoriseError`].
-    pub async fn run(&self, connection: &mut PooledConnection) -> Result<Verdict, AuthoriseError> {
+    pub async fn run(&self, connection: &mut PooledConnection) -> Result<ProbeResult, AuthoriseError> {
         match self.kind {
             ProbeKind::Read { presence } => self.read(connection, presence).await,
             ProbeKind::Write => self.write(connection).await,
@@ -154,7 +155,7 @@ impl Probe {
         values
     }
 
-    async fn read(&self, connection: &mut PooledConnection, presence: bool) -> Result<Verdict, AuthoriseError> {
+    async fn read(&self, connection: &mut PooledConnection, presence: bool) -> Result<ProbeResult, AuthoriseError> {
         let ids = [random::uuid(), random::uuid()];
         let texts = ids.map(|id| id.to_string());
         let [broadcast_id, presence_id] = texts.each_ref().map(|text| Some(text.as_bytes()));
@@ -175,10 +176,10 @@ impl Probe {
             .ending(Access::ReadWrite);
         let results = connection.run(&batch).await?;
         let is_visible = |id: Uuid| contains(&results, 4, id);
-        Ok(Verdict { broadcast: is_visible(ids[0]), presence: presence.then(|| is_visible(ids[1])) })
+        Ok(ProbeResult { broadcast: is_visible(ids[0]), presence: presence.then(|| is_visible(ids[1])) })
     }
 
-    async fn write(&self, connection: &mut PooledConnection) -> Result<Verdict, AuthoriseError> {
+    async fn write(&self, connection: &mut PooledConnection) -> Result<ProbeResult, AuthoriseError> {
         let settings = self.settings();
         let row = |extension: &'static str| [Some(self.topic.as_bytes()), Some(extension.as_bytes())];
         let rows = [row("broadcast"), row("presence")];
@@ -194,15 +195,15 @@ impl Probe {
             .statement(Statement::named(ROLLBACK, &[]))
             .ending(Access::ReadWrite);
         match connection.run(&batch).await {
-            Ok(_) => return Ok(Verdict { broadcast: true, presence: Some(true) }),
+            Ok(_) => return Ok(ProbeResult { broadcast: true, presence: Some(true) }),
             // One of the two, or the role may not be assumed
-            Err(error) if is_refusal(&error) && connection.in_transaction() => {}
+            Err(error) if is_rejection(&error) && connection.in_transaction() => {}
             Err(error) => return Err(error.into()),
         }
         let broadcast = may_insert(connection, broadcast).await?;
         let presence = may_insert(connection, presence).await?;
         connection.run(&Batch::new().statement(Statement::named(ROLLBACK, &[])).ending(Access::ReadWrite)).await?;
-        Ok(Verdict { broadcast, presence: Some(presence) })
+        Ok(ProbeResult { broadcast, presence: Some(presence) })
     }
 }
 
@@ -211,12 +212,12 @@ async fn may_insert(connection: &mut PooledConnection, insert: Statement<'_>) ->
     let batch = Batch::new().statement(Statement::named(TO_SAVEPOINT, &[])).statement(insert);
     match connection.run(&batch).await {
         Ok(_) => Ok(true),
-        Err(error) if is_refusal(&error) => Ok(false),
+        Err(error) if is_rejection(&error) => Ok(false),
         Err(error) => Err(error.into()),
     }
 }
 
-fn is_refusal(error: &WireError) -> bool {
+fn is_rejection(error: &WireError) -> bool {
     matches!(error, WireError::Postgres(error) if error.code == "42501")
 }
 

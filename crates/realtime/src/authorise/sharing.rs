@@ -6,15 +6,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::FutureExt as _;
 use futures_util::future::{Shared, WeakShared};
+use portico_base::inherit_request;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::AuthoriseError;
-use super::probe::{Probe, Verdict};
+use super::error::AuthoriseError;
+use super::probe::{Probe, ProbeResult};
 
 /// The result of a run, for all callers that share it. The run is cancelled when the last of them
 /// is.
 pub(super) type SharedRun = Shared<Pin<Box<dyn Future<Output = Outcome> + Send>>>;
-type Outcome = Result<Verdict, AuthoriseError>;
+type Outcome = Result<ProbeResult, AuthoriseError>;
 
 /// The runs that have not begun.
 #[derive(Debug, Default)]
@@ -57,7 +58,7 @@ impl SharedRuns {
         let number = waiting.begun;
         let place = WaitingPlace { waiting: Arc::clone(&self.0), probe: Arc::clone(&probe), number };
         // A task of its own, because the callers may be on different threads, and each may go first
-        let task = AbortOnDropHandle::new(tokio::spawn(run(place)));
+        let task = AbortOnDropHandle::new(tokio::spawn(inherit_request(run(place))));
         let shared = async move { task.await.unwrap_or(Err(AuthoriseError::Failed)) }.boxed().shared();
         if let Some(run) = shared.downgrade() {
             waiting.runs.insert(probe, WaitingRun { number, run });

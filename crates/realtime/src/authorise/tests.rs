@@ -6,6 +6,7 @@ use serde_json::json;
 use super::*;
 use crate::error::{JoinError, Shutdown};
 use crate::fixture::{ScratchDatabase, identity, person};
+use crate::identity::ChannelIdentity;
 
 const NONE: ReadPermissions = ReadPermissions { broadcast: false, presence: None };
 const BROADCAST: ReadPermissions = ReadPermissions { broadcast: true, presence: None };
@@ -14,7 +15,7 @@ fn one_connection() -> WirePoolSettings {
     WirePoolSettings { max_connections: 1, ..WirePoolSettings::default() }
 }
 
-fn subject<'a>(identity: &'a Identity, topic: &'a str) -> Subject<'a> {
+fn subject<'a>(identity: &'a ChannelIdentity, topic: &'a str) -> Subject<'a> {
     Subject { identity, headers: "{}", topic }
 }
 
@@ -33,11 +34,11 @@ impl Policies {
         Self { authoriser: Authoriser::new(pool.clone(), Duration::ZERO), pool, database }
     }
 
-    async fn read(&self, identity: &Identity, topic: &str, presence: bool) -> ReadPermissions {
+    async fn read(&self, identity: &ChannelIdentity, topic: &str, presence: bool) -> ReadPermissions {
         self.authoriser.read(&subject(identity, topic), presence).await.unwrap()
     }
 
-    async fn write(&self, identity: &Identity, topic: &str) -> (bool, bool) {
+    async fn write(&self, identity: &ChannelIdentity, topic: &str) -> (bool, bool) {
         let permissions = self.authoriser.write(&subject(identity, topic)).await.unwrap();
         (permissions.broadcast, permissions.presence)
     }
@@ -96,21 +97,21 @@ async fn policies_decide_by_role_claims_topic_and_extension() {
 #[tokio::test]
 async fn policies_for_presence_run_only_when_presence_is_wanted() {
     let policies = Policies::new(
-        "create function refuse() returns bool language plpgsql as $$ begin raise 'refused'; end $$;
+        "create function reject() returns bool language plpgsql as $$ begin raise 'rejected'; end $$;
          create policy a on realtime.messages for select to authenticated
-           using (case extension when 'presence' then refuse() else true end)",
+           using (case extension when 'presence' then reject() else true end)",
     )
     .await;
     assert_eq!(policies.read(&person("a"), "x", false).await, BROADCAST);
     let error = policies.authoriser.read(&subject(&person("a"), "x"), true).await.unwrap_err();
-    assert!(matches!(&error, AuthoriseError::Policy(text) if text.contains("refused")), "{error:?}");
+    assert!(matches!(&error, AuthoriseError::Policy(text) if text.contains("rejected")), "{error:?}");
     let topic = "x".to_owned();
     assert_eq!(error.clone().into_join_error("x"), JoinError::Unauthorized { topic: topic.clone() });
     assert_eq!(error.into_shutdown("x"), Shutdown::NoReadPermission { topic });
 }
 
 #[tokio::test]
-async fn errors_of_policies_and_roles_refuse() {
+async fn errors_of_policies_and_roles_reject() {
     let policies = Policies::new(
         "create policy a on realtime.messages for insert to authenticated
            with check (case when extension = 'presence' then 1 / (length(topic) - 1) = 0 else false end);
@@ -173,7 +174,7 @@ async fn a_slow_policy_is_canceled() {
     assert_eq!(canceled.into_shutdown("x"), Shutdown::QueryCanceled);
 }
 
-/// Everything that a policy can leave behind, tried by one caller and looked for by the next, on
+/// Leaves behind everything that a policy can, as one caller, and looks for it as the next one, on
 /// the same connection.
 #[tokio::test]
 async fn nothing_that_a_policy_does_reaches_the_next_probe() {
@@ -372,14 +373,14 @@ async fn decisions_are_kept_only_where_it_is_set_and_only_for_the_same_subject()
     // A decision that is too old
     let aged = Decisions::new(Duration::from_secs(5));
     let probe = Probe::new(ProbeKind::Write, &subject(&a, "x"));
-    let (verdict, now) = (Verdict { broadcast: true, presence: Some(true) }, Instant::now());
+    let (verdict, now) = (ProbeResult { broadcast: true, presence: Some(true) }, Instant::now());
     aged.keep(&probe, verdict, now);
     assert_eq!(aged.get(&probe, now + Duration::from_secs(4)), Some(verdict));
     assert_eq!(aged.get(&probe, now + Duration::from_secs(5)), None);
 }
 
 #[tokio::test]
-async fn an_exhausted_pool_refuses_joins_at_once() {
+async fn an_exhausted_pool_rejects_joins_at_once() {
     let database = ScratchDatabase::new().await;
     let pool = database.pool(WirePoolSettings { checkout_timeout: Duration::from_millis(1), ..one_connection() });
     let authoriser = Authoriser::new(pool.clone(), Duration::ZERO);

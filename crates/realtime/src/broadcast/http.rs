@@ -15,9 +15,9 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use crate::authorise::{AuthoriseError, Subject};
-use crate::identity::Identity;
-use crate::realtime::Service;
+use crate::identity::ChannelIdentity;
 use crate::rooms::{Publication, RoomKey, RoomMessage, RoomMessageBody};
+use crate::service::RealtimeService;
 use crate::socket::frame::{UserBroadcast, UserPayload};
 
 /// The longest body, in bytes.
@@ -30,34 +30,38 @@ const BLANK: &str = "can't be blank";
 const INVALID: &str = "is invalid";
 const TOO_LARGE: &str = "Payload size exceeds tenant limit";
 
-/// The response to a request that is refused. In a box, as results are returned through several
+/// The response to a request that is rejected. In a box, as results are returned through several
 /// functions.
-type Refusal = Box<Response>;
+type BroadcastRejection = Box<Response>;
 
 /// A request that may broadcast.
-struct Sender {
-    identity: Arc<Identity>,
+struct BroadcastSender {
+    identity: Arc<ChannelIdentity>,
     headers: Arc<str>,
 }
 
 /// Answers `POST /api/broadcast`.
-pub(crate) async fn broadcast_batch(service: &Service, request: Request, may_be_privileged: bool) -> Response {
-    let response = batch(service, request, may_be_privileged).await.unwrap_or_else(|refusal| *refusal);
+pub(crate) async fn broadcast_batch(service: &RealtimeService, request: Request, may_be_privileged: bool) -> Response {
+    let response = batch(service, request, may_be_privileged).await.unwrap_or_else(|rejection| *rejection);
     with_rate(service, response)
 }
 
 /// Answers `POST /api/broadcast/{topic}/events/{event}`, with both names decoded.
 pub(crate) async fn broadcast_one(
-    service: &Service,
+    service: &RealtimeService,
     request: Request,
     names: (String, String),
     may_be_privileged: bool,
 ) -> Response {
-    let response = one(service, request, names, may_be_privileged).await.unwrap_or_else(|refusal| *refusal);
+    let response = one(service, request, names, may_be_privileged).await.unwrap_or_else(|rejection| *rejection);
     with_rate(service, response)
 }
 
-async fn batch(service: &Service, request: Request, may_be_privileged: bool) -> Result<Response, Refusal> {
+async fn batch(
+    service: &RealtimeService,
+    request: Request,
+    may_be_privileged: bool,
+) -> Result<Response, BroadcastRejection> {
     let (parts, body) = request.into_parts();
     let sender = sender(service, &parts.headers, may_be_privileged)?;
     check_rate(service)?;
@@ -106,11 +110,11 @@ async fn batch(service: &Service, request: Request, may_be_privileged: bool) -> 
 }
 
 async fn one(
-    service: &Service,
+    service: &RealtimeService,
     request: Request,
     (topic, event): (String, String),
     may_be_privileged: bool,
-) -> Result<Response, Refusal> {
+) -> Result<Response, BroadcastRejection> {
     let (parts, body) = request.into_parts();
     let sender = sender(service, &parts.headers, may_be_privileged)?;
     check_rate(service)?;
@@ -127,7 +131,7 @@ async fn one(
         None | Some("application/json" | "application/octet-stream") => read(body).await?,
         Some(_) => {
             let message = "Unsupported Media Type. Use application/json or application/octet-stream";
-            return Err(refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, &json!({ "error": message })));
+            return Err(rejection(StatusCode::UNSUPPORTED_MEDIA_TYPE, &json!({ "error": message })));
         }
     };
     let payload = match media_type.as_deref() {
@@ -148,10 +152,10 @@ async fn one(
     }
     let room = RoomKey { private, topic: topic.into() };
     if private && !may_write(service, &sender, &room.topic).await.map_err(|error| not_authorised(&error))? {
-        return Err(refusal(StatusCode::FORBIDDEN, &json!({ "message": "Unauthorized" })));
+        return Err(rejection(StatusCode::FORBIDDEN, &json!({ "message": "Unauthorized" })));
     }
     let broadcast = UserBroadcast { event: event.into(), payload };
-    publish(service, room, MessageForm::User(broadcast), String::new()).await;
+    publish(service, room, BroadcastForm::User(broadcast), String::new()).await;
     Ok(StatusCode::ACCEPTED.into_response())
 }
 
@@ -165,12 +169,12 @@ struct BatchDocument<'a> {
 /// A message of a batch.
 struct BatchMessage {
     room: RoomKey,
-    broadcast: MessageForm,
+    broadcast: BroadcastForm,
     metadata: String,
 }
 
 /// The form in which a message is delivered.
-enum MessageForm {
+enum BroadcastForm {
     /// Text for every version: the JSON of the whole payload.
     Text(Bytes),
     User(UserBroadcast),
@@ -223,34 +227,38 @@ impl BatchMessage {
         if let Some(id) = message.get("id").and_then(Value::as_str) {
             whole["meta"] = json!({ "id": id });
         }
-        let broadcast = MessageForm::Text(whole.to_string().into());
+        let broadcast = BroadcastForm::Text(whole.to_string().into());
         Ok(Self { room: RoomKey { private, topic: topic.into() }, broadcast, metadata: String::new() })
     }
 }
 
-async fn publish(service: &Service, room: RoomKey, form: MessageForm, metadata: String) {
+async fn publish(service: &RealtimeService, room: RoomKey, form: BroadcastForm, metadata: String) {
     service.events.add(1);
     let body = match form {
-        MessageForm::Text(payload) => RoomMessageBody::Broadcast(payload),
-        MessageForm::User(broadcast) => RoomMessageBody::UserBroadcast { broadcast, metadata: metadata.into() },
+        BroadcastForm::Text(payload) => RoomMessageBody::Broadcast(payload),
+        BroadcastForm::User(broadcast) => RoomMessageBody::UserBroadcast { broadcast, metadata: metadata.into() },
     };
     let message = RoomMessage::new(&room.topic, body);
     service.rooms.publish(None, Publication { room, message, except: None }).await;
 }
 
-async fn may_write(service: &Service, sender: &Sender, topic: &str) -> Result<bool, AuthoriseError> {
+async fn may_write(service: &RealtimeService, sender: &BroadcastSender, topic: &str) -> Result<bool, AuthoriseError> {
     // Messages of the database are delivered for a while after this, as after a join
     let _used = service.stream.use_stream();
     let subject = Subject { identity: &sender.identity, headers: &sender.headers, topic };
     let permissions = service.authoriser.write(&subject).await;
     permissions.map(|permissions| permissions.broadcast).inspect_err(|error| {
-        tracing::warn!(error = ?error, "a broadcast could not be authorised");
+        tracing::warn!(error = %error, "a broadcast could not be authorised");
     })
 }
 
 /// Determines who sends: the bearer token, else the API key.
-fn sender(service: &Service, headers: &HeaderMap, may_be_privileged: bool) -> Result<Sender, Refusal> {
-    let unauthorized = || refusal(StatusCode::UNAUTHORIZED, &json!({ "message": "Unauthorized" }));
+fn sender(
+    service: &RealtimeService,
+    headers: &HeaderMap,
+    may_be_privileged: bool,
+) -> Result<BroadcastSender, BroadcastRejection> {
+    let unauthorized = || rejection(StatusCode::UNAUTHORIZED, &json!({ "message": "Unauthorized" }));
     let authorization = headers.get(header::AUTHORIZATION).filter(|value| !value.is_empty());
     let token = match authorization {
         Some(value) => bearer(value.as_bytes()).map(str::to_owned),
@@ -258,7 +266,7 @@ fn sender(service: &Service, headers: &HeaderMap, may_be_privileged: bool) -> Re
     };
     let token = service.verifier.token_of_key(&token.ok_or_else(unauthorized)?);
     let identity = service.verifier.verify(&token, may_be_privileged).map_err(|_| unauthorized())?;
-    Ok(Sender { identity: Arc::new(identity), headers: visible_headers(headers).into() })
+    Ok(BroadcastSender { identity: Arc::new(identity), headers: visible_headers(headers).into() })
 }
 
 /// Returns the headers that policies see, as a JSON object.
@@ -270,12 +278,12 @@ fn visible_headers(headers: &HeaderMap) -> String {
     Value::Object(visible.collect::<Map<_, _>>()).to_string()
 }
 
-async fn read(body: Body) -> Result<Bytes, Refusal> {
+async fn read(body: Body) -> Result<Bytes, BroadcastRejection> {
     let whole = Limited::new(body, MAX_BODY).collect().await;
     whole.map(http_body_util::Collected::to_bytes).map_err(|_| Box::new(StatusCode::PAYLOAD_TOO_LARGE.into_response()))
 }
 
-fn check_rate(service: &Service) -> Result<(), Refusal> {
+fn check_rate(service: &RealtimeService) -> Result<(), BroadcastRejection> {
     match service.events.exceeds(service.settings.limits.max_events_per_second) {
         true => Err(too_many("Too many requests")),
         false => Ok(()),
@@ -283,7 +291,7 @@ fn check_rate(service: &Service) -> Result<(), Refusal> {
 }
 
 /// Adds the rate of messages to a response, where it is limited.
-fn with_rate(service: &Service, mut response: Response) -> Response {
+fn with_rate(service: &RealtimeService, mut response: Response) -> Response {
     if let Some(limit) = service.settings.limits.max_events_per_second {
         let average = service.events.average();
         let left = u64::from(limit).saturating_sub(average);
@@ -295,7 +303,7 @@ fn with_rate(service: &Service, mut response: Response) -> Response {
     response
 }
 
-fn not_authorised(error: &AuthoriseError) -> Refusal {
+fn not_authorised(error: &AuthoriseError) -> BroadcastRejection {
     let message = match error {
         AuthoriseError::Policy(_) => "RLS policy error",
         AuthoriseError::QueryCanceled(_) => "Query canceled",
@@ -304,24 +312,24 @@ fn not_authorised(error: &AuthoriseError) -> Refusal {
         AuthoriseError::NoConnection => return too_many("Connection pool exhausted"),
         AuthoriseError::Failed => {
             let body = json!({ "message": "Unable to authorize broadcast" });
-            return refusal(StatusCode::INTERNAL_SERVER_ERROR, &body);
+            return rejection(StatusCode::INTERNAL_SERVER_ERROR, &body);
         }
     };
-    refusal(StatusCode::UNPROCESSABLE_ENTITY, &json!({ "message": message }))
+    rejection(StatusCode::UNPROCESSABLE_ENTITY, &json!({ "message": message }))
 }
 
-fn bad_json() -> Refusal {
-    refusal(StatusCode::BAD_REQUEST, &json!({ "message": "The body is not valid JSON" }))
+fn bad_json() -> BroadcastRejection {
+    rejection(StatusCode::BAD_REQUEST, &json!({ "message": "The body is not valid JSON" }))
 }
 
-fn unprocessable(errors: &Value) -> Refusal {
-    refusal(StatusCode::UNPROCESSABLE_ENTITY, &json!({ "errors": errors }))
+fn unprocessable(errors: &Value) -> BroadcastRejection {
+    rejection(StatusCode::UNPROCESSABLE_ENTITY, &json!({ "errors": errors }))
 }
 
-fn too_many(message: &str) -> Refusal {
-    refusal(StatusCode::TOO_MANY_REQUESTS, &json!({ "message": message }))
+fn too_many(message: &str) -> BroadcastRejection {
+    rejection(StatusCode::TOO_MANY_REQUESTS, &json!({ "message": message }))
 }
 
-fn refusal(status: StatusCode, body: &Value) -> Refusal {
+fn rejection(status: StatusCode, body: &Value) -> BroadcastRejection {
     Box::new((status, axum::Json(body)).into_response())
 }

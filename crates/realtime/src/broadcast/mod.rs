@@ -4,14 +4,14 @@ pub(crate) mod http;
 
 use serde_json::json;
 
-use crate::realtime::Service;
 use crate::rooms::{Publication, RoomKey, RoomMessage, RoomMessageBody};
+use crate::service::RealtimeService;
 use crate::socket::frame::{UserBroadcast, UserPayload};
 use crate::stream::{DatabaseMessage, MessagePayload};
 
 /// Broadcasts a row of `realtime.messages` to the channels of this server. One that is too large,
 /// or beyond the rate, is skipped.
-pub(crate) async fn publish_message(service: &Service, message: DatabaseMessage) {
+pub(crate) async fn publish_message(service: &RealtimeService, message: DatabaseMessage) {
     let limits = &service.settings.limits;
     let DatabaseMessage { id, topic, event, private, payload } = message;
     let payload = match payload {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use super::filter::{Condition, Operator};
+use super::filter::{FilterCondition, FilterOperator};
 
 /// A column that a filter or a selection names, as the catalog describes it to a role.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -75,13 +75,13 @@ pub(crate) enum LocalTest {
     },
     /// A comparison of integers.
     Integer {
-        operator: Operator,
+        operator: FilterOperator,
         value: i64,
         is_negated: bool,
     },
     /// A comparison of bytes in hexadecimal digits.
     Bytes {
-        operator: Operator,
+        operator: FilterOperator,
         value: Box<str>,
         is_negated: bool,
     },
@@ -111,18 +111,18 @@ pub(crate) enum Compilation {
     /// Nothing.
     Ready(Test),
     /// PostgreSQL has to check the operand first.
-    Check(Check),
+    Check(OperandCheck),
 }
 
 /// A check of an operand by PostgreSQL.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Check {
+pub(crate) struct OperandCheck {
     /// Selects a JSON array of texts. Its parameter is the operand.
     pub sql: String,
     pub then: AfterCheck,
 }
 
-/// The use of the result of a [`Check`].
+/// The use of the result of a [`OperandCheck`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum AfterCheck {
     /// The selected texts are the operands in their canonical form.
@@ -181,10 +181,12 @@ impl LocalType {
     }
 
     /// Returns true for the operators that need no more than the text forms.
-    fn evaluates(self, operator: Operator) -> bool {
+    fn evaluates(self, operator: FilterOperator) -> bool {
         match operator {
-            Operator::Eq | Operator::Neq | Operator::In | Operator::IsDistinct => true,
-            Operator::Lt | Operator::Lte | Operator::Gt | Operator::Gte => matches!(self, Self::Integer | Self::Bytes),
+            FilterOperator::Eq | FilterOperator::Neq | FilterOperator::In | FilterOperator::IsDistinct => true,
+            FilterOperator::Lt | FilterOperator::Lte | FilterOperator::Gt | FilterOperator::Gte => {
+                matches!(self, Self::Integer | Self::Bytes)
+            }
             _ => false,
         }
     }
@@ -224,9 +226,9 @@ impl LocalType {
 ///
 /// # Errors
 /// [`ConditionError`]
-pub(crate) fn compile(condition: &Condition, column: &ColumnFacts) -> Result<Compilation, ConditionError> {
+pub(crate) fn compile(condition: &FilterCondition, column: &ColumnFacts) -> Result<Compilation, ConditionError> {
     match condition.operator {
-        Operator::Is => compile_is(condition, column),
+        FilterOperator::Is => compile_is(condition, column),
         operator if operator.takes_pattern() => compile_pattern(condition, column),
         operator => match LocalType::of(column) {
             Some(local) if local.evaluates(operator) => compile_local(condition, column, local),
@@ -235,7 +237,7 @@ pub(crate) fn compile(condition: &Condition, column: &ColumnFacts) -> Result<Com
     }
 }
 
-fn compile_is(condition: &Condition, column: &ColumnFacts) -> Result<Compilation, ConditionError> {
+fn compile_is(condition: &FilterCondition, column: &ColumnFacts) -> Result<Compilation, ConditionError> {
     let is_negated = condition.is_negated;
     let value = condition.value.to_ascii_lowercase();
     let test = match &*value {
@@ -253,23 +255,27 @@ fn compile_is(condition: &Condition, column: &ColumnFacts) -> Result<Compilation
     Ok(Compilation::Ready(test))
 }
 
-fn compile_pattern(condition: &Condition, column: &ColumnFacts) -> Result<Compilation, ConditionError> {
+fn compile_pattern(condition: &FilterCondition, column: &ColumnFacts) -> Result<Compilation, ConditionError> {
     if &*column.category != "S" {
         let (operator, type_text) = (condition.operator.name(), column.type_text.clone());
         return Err(ConditionError::NeedsText { operator, type_text });
     }
     let test = database_test(condition, column);
-    if matches!(condition.operator, Operator::Like | Operator::Ilike) {
+    if matches!(condition.operator, FilterOperator::Like | FilterOperator::Ilike) {
         return Ok(Compilation::Ready(Test::Database(test)));
     }
     let sql = "select pg_catalog.jsonb_build_array(('' operator(pg_catalog.~) $1::pg_catalog.text)::pg_catalog.text)::pg_catalog.text";
-    Ok(Compilation::Check(Check { sql: sql.to_owned(), then: AfterCheck::Pattern(test) }))
+    Ok(Compilation::Check(OperandCheck { sql: sql.to_owned(), then: AfterCheck::Pattern(test) }))
 }
 
-fn compile_local(condition: &Condition, column: &ColumnFacts, local: LocalType) -> Result<Compilation, ConditionError> {
+fn compile_local(
+    condition: &FilterCondition,
+    column: &ColumnFacts,
+    local: LocalType,
+) -> Result<Compilation, ConditionError> {
     let literal = &*condition.value;
     let canonical = |literal: &str| local.canonical(column.type_oid, literal);
-    let is_list = condition.operator == Operator::In;
+    let is_list = condition.operator == FilterOperator::In;
     let operands: Option<Vec<_>> = if is_list {
         let canonical = |element: Option<&str>| element.map_or(Some(None), |text| canonical(text).map(Some));
         plain_elements(literal).and_then(|elements| elements.into_iter().map(canonical).collect())
@@ -287,7 +293,7 @@ fn compile_local(condition: &Condition, column: &ColumnFacts, local: LocalType) 
                 else pg_catalog.format('%s', item.value) end), '[]')::pg_catalog.text \
            from {source} as item (value)"
     );
-    Ok(Compilation::Check(Check { sql, then: AfterCheck::Canonical(local) }))
+    Ok(Compilation::Check(OperandCheck { sql, then: AfterCheck::Canonical(local) }))
 }
 
 /// Completes a condition whose operands PostgreSQL has brought into their canonical form.
@@ -295,7 +301,7 @@ fn compile_local(condition: &Condition, column: &ColumnFacts, local: LocalType) 
 /// # Errors
 /// [`ConditionError::TooManyValues`]
 pub(crate) fn complete(
-    condition: &Condition,
+    condition: &FilterCondition,
     local: LocalType,
     operands: Vec<Option<Box<str>>>,
 ) -> Result<Test, ConditionError> {
@@ -310,7 +316,7 @@ fn hex_digits(text: &str) -> Box<str> {
 }
 
 fn local_test(
-    condition: &Condition,
+    condition: &FilterCondition,
     local: LocalType,
     operands: Vec<Option<Box<str>>>,
 ) -> Result<LocalTest, ConditionError> {
@@ -320,15 +326,15 @@ fn local_test(
     let mut values: Vec<Box<str>> = operands.into_iter().flatten().collect();
     let first = |values: Vec<Box<str>>| values.into_iter().next().unwrap_or_default();
     Ok(match condition.operator {
-        Operator::In if count > MAX_IN_VALUES => return Err(ConditionError::TooManyValues),
-        Operator::In => {
+        FilterOperator::In if count > MAX_IN_VALUES => return Err(ConditionError::TooManyValues),
+        FilterOperator::In => {
             values.sort_unstable();
             values.dedup();
             LocalTest::OneOf { values: values.into(), has_null, is_negated }
         }
-        Operator::Neq => LocalTest::OneOf { values: values.into(), has_null, is_negated: !is_negated },
-        Operator::IsDistinct => LocalTest::Distinct { value: first(values), is_negated },
-        Operator::Lt | Operator::Lte | Operator::Gt | Operator::Gte => {
+        FilterOperator::Neq => LocalTest::OneOf { values: values.into(), has_null, is_negated: !is_negated },
+        FilterOperator::IsDistinct => LocalTest::Distinct { value: first(values), is_negated },
+        FilterOperator::Lt | FilterOperator::Lte | FilterOperator::Gt | FilterOperator::Gte => {
             let (operator, value) = (condition.operator, first(values));
             match (local, value.parse()) {
                 (LocalType::Integer, Ok(value)) => LocalTest::Integer { operator, value, is_negated },
@@ -339,12 +345,14 @@ fn local_test(
     })
 }
 
-fn compile_for_database(condition: &Condition, column: &ColumnFacts) -> Compilation {
+fn compile_for_database(condition: &FilterCondition, column: &ColumnFacts) -> Compilation {
     let test = database_test(condition, column);
     let type_sql = &column.type_sql;
     // The operand is cast even where the expression, of a null, needs no value of it
     let operand = match condition.operator {
-        Operator::In => format!("coalesce(pg_catalog.array_length(item.literal::{type_sql}[], 1), 0)::pg_catalog.text"),
+        FilterOperator::In => {
+            format!("coalesce(pg_catalog.array_length(item.literal::{type_sql}[], 1), 0)::pg_catalog.text")
+        }
         _ => format!("pg_catalog.format('%s', item.literal::{type_sql})"),
     };
     let sql = format!(
@@ -352,30 +360,30 @@ fn compile_for_database(condition: &Condition, column: &ColumnFacts) -> Compilat
            from (values (null::pg_catalog.text, $1::pg_catalog.text)) as item (value, literal)",
         test.expression
     );
-    Compilation::Check(Check { sql, then: AfterCheck::Database(test) })
+    Compilation::Check(OperandCheck { sql, then: AfterCheck::Database(test) })
 }
 
-fn database_test(condition: &Condition, column: &ColumnFacts) -> DatabaseTest {
+fn database_test(condition: &FilterCondition, column: &ColumnFacts) -> DatabaseTest {
     let type_sql = &column.type_sql;
     let collation = column.collation.as_ref().map(|name| format!(" collate {name}")).unwrap_or_default();
     let value = format!("(item.value::{type_sql}{collation})");
     let symbol = match condition.operator {
-        Operator::Eq => "=",
-        Operator::Neq => "<>",
-        Operator::Lt => "<",
-        Operator::Lte => "<=",
-        Operator::Gt => ">",
-        Operator::Gte => ">=",
-        Operator::IsDistinct => "is distinct from",
-        Operator::Like => "operator(pg_catalog.~~)",
-        Operator::Ilike => "operator(pg_catalog.~~*)",
-        Operator::Match => "operator(pg_catalog.~)",
-        Operator::Imatch => "operator(pg_catalog.~*)",
-        Operator::In | Operator::Is => "",
+        FilterOperator::Eq => "=",
+        FilterOperator::Neq => "<>",
+        FilterOperator::Lt => "<",
+        FilterOperator::Lte => "<=",
+        FilterOperator::Gt => ">",
+        FilterOperator::Gte => ">=",
+        FilterOperator::IsDistinct => "is distinct from",
+        FilterOperator::Like => "operator(pg_catalog.~~)",
+        FilterOperator::Ilike => "operator(pg_catalog.~~*)",
+        FilterOperator::Match => "operator(pg_catalog.~)",
+        FilterOperator::Imatch => "operator(pg_catalog.~*)",
+        FilterOperator::In | FilterOperator::Is => "",
     };
     let comparison = match condition.operator {
-        Operator::Is => format!("{value} is null"),
-        Operator::In => format!("{value} = any (item.literal::{type_sql}[])"),
+        FilterOperator::Is => format!("{value} is null"),
+        FilterOperator::In => format!("{value} = any (item.literal::{type_sql}[])"),
         operator if operator.takes_pattern() => format!("item.value {symbol} item.literal"),
         _ => format!("{value} {symbol} item.literal::{type_sql}"),
     };
@@ -456,12 +464,12 @@ impl LocalTest {
     }
 }
 
-fn is_in_order(operator: Operator, order: std::cmp::Ordering) -> bool {
+fn is_in_order(operator: FilterOperator, order: std::cmp::Ordering) -> bool {
     match operator {
-        Operator::Lt => order.is_lt(),
-        Operator::Lte => order.is_le(),
-        Operator::Gt => order.is_gt(),
-        Operator::Gte => order.is_ge(),
+        FilterOperator::Lt => order.is_lt(),
+        FilterOperator::Lte => order.is_le(),
+        FilterOperator::Gt => order.is_gt(),
+        FilterOperator::Gte => order.is_ge(),
         _ => false,
     }
 }

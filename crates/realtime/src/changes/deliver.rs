@@ -12,27 +12,30 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use indexmap::IndexMap;
+use portico_database::{Database, DatabaseError};
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
 use super::access::{RowKey, TableAccess, role_access, row_access};
 use super::column_test::{FieldValue, Test};
+use super::committed_change::CommittedChange;
 use super::database_tests::{ConditionScope, PausedConditions, TestQuestion, failing_tests};
-use super::entry::{ChangeAction, Entry};
-use super::event::{ChangeMessages, EventContent, EventError, MessageTarget};
+use super::entry::{ChangeAction, ChangesEntry};
+use super::event::{ChangeEventError, ChangeMessages, EventContent, MessageTarget};
 use super::pauses::Pauses;
-use super::registry::{Registry, Target};
+use super::registry::{EntryTarget, Registry};
 use super::role_reads::{ReadFailure, RoleReads, retrying};
-use super::row_change::RowChange;
 use super::slices::slice_end;
 use super::slow_policies::{CANCELED, SlowPolicies};
-use super::subscription::{EXTENSION, SUBSCRIBED};
+use super::system_message::{EXTENSION, SUBSCRIBED};
 use super::validate::{SubscribeError, TableName, ValidEntry, Validator, malformed, text_array};
-use super::verdict::{AccessAnswers, AccessQuestion, AccessQuestions, Candidate, Verdict, ask, decide, is_keyless};
-use crate::decode::{DescribedTable, RenderedRow, WaitingColumn};
+use super::verdict::{
+    AccessAnswers, AccessQuestion, AccessQuestions, Candidate, CandidateOutcome, ask, decide, is_keyless,
+};
+use crate::decode::{DescribedTable, RenderedRow, TransactionId, WaitingColumn};
 use crate::meter::Meter;
 use crate::settings::ChangesSettings;
-use crate::stream::ChangeBatch;
+use crate::stream::{ChangeBatch, wait_until_visible};
 
 /// The largest number of batches that are taken at once.
 const MAX_BATCHES: usize = 64;
@@ -45,10 +48,11 @@ const RENDERER: &str = "anon";
 
 /// Delivers changes.
 #[derive(Debug)]
-pub(crate) struct Delivery {
+pub(crate) struct ChangeDelivery {
     pub registry: Arc<Registry>,
     pub reads: RoleReads,
     pub validator: Validator,
+    pub database: Database,
     pub settings: ChangesSettings,
     /// Counts the deliveries.
     pub meter: Arc<Meter>,
@@ -94,26 +98,25 @@ impl Memory {
     }
 }
 
-impl Delivery {
+impl ChangeDelivery {
     /// Delivers the batches until their sender is dropped.
     pub async fn run(self, mut batches: mpsc::Receiver<ChangeBatch>) {
         let mut memory = Memory::new(self.pause);
         let mut waiting = Vec::new();
         while batches.recv_many(&mut waiting, MAX_BATCHES).await > 0 {
             if waiting.iter().any(|batch: &ChangeBatch| batch.after_gap) {
-                for group in self.registry.groups() {
-                    group.send_system(EXTENSION, "ok", SUBSCRIBED);
-                }
+                self.report_gap();
             }
+            let transactions: Vec<TransactionId> = waiting.iter().map(|batch| batch.transaction).collect();
             let changes = waiting.drain(..).flat_map(|batch: ChangeBatch| {
                 let commit_time = batch.commit_time;
-                batch.changes.into_iter().map(move |change| RowChange {
+                batch.changes.into_iter().map(move |change| CommittedChange {
                     commit_time,
                     table: change.table,
                     change: change.change,
                 })
             });
-            let mut wanted: Vec<RowChange> =
+            let mut wanted: Vec<CommittedChange> =
                 changes.filter(|change| self.registry.names(change.table_name())).collect();
             if self.meter.exceeds(self.max_per_second) {
                 tracing::warn!(
@@ -121,6 +124,13 @@ impl Delivery {
                     changes = wanted.len(),
                     "changes are discarded because more are delivered each second than the limit allows"
                 );
+                continue;
+            }
+            if !wanted.is_empty()
+                && let Err(error) = self.wait_until_visible(&transactions).await
+            {
+                tracing::error!(error = %error, changes = wanted.len(), "changes are discarded: who may read them is not known");
+                self.report_gap();
                 continue;
             }
             while !wanted.is_empty() {
@@ -131,7 +141,29 @@ impl Delivery {
         }
     }
 
-    async fn deliver(&self, memory: &mut Memory, changes: &[RowChange]) {
+    /// Reports to every channel that changes were discarded.
+    fn report_gap(&self) {
+        for group in self.registry.groups() {
+            group.send_system(EXTENSION, "ok", SUBSCRIBED);
+        }
+    }
+
+    /// Waits until reads find what the transactions have written. Nothing about their changes is read
+    /// before, neither a permission nor a condition.
+    async fn wait_until_visible(&self, transactions: &[TransactionId]) -> Result<(), ReadFailure> {
+        let wait = || {
+            async {
+                let unavailable = |error: DatabaseError| ReadFailure::Unavailable(error.to_string().into());
+                let client = self.database.login_client().await.map_err(unavailable)?;
+                wait_until_visible(&client, transactions).await.map_err(|error| unavailable(error.into()))
+            }
+            .boxed()
+        };
+        retrying(wait).await
+    }
+
+    async fn deliver(&self, memory: &mut Memory, changes: &[CommittedChange]) {
+        let _in_progress = self.registry.begin_delivery();
         self.prepare_filters(memory, changes).await;
         let mut candidates = self.matching(changes);
         memory.slow_policies.drop_paused(changes, &mut candidates);
@@ -144,7 +176,7 @@ impl Delivery {
     }
 
     /// Prepares the filters of tables whose columns have changed, or that no entry names.
-    async fn prepare_filters(&self, memory: &mut Memory, changes: &[RowChange]) {
+    async fn prepare_filters(&self, memory: &mut Memory, changes: &[CommittedChange]) {
         let generation = self.registry.generation();
         for change in changes {
             let table = &change.table;
@@ -185,7 +217,11 @@ impl Delivery {
         }
     }
 
-    async fn validate(&self, role: &str, entry: Arc<Entry>) -> Result<Result<ValidEntry, SubscribeError>, ReadFailure> {
+    async fn validate(
+        &self,
+        role: &str,
+        entry: Arc<ChangesEntry>,
+    ) -> Result<Result<ValidEntry, SubscribeError>, ReadFailure> {
         match self.validator.validate(role, entry).await {
             Err(SubscribeError::Unavailable(text)) => Err(ReadFailure::Unavailable(text)),
             outcome => Ok(outcome),
@@ -194,17 +230,17 @@ impl Delivery {
 
     /// Returns the entries for all changes, in their order, apart from those with a condition that
     /// the server can evaluate and that does not hold.
-    fn matching(&self, changes: &[RowChange]) -> Vec<Candidate> {
+    fn matching(&self, changes: &[CommittedChange]) -> Vec<Candidate> {
         let mut candidates = Vec::new();
         for (number, change) in changes.iter().enumerate() {
             let (name, action) = (change.table_name(), change.action());
             let (targets, verdict) = if is_keyless(change) {
-                let error = EventContent::Error(EventError::NoPrimaryKey);
-                (self.registry.audience(name, action), Verdict::Sent(error))
+                let error = EventContent::Error(ChangeEventError::NoPrimaryKey);
+                (self.registry.audience(name, action), CandidateOutcome::Sent(error))
             } else {
                 let fields = change.fields();
                 let field = |name: &str| fields.get(name).copied().unwrap_or(FieldValue::Absent);
-                (self.registry.matching(name, action, field), Verdict::Undecided)
+                (self.registry.matching(name, action, field), CandidateOutcome::Undecided)
             };
             let candidate = |target| Candidate { change: number, target, verdict: verdict.clone() };
             candidates.extend(targets.into_iter().map(candidate));
@@ -215,11 +251,13 @@ impl Delivery {
     /// Drops those of the permitted candidates that have a condition which PostgreSQL evaluates and
     /// which does not hold. Comes after the decision about permission: the time and the errors of a
     /// condition would tell about rows that are hidden.
-    async fn compare(&self, paused: &mut PausedConditions, changes: &[RowChange], candidates: &mut [Candidate]) {
+    async fn compare(&self, paused: &mut PausedConditions, changes: &[CommittedChange], candidates: &mut [Candidate]) {
         let mut questions: IndexMap<TestQuestion, Vec<usize>> = IndexMap::new();
         let mut values: HashMap<(usize, &str), Arc<str>> = HashMap::new();
         for (number, candidate) in candidates.iter().enumerate() {
-            let Verdict::Sent(EventContent::Row { has_row_security, .. }) = &candidate.verdict else { continue };
+            let CandidateOutcome::Sent(EventContent::Row { has_row_security, .. }) = &candidate.verdict else {
+                continue;
+            };
             let Some(change) = changes.get(candidate.change) else { continue };
             let reader = candidate.reader();
             // Policies do not decide about deletions, which everyone of the role receives
@@ -245,14 +283,14 @@ impl Delivery {
         for failing in failing_tests(&self.reads, paused, asked).await {
             for candidate in questions.get(&failing).into_iter().flatten() {
                 if let Some(candidate) = candidates.get_mut(*candidate) {
-                    candidate.verdict = Verdict::Dropped;
+                    candidate.verdict = CandidateOutcome::Dropped;
                 }
             }
         }
     }
 
     /// Asks PostgreSQL what the readers of the candidates may read.
-    async fn authorise(&self, memory: &Memory, changes: &[RowChange], candidates: &[Candidate]) -> AccessAnswers {
+    async fn authorise(&self, memory: &Memory, changes: &[CommittedChange], candidates: &[Candidate]) -> AccessAnswers {
         let tables: HashMap<u32, &Arc<DescribedTable>> =
             changes.iter().map(|change| (change.table.table.oid, &change.table)).collect();
         let mut questions: AccessQuestions = IndexMap::new();
@@ -334,11 +372,11 @@ impl Delivery {
     fn add_unauthorized(
         &self,
         memory: &mut Memory,
-        changes: &[RowChange],
+        changes: &[CommittedChange],
         candidates: &mut Vec<Candidate>,
         answers: &AccessAnswers,
     ) {
-        let mut refused: HashSet<(u32, &str)> = HashSet::new();
+        let mut rejected: HashSet<(u32, &str)> = HashSet::new();
         for (question, answer) in answers {
             let (AccessQuestion::Role(oid, role), Ok(Some(access))) = (question, answer) else { continue };
             let Some(change) = changes.iter().find(|change| change.table.table.oid == *oid) else { continue };
@@ -346,24 +384,24 @@ impl Delivery {
                 memory.key_readers.insert((*oid, role.clone()));
             } else {
                 memory.key_readers.remove(&(*oid, role.clone()));
-                refused.insert((*oid, role));
+                rejected.insert((*oid, role));
             }
         }
-        if refused.is_empty() {
+        if rejected.is_empty() {
             return;
         }
-        let is_refused = |change: &RowChange, role: &str| {
+        let is_rejected = |change: &CommittedChange, role: &str| {
             change.action() != ChangeAction::Delete
                 && !is_keyless(change)
-                && refused.contains(&(change.table.table.oid, role))
+                && rejected.contains(&(change.table.table.oid, role))
         };
         candidates.retain(|candidate| {
-            changes.get(candidate.change).is_none_or(|change| !is_refused(change, &candidate.reader().role))
+            changes.get(candidate.change).is_none_or(|change| !is_rejected(change, &candidate.reader().role))
         });
         for (number, change) in changes.iter().enumerate() {
             for target in self.registry.audience(change.table_name(), change.action()) {
-                if is_refused(change, &target.group.key.reader.role) {
-                    let verdict = Verdict::Sent(EventContent::Error(EventError::Unauthorized));
+                if is_rejected(change, &target.group.key.reader.role) {
+                    let verdict = CandidateOutcome::Sent(EventContent::Error(ChangeEventError::Unauthorized));
                     candidates.push(Candidate { change: number, target, verdict });
                 }
             }
@@ -372,10 +410,10 @@ impl Delivery {
     }
 
     /// Sends the events, in the order of the changes.
-    async fn send(&self, paused: &mut Pauses<u32>, changes: &[RowChange], candidates: Vec<Candidate>) {
+    async fn send(&self, paused: &mut Pauses<u32>, changes: &[CommittedChange], candidates: Vec<Candidate>) {
         let mut by_change: IndexMap<usize, Receivers> = IndexMap::new();
         for candidate in candidates {
-            if let Verdict::Sent(content) = candidate.verdict {
+            if let CandidateOutcome::Sent(content) = candidate.verdict {
                 by_change.entry(candidate.change).or_default().push((candidate.target, content));
             }
         }
@@ -474,11 +512,11 @@ async fn rendered(reads: &RoleReads, waiting: &WaitingColumn) -> Result<Vec<Stri
 }
 
 /// The entries that receive a change, and what they are shown.
-type Receivers = Vec<(Arc<Target>, EventContent)>;
+type Receivers = Vec<(Arc<EntryTarget>, EventContent)>;
 
 /// A message to the channels of one group.
 struct MessagePart {
-    target: Arc<Target>,
+    target: Arc<EntryTarget>,
     content: EventContent,
     ids: Vec<u32>,
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::filter::{Condition, FilterError, parse_filter};
+use super::filter::{FilterCondition, FilterError, parse_filter};
 
 /// The largest number of entries of a channel.
 const MAX_ENTRIES: usize = 1_000;
@@ -68,7 +68,7 @@ impl NamePattern {
 
 /// An entry.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Entry {
+pub(crate) struct ChangesEntry {
     /// The number of the entry in messages: not zero, at most 31 bits. Equal for equal entries,
     /// different for different entries of a channel.
     pub id: u32,
@@ -76,12 +76,12 @@ pub(crate) struct Entry {
     pub schema: NamePattern,
     pub table: NamePattern,
     /// All of them have to hold.
-    pub conditions: Box<[Condition]>,
+    pub conditions: Box<[FilterCondition]>,
     /// The columns that messages contain besides the primary key; `None`: all. Sorted.
     pub select: Option<Box<[Box<str>]>>,
 }
 
-impl Entry {
+impl ChangesEntry {
     /// Returns the entry for one of the tables that it names.
     pub fn for_table(&self, schema: &str, table: &str) -> Self {
         let (schema, table) = (NamePattern::Exactly(schema.into()), NamePattern::Exactly(table.into()));
@@ -90,7 +90,7 @@ impl Entry {
 }
 
 /// The parameters of an entry as messages to clients print them.
-impl fmt::Display for Entry {
+impl fmt::Display for ChangesEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let action = self.action.map_or("*", ChangeAction::name);
         let (schema, table) = (self.schema.as_str(), self.table.as_str());
@@ -171,7 +171,7 @@ impl fmt::Display for Printed<'_> {
 
 /// The form of the messages that a channel receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum MessageForm {
+pub(crate) enum ChangeMessageForm {
     /// Events `postgres_changes` with the ids of the entries.
     Ids,
     /// Events named after the kind of change, for clients of the first generation.
@@ -180,13 +180,13 @@ pub(crate) enum MessageForm {
 
 /// The parsed entries of a join.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Prepared {
+pub(crate) struct PreparedEntries {
     echo: Value,
-    entries: Result<Arc<[Arc<Entry>]>, EntryError>,
-    form: MessageForm,
+    entries: Result<Arc<[Arc<ChangesEntry>]>, EntryError>,
+    form: ChangeMessageForm,
 }
 
-impl Prepared {
+impl PreparedEntries {
     /// Parses the entries of a join. Errors are sent later, as `system` messages.
     pub fn of_entries(entries: &[Value]) -> Self {
         let ids = ids_of(entries);
@@ -202,12 +202,12 @@ impl Prepared {
             Err(EntryError::TooManyEntries)
         } else {
             let parsed = entries.iter().zip(ids).map(|(entry, id)| parse_entry(entry, id).map(Arc::new));
-            parsed.collect::<Result<Arc<[Arc<Entry>]>, _>>().and_then(|entries| {
+            parsed.collect::<Result<Arc<[Arc<ChangesEntry>]>, _>>().and_then(|entries| {
                 let conditions: usize = entries.iter().map(|entry| entry.conditions.len()).sum();
                 if conditions > MAX_CONDITIONS { Err(EntryError::TooManyConditions) } else { Ok(entries) }
             })
         };
-        Self { echo, entries: parsed, form: MessageForm::Ids }
+        Self { echo, entries: parsed, form: ChangeMessageForm::Ids }
     }
 
     /// Makes the entry of a join without `config`, which the topic describes:
@@ -221,7 +221,7 @@ impl Prepared {
             }
         }
         let prepared = Self::of_entries(&[Value::Object(entry)]);
-        Self { echo: Value::Array(Vec::new()), form: MessageForm::Legacy, ..prepared }
+        Self { echo: Value::Array(Vec::new()), form: ChangeMessageForm::Legacy, ..prepared }
     }
 
     /// Returns the entries with their ids, for the reply to the join: an array.
@@ -233,12 +233,12 @@ impl Prepared {
     ///
     /// # Errors
     /// The first error: one bad entry fails them all.
-    pub fn entries(&self) -> Result<&Arc<[Arc<Entry>]>, &EntryError> {
+    pub fn entries(&self) -> Result<&Arc<[Arc<ChangesEntry>]>, &EntryError> {
         self.entries.as_ref()
     }
 
     /// Returns the form of the messages.
-    pub fn form(&self) -> MessageForm {
+    pub fn form(&self) -> ChangeMessageForm {
         self.form
     }
 
@@ -248,7 +248,7 @@ impl Prepared {
     }
 }
 
-fn parse_entry(entry: &Value, id: u32) -> Result<Entry, EntryError> {
+fn parse_entry(entry: &Value, id: u32) -> Result<ChangesEntry, EntryError> {
     let no_parameters = || EntryError::NoParameters(entry.clone());
     let text = |name: &str| match entry.get(name) {
         None => Ok(None),
@@ -276,7 +276,14 @@ fn parse_entry(entry: &Value, id: u32) -> Result<Entry, EntryError> {
     if select.is_some() && (schema == NamePattern::All || table == NamePattern::All) {
         return Err(EntryError::SelectOfWildcard);
     }
-    Ok(Entry { id, action: parse_action(entry.get("event")), schema, table, conditions: conditions.into(), select })
+    Ok(ChangesEntry {
+        id,
+        action: parse_action(entry.get("event")),
+        schema,
+        table,
+        conditions: conditions.into(),
+        select,
+    })
 }
 
 fn parse_action(event: Option<&Value>) -> ActionFilter {
@@ -346,11 +353,11 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    use super::super::filter::Operator;
+    use super::super::filter::FilterOperator;
     use super::*;
 
-    fn parse(entry: Value) -> Result<Arc<Entry>, String> {
-        let prepared = Prepared::of_entries(&[entry]);
+    fn parse(entry: Value) -> Result<Arc<ChangesEntry>, String> {
+        let prepared = PreparedEntries::of_entries(&[entry]);
         prepared.entries.map(|entries| Arc::clone(&entries[0])).map_err(|error| error.to_string())
     }
 
@@ -418,7 +425,7 @@ mod tests {
             json!({ "event": "*", "schema": "public", "table": "a", "select": ["id", 1], "x": { "y": null } }),
             json!({ "what": 1 }),
         ];
-        let prepared = Prepared::of_entries(&sent);
+        let prepared = PreparedEntries::of_entries(&sent);
         let echo = prepared.echo.as_array().unwrap();
         for (sent, echoed) in sent.iter().zip(echo) {
             let mut echoed = echoed.clone();
@@ -427,8 +434,8 @@ mod tests {
             assert_eq!(&echoed, sent);
         }
         assert!(prepared.entries.is_err(), "one bad entry fails them all");
-        assert_eq!(Prepared::of_entries(&[]).echo, json!([]));
-        assert!(Prepared::of_entries(&[]).is_empty());
+        assert_eq!(PreparedEntries::of_entries(&[]).echo, json!([]));
+        assert!(PreparedEntries::of_entries(&[]).is_empty());
     }
 
     #[test]
@@ -455,8 +462,8 @@ mod tests {
                 r#"[event: *, schema: public, table: todos, filters: [{"id", "eq", "1:2", false}], select: nil]"#,
             ),
         ] {
-            let prepared = Prepared::of_topic(topic);
-            assert_eq!((prepared.form, &prepared.echo), (MessageForm::Legacy, &json!([])));
+            let prepared = PreparedEntries::of_topic(topic);
+            assert_eq!((prepared.form, &prepared.echo), (ChangeMessageForm::Legacy, &json!([])));
             assert_eq!(prepared.entries.unwrap()[0].to_string(), printed);
         }
     }
@@ -464,8 +471,8 @@ mod tests {
     #[test]
     fn a_channel_has_a_limited_number_of_entries() {
         let entries = vec![json!({ "schema": "a" }); MAX_ENTRIES + 1];
-        assert_eq!(Prepared::of_entries(&entries).entries, Err(EntryError::TooManyEntries));
-        assert_eq!(Prepared::of_entries(&entries[1..]).entries.unwrap().len(), MAX_ENTRIES);
+        assert_eq!(PreparedEntries::of_entries(&entries).entries, Err(EntryError::TooManyEntries));
+        assert_eq!(PreparedEntries::of_entries(&entries[1..]).entries.unwrap().len(), MAX_ENTRIES);
     }
 
     #[test]
@@ -473,19 +480,19 @@ mod tests {
         let entry = parse(json!({ "schema": "a", "table": "b", "filter": "x=not.is.null,y=in.(1)" })).unwrap();
         let operators: Vec<_> =
             entry.conditions.iter().map(|condition| (condition.operator, condition.is_negated)).collect();
-        assert_eq!(operators, [(Operator::Is, true), (Operator::In, false)]);
+        assert_eq!(operators, [(FilterOperator::Is, true), (FilterOperator::In, false)]);
     }
 
     proptest! {
         #[test]
         fn hostile_texts_do_not_panic(schema: String, table: String, filter: String, event: String, select: Vec<String>) {
             let entry = json!({ "schema": schema, "table": table, "filter": filter, "event": event, "select": select });
-            let prepared = Prepared::of_entries(&[entry]);
+            let prepared = PreparedEntries::of_entries(&[entry]);
             match prepared.entries {
                 Ok(entries) => prop_assert!(!entries[0].to_string().is_empty()),
                 Err(error) => prop_assert!(!error.to_string().is_empty()),
             }
-            let _ = Prepared::of_topic(&filter);
+            let _ = PreparedEntries::of_topic(&filter);
         }
     }
 }

@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::entry::{ChangeAction, MessageForm};
-use super::row_change::RowChange;
+use super::committed_change::CommittedChange;
+use super::entry::{ChangeAction, ChangeMessageForm};
 use crate::decode::{RenderedRow, write_string};
 use crate::socket::frame::{EventHead, Frame, Reference, TOPIC_PREFIX, Version, encode_event};
 
@@ -14,12 +14,12 @@ const MAX_KEPT_VALUE: usize = 64;
 
 /// A reason for which an event has no row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum EventError {
+pub(crate) enum ChangeEventError {
     NoPrimaryKey,
     Unauthorized,
 }
 
-impl EventError {
+impl ChangeEventError {
     fn text(self) -> &'static str {
         match self {
             Self::NoPrimaryKey => "Error 400: Bad Request, no primary key",
@@ -31,7 +31,7 @@ impl EventError {
 /// The part of a change that an event shows.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum EventContent {
-    Error(EventError),
+    Error(ChangeEventError),
     Row {
         /// The shown columns, marked in the order of the table's columns.
         columns: Arc<[bool]>,
@@ -46,7 +46,7 @@ pub(crate) struct MessageTarget {
     /// The topic without its prefix.
     pub topic: Arc<str>,
     pub version: Version,
-    pub form: MessageForm,
+    pub form: ChangeMessageForm,
     /// The ids of the entries.
     pub ids: Vec<u32>,
 }
@@ -54,7 +54,7 @@ pub(crate) struct MessageTarget {
 /// The messages of one change.
 #[derive(Debug)]
 pub(crate) struct ChangeMessages<'a> {
-    change: &'a RowChange,
+    change: &'a CommittedChange,
     new: Option<RenderedRow>,
     old: Option<RenderedRow>,
     max_bytes: usize,
@@ -66,14 +66,14 @@ impl<'a> ChangeMessages<'a> {
     /// Renders the rows of a change. Values that only PostgreSQL can render are absent before
     /// [`waiting_rows`](Self::waiting_rows) were rendered. `max_bytes` is the size of the largest
     /// change, as JSON text, that is sent whole.
-    pub fn new(change: &'a RowChange, max_bytes: usize) -> Self {
+    pub fn new(change: &'a CommittedChange, max_bytes: usize) -> Self {
         let new = change.new_row().map(|(new, old)| change.table.render(new, old));
         let old = change.old_row().map(|old| change.table.render(old, None));
         Self { change, new, old, max_bytes, data: HashMap::new(), frames: HashMap::new() }
     }
 
     /// Returns the change.
-    pub fn change(&self) -> &'a RowChange {
+    pub fn change(&self) -> &'a CommittedChange {
         self.change
     }
 
@@ -186,8 +186,8 @@ fn encode(target: &MessageTarget, action: ChangeAction, data: &[u8]) -> Frame {
     let topic = format!("{TOPIC_PREFIX}{}", target.topic);
     let head = |event| EventHead { join_ref: &Reference::NULL, reference: &Reference::NULL, topic: &topic, event };
     match target.form {
-        MessageForm::Legacy => encode_event(target.version, head(action.name()), data),
-        MessageForm::Ids => {
+        ChangeMessageForm::Legacy => encode_event(target.version, head(action.name()), data),
+        ChangeMessageForm::Ids => {
             let mut payload = Vec::with_capacity(data.len() + 32 + 12 * target.ids.len());
             payload.extend_from_slice(b"{\"ids\":[");
             for (number, id) in target.ids.iter().enumerate() {

@@ -13,10 +13,10 @@ const MAX_CONDITIONS: usize = 100;
 
 /// A condition on one column.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Condition {
+pub(crate) struct FilterCondition {
     pub column: Box<str>,
-    pub operator: Operator,
-    /// The operand as text. An array literal for [`Operator::In`].
+    pub operator: FilterOperator,
+    /// The operand as text. An array literal for [`FilterOperator::In`].
     pub value: Box<str>,
     /// The condition holds for the rows for which the operator returns false.
     pub is_negated: bool,
@@ -24,7 +24,7 @@ pub(crate) struct Condition {
 
 /// An operator between a column and a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Operator {
+pub(crate) enum FilterOperator {
     Eq,
     Neq,
     Lt,
@@ -40,7 +40,7 @@ pub(crate) enum Operator {
     IsDistinct,
 }
 
-impl Operator {
+impl FilterOperator {
     const ALL: [Self; 13] = [
         Self::Eq,
         Self::Neq,
@@ -92,7 +92,7 @@ impl Operator {
 }
 
 /// As the values are printed in messages to clients.
-impl fmt::Display for Condition {
+impl fmt::Display for FilterCondition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { column, operator, value, is_negated } = self;
         write!(f, "{{{column:?}, {:?}, {value:?}, {is_negated}}}", operator.name())
@@ -126,7 +126,7 @@ impl fmt::Display for FilterError {
 ///
 /// # Errors
 /// [`FilterError`]
-pub(crate) fn parse_filter(filter: &str) -> Result<Vec<Condition>, FilterError> {
+pub(crate) fn parse_filter(filter: &str) -> Result<Vec<FilterCondition>, FilterError> {
     if filter.len() > MAX_BYTES {
         return Err(FilterError::TooLong);
     }
@@ -171,7 +171,7 @@ fn split(filter: &str) -> Vec<&str> {
     segments
 }
 
-fn parse_condition(segment: &str) -> Result<Condition, FilterError> {
+fn parse_condition(segment: &str) -> Result<FilterCondition, FilterError> {
     let pieces = |pieces: &[&str]| FilterError::Unparsed(pieces.iter().map(|piece| (*piece).into()).collect());
     let (column, rest) = segment.split_once('=').ok_or_else(|| pieces(&[segment]))?;
     let (is_negated, rest) = match rest.strip_prefix("not.") {
@@ -179,15 +179,15 @@ fn parse_condition(segment: &str) -> Result<Condition, FilterError> {
         None => (false, rest),
     };
     let (name, value) = rest.split_once('.').ok_or_else(|| pieces(&[rest]))?;
-    let operator = Operator::parse(name).ok_or_else(|| pieces(&[name, value]))?;
+    let operator = FilterOperator::parse(name).ok_or_else(|| pieces(&[name, value]))?;
     let value = match operator {
-        Operator::In => {
+        FilterOperator::In => {
             let list = value.strip_prefix('(').and_then(|value| value.strip_suffix(')'));
             format!("{{{}}}", list.ok_or(FilterError::InWithoutParentheses)?).into()
         }
         _ => unquoted(value).into(),
     };
-    Ok(Condition { column: column.into(), operator, value, is_negated })
+    Ok(FilterCondition { column: column.into(), operator, value, is_negated })
 }
 
 /// Returns a value without the quotes around it. One whose quotes are not balanced is returned as
@@ -215,39 +215,45 @@ mod tests {
 
     use super::*;
 
-    fn condition(column: &str, operator: Operator, value: &str) -> Condition {
-        Condition { column: column.into(), operator, value: value.into(), is_negated: false }
+    fn condition(column: &str, operator: FilterOperator, value: &str) -> FilterCondition {
+        FilterCondition { column: column.into(), operator, value: value.into(), is_negated: false }
     }
 
     #[test]
     fn conditions_are_read_as_the_grammar_says() {
-        let not = |condition: Condition| Condition { is_negated: true, ..condition };
+        let not = |condition: FilterCondition| FilterCondition { is_negated: true, ..condition };
         for (filter, conditions) in [
             ("", vec![]),
             ("  ", vec![]),
-            ("id=eq.1", vec![condition("id", Operator::Eq, "1")]),
-            (" id=eq.1 , a=lt.2 ", vec![condition("id", Operator::Eq, "1"), condition("a", Operator::Lt, "2")]),
-            ("id=not.in.(1, 2)", vec![not(condition("id", Operator::In, "{1, 2}"))]),
-            ("a=in.(\"x,y\",z)", vec![condition("a", Operator::In, "{\"x,y\",z}")]),
+            ("id=eq.1", vec![condition("id", FilterOperator::Eq, "1")]),
+            (
+                " id=eq.1 , a=lt.2 ",
+                vec![condition("id", FilterOperator::Eq, "1"), condition("a", FilterOperator::Lt, "2")],
+            ),
+            ("id=not.in.(1, 2)", vec![not(condition("id", FilterOperator::In, "{1, 2}"))]),
+            ("a=in.(\"x,y\",z)", vec![condition("a", FilterOperator::In, "{\"x,y\",z}")]),
             (
                 "a=in.(\"x)\",z),b=eq.1",
-                vec![condition("a", Operator::In, "{\"x)\",z}"), condition("b", Operator::Eq, "1")],
+                vec![condition("a", FilterOperator::In, "{\"x)\",z}"), condition("b", FilterOperator::Eq, "1")],
             ),
-            ("a=eq.b=c.d", vec![condition("a", Operator::Eq, "b=c.d")]),
-            ("a=eq.", vec![condition("a", Operator::Eq, "")]),
-            ("=eq.1", vec![condition("", Operator::Eq, "1")]),
-            ("a=eq.\"b,\\\"c\\\\\"", vec![condition("a", Operator::Eq, "b,\"c\\")]),
-            ("a=eq.\"b", vec![condition("a", Operator::Eq, "\"b")]),
-            ("a=eq.\"b\"c\"", vec![condition("a", Operator::Eq, "\"b\"c\"")]),
-            ("a=eq.\"", vec![condition("a", Operator::Eq, "\"")]),
-            ("a=eq.b\",c=eq.d\"", vec![condition("a", Operator::Eq, "b\""), condition("c", Operator::Eq, "d\"")]),
-            ("a=match.^(x|y,z)$", vec![condition("a", Operator::Match, "^(x|y,z)$")]),
-            ("a=not.is.null", vec![not(condition("a", Operator::Is, "null"))]),
-            ("a=eq.not.b", vec![condition("a", Operator::Eq, "not.b")]),
+            ("a=eq.b=c.d", vec![condition("a", FilterOperator::Eq, "b=c.d")]),
+            ("a=eq.", vec![condition("a", FilterOperator::Eq, "")]),
+            ("=eq.1", vec![condition("", FilterOperator::Eq, "1")]),
+            ("a=eq.\"b,\\\"c\\\\\"", vec![condition("a", FilterOperator::Eq, "b,\"c\\")]),
+            ("a=eq.\"b", vec![condition("a", FilterOperator::Eq, "\"b")]),
+            ("a=eq.\"b\"c\"", vec![condition("a", FilterOperator::Eq, "\"b\"c\"")]),
+            ("a=eq.\"", vec![condition("a", FilterOperator::Eq, "\"")]),
+            (
+                "a=eq.b\",c=eq.d\"",
+                vec![condition("a", FilterOperator::Eq, "b\""), condition("c", FilterOperator::Eq, "d\"")],
+            ),
+            ("a=match.^(x|y,z)$", vec![condition("a", FilterOperator::Match, "^(x|y,z)$")]),
+            ("a=not.is.null", vec![not(condition("a", FilterOperator::Is, "null"))]),
+            ("a=eq.not.b", vec![condition("a", FilterOperator::Eq, "not.b")]),
         ] {
             assert_eq!(parse_filter(filter), Ok(conditions), "{filter}");
         }
-        for operator in Operator::ALL.into_iter().filter(|operator| *operator != Operator::In) {
+        for operator in FilterOperator::ALL.into_iter().filter(|operator| *operator != FilterOperator::In) {
             let expected = condition("a", operator, "v.w");
             assert_eq!(parse_filter(&format!("a={}.v.w", operator.name())), Ok(vec![expected]));
         }
@@ -276,7 +282,7 @@ mod tests {
 
     #[test]
     fn a_condition_is_printed_as_the_protocol_prints_it() {
-        let condition = Condition { is_negated: true, ..condition("a\"b", Operator::Eq, "1") };
+        let condition = FilterCondition { is_negated: true, ..condition("a\"b", FilterOperator::Eq, "1") };
         assert_eq!(condition.to_string(), r#"{"a\"b", "eq", "1", true}"#);
     }
 

@@ -6,6 +6,7 @@
 //!   PostgreSQL knows, for rows that the reader may see;
 //! - `registry` has the subscriptions in memory, grouped so that channels of the same content share
 //!   the work and the bytes;
+//! - `renewal` gives subscriptions the readers of new tokens;
 //! - `access` asks PostgreSQL which rows and columns a role may read now, and `verdict` decides;
 //! - `deliver` takes committed changes, and sends the messages of `event` in their order.
 //!
@@ -19,6 +20,7 @@
 
 mod access;
 mod column_test;
+mod committed_change;
 mod database_tests;
 mod deliver;
 mod entry;
@@ -26,16 +28,17 @@ mod event;
 mod filter;
 mod pauses;
 mod registry;
+mod renewal;
 mod role_reads;
-mod row_change;
 mod shared_rounds;
 mod slices;
 mod slow_policies;
 mod subscription;
+mod system_message;
 #[cfg(test)]
 mod tests;
 mod validate;
 mod verdict;
 
-pub(crate) use entry::Prepared;
-pub(crate) use subscription::{Changes, ChangesSubscription};
+pub(crate) use entry::PreparedEntries;
+pub(crate) use subscription::{ChangesSubscription, DatabaseChanges};

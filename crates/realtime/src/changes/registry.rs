@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use indexmap::IndexMap;
 
 use super::column_test::{CompiledFilter, FieldValue, LocalTest, Test};
-use super::entry::{ActionFilter, ChangeAction, Entry, MessageForm, NamePattern};
+use super::entry::{ActionFilter, ChangeAction, ChangeMessageForm, ChangesEntry, NamePattern};
+use super::renewal::PendingRenewal;
 use super::role_reads::ChangeReader;
 use super::validate::{TableName, ValidEntry};
 use crate::rooms::Subscriber;
@@ -21,8 +22,8 @@ pub(crate) struct GroupKey {
     /// The topic without its prefix.
     pub topic: Arc<str>,
     pub version: Version,
-    pub form: MessageForm,
-    pub entries: Arc<[Arc<Entry>]>,
+    pub form: ChangeMessageForm,
+    pub entries: Arc<[Arc<ChangesEntry>]>,
 }
 
 /// Subscriptions that receive the same messages.
@@ -30,6 +31,8 @@ pub(crate) struct GroupKey {
 pub(crate) struct SubscriptionGroup {
     id: u64,
     pub key: GroupKey,
+    /// The entries of the key, as the database has accepted them for the role.
+    pub(super) valid: Arc<[ValidEntry]>,
     /// By the number of the subscription.
     members: Mutex<IndexMap<u64, Arc<Subscriber>>>,
 }
@@ -59,23 +62,23 @@ impl SubscriptionGroup {
         members.iter().filter(|(number, _)| **number <= last).for_each(|(_, member)| each(member));
     }
 
-    fn members(&self) -> MutexGuard<'_, IndexMap<u64, Arc<Subscriber>>> {
+    pub(super) fn members(&self) -> MutexGuard<'_, IndexMap<u64, Arc<Subscriber>>> {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// An entry of a group, for one table.
 #[derive(Debug)]
-pub(crate) struct Target {
+pub(crate) struct EntryTarget {
     pub group: Arc<SubscriptionGroup>,
     /// The number of the entry in its group.
     pub entry: usize,
     pub filter: Arc<CompiledFilter>,
 }
 
-impl Target {
+impl EntryTarget {
     /// Returns the entry.
-    pub fn entry(&self) -> &Arc<Entry> {
+    pub fn entry(&self) -> &Arc<ChangesEntry> {
         &self.group.key.entries[self.entry]
     }
 
@@ -106,7 +109,7 @@ fn accepts(filter: ActionFilter, action: ChangeAction) -> bool {
 
 /// The group and the number of an entry.
 type TargetKey = (u64, usize);
-type Targets = IndexMap<TargetKey, Arc<Target>>;
+type Targets = IndexMap<TargetKey, Arc<EntryTarget>>;
 
 /// The entries for one table.
 #[derive(Debug, Default)]
@@ -123,7 +126,7 @@ struct TableTargets {
 }
 
 impl TableTargets {
-    fn insert(&mut self, target: Arc<Target>) {
+    fn insert(&mut self, target: Arc<EntryTarget>) {
         let key = target.key();
         match target.filter.index_values() {
             Some((column, values)) => {
@@ -173,8 +176,13 @@ impl TableTargets {
 }
 
 #[derive(Debug, Default)]
-struct RegistryState {
-    groups: HashMap<GroupKey, Arc<SubscriptionGroup>>,
+pub(super) struct RegistryState {
+    pub(super) groups: HashMap<GroupKey, Arc<SubscriptionGroup>>,
+    /// The group of each subscription, by its number.
+    pub(super) subscriptions: HashMap<u64, Arc<SubscriptionGroup>>,
+    /// The new readers that wait for the end of the delivery in progress, by subscription.
+    pub(super) renewals: HashMap<u64, PendingRenewal>,
+    pub(super) is_delivering: bool,
     /// By schema and name. Tables that only wildcards name appear with their first change.
     tables: HashMap<Box<str>, HashMap<Box<str>, TableTargets>>,
     /// Entries that name no table, by group, with their filters for the known tables.
@@ -196,36 +204,43 @@ pub(crate) struct Registry(Mutex<RegistryState>);
 
 /// A subscription that can be removed.
 #[derive(Debug)]
-pub(crate) struct Registration {
-    group: Arc<SubscriptionGroup>,
+pub(crate) struct SubscriptionRegistration {
     number: u64,
+}
+
+impl SubscriptionRegistration {
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
 }
 
 impl Registry {
     /// Adds a subscription. The entries are those of the key, checked, in the same order.
-    pub fn insert(&self, key: GroupKey, entries: &[ValidEntry], subscriber: Arc<Subscriber>) -> Registration {
+    pub fn insert(
+        &self,
+        key: GroupKey,
+        entries: &[ValidEntry],
+        subscriber: Arc<Subscriber>,
+    ) -> SubscriptionRegistration {
         let mut state = self.state();
         state.next += 1;
         let number = state.next;
         let group = match state.groups.get(&key) {
             Some(group) => Arc::clone(group),
-            None => state.add_group(key, entries),
+            None => state.add_group(key, entries.into()),
         };
         group.members().insert(number, subscriber);
-        Registration { group, number }
+        state.subscriptions.insert(number, group);
+        SubscriptionRegistration { number }
     }
 
     /// Removes a subscription. It receives nothing after this.
-    pub fn remove(&self, registration: &Registration) {
+    pub fn remove(&self, registration: &SubscriptionRegistration) {
         let mut state = self.state();
-        let group = &registration.group;
-        let mut members = group.members();
-        members.swap_remove(&registration.number);
-        let is_empty = members.is_empty();
-        drop(members);
-        if is_empty {
-            state.forget_group(group);
-        }
+        state.renewals.remove(&registration.number);
+        let Some(group) = state.subscriptions.remove(&registration.number) else { return };
+        group.members().swap_remove(&registration.number);
+        state.remove_if_empty(&group);
     }
 
     /// Returns true if an entry names a table.
@@ -256,7 +271,7 @@ impl Registry {
         (schema, table): (&str, &str),
         action: ChangeAction,
         field: impl Fn(&str) -> FieldValue<'a>,
-    ) -> Vec<Arc<Target>> {
+    ) -> Vec<Arc<EntryTarget>> {
         let mut state = self.state();
         let Some(targets) = state.table(schema, table) else { return Vec::new() };
         let indexed = targets.by_value.iter().filter_map(|(column, by_value)| match field(column) {
@@ -268,7 +283,7 @@ impl Registry {
     }
 
     /// Returns all entries for a kind of change, whatever their conditions.
-    pub fn audience(&self, (schema, table): (&str, &str), action: ChangeAction) -> Vec<Arc<Target>> {
+    pub fn audience(&self, (schema, table): (&str, &str), action: ChangeAction) -> Vec<Arc<EntryTarget>> {
         let mut state = self.state();
         let Some(targets) = state.table(schema, table) else { return Vec::new() };
         targets.all.values().filter(|target| target.accepts(action)).cloned().collect()
@@ -296,8 +311,9 @@ impl Registry {
         let Some(targets) = state.table(schema, table) else { return Vec::new() };
         let unfit = if again { std::mem::take(&mut targets.unfit) } else { Vec::new() };
         let Some(targets) = state.tables.get(schema).and_then(|tables| tables.get(table)) else { return Vec::new() };
-        let is_outdated =
-            |target: &&Arc<Target>| target.filter.tests.iter().any(|test| type_of(&test.column) != Some(test.type_oid));
+        let is_outdated = |target: &&Arc<EntryTarget>| {
+            target.filter.tests.iter().any(|test| type_of(&test.column) != Some(test.type_oid))
+        };
         let changed = targets.all.values().filter(is_outdated).map(|target| (Arc::clone(&target.group), target.entry));
         let unprepared = state.wildcards.iter().filter_map(|((_, number), wildcard)| {
             let entry = &wildcard.group.key.entries[*number];
@@ -328,7 +344,9 @@ impl Registry {
         let Some(targets) = state.table(schema, table) else { return };
         targets.remove((group.id, entry.entry));
         match filter {
-            Some(filter) => targets.insert(Arc::new(Target { group: Arc::clone(group), entry: entry.entry, filter })),
+            Some(filter) => {
+                targets.insert(Arc::new(EntryTarget { group: Arc::clone(group), entry: entry.entry, filter }))
+            }
             None => targets.unfit.push((Arc::clone(group), entry.entry)),
         }
     }
@@ -341,17 +359,16 @@ impl Registry {
     /// Ends the subscriptions of a group up to the number `last`. Returns their channels.
     pub fn end_until(&self, group: &Arc<SubscriptionGroup>, last: u64) -> Vec<Arc<Subscriber>> {
         let mut state = self.state();
-        let mut members = group.members();
-        let ended = members.extract_if(.., |number, _| *number <= last).map(|(_, member)| member).collect();
-        let is_empty = members.is_empty();
-        drop(members);
-        if is_empty {
-            state.forget_group(group);
+        let ended: Vec<_> = group.members().extract_if(.., |number, _| *number <= last).collect();
+        for (number, _) in &ended {
+            state.subscriptions.remove(number);
+            state.renewals.remove(number);
         }
-        ended
+        state.remove_if_empty(group);
+        ended.into_iter().map(|(_, subscriber)| subscriber).collect()
     }
 
-    fn state(&self) -> MutexGuard<'_, RegistryState> {
+    pub(super) fn state(&self) -> MutexGuard<'_, RegistryState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -365,22 +382,23 @@ pub(crate) struct OutdatedEntry {
 
 impl OutdatedEntry {
     /// Returns the entry.
-    pub fn entry(&self) -> &Arc<Entry> {
+    pub fn entry(&self) -> &Arc<ChangesEntry> {
         &self.group.key.entries[self.entry]
     }
 }
 
-fn names(entry: &Entry, schema: &str, table: &str) -> bool {
+fn names(entry: &ChangesEntry, schema: &str, table: &str) -> bool {
     entry.schema.matches(schema) && entry.table.matches(table)
 }
 
 impl RegistryState {
-    fn add_group(&mut self, key: GroupKey, entries: &[ValidEntry]) -> Arc<SubscriptionGroup> {
+    pub(super) fn add_group(&mut self, key: GroupKey, valid: Arc<[ValidEntry]>) -> Arc<SubscriptionGroup> {
         self.next += 1;
         self.generation += 1;
-        let group = Arc::new(SubscriptionGroup { id: self.next, key: key.clone(), members: Mutex::default() });
+        let (id, members) = (self.next, Mutex::default());
+        let group = Arc::new(SubscriptionGroup { id, key: key.clone(), valid: Arc::clone(&valid), members });
         self.groups.insert(key, Arc::clone(&group));
-        for (number, valid) in entries.iter().enumerate() {
+        for (number, valid) in valid.iter().enumerate() {
             match (&valid.entry.schema, &valid.entry.table) {
                 (NamePattern::Exactly(schema), NamePattern::Exactly(table)) => {
                     let name = TableName { schema: schema.clone(), table: table.clone() };
@@ -390,7 +408,7 @@ impl RegistryState {
                         self.tables.entry(schema.clone()).or_default().entry(table.clone()).or_default();
                     }
                     if let Some(targets) = self.table(schema, table) {
-                        targets.insert(Arc::new(Target { group: Arc::clone(&group), entry: number, filter }));
+                        targets.insert(Arc::new(EntryTarget { group: Arc::clone(&group), entry: number, filter }));
                     }
                 }
                 _ => {
@@ -407,10 +425,10 @@ impl RegistryState {
         group
     }
 
-    /// Removes a group that has become empty.
-    fn forget_group(&mut self, group: &SubscriptionGroup) {
-        // One that was emptied before is not in the map any more, but its successor may be
-        if self.groups.get(&group.key).is_some_and(|known| known.id == group.id) {
+    /// Removes a group without members.
+    pub(super) fn remove_if_empty(&mut self, group: &SubscriptionGroup) {
+        // A group that was emptied before is not in the map any more, but its successor may be
+        if group.members().is_empty() && self.groups.get(&group.key).is_some_and(|known| known.id == group.id) {
             self.remove_group(group);
         }
     }
@@ -470,7 +488,7 @@ fn add_wildcard(targets: &mut TableTargets, wildcard: &Wildcard, number: usize, 
         wildcard.filters.get(&TableName { schema: schema.into(), table: table.into() }).cloned()
     };
     if let Some(filter) = filter {
-        targets.insert(Arc::new(Target { group: Arc::clone(&wildcard.group), entry: number, filter }));
+        targets.insert(Arc::new(EntryTarget { group: Arc::clone(&wildcard.group), entry: number, filter }));
     }
     true
 }

@@ -8,14 +8,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 
 /// The callers that wait for the next round of each piece of work that is running.
-type Waiting<K, V> = HashMap<K, Vec<oneshot::Sender<V>>>;
+type WaitingCallers<K, V> = HashMap<K, Vec<oneshot::Sender<V>>>;
 
 /// Shares the results of work among the callers who ask while it has not begun. A caller that comes
 /// while a round is running gets the result of the next one, so that it never gets a result that is
 /// older than its call.
 #[derive(Debug)]
 pub(crate) struct SharedRounds<K, V> {
-    waiting: Arc<Mutex<Waiting<K, V>>>,
+    waiting: Arc<Mutex<WaitingCallers<K, V>>>,
 }
 
 impl<K, V> Default for SharedRounds<K, V> {
@@ -56,7 +56,7 @@ impl<K: Hash + Eq + Clone + Send + 'static, V: Clone + Send + 'static> SharedRou
 /// A running task. However it ends, also by a panic of the work, later callers begin another one:
 /// those that wait then receive nothing.
 struct Running<K: Hash + Eq, V> {
-    waiting: Arc<Mutex<Waiting<K, V>>>,
+    waiting: Arc<Mutex<WaitingCallers<K, V>>>,
     key: K,
 }
 
@@ -70,7 +70,7 @@ impl<K: Hash + Eq, V> Drop for Running<K, V> {
 }
 
 /// Takes the callers of the next round. `None`: there are none, and the work ends.
-fn next_callers<K: Hash + Eq, V>(waiting: &Mutex<Waiting<K, V>>, key: &K) -> Option<Vec<oneshot::Sender<V>>> {
+fn next_callers<K: Hash + Eq, V>(waiting: &Mutex<WaitingCallers<K, V>>, key: &K) -> Option<Vec<oneshot::Sender<V>>> {
     let mut waiting = lock(waiting);
     let callers = waiting.get_mut(key).map(std::mem::take).filter(|callers| !callers.is_empty());
     if callers.is_none() {
@@ -79,7 +79,7 @@ fn next_callers<K: Hash + Eq, V>(waiting: &Mutex<Waiting<K, V>>, key: &K) -> Opt
     callers
 }
 
-fn lock<K, V>(waiting: &Mutex<Waiting<K, V>>) -> MutexGuard<'_, Waiting<K, V>> {
+fn lock<K, V>(waiting: &Mutex<WaitingCallers<K, V>>) -> MutexGuard<'_, WaitingCallers<K, V>> {
     waiting.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

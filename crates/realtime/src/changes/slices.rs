@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::row_change::RowChange;
+use super::committed_change::CommittedChange;
 use crate::decode::DescribedTable;
 
 /// The largest number of changes that are worked on at once.
@@ -15,7 +15,7 @@ const MAX_BYTES: usize = 4 * 1024 * 1024;
 /// Returns the number of changes that are worked on at once: a bounded number and size, and never
 /// two descriptions of one table. What a role may read is asked for one description, and must not
 /// be applied to the columns or keys of another.
-pub(crate) fn slice_end(changes: &[RowChange]) -> usize {
+pub(crate) fn slice_end(changes: &[CommittedChange]) -> usize {
     let mut tables: HashMap<u32, &Arc<DescribedTable>> = HashMap::new();
     let mut bytes = 0;
     for (number, change) in changes.iter().enumerate() {
@@ -34,11 +34,11 @@ mod tests {
     use super::*;
     use crate::decode::{CommitTime, described_table, inserted};
 
-    fn insert(table: &Arc<DescribedTable>, value: &str) -> RowChange {
-        RowChange { commit_time: CommitTime(0), table: Arc::clone(table), change: inserted(&[value]) }
+    fn insert(table: &Arc<DescribedTable>, value: &str) -> CommittedChange {
+        CommittedChange { commit_time: CommitTime(0), table: Arc::clone(table), change: inserted(&[value]) }
     }
 
-    fn ends(mut changes: &[RowChange]) -> Vec<usize> {
+    fn ends(mut changes: &[CommittedChange]) -> Vec<usize> {
         let mut ends = Vec::new();
         while !changes.is_empty() {
             ends.push(slice_end(changes));

@@ -7,13 +7,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::committed_change::CommittedChange;
 use super::entry::ChangeAction;
 use super::pauses::Pauses;
 use super::registry::Registry;
 use super::role_reads::ChangeReader;
-use super::row_change::RowChange;
-use super::subscription::{EXTENSION, SUBSCRIBED};
-use super::verdict::{AccessAnswers, AccessQuestion, Candidate, Verdict};
+use super::system_message::{EXTENSION, SUBSCRIBED};
+use super::verdict::{AccessAnswers, AccessQuestion, Candidate, CandidateOutcome};
 
 /// PostgreSQL's code of a statement that took too long.
 pub(crate) const CANCELED: &str = "57014";
@@ -29,18 +29,18 @@ impl SlowPolicies {
     }
 
     /// Drops the candidates about which a paused policy would have to decide.
-    pub fn drop_paused(&self, changes: &[RowChange], candidates: &mut [Candidate]) {
+    pub fn drop_paused(&self, changes: &[CommittedChange], candidates: &mut [Candidate]) {
         for candidate in candidates.iter_mut().filter(|candidate| candidate.is_undecided()) {
             let Some(change) = changes.get(candidate.change) else { continue };
             let key = (change.table.table.oid, Arc::clone(candidate.reader()));
             if change.action() != ChangeAction::Delete && self.0.contain(&key) {
-                candidate.verdict = Verdict::Dropped;
+                candidate.verdict = CandidateOutcome::Dropped;
             }
         }
     }
 
     /// Begins and ends pauses by what the reads have answered, and reports it to the channels.
-    pub fn note(&mut self, registry: &Registry, changes: &[RowChange], answers: &AccessAnswers) {
+    pub fn note(&mut self, registry: &Registry, changes: &[CommittedChange], answers: &AccessAnswers) {
         for (question, answer) in answers {
             let AccessQuestion::Rows(oid, reader) = question else { continue };
             let key = (*oid, Arc::clone(reader));

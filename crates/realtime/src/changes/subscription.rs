@@ -4,41 +4,40 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
+use portico_database::Database;
 use portico_database::wire::ReadCoalescer;
 use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 
-use super::deliver::Delivery;
-use super::entry::{Entry, MessageForm, Prepared};
+use super::deliver::ChangeDelivery;
+use super::entry::{ChangeMessageForm, ChangesEntry, PreparedEntries};
 use super::pauses::PAUSE;
-use super::registry::{GroupKey, Registration, Registry, SubscriptionGroup};
+use super::registry::{GroupKey, Registry, SubscriptionGroup, SubscriptionRegistration};
 use super::role_reads::{ChangeReader, RoleReads};
+use super::system_message::{EXTENSION, SUBSCRIBED};
 use super::validate::{SubscribeError, Validator};
-use crate::identity::Identity;
+use crate::identity::ChannelIdentity;
 use crate::meter::Meter;
 use crate::rooms::Subscriber;
 use crate::settings::RealtimeSettings;
 use crate::stream::{ChangeBatch, StreamState};
 
-/// `extension` of the `system` messages.
-pub(super) const EXTENSION: &str = "postgres_changes";
-/// The text when a subscription is complete.
-pub(super) const SUBSCRIBED: &str = "Subscribed to PostgreSQL";
 /// The pause before another attempt, in milliseconds: at least, and by how much it may be longer.
 const RETRY_MILLIS: (u64, u64) = (5_000, 5_000);
 /// The largest number of groups of subscriptions that are checked again at once.
-const MAX_RENEWALS: usize = 16;
+const MAX_CHECKS: usize = 16;
 
 /// The subscriptions to database changes. Clones share them.
 #[derive(Debug, Clone)]
-pub(crate) struct Changes(Arc<ChangesState>);
+pub(crate) struct DatabaseChanges(Arc<DatabaseChangesState>);
 
 #[derive(Debug)]
-struct ChangesState {
+struct DatabaseChangesState {
     registry: Arc<Registry>,
     reads: RoleReads,
     validator: Validator,
+    database: Database,
     settings: RealtimeSettings,
     stream: watch::Receiver<StreamState>,
     deliveries: Arc<Meter>,
@@ -47,27 +46,34 @@ struct ChangesState {
 /// A subscription of a channel. It ends when this is dropped; nothing is sent after that.
 #[derive(Debug)]
 pub(crate) struct ChangesSubscription {
-    progress: Arc<Mutex<Progress>>,
+    identity: ChannelIdentity,
+    progress: Arc<Mutex<SubscriptionProgress>>,
     registry: Arc<Registry>,
     task: AbortHandle,
 }
 
 /// The progress of a subscription.
 #[derive(Debug)]
-enum Progress {
+enum SubscriptionProgress {
     SettingUp,
-    Subscribed(Registration),
+    Subscribed(SubscriptionRegistration),
     Ended,
 }
 
-impl Changes {
+impl DatabaseChanges {
     /// Returns no subscriptions. `stream` is the state of the stream that the changes come from.
-    pub fn new(reads: ReadCoalescer, settings: &RealtimeSettings, stream: watch::Receiver<StreamState>) -> Self {
+    pub fn new(
+        database: &Database,
+        reads: ReadCoalescer,
+        settings: &RealtimeSettings,
+        stream: watch::Receiver<StreamState>,
+    ) -> Self {
         let reads = RoleReads::new(reads);
-        Self(Arc::new(ChangesState {
+        Self(Arc::new(DatabaseChangesState {
             registry: Arc::default(),
             validator: Validator::new(reads.clone()),
             reads,
+            database: database.clone(),
             settings: settings.clone(),
             stream,
             deliveries: Arc::default(),
@@ -75,14 +81,14 @@ impl Changes {
     }
 
     /// Parses the entries of a join. Never fails: errors are sent later, as `system` messages.
-    pub fn prepare(entries: &[Value]) -> Prepared {
-        Prepared::of_entries(entries)
+    pub fn prepare(entries: &[Value]) -> PreparedEntries {
+        PreparedEntries::of_entries(entries)
     }
 
     /// Makes the entry of a join without `config`, which its topic describes. The topic comes
     /// without its prefix.
-    pub fn prepare_topic(topic: &str) -> Option<Prepared> {
-        (!topic.is_empty()).then(|| Prepared::of_topic(topic))
+    pub fn prepare_topic(topic: &str) -> Option<PreparedEntries> {
+        (!topic.is_empty()).then(|| PreparedEntries::of_topic(topic))
     }
 
     /// Counts the deliveries. Its average has to be updated for the limit of deliveries to work.
@@ -91,14 +97,15 @@ impl Changes {
     }
 
     /// Subscribes a channel. `system` messages report success and errors later. Needs a Tokio
-    /// runtime. For another identity drop the result first, and subscribe again.
+    /// runtime. For another identity [renew](ChangesSubscription::renew) the result, or drop it and
+    /// subscribe again.
     pub fn subscribe(
         &self,
         subscriber: Arc<Subscriber>,
-        prepared: &Prepared,
-        identity: &Identity,
+        prepared: &PreparedEntries,
+        identity: &ChannelIdentity,
     ) -> ChangesSubscription {
-        let progress = Arc::new(Mutex::new(Progress::SettingUp));
+        let progress = Arc::new(Mutex::new(SubscriptionProgress::SettingUp));
         let reader = Arc::new(ChangeReader { role: identity.role().into(), claims: identity.claims().into() });
         let set_up = SetUp {
             state: Arc::clone(&self.0),
@@ -114,7 +121,8 @@ impl Changes {
                 Err(error) => set_up.report(&error),
             }
         });
-        ChangesSubscription { progress, registry: Arc::clone(&self.0.registry), task: task.abort_handle() }
+        let identity = identity.clone();
+        ChangesSubscription { identity, progress, registry: Arc::clone(&self.0.registry), task: task.abort_handle() }
     }
 
     /// Delivers changes, until their sender is dropped. Also tells channels when the stream runs
@@ -127,10 +135,11 @@ impl Changes {
     /// that takes too long.
     pub(super) async fn run_with_pause(self, batches: mpsc::Receiver<ChangeBatch>, pause: Duration) {
         let state = &*self.0;
-        let delivery = Delivery {
+        let delivery = ChangeDelivery {
             registry: Arc::clone(&state.registry),
             reads: state.reads.clone(),
             validator: state.validator.clone(),
+            database: state.database.clone(),
             settings: state.settings.changes.clone(),
             meter: Arc::clone(&state.deliveries),
             max_per_second: state.settings.limits.max_changes_per_second,
@@ -146,20 +155,20 @@ impl Changes {
 /// Checks the subscriptions again whenever the stream runs again, and reports the outcome as after
 /// a join: changes may have been missed, and the tables may have changed. Does not return before
 /// the stream's owner ends.
-async fn report_gaps(state: &ChangesState) {
+async fn report_gaps(state: &DatabaseChangesState) {
     let mut stream = state.stream.clone();
     let mut before_gap = None;
     while stream.wait_for(is_running).await.is_ok() {
-        let renewal = async {
+        let checks = async {
             if let Some(last) = before_gap {
                 let groups = stream::iter(state.registry.groups());
-                groups.for_each_concurrent(MAX_RENEWALS, |group| renew(state, group, last)).await;
+                groups.for_each_concurrent(MAX_CHECKS, |group| check_again(state, group, last)).await;
             }
             std::future::pending().await
         };
         let mut ended = state.stream.clone();
         tokio::select! {
-            () = renewal => {}
+            () = checks => {}
             outcome = ended.wait_for(|state| !is_running(state)) => if outcome.is_err() { break },
         }
         before_gap = Some(state.registry.last_number());
@@ -170,7 +179,7 @@ async fn report_gaps(state: &ChangesState) {
 
 /// Checks the subscriptions of a group up to a number again. Ends those that do not fit the
 /// database any more.
-async fn renew(state: &ChangesState, group: Arc<SubscriptionGroup>, last: u64) {
+async fn check_again(state: &DatabaseChangesState, group: Arc<SubscriptionGroup>, last: u64) {
     let (role, entries) = (&*group.key.reader.role, &*group.key.entries);
     loop {
         match state.validator.validate_all(role, entries).await {
@@ -204,15 +213,15 @@ fn is_running(state: &StreamState) -> bool {
 
 /// A subscription that is being set up.
 struct SetUp {
-    state: Arc<ChangesState>,
-    progress: Arc<Mutex<Progress>>,
+    state: Arc<DatabaseChangesState>,
+    progress: Arc<Mutex<SubscriptionProgress>>,
     subscriber: Arc<Subscriber>,
     reader: Arc<ChangeReader>,
-    form: MessageForm,
+    form: ChangeMessageForm,
 }
 
 impl SetUp {
-    async fn run(self, entries: Arc<[Arc<Entry>]>) {
+    async fn run(self, entries: Arc<[Arc<ChangesEntry>]>) {
         if entries.is_empty() {
             return;
         }
@@ -235,9 +244,9 @@ impl SetUp {
             entries,
         };
         let mut progress = lock(&self.progress);
-        if matches!(*progress, Progress::SettingUp) {
+        if matches!(*progress, SubscriptionProgress::SettingUp) {
             let registration = self.state.registry.insert(key, &valid, Arc::clone(&self.subscriber));
-            *progress = Progress::Subscribed(registration);
+            *progress = SubscriptionProgress::Subscribed(registration);
             self.subscriber.send_system(EXTENSION, "ok", SUBSCRIBED);
         }
     }
@@ -265,22 +274,43 @@ impl SetUp {
 
     fn report(&self, error: &str) {
         let progress = lock(&self.progress);
-        if !matches!(*progress, Progress::Ended) {
+        if !matches!(*progress, SubscriptionProgress::Ended) {
             self.subscriber.send_system(EXTENSION, "error", error);
         }
+    }
+}
+
+impl ChangesSubscription {
+    /// Continues a complete subscription with the identity of a new token, without another check of
+    /// its entries: no change is lost in between. Returns false if it cannot, since it is not
+    /// complete, has ended, or the identity has another role; it has to be made anew then.
+    pub fn renew(&mut self, identity: &ChannelIdentity) -> bool {
+        let progress = lock(&self.progress);
+        let SubscriptionProgress::Subscribed(registration) = &*progress else { return false };
+        if identity.role() != self.identity.role() {
+            return false;
+        }
+        let reader = ChangeReader { role: identity.role().into(), claims: identity.claims().into() };
+        let is_same_subject = identity.subject() == self.identity.subject();
+        if !self.registry.renew(registration, Arc::new(reader), is_same_subject) {
+            return false;
+        }
+        drop(progress);
+        self.identity = identity.clone();
+        true
     }
 }
 
 impl Drop for ChangesSubscription {
     fn drop(&mut self) {
         self.task.abort();
-        let progress = std::mem::replace(&mut *lock(&self.progress), Progress::Ended);
-        if let Progress::Subscribed(registration) = progress {
+        let progress = std::mem::replace(&mut *lock(&self.progress), SubscriptionProgress::Ended);
+        if let SubscriptionProgress::Subscribed(registration) = progress {
             self.registry.remove(&registration);
         }
     }
 }
 
-fn lock(progress: &Mutex<Progress>) -> MutexGuard<'_, Progress> {
+fn lock(progress: &Mutex<SubscriptionProgress>) -> MutexGuard<'_, SubscriptionProgress> {
     progress.lock().unwrap_or_else(PoisonError::into_inner)
 }

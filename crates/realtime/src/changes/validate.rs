@@ -7,11 +7,11 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use super::column_test::{
-    AfterCheck, Check, ColumnFacts, ColumnTest, Compilation, CompiledFilter, ConditionError, MAX_IN_VALUES, Test,
-    compile, complete,
+    AfterCheck, ColumnFacts, ColumnTest, Compilation, CompiledFilter, ConditionError, MAX_IN_VALUES, OperandCheck,
+    Test, compile, complete,
 };
-use super::entry::Entry;
-use super::filter::{Condition, Operator};
+use super::entry::ChangesEntry;
+use super::filter::{FilterCondition, FilterOperator};
 use super::role_reads::{ReadFailure, RoleReads};
 use super::shared_rounds::SharedRounds;
 
@@ -52,7 +52,7 @@ const TABLES: &str = "
 /// An entry that the database has accepted.
 #[derive(Debug, Clone)]
 pub(crate) struct ValidEntry {
-    pub entry: Arc<Entry>,
+    pub entry: Arc<ChangesEntry>,
     /// The filters by table, for an entry that has conditions.
     pub filters: HashMap<TableName, Arc<CompiledFilter>>,
 }
@@ -129,7 +129,7 @@ impl Validator {
     ///
     /// # Errors
     /// [`SubscribeError`]
-    pub async fn validate(&self, role: &str, entry: Arc<Entry>) -> Result<ValidEntry, SubscribeError> {
+    pub async fn validate(&self, role: &str, entry: Arc<ChangesEntry>) -> Result<ValidEntry, SubscribeError> {
         let failed = |text: &dyn fmt::Display| {
             SubscribeError::Final(format!(
                 "Unable to subscribe to changes with given parameters. An exception happened so please check your connect \
@@ -182,7 +182,11 @@ impl Validator {
     ///
     /// # Errors
     /// [`SubscribeError`]
-    pub async fn validate_all(&self, role: &str, entries: &[Arc<Entry>]) -> Result<Vec<ValidEntry>, SubscribeError> {
+    pub async fn validate_all(
+        &self,
+        role: &str,
+        entries: &[Arc<ChangesEntry>],
+    ) -> Result<Vec<ValidEntry>, SubscribeError> {
         let mut valid = Vec::with_capacity(entries.len());
         for entry in entries {
             valid.push(self.validate(role, Arc::clone(entry)).await?);
@@ -191,7 +195,7 @@ impl Validator {
     }
 
     /// Reads the published tables of an entry.
-    async fn published(&self, role: &str, entry: &Entry) -> Result<Arc<[PublishedTable]>, ReadFailure> {
+    async fn published(&self, role: &str, entry: &ChangesEntry) -> Result<Arc<[PublishedTable]>, ReadFailure> {
         let conditions = entry.conditions.iter().map(|condition| condition.column.clone());
         let mut columns: Vec<Box<str>> = conditions.chain(entry.select.iter().flatten().cloned()).collect();
         columns.sort_unstable();
@@ -208,7 +212,7 @@ impl Validator {
         self.tables.result(key, work).await.unwrap_or_else(|| Err(interrupted()))
     }
 
-    async fn test(&self, role: &str, condition: &Condition, column: &ColumnFacts) -> Result<Test, TestError> {
+    async fn test(&self, role: &str, condition: &FilterCondition, column: &ColumnFacts) -> Result<Test, TestError> {
         let check = match compile(condition, column)? {
             Compilation::Ready(test) => return Ok(test),
             Compilation::Check(check) => check,
@@ -225,7 +229,7 @@ impl Validator {
             AfterCheck::Pattern(test) => Ok(Test::Database(test)),
             AfterCheck::Database(test) => {
                 let count = operands.first().and_then(|operand| operand.as_deref()?.parse::<usize>().ok());
-                if condition.operator == Operator::In && count.is_some_and(|count| count > MAX_IN_VALUES) {
+                if condition.operator == FilterOperator::In && count.is_some_and(|count| count > MAX_IN_VALUES) {
                     return Err(ConditionError::TooManyValues.into());
                 }
                 Ok(Test::Database(test))
@@ -233,7 +237,12 @@ impl Validator {
         }
     }
 
-    async fn check(&self, role: &str, check: &Check, condition: &Condition) -> Result<Operands, ReadFailure> {
+    async fn check(
+        &self,
+        role: &str,
+        check: &OperandCheck,
+        condition: &FilterCondition,
+    ) -> Result<Operands, ReadFailure> {
         let key = CheckKey { role: role.into(), sql: check.sql.as_str().into(), operand: condition.value.clone() };
         let work = {
             let (reads, key) = (self.reads.clone(), key.clone());

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use indexmap::{IndexMap, IndexSet};
 
 use super::access::{RowKey, TableAccess};
+use super::committed_change::CommittedChange;
 use super::entry::ChangeAction;
 use super::event::EventContent;
-use super::registry::Target;
+use super::registry::EntryTarget;
 use super::role_reads::{ChangeReader, ReadFailure};
-use super::row_change::RowChange;
 use crate::settings::ChangesSettings;
 
 /// An entry that a change may have to be sent to.
@@ -18,13 +18,13 @@ use crate::settings::ChangesSettings;
 pub(crate) struct Candidate {
     /// The position of the change in its batch.
     pub change: usize,
-    pub target: Arc<Target>,
-    pub verdict: Verdict,
+    pub target: Arc<EntryTarget>,
+    pub verdict: CandidateOutcome,
 }
 
 /// The decision about a candidate.
 #[derive(Debug, Clone)]
-pub(crate) enum Verdict {
+pub(crate) enum CandidateOutcome {
     Undecided,
     Dropped,
     Sent(EventContent),
@@ -38,7 +38,7 @@ impl Candidate {
 
     /// Returns true before the decision.
     pub fn is_undecided(&self) -> bool {
-        matches!(self.verdict, Verdict::Undecided)
+        matches!(self.verdict, CandidateOutcome::Undecided)
     }
 }
 
@@ -57,14 +57,14 @@ pub(crate) type AccessQuestions = IndexMap<AccessQuestion, IndexSet<RowKey>>;
 pub(crate) type AccessAnswers = HashMap<AccessQuestion, Result<Option<TableAccess>, ReadFailure>>;
 
 /// Returns true for a new row of a table without a primary key.
-pub(crate) fn is_keyless(change: &RowChange) -> bool {
+pub(crate) fn is_keyless(change: &CommittedChange) -> bool {
     change.action() != ChangeAction::Delete && !change.table.table.has_primary_key()
 }
 
 /// Adds the question of a candidate.
 pub(crate) fn ask(
     questions: &mut AccessQuestions,
-    change: &RowChange,
+    change: &CommittedChange,
     reader: &Arc<ChangeReader>,
     has_row_security: bool,
 ) {
@@ -84,13 +84,13 @@ type ShownKey = (u32, Box<[bool]>, usize);
 /// Decides on the candidates.
 pub(crate) fn decide(
     settings: &ChangesSettings,
-    changes: &[RowChange],
+    changes: &[CommittedChange],
     candidates: &mut [Candidate],
     answers: &AccessAnswers,
 ) {
     let mut shown: HashMap<ShownKey, Arc<[bool]>> = HashMap::new();
     for candidate in candidates.iter_mut().filter(|candidate| candidate.is_undecided()) {
-        candidate.verdict = Verdict::Dropped;
+        candidate.verdict = CandidateOutcome::Dropped;
         let Some(change) = changes.get(candidate.change) else { continue };
         let Some(access) = permitting_access(settings, change, candidate.reader(), answers) else { continue };
         // A right to read a column that a filter compares may have been revoked
@@ -109,14 +109,14 @@ pub(crate) fn decide(
             columns.map(|(column, reads)| *reads && selects(&column.name, column.is_primary_key)).collect()
         });
         let content = EventContent::Row { columns: Arc::clone(columns), has_row_security: access.has_row_security };
-        candidate.verdict = Verdict::Sent(content);
+        candidate.verdict = CandidateOutcome::Sent(content);
     }
 }
 
 /// Returns what a reader may read of a change, unless it must not receive the change.
 fn permitting_access<'a>(
     settings: &ChangesSettings,
-    change: &RowChange,
+    change: &CommittedChange,
     reader: &Arc<ChangeReader>,
     answers: &'a AccessAnswers,
 ) -> Option<&'a TableAccess> {

@@ -3,41 +3,27 @@
 //! Each channel processes its messages in order. While a channel has work in progress, its later
 //! messages wait, and those of the other channels do not.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
 use futures_util::Stream as _;
 use futures_util::future::{AbortHandle, abortable};
 use futures_util::stream::FuturesUnordered;
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use super::ChannelId;
-use super::join::{JoinConfig, JoinPayload};
-use super::joined::{Channel, MessageContent, State, WaitingMessage, token_check};
-use super::work::{self, Admission, ChannelWork, Work, WorkResult};
-use crate::authorise::{AuthoriseError, ReadPermissions, WritePermissions};
-use crate::changes::Changes;
-use crate::error::{JoinError, Shutdown, TokenRefusal};
-use crate::identity::Identity;
-use crate::presence::CallLimit;
-use crate::realtime::{Service, SocketCount};
-use crate::rooms::{Publication, RoomKey, RoomMessage, RoomMessageBody, Shard, Subscriber, SubscriberHead};
-use crate::socket::connection::SocketHead;
-use crate::socket::frame::{EventHead, Inbound, InboundBody, Reference, TOPIC_PREFIX, encode_event, is_object};
+use super::joined::{Channel, JoinState, MessageContent, WaitingMessage};
+use super::reply::{EMPTY, reply, reply_payload};
+use super::work::{AbortableWork, ChannelWork, MessagePermissions, WorkResult};
+use crate::authorise::{AuthoriseError, ReadPermissions};
+use crate::error::Shutdown;
+use crate::ids::ChannelId;
+use crate::rooms::Shard;
+use crate::service::{JoinedSocketCount, RealtimeService};
+use crate::socket::frame::{EventHead, Inbound, InboundBody, Reference, encode_event, is_object};
 use crate::socket::outbox::Outbox;
-
-/// The end of a socket that the server closes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct SocketEnd {
-    /// The code of the close frame.
-    pub code: u16,
-    pub reason: &'static str,
-}
+use crate::socket::{SocketEnd, SocketHead};
 
 /// The messages that may wait for work of their channels before no more are read.
 const MAX_PENDING: usize = 128;
@@ -45,36 +31,28 @@ const MAX_PENDING: usize = 128;
 const MAX_PENDING_BYTES: usize = 8 * 1024 * 1024;
 /// The pieces of work of a socket before no more messages are read.
 const MAX_WORK: usize = 256;
-/// The entries of `postgres_changes` of a channel.
-const MAX_BINDINGS: usize = 100;
-/// The longest payload of a join, in bytes.
-const MAX_JOIN_BYTES: usize = 256 * 1024;
-
-/// The code for a socket whose joins are too frequent.
-const GOING_AWAY: u16 = 1001;
-
-const EMPTY: &[u8] = b"{}";
 
 /// The channels of one socket.
-pub(crate) struct Channels {
-    service: Arc<Service>,
-    socket: SocketHead,
-    outbox: Arc<Outbox>,
-    shard: Arc<Shard>,
+pub(crate) struct SocketChannels {
+    pub(super) service: Arc<RealtimeService>,
+    pub(super) socket: SocketHead,
+    pub(super) outbox: Arc<Outbox>,
+    pub(super) shard: Arc<Shard>,
     /// By whole topic.
-    channels: HashMap<Box<str>, Channel>,
-    work: FuturesUnordered<ChannelWork>,
+    pub(super) channels: HashMap<Box<str>, Channel>,
+    pub(super) work: FuturesUnordered<AbortableWork>,
     /// The messages that wait in all channels, and their size in bytes.
     pending: usize,
     pending_bytes: usize,
     /// Counts this socket among those with a channel, from its first join on.
-    count: Option<SocketCount>,
+    pub(super) count: Option<JoinedSocketCount>,
     /// The earliest check of a token.
-    next_token_check: Option<Instant>,
+    pub(super) next_token_check: Option<Instant>,
 }
 
-impl Channels {
-    pub fn new(service: &Arc<Service>, socket: SocketHead, outbox: Arc<Outbox>) -> Self {
+impl SocketChannels {
+    /// Returns no channels, for a new socket.
+    pub fn new(service: &Arc<RealtimeService>, socket: SocketHead, outbox: Arc<Outbox>) -> Self {
         Self {
             service: Arc::clone(service),
             shard: service.rooms.shard(),
@@ -139,7 +117,7 @@ impl Channels {
                 None
             }
             _ => {
-                self.refuse_topic(&inbound);
+                self.reject_topic(&inbound);
                 None
             }
         }
@@ -148,38 +126,13 @@ impl Channels {
     /// Ends a channel for a reason of the server.
     pub fn shut_down(&mut self, id: ChannelId, reason: &Shutdown) {
         let Some(channel) = self.channels.values().find(|channel| channel.subscriber.id() == id) else { return };
-        let topic = whole_topic(&channel.subscriber);
-        if channel.state == State::Joining {
+        let topic = channel.subscriber.wire_topic();
+        if channel.state == JoinState::Joining {
             // A client joins again after an error, and not after the end of a channel
             return self.reject(&topic, &reason.to_string());
         }
         channel.subscriber.send_system("system", "error", &reason.to_string());
         self.close_channel(&topic);
-    }
-
-    /// Checks the tokens whose time has come.
-    pub fn check_times(&mut self) {
-        let now = Instant::now();
-        self.check_tokens_if(|channel| channel.check_token_at <= now);
-    }
-
-    /// Checks all tokens.
-    pub fn check_tokens(&mut self) {
-        self.check_tokens_if(|_| true);
-    }
-
-    fn check_tokens_if(&mut self, is_due: impl Fn(&Channel) -> bool) {
-        let mut refused = Vec::new();
-        for channel in self.channels.values_mut().filter(|channel| is_due(channel)) {
-            match self.service.verifier.verify(&channel.token, self.socket.may_be_privileged) {
-                Ok(identity) => channel.check_token_at = token_check(&identity, &self.service.verifier),
-                Err(refusal) => refused.push((channel.subscriber.id(), refusal)),
-            }
-        }
-        for (channel, refusal) in refused {
-            self.shut_down(channel, &Shutdown::Token(refusal));
-        }
-        self.next_token_check = self.channels.values().map(|channel| channel.check_token_at).min();
     }
 
     /// Ends all channels without a message: the socket is closing.
@@ -188,189 +141,6 @@ impl Channels {
         topics.iter().for_each(|topic| drop(self.remove(topic)));
         self.work.clear();
         self.count = None;
-    }
-
-    fn join(&mut self, inbound: &Inbound, keys_are_fresh: bool) -> Option<SocketEnd> {
-        let Some(topic) = inbound.topic.strip_prefix(TOPIC_PREFIX) else {
-            self.refuse_topic(inbound);
-            return None;
-        };
-        if self.channels.contains_key(&inbound.topic) {
-            // The client has begun anew
-            self.close_channel(&inbound.topic);
-        }
-        let InboundBody::Event { payload, .. } = &inbound.body else { return None };
-        let joined = match payload.len() <= MAX_JOIN_BYTES {
-            true => self.begin_join(topic, inbound, JoinPayload::parse(payload)),
-            false => Err(JoinError::TooLarge { max: MAX_JOIN_BYTES }),
-        };
-        let refusal = joined.err()?;
-        if let JoinError::Token(TokenRefusal::NoSigner { kid: Some(_) }) = refusal
-            && !keys_are_fresh
-            && let Some(refresh) = self.service.verifier.refresh(&self.token_of(&JoinPayload::parse(payload)))
-        {
-            let inbound = inbound.clone();
-            let joined = async move {
-                refresh.await;
-                (ChannelId::next(), WorkResult::KeysRead(inbound))
-            };
-            self.work.push(abortable(Box::pin(joined) as Work).0);
-            return None;
-        }
-        self.refuse_join(inbound, &refusal);
-        (refusal == JoinError::TooManyJoins).then_some(SocketEnd { code: GOING_AWAY, reason: "" })
-    }
-
-    /// Checks what needs no database, and begins the join.
-    fn begin_join(&mut self, topic: &str, inbound: &Inbound, payload: JoinPayload) -> Result<(), JoinError> {
-        let service = Arc::clone(&self.service);
-        let settings = &service.settings;
-        let legacy = payload.config.is_none();
-        let token = self.token_of(&payload);
-        let config = payload.config.unwrap_or_default();
-        if topic.is_empty() {
-            return Err(JoinError::TopicNameRequired);
-        }
-        if service.is_closing() {
-            return Err(JoinError::Restarting);
-        }
-        if settings.private_only && !config.private {
-            return Err(JoinError::PrivateOnly);
-        }
-        if self.count.is_none() && !service.has_room_for_channels() {
-            return Err(JoinError::TooManySockets);
-        }
-        if service.joins.exceeds(settings.limits.max_joins_per_second) {
-            return Err(JoinError::TooManyJoins);
-        }
-        service.joins.add(1);
-        if self.channels.len() >= settings.limits.max_channels_per_socket {
-            return Err(JoinError::TooManyChannels);
-        }
-        let identity = service.verifier.verify(&token, self.socket.may_be_privileged).map_err(JoinError::Token)?;
-        if config.postgres_changes.len() > MAX_BINDINGS {
-            return Err(JoinError::TooManyBindings { max: MAX_BINDINGS });
-        }
-        if config.replay.is_some() && !config.private {
-            return Err(JoinError::ReplayOfPublicChannel);
-        }
-        let channel = self.new_channel(topic, inbound, token, Arc::new(identity), &config, legacy);
-        if channel.is_private() {
-            let (subscriber, subject) = (Arc::clone(&channel.subscriber), channel.subject(&self.socket.headers));
-            if config.replay.is_some() {
-                subscriber.begin_replay();
-                subscriber.set_broadcasts(true);
-                self.shard.subscribe(Arc::clone(&subscriber));
-            }
-            let work = work::join(Arc::clone(&service), subscriber, subject, channel.presence_enabled, config.replay);
-            self.channels.insert(inbound.topic.clone(), channel);
-            self.start(&inbound.topic, work);
-        } else {
-            self.channels.insert(inbound.topic.clone(), channel);
-            self.accept(&inbound.topic, None);
-        }
-        Ok(())
-    }
-
-    fn new_channel(
-        &self,
-        topic: &str,
-        inbound: &Inbound,
-        token: Arc<str>,
-        identity: Arc<Identity>,
-        config: &JoinConfig,
-        legacy: bool,
-    ) -> Channel {
-        let settings = &self.service.settings;
-        let room = RoomKey { private: config.private, topic: topic.into() };
-        let join_ref = match inbound.join_ref.is_null() {
-            true => inbound.reference.clone(),
-            false => inbound.join_ref.clone(),
-        };
-        let head =
-            SubscriberHead { id: ChannelId::next(), room, version: self.socket.version, join_ref: join_ref.clone() };
-        let key = config.presence_key.clone().unwrap_or_else(|| portico_base::random::uuid().to_string());
-        let changes =
-            if legacy { Changes::prepare_topic(topic) } else { Some(Changes::prepare(&config.postgres_changes)) };
-        Channel {
-            subscriber: Subscriber::new(head, Arc::clone(&self.outbox)),
-            state: State::Joining,
-            join_reference: inbound.reference.clone(),
-            join_ref,
-            broadcast_self: config.broadcast_self,
-            broadcast_ack: config.broadcast_ack,
-            presence_enabled: config.presence_enabled || settings.presence_enabled,
-            presence_key: key.into(),
-            replication_ready: config.replication_ready,
-            changes,
-            subscription: None,
-            token,
-            check_token_at: token_check(&identity, &self.service.verifier),
-            identity,
-            read: None,
-            write: None,
-            presence_calls: CallLimit::default(),
-            busy: config.private,
-            waiting: VecDeque::new(),
-            work: None,
-            replication: None,
-            joined_without_reference: inbound.join_ref.is_null(),
-        }
-    }
-
-    /// Returns the token of a join: its own, unless it is a key that stands for that of the socket.
-    fn token_of(&self, payload: &JoinPayload) -> Arc<str> {
-        let own = payload.access_token.as_ref().or(payload.user_token.as_ref());
-        if own.is_some_and(|token| is_api_key(token)) {
-            return Arc::clone(&self.socket.token);
-        }
-        let token = payload.user_token.as_deref().or(payload.access_token.as_deref());
-        token.map_or_else(|| Arc::clone(&self.socket.token), Arc::from)
-    }
-
-    /// Answers a join that was granted, and begins what the channel asked for.
-    fn accept(&mut self, topic: &str, admission: Option<Admission>) {
-        let service = Arc::clone(&self.service);
-        let Some(channel) = self.channels.get_mut(topic) else { return };
-        self.count.get_or_insert_with(|| service.count_socket());
-        channel.state = State::Joined;
-        channel.busy = false;
-        let subscriber = Arc::clone(&channel.subscriber);
-        let echo = channel.changes.as_ref().map_or_else(|| json!([]), |prepared| prepared.echo().clone());
-        let response = json!({ "postgres_changes": echo }).to_string();
-        let reference = channel.join_reference.clone();
-        reply(&self.outbox, channel, &reference, "ok", response.as_bytes());
-        let mut stored = Vec::new();
-        match admission {
-            None => {
-                subscriber.set_broadcasts(true);
-                subscriber.set_presence(true);
-            }
-            Some(admission) => {
-                channel.set_read(admission.permissions);
-                stored = admission.stored;
-            }
-        }
-        // A join with stored messages has subscribed before it read them
-        self.shard.subscribe(Arc::clone(&subscriber));
-        let ids: Vec<_> = stored.iter().map(|message| message.id).collect();
-        stored.into_iter().filter_map(|message| message.frame).for_each(|frame| subscriber.send(frame));
-        subscriber.finish_replay(ids);
-        let may_read_presence = channel.read.is_none_or(|read| read.presence == Some(true));
-        if channel.presence_enabled && may_read_presence {
-            subscriber.send_event("presence_state", &service.presence.state(subscriber.room()));
-        }
-        if let Some(prepared) = channel.changes.as_ref().filter(|prepared| !prepared.is_empty()) {
-            let identity = Arc::clone(&channel.identity);
-            channel.subscription = Some(service.changes.subscribe(Arc::clone(&subscriber), prepared, &identity));
-        }
-        let (check, waits) = (channel.check_token_at, channel.replication_ready);
-        if waits {
-            let (work, handle) = abortable(work::await_replication(service, subscriber.id()));
-            channel.replication = Some(handle);
-            self.work.push(work);
-        }
-        self.next_token_check = Some(self.next_token_check.map_or(check, |next| next.min(check)));
     }
 
     /// Handles a message on a channel that exists, now or after the channel's work.
@@ -402,6 +172,7 @@ impl Channels {
         let Inbound { join_ref, reference, topic, body } = inbound;
         match body {
             InboundBody::UserBroadcast(broadcast) => {
+                self.service.events.add(1);
                 self.broadcast(&topic, reference, MessageContent::UserBroadcast(broadcast));
             }
             InboundBody::Event { event, payload } => match &*event {
@@ -409,6 +180,7 @@ impl Channels {
                 "access_token" => self.refresh_token(&topic, &payload, false),
                 // The payload is forwarded as it is
                 "broadcast" if is_object(&payload) => {
+                    self.service.events.add(1);
                     self.broadcast(&topic, reference, MessageContent::Broadcast(payload));
                 }
                 "presence" => self.presence(&topic, reference, payload),
@@ -427,160 +199,6 @@ impl Channels {
         self.close_channel(topic);
     }
 
-    fn refresh_token(&mut self, topic: &str, payload: &Bytes, keys_are_fresh: bool) {
-        #[derive(Deserialize)]
-        struct Payload {
-            access_token: Option<String>,
-        }
-        let Ok(Payload { access_token: Some(token) }) = serde_json::from_slice(payload) else { return };
-        let Some(channel) = self.channels.get_mut(topic) else { return };
-        if is_api_key(&token) || *token == *channel.token {
-            return;
-        }
-        let id = channel.subscriber.id();
-        let identity = match self.service.verifier.verify(&token, self.socket.may_be_privileged) {
-            Ok(identity) => Arc::new(identity),
-            Err(refusal) => {
-                if let TokenRefusal::NoSigner { kid: Some(_) } = refusal
-                    && !keys_are_fresh
-                    && let Some(refresh) = self.service.verifier.refresh(&token)
-                {
-                    let payload = payload.clone();
-                    let read = async move {
-                        refresh.await;
-                        (id, WorkResult::KeysReadForToken(payload))
-                    };
-                    return self.start(topic, Box::pin(read));
-                }
-                return self.shut_down(id, &Shutdown::Token(refusal));
-            }
-        };
-        channel.token = token.into();
-        // The grants of the token before it are void from now on
-        channel.write = None;
-        channel.set_identity(identity, &self.service.verifier);
-        if channel.is_private() {
-            let subject = channel.subject(&self.socket.headers);
-            let presence = channel.read.is_some_and(|read| read.presence.is_some());
-            let work = work::refresh(Arc::clone(&self.service), id, subject, presence);
-            self.start(topic, work);
-        } else {
-            self.subscribe_again(topic);
-        }
-        self.next_token_check = self.channels.values().map(|channel| channel.check_token_at).min();
-    }
-
-    /// Subscribes to database changes with the identity of a new token.
-    fn subscribe_again(&mut self, topic: &str) {
-        let Some(channel) = self.channels.get_mut(topic) else { return };
-        let Some(prepared) = channel.changes.as_ref().filter(|prepared| !prepared.is_empty()) else { return };
-        // First the end of the old one: nothing more is delivered with the old identity
-        channel.subscription = None;
-        let identity = Arc::clone(&channel.identity);
-        let subscriber = Arc::clone(&channel.subscriber);
-        channel.subscription = Some(self.service.changes.subscribe(subscriber, prepared, &identity));
-    }
-
-    fn broadcast(&mut self, topic: &str, reference: Reference, content: MessageContent) {
-        self.service.events.add(1);
-        let Some(channel) = self.channels.get_mut(topic) else { return };
-        if channel.is_private() {
-            match channel.write {
-                Some(write) if write.broadcast => {}
-                // Without a reply, even where one is configured
-                Some(_) => return,
-                None => {
-                    let subject = channel.subject(&self.socket.headers);
-                    let message = WaitingMessage { reference, content };
-                    let id = channel.subscriber.id();
-                    let work = work::check_write(Arc::clone(&self.service), id, subject, message);
-                    return self.start(topic, work);
-                }
-            }
-        }
-        let (bytes, body) = match content {
-            MessageContent::Broadcast(payload) => (payload.len(), RoomMessageBody::Broadcast(payload)),
-            MessageContent::UserBroadcast(broadcast) => {
-                (broadcast.payload.len(), RoomMessageBody::UserBroadcast { broadcast, metadata: "".into() })
-            }
-            MessageContent::Presence(_) => return,
-        };
-        if bytes > self.service.settings.limits.max_payload_bytes {
-            if channel.broadcast_ack {
-                reply(&self.outbox, channel, &reference, "error", br#""payload_size_exceeded""#);
-            }
-            return;
-        }
-        let subscriber = &channel.subscriber;
-        let publication = Publication {
-            room: subscriber.room().clone(),
-            message: RoomMessage::new(&subscriber.room().topic, body),
-            except: (!channel.broadcast_self).then(|| subscriber.id()),
-        };
-        let id = subscriber.id();
-        let unfinished = self.service.rooms.try_publish(Some(&self.shard), publication);
-        if channel.broadcast_ack {
-            reply(&self.outbox, channel, &reference, "ok", EMPTY);
-        }
-        if let Some(unfinished) = unfinished {
-            self.start(topic, work::publish(id, unfinished));
-        }
-    }
-
-    fn presence(&mut self, topic: &str, reference: Reference, payload: Bytes) {
-        self.service.events.add(1);
-        self.service.presence_events.add(1);
-        let limits = &self.service.settings.limits;
-        let Some(channel) = self.channels.get_mut(topic) else { return };
-        let excess = if self.service.presence_events.exceeds(limits.max_presence_events_per_second) {
-            Some(Shutdown::TooManyPresenceMessages)
-        } else if !channel.presence_calls.allows(limits, Instant::now()) {
-            Some(Shutdown::TooManyPresenceCalls)
-        } else {
-            None
-        };
-        if let Some(reason) = excess {
-            let id = channel.subscriber.id();
-            return self.shut_down(id, &reason);
-        }
-        if channel.is_private() && (channel.write.is_none() || channel.read.is_none_or(|read| read.presence.is_none()))
-        {
-            let subject = channel.subject(&self.socket.headers);
-            let message = WaitingMessage { reference, content: MessageContent::Presence(payload) };
-            let id = channel.subscriber.id();
-            let work = work::check_presence(Arc::clone(&self.service), id, subject, message);
-            return self.start(topic, work);
-        }
-        self.handle_presence(topic, &reference, &payload);
-    }
-
-    /// Handles a presence event whose permissions are known.
-    fn handle_presence(&mut self, topic: &str, reference: &Reference, payload: &[u8]) {
-        let service = Arc::clone(&self.service);
-        let Some(channel) = self.channels.get_mut(topic) else { return };
-        let may_write = !channel.is_private() || channel.write.is_some_and(|write| write.presence);
-        let call = PresenceCall::parse(payload);
-        let (status, response): (_, &[u8]) = match call {
-            PresenceCall::None => ("ok", EMPTY),
-            _ if !may_write => ("error", EMPTY),
-            PresenceCall::Track(_) if payload.len() > service.settings.limits.max_payload_bytes => {
-                let id = channel.subscriber.id();
-                return self.shut_down(id, &Shutdown::TrackTooLarge);
-            }
-            PresenceCall::Track(Value::Object(state)) => {
-                service.presence.track(&channel.subscriber, &channel.presence_key, state);
-                ("ok", EMPTY)
-            }
-            PresenceCall::Track(_) => ("error", br#"{"reason":"Presence track payload must be a map"}"#),
-            PresenceCall::Untrack => {
-                service.presence.untrack(&channel.subscriber, &channel.presence_key);
-                ("ok", EMPTY)
-            }
-            PresenceCall::Unknown => ("error", EMPTY),
-        };
-        reply(&self.outbox, channel, reference, status, response);
-    }
-
     fn handle_result(&mut self, id: ChannelId, result: WorkResult) -> Option<SocketEnd> {
         if let WorkResult::KeysRead(inbound) = result {
             return self.join(&inbound, true);
@@ -595,10 +213,11 @@ impl Channels {
                 self.refresh_token(&topic, &payload, true);
             }
             WorkResult::Joined(Ok(admission)) => self.accept(&topic, Some(admission)),
-            WorkResult::Joined(Err(refusal)) => self.reject(&topic, &refusal.to_string()),
+            WorkResult::Joined(Err(rejection)) => self.reject(&topic, &rejection.to_string()),
             WorkResult::Refreshed(identity, permissions) => self.apply_refresh(&topic, &identity, permissions),
-            WorkResult::WriteChecked(permissions, message) => self.apply_write(&topic, permissions, message),
-            WorkResult::PresenceChecked(permissions, message) => self.apply_presence(&topic, permissions, message),
+            WorkResult::PermissionsChecked(permissions, message) => {
+                self.apply_permissions(&topic, permissions, message);
+            }
             WorkResult::Published => self.release(&topic),
             WorkResult::ReplicationReady(true) => {
                 if let Some(channel) = self.channels.get(&topic) {
@@ -610,93 +229,42 @@ impl Channels {
         None
     }
 
-    /// Answers a join that was refused later, and the messages that waited for it.
-    fn reject(&mut self, topic: &str, reason: &str) {
-        let Some(channel) = self.remove(topic) else { return };
-        let response = json!({ "reason": reason }).to_string();
-        reply(&self.outbox, &channel, &channel.join_reference, "error", response.as_bytes());
-        for inbound in channel.waiting {
-            let _ = self.receive(inbound);
-        }
-    }
-
-    fn apply_refresh(
+    /// Applies the permissions that a message waited for, and handles the message.
+    fn apply_permissions(
         &mut self,
         topic: &str,
-        identity: &Arc<Identity>,
-        permissions: Result<ReadPermissions, AuthoriseError>,
-    ) {
-        let Some(channel) = self.channels.get_mut(topic) else { return };
-        let (id, name) = (channel.subscriber.id(), channel.subscriber.room().topic.to_string());
-        debug_assert!(Arc::ptr_eq(identity, &channel.identity), "messages wait for a refresh");
-        let permissions = match permissions {
-            Ok(permissions) => permissions,
-            Err(error) => return self.shut_down(id, &error.into_shutdown(&name)),
-        };
-        let before = channel.read;
-        let lost = |was: Option<bool>, is: Option<bool>| was == Some(true) && is != Some(true);
-        let reason = if !permissions.any() {
-            Some(Shutdown::NoReadPermission { topic: name })
-        } else if lost(before.map(|read| read.broadcast), Some(permissions.broadcast))
-            || lost(before.and_then(|read| read.presence), permissions.presence)
-        {
-            Some(Shutdown::ReadPermissionLost { topic: name })
-        } else {
-            None
-        };
-        if let Some(reason) = reason {
-            return self.shut_down(id, &reason);
-        }
-        channel.set_read(permissions);
-        channel.busy = false;
-        self.subscribe_again(topic);
-    }
-
-    fn apply_write(
-        &mut self,
-        topic: &str,
-        permissions: Result<WritePermissions, AuthoriseError>,
+        permissions: Result<MessagePermissions, AuthoriseError>,
         message: WaitingMessage,
     ) {
         self.release(topic);
         let Some(channel) = self.channels.get_mut(topic) else { return };
+        let WaitingMessage { reference, content } = message;
         match permissions {
-            Ok(permissions) => {
-                channel.write = Some(permissions);
-                self.broadcast(topic, message.reference, message.content);
-            }
-            // The message is dropped without a reply; the next one is checked anew
-            Err(error) => tracing::warn!(error = ?error, "a broadcast could not be authorised"),
-        }
-    }
-
-    fn apply_presence(
-        &mut self,
-        topic: &str,
-        permissions: Result<(ReadPermissions, WritePermissions), AuthoriseError>,
-        message: WaitingMessage,
-    ) {
-        self.release(topic);
-        let Some(channel) = self.channels.get_mut(topic) else { return };
-        match permissions {
-            Ok((read, write)) => {
+            Ok(MessagePermissions { read, write }) => {
                 channel.write = Some(write);
-                // The decision about broadcasts holds until the next token
-                let broadcast = channel.read.map_or(read.broadcast, |before| before.broadcast);
-                channel.set_read(ReadPermissions { broadcast, ..read });
-                if let MessageContent::Presence(payload) = &message.content {
-                    self.handle_presence(topic, &message.reference, payload);
+                if let Some(read) = read {
+                    // The decision about broadcasts holds until the next token
+                    let broadcast = channel.read.map_or(read.broadcast, |before| before.broadcast);
+                    channel.set_read(ReadPermissions { broadcast, ..read });
+                }
+                match content {
+                    MessageContent::Presence(payload) => self.handle_presence(topic, &reference, &payload),
+                    content => self.broadcast(topic, reference, content),
                 }
             }
+            // The next message is checked anew
             Err(error) => {
-                tracing::warn!(error = ?error, "a presence could not be authorised");
-                reply(&self.outbox, channel, &message.reference, "error", EMPTY);
+                tracing::warn!(error = %error, "a message of a client could not be authorised");
+                // A broadcast is dropped without a reply
+                if matches!(content, MessageContent::Presence(_)) {
+                    reply(&self.outbox, channel, &reference, "error", EMPTY);
+                }
             }
         }
     }
 
     /// Starts work of a channel, which ends with the channel. Later messages wait for it.
-    fn start(&mut self, topic: &str, work: Work) {
+    pub(super) fn start(&mut self, topic: &str, work: ChannelWork) {
         let Some(channel) = self.channels.get_mut(topic) else { return };
         let (work, handle) = abortable(work);
         channel.busy = true;
@@ -704,21 +272,22 @@ impl Channels {
         self.work.push(work);
     }
 
-    fn release(&mut self, topic: &str) {
+    /// Ends the wait of the messages that come after work of a channel.
+    pub(super) fn release(&mut self, topic: &str) {
         if let Some(channel) = self.channels.get_mut(topic) {
             channel.busy = false;
         }
     }
 
     /// Ends a channel with `phx_close`.
-    fn close_channel(&mut self, topic: &str) {
+    pub(super) fn close_channel(&mut self, topic: &str) {
         let Some(channel) = self.remove(topic) else { return };
         let head = EventHead { join_ref: &channel.join_ref, reference: &channel.join_ref, topic, event: "phx_close" };
         self.outbox.push_reply(encode_event(self.socket.version, head, EMPTY));
     }
 
     /// Removes a channel from everything that knows it.
-    fn remove(&mut self, topic: &str) -> Option<Channel> {
+    pub(super) fn remove(&mut self, topic: &str) -> Option<Channel> {
         let mut channel = self.channels.remove(topic)?;
         let subscriber = &channel.subscriber;
         // Before anything else, so that nothing is delivered behind the end of the channel
@@ -731,66 +300,20 @@ impl Channels {
         Some(channel)
     }
 
-    fn refuse_topic(&self, inbound: &Inbound) {
+    /// Replies that a topic is not one of channels, or that there is no channel.
+    pub(super) fn reject_topic(&self, inbound: &Inbound) {
         self.reply_to(inbound, &Reference::NULL, "error", br#"{"reason":"unmatched topic"}"#);
     }
 
-    fn refuse_join(&self, inbound: &Inbound, refusal: &JoinError) {
-        let response = json!({ "reason": refusal.to_string() }).to_string();
-        self.reply_to(inbound, &inbound.join_ref, "error", response.as_bytes());
-    }
-
-    fn reply_to(&self, inbound: &Inbound, join_ref: &Reference, status: &str, response: &[u8]) {
+    /// Replies to a message that belongs to no channel.
+    pub(super) fn reply_to(&self, inbound: &Inbound, join_ref: &Reference, status: &str, response: &[u8]) {
         let head = EventHead { join_ref, reference: &inbound.reference, topic: &inbound.topic, event: "phx_reply" };
         self.outbox.push_reply(encode_event(self.socket.version, head, &reply_payload(status, response)));
     }
 }
 
-impl Drop for Channels {
+impl Drop for SocketChannels {
     fn drop(&mut self) {
         self.end();
-    }
-}
-
-/// Replies to a message on a channel.
-fn reply(outbox: &Outbox, channel: &Channel, reference: &Reference, status: &str, response: &[u8]) {
-    let topic = whole_topic(&channel.subscriber);
-    let head = EventHead { join_ref: &channel.join_ref, reference, topic: &topic, event: "phx_reply" };
-    outbox.push_reply(encode_event(channel.subscriber.version(), head, &reply_payload(status, response)));
-}
-
-fn reply_payload(status: &str, response: &[u8]) -> Vec<u8> {
-    [br#"{"status":""#, status.as_bytes(), br#"","response":"#, response, b"}"].concat()
-}
-
-fn whole_topic(subscriber: &Subscriber) -> String {
-    format!("{TOPIC_PREFIX}{}", subscriber.room().topic)
-}
-
-/// Returns true for an API key in place of a token.
-fn is_api_key(token: &str) -> bool {
-    token.starts_with("sb_")
-}
-
-/// A presence event.
-enum PresenceCall {
-    Track(Value),
-    Untrack,
-    /// Without `event`.
-    None,
-    Unknown,
-}
-
-impl PresenceCall {
-    fn parse(payload: &[u8]) -> Self {
-        let mut payload: Map<String, Value> = serde_json::from_slice(payload).unwrap_or_default();
-        let event = payload.get("event").and_then(Value::as_str).map(str::to_ascii_lowercase);
-        match event.as_deref() {
-            Some("track") => Self::Track(payload.remove("payload").unwrap_or_else(|| Value::Object(Map::new()))),
-            Some("untrack") => Self::Untrack,
-            Some(_) => Self::Unknown,
-            None if payload.contains_key("event") => Self::Unknown,
-            None => Self::None,
-        }
     }
 }

@@ -7,10 +7,9 @@ use std::time::Duration;
 use futures_util::future::AbortHandle;
 use tokio::time::Instant;
 
-use super::work::OwnedSubject;
-use crate::authorise::{ReadPermissions, WritePermissions};
-use crate::changes::{ChangesSubscription, Prepared};
-use crate::identity::{Identity, TokenVerifier};
+use crate::authorise::{OwnedSubject, ReadPermissions, WritePermissions};
+use crate::changes::{ChangesSubscription, PreparedEntries};
+use crate::identity::{ChannelIdentity, TokenVerifier};
 use crate::presence::CallLimit;
 use crate::rooms::Subscriber;
 use crate::socket::frame::{Inbound, Reference, UserBroadcast};
@@ -20,7 +19,7 @@ const TOKEN_CHECK_PERIOD: Duration = Duration::from_secs(5 * 60);
 
 /// The state of a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum JoinState {
     /// The join is not answered yet.
     Joining,
     Joined,
@@ -29,7 +28,7 @@ pub(super) enum State {
 /// A channel of a socket.
 pub(super) struct Channel {
     pub subscriber: Arc<Subscriber>,
-    pub state: State,
+    pub state: JoinState,
     /// The reference of the join message itself, for its reply.
     pub join_reference: Reference,
     /// The `join_ref` of the join.
@@ -40,10 +39,10 @@ pub(super) struct Channel {
     pub presence_key: Box<str>,
     pub replication_ready: bool,
     /// The entries of the join, for a subscription and for every new one.
-    pub changes: Option<Prepared>,
+    pub changes: Option<PreparedEntries>,
     pub subscription: Option<ChangesSubscription>,
     pub token: Arc<str>,
-    pub identity: Arc<Identity>,
+    pub identity: Arc<ChannelIdentity>,
     /// The token is checked again then.
     pub check_token_at: Instant,
     /// `None` in a public channel, where everything is allowed.
@@ -93,7 +92,7 @@ impl Channel {
     }
 
     /// Puts the identity of a token in force.
-    pub fn set_identity(&mut self, identity: Arc<Identity>, verifier: &TokenVerifier) {
+    pub fn set_identity(&mut self, identity: Arc<ChannelIdentity>, verifier: &TokenVerifier) {
         self.check_token_at = token_check(&identity, verifier);
         self.identity = identity;
     }
@@ -107,7 +106,7 @@ impl Channel {
 }
 
 /// Returns when to check a token again: at its expiry, or after a while.
-pub(super) fn token_check(identity: &Identity, verifier: &TokenVerifier) -> Instant {
+pub(super) fn token_check(identity: &ChannelIdentity, verifier: &TokenVerifier) -> Instant {
     let left = identity.expires_at().saturating_sub(verifier.now());
     let left = Duration::from_secs(u64::try_from(left).unwrap_or(0));
     Instant::now() + left.min(TOKEN_CHECK_PERIOD)

@@ -8,14 +8,14 @@ use bytes::Bytes;
 use futures_util::future::{Abortable, BoxFuture};
 use serde_json::Value;
 
-use super::ChannelId;
-use super::joined::WaitingMessage;
-use crate::authorise::{AuthoriseError, ReadPermissions, Subject, WritePermissions};
+use super::joined::{MessageContent, WaitingMessage};
+use crate::authorise::{AuthoriseError, OwnedSubject, ReadPermissions, WritePermissions};
 use crate::error::JoinError;
-use crate::identity::Identity;
-use crate::realtime::Service;
+use crate::identity::ChannelIdentity;
+use crate::ids::ChannelId;
 use crate::replay::{self, ReplayParameters, StoredMessage};
 use crate::rooms::{Subscriber, UnfinishedPublication};
+use crate::service::RealtimeService;
 use crate::socket::frame::Inbound;
 use crate::stream::StreamState;
 
@@ -23,19 +23,17 @@ use crate::stream::StreamState;
 const REPLICATION_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Work of a channel, and its result.
-pub(super) type Work = BoxFuture<'static, (ChannelId, WorkResult)>;
+pub(super) type ChannelWork = BoxFuture<'static, (ChannelId, WorkResult)>;
 /// Work that ends with its channel.
-pub(super) type ChannelWork = Abortable<Work>;
+pub(super) type AbortableWork = Abortable<ChannelWork>;
 
 /// The result of work.
 pub(super) enum WorkResult {
-    Joined(Result<Admission, JoinError>),
+    Joined(Result<JoinGrant, JoinError>),
     /// The read permissions after a new token.
-    Refreshed(Arc<Identity>, Result<ReadPermissions, AuthoriseError>),
-    /// The write permissions, and the message that waits for them.
-    WriteChecked(Result<WritePermissions, AuthoriseError>, WaitingMessage),
-    /// The permissions for the presence, and the message that waits for them.
-    PresenceChecked(Result<(ReadPermissions, WritePermissions), AuthoriseError>, WaitingMessage),
+    Refreshed(Arc<ChannelIdentity>, Result<ReadPermissions, AuthoriseError>),
+    /// The permissions for a message that waits for them.
+    PermissionsChecked(Result<MessagePermissions, AuthoriseError>, WaitingMessage),
     /// A message has been handed to every queue.
     Published,
     /// True if the messages of the database are delivered.
@@ -46,34 +44,27 @@ pub(super) enum WorkResult {
     KeysReadForToken(Bytes),
 }
 
+/// The permissions that a message needs.
+pub(super) struct MessagePermissions {
+    /// Evaluated for presence events only.
+    pub read: Option<ReadPermissions>,
+    pub write: WritePermissions,
+}
+
 /// The grant of a join.
-pub(super) struct Admission {
+pub(super) struct JoinGrant {
     pub permissions: ReadPermissions,
     pub stored: Vec<StoredMessage>,
 }
 
-/// The subject of policies, as owned values for work that outlives a message.
-#[derive(Clone)]
-pub(super) struct OwnedSubject {
-    pub identity: Arc<Identity>,
-    pub headers: Arc<str>,
-    pub topic: Arc<str>,
-}
-
-impl OwnedSubject {
-    fn borrowed(&self) -> Subject<'_> {
-        Subject { identity: &self.identity, headers: &self.headers, topic: &self.topic }
-    }
-}
-
 /// Checks the read permissions of a private channel, and reads the stored messages it asks for.
 pub(super) fn join(
-    service: Arc<Service>,
+    service: Arc<RealtimeService>,
     channel: Arc<Subscriber>,
     subject: OwnedSubject,
     presence: bool,
     replay: Option<Value>,
-) -> Work {
+) -> ChannelWork {
     Box::pin(async move {
         let admitted = admit(&service, &channel, &subject, presence, replay).await;
         (channel.id(), WorkResult::Joined(admitted))
@@ -81,12 +72,12 @@ pub(super) fn join(
 }
 
 async fn admit(
-    service: &Service,
+    service: &RealtimeService,
     channel: &Subscriber,
     subject: &OwnedSubject,
     presence: bool,
     replay: Option<Value>,
-) -> Result<Admission, JoinError> {
+) -> Result<JoinGrant, JoinError> {
     let topic = &subject.topic;
     let permissions = service.authoriser.read(&subject.borrowed(), presence).await;
     let permissions = permissions.map_err(|error| error.into_join_error(topic))?;
@@ -103,48 +94,51 @@ async fn admit(
             replay::replay(service.reads.pool(), channel, &parameters, now).await?
         }
     };
-    Ok(Admission { permissions, stored })
+    Ok(JoinGrant { permissions, stored })
 }
 
 /// Checks the read permissions again, for a new token.
-pub(super) fn refresh(service: Arc<Service>, channel: ChannelId, subject: OwnedSubject, presence: bool) -> Work {
+pub(super) fn refresh(
+    service: Arc<RealtimeService>,
+    channel: ChannelId,
+    subject: OwnedSubject,
+    presence: bool,
+) -> ChannelWork {
     Box::pin(async move {
         let permissions = service.authoriser.read(&subject.borrowed(), presence).await;
         (channel, WorkResult::Refreshed(subject.identity, permissions))
     })
 }
 
-/// Checks the write permissions for a message.
-pub(super) fn check_write(
-    service: Arc<Service>,
+/// Checks the permissions that a message needs.
+pub(super) fn check_permissions(
+    service: Arc<RealtimeService>,
     channel: ChannelId,
     subject: OwnedSubject,
     message: WaitingMessage,
-) -> Work {
+) -> ChannelWork {
     Box::pin(async move {
-        let permissions = service.authoriser.write(&subject.borrowed()).await;
-        (channel, WorkResult::WriteChecked(permissions, message))
+        let permissions = permissions_for(&service, &subject, &message.content).await;
+        (channel, WorkResult::PermissionsChecked(permissions, message))
     })
 }
 
-/// Checks the permissions for the presence of a channel that did not ask for it when it joined.
-pub(super) fn check_presence(
-    service: Arc<Service>,
-    channel: ChannelId,
-    subject: OwnedSubject,
-    message: WaitingMessage,
-) -> Work {
-    Box::pin(async move {
-        let permissions = async {
-            let read = service.authoriser.read(&subject.borrowed(), true).await?;
-            Ok((read, service.authoriser.write(&subject.borrowed()).await?))
-        };
-        (channel, WorkResult::PresenceChecked(permissions.await, message))
-    })
+async fn permissions_for(
+    service: &RealtimeService,
+    subject: &OwnedSubject,
+    content: &MessageContent,
+) -> Result<MessagePermissions, AuthoriseError> {
+    let subject = subject.borrowed();
+    let read = match content {
+        // Of a channel that did not ask for the presence when it joined
+        MessageContent::Presence(_) => Some(service.authoriser.read(&subject, true).await?),
+        MessageContent::Broadcast(_) | MessageContent::UserBroadcast(_) => None,
+    };
+    Ok(MessagePermissions { read, write: service.authoriser.write(&subject).await? })
 }
 
 /// Waits until a message is in every queue.
-pub(super) fn publish(channel: ChannelId, publication: UnfinishedPublication) -> Work {
+pub(super) fn publish(channel: ChannelId, publication: UnfinishedPublication) -> ChannelWork {
     Box::pin(async move {
         publication.finish().await;
         (channel, WorkResult::Published)
@@ -152,7 +146,7 @@ pub(super) fn publish(channel: ChannelId, publication: UnfinishedPublication) ->
 }
 
 /// Waits until the messages of the database are delivered.
-pub(super) fn await_replication(service: Arc<Service>, channel: ChannelId) -> Work {
+pub(super) fn await_replication(service: Arc<RealtimeService>, channel: ChannelId) -> ChannelWork {
     Box::pin(async move {
         let mut state = service.stream.state();
         let running = state.wait_for(|state| *state == StreamState::Running);

@@ -14,7 +14,7 @@ use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKe
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use portico_base::{Clock, Secret, hash, random};
 
-use super::NodeId;
+use crate::ids::NodeId;
 
 /// The largest message.
 const MAX_MESSAGE: usize = 16 * 1024 * 1024;
@@ -107,13 +107,13 @@ fn milliseconds(clock: &Clock) -> i64 {
 #[derive(Debug)]
 pub(super) struct Unwrapper {
     clock: Clock,
-    servers: HashMap<NodeId, Unfinished>,
+    servers: HashMap<NodeId, UnfinishedMessage>,
     /// Messages were dropped because of their time.
     has_dropped: bool,
 }
 
 #[derive(Debug, Default)]
-struct Unfinished {
+struct UnfinishedMessage {
     /// The last message that was complete, and the latest time of any message.
     last_number: u64,
     last_time: i64,
@@ -123,7 +123,7 @@ struct Unfinished {
     content: BytesMut,
 }
 
-impl Unfinished {
+impl UnfinishedMessage {
     /// Drops the parts that have arrived.
     fn restart(&mut self) {
         (self.number, self.received, self.content) = (0, 0, BytesMut::new());

@@ -32,7 +32,7 @@ const NATS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A way between servers.
 #[derive(Debug)]
-pub(super) enum Way {
+pub(super) enum LinkSettings {
     Notify {
         database: Database,
         pool: Pool,
@@ -46,7 +46,7 @@ pub(super) enum Way {
 
 /// An open way.
 #[derive(Debug)]
-pub(super) enum Link {
+pub(super) enum ClusterLink {
     Notify { listener: Listener, pool: Pool },
     Nats { client: async_nats::Client, subscription: async_nats::Subscriber, subject: String },
 }
@@ -64,14 +64,14 @@ pub(super) enum LinkError {
     Notify(#[from] WireError),
 }
 
-impl Way {
+impl LinkSettings {
     /// Opens the way. What others send from now on arrives.
-    pub async fn open(&self) -> Result<Link, LinkError> {
+    pub async fn open(&self) -> Result<ClusterLink, LinkError> {
         match self {
             Self::Notify { database, .. } if !database.receives_notifications() => Err(LinkError::Pooled),
             Self::Notify { database, pool } => {
                 let listener = Listener::open(database.endpoint(), CHANNEL).await?;
-                Ok(Link::Notify { listener, pool: pool.clone() })
+                Ok(ClusterLink::Notify { listener, pool: pool.clone() })
             }
             Self::Nats { address, subject } => {
                 let address: ServerAddr = address.expose().parse().map_err(|error| nats_error(&error))?;
@@ -79,13 +79,13 @@ impl Way {
                 let subscription = client.subscribe(subject.clone()).await.map_err(|error| nats_error(&error))?;
                 // The server has the subscription when this returns
                 client.flush().await.map_err(|error| nats_error(&error))?;
-                Ok(Link::Nats { client, subscription, subject: subject.clone() })
+                Ok(ClusterLink::Nats { client, subscription, subject: subject.clone() })
             }
         }
     }
 }
 
-impl Link {
+impl ClusterLink {
     /// Returns the size of the largest part.
     pub fn max_part(&self) -> usize {
         match self {

@@ -11,11 +11,11 @@ use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use super::envelope::{ClusterKey, MAX_AGE, Unwrapper, Wrapper};
-use super::link::{Link, LinkError, Way};
+use super::link::{ClusterLink, LinkError, LinkSettings};
 use super::message::{ClusterMessage, StateEntry};
 use super::outgoing::ClusterQueue;
-use super::{ClusterTimes, NodeId};
-use crate::channel::ChannelId;
+use super::times::ClusterTimes;
+use crate::ids::{ChannelId, NodeId};
 use crate::presence::Presence;
 use crate::rooms::{Publication, RoomMessage, Rooms};
 
@@ -27,7 +27,7 @@ const STATE_PART_BYTES: usize = 256 * 1024;
 const REPORT_PERIOD: Duration = Duration::from_secs(60);
 
 /// The state of the task.
-pub(super) struct Member {
+pub(super) struct ClusterTask {
     node: NodeId,
     times: ClusterTimes,
     key: ClusterKey,
@@ -37,7 +37,7 @@ pub(super) struct Member {
     dropped_reported_at: Option<Instant>,
     rooms: Rooms,
     presence: Presence,
-    peers: HashMap<NodeId, Peer>,
+    peers: HashMap<NodeId, ClusterPeer>,
     /// The number of the last change of this server's presence.
     last_change: u64,
     /// Another server asks for the whole presence.
@@ -48,7 +48,7 @@ pub(super) struct Member {
 
 /// Another server.
 #[derive(Debug)]
-struct Peer {
+struct ClusterPeer {
     seen_at: Instant,
     sockets: u64,
     /// The number of the change up to which its presence is complete here. `None`: it is not.
@@ -57,13 +57,13 @@ struct Peer {
     state: Option<HashSet<ChannelId>>,
 }
 
-impl fmt::Debug for Member {
+impl fmt::Debug for ClusterTask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Member").field("node", &self.node).field("peers", &self.peers).finish_non_exhaustive()
+        f.debug_struct("ClusterTask").field("node", &self.node).field("peers", &self.peers).finish_non_exhaustive()
     }
 }
 
-impl Member {
+impl ClusterTask {
     /// Returns a member that knows no others.
     pub fn new(
         times: ClusterTimes,
@@ -90,7 +90,7 @@ impl Member {
     }
 
     /// Runs until `leave` is cancelled. A way that is lost is opened again.
-    pub async fn run(mut self, way: Way, mut queue: ClusterQueue, leave: CancellationToken) {
+    pub async fn run(mut self, way: LinkSettings, mut queue: ClusterQueue, leave: CancellationToken) {
         let mut was_reported = false;
         loop {
             let opened = tokio::select! {
@@ -125,7 +125,7 @@ impl Member {
     /// Sends and receives until `leave` is cancelled, or the way is lost.
     async fn serve(
         &mut self,
-        link: &mut Link,
+        link: &mut ClusterLink,
         queue: &mut ClusterQueue,
         leave: &CancellationToken,
     ) -> Result<(), Option<LinkError>> {
@@ -192,7 +192,7 @@ impl Member {
         }
     }
 
-    async fn send(&mut self, link: &mut Link, message: &ClusterMessage) -> Result<(), LinkError> {
+    async fn send(&mut self, link: &mut ClusterLink, message: &ClusterMessage) -> Result<(), LinkError> {
         let parts = message.encode().and_then(|message| self.wrapper.wrap(&self.key, &message, link.max_part()));
         match parts {
             Some(parts) => link.send(&parts).await,
@@ -203,7 +203,7 @@ impl Member {
         }
     }
 
-    async fn beat(&mut self, link: &mut Link, queue: &ClusterQueue) -> Result<(), LinkError> {
+    async fn beat(&mut self, link: &mut ClusterLink, queue: &ClusterQueue) -> Result<(), LinkError> {
         self.last_change += queue.take_lost_changes();
         let heartbeat = ClusterMessage::Heartbeat { sockets: (self.sockets)(), presence: self.last_change };
         self.send(link, &heartbeat).await
@@ -211,7 +211,7 @@ impl Member {
 
     /// Sends the whole presence of this server. Changes that wait in the queue come after it, and
     /// lead to the same state whether it contains them or not.
-    async fn send_state(&mut self, link: &mut Link, queue: &ClusterQueue) -> Result<(), LinkError> {
+    async fn send_state(&mut self, link: &mut ClusterLink, queue: &ClusterQueue) -> Result<(), LinkError> {
         self.last_change += queue.take_lost_changes();
         let all = self.presence.local_entries();
         self.send(link, &ClusterMessage::StateBegin { number: self.last_change }).await?;
@@ -238,7 +238,7 @@ impl Member {
         if self.peers.len() >= MAX_PEERS && !self.peers.contains_key(&node) {
             return None;
         }
-        let new = || Peer { seen_at: Instant::now(), sockets: 0, change: Some(0), state: None };
+        let new = || ClusterPeer { seen_at: Instant::now(), sockets: 0, change: Some(0), state: None };
         let peer = self.peers.entry(node).or_insert_with(new);
         peer.seen_at = Instant::now();
         match message {
@@ -303,7 +303,7 @@ impl Member {
     /// Forgets the servers that have been silent for too long.
     fn forget_silent(&mut self) {
         let now = Instant::now();
-        let is_gone = |peer: &Peer| now.duration_since(peer.seen_at) >= self.times.gone_after;
+        let is_gone = |peer: &ClusterPeer| now.duration_since(peer.seen_at) >= self.times.gone_after;
         let gone: Vec<_> = self.peers.iter().filter(|(_, peer)| is_gone(peer)).map(|(node, _)| *node).collect();
         for node in gone {
             tracing::warn!(node = %node, "a server has gone");
@@ -324,7 +324,7 @@ impl Member {
     }
 }
 
-impl Peer {
+impl ClusterPeer {
     /// Notes a change of its presence. After a gap it stays incomplete until its next state.
     fn note(&mut self, number: u64) {
         self.change = self.change.filter(|change| change + 1 == number).map(|_| number);

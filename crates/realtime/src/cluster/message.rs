@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-use super::NodeId;
-use crate::channel::ChannelId;
+use crate::ids::{ChannelId, NodeId};
 use crate::rooms::{RoomKey, RoomMessageBody};
 use crate::socket::frame::{UserBroadcast, UserPayload};
 
@@ -132,7 +131,7 @@ impl ClusterMessage {
 
     /// Parses a message. `None`: it is malformed, or of a later version.
     pub fn decode(bytes: Bytes) -> Option<Self> {
-        let mut fields = Fields(bytes);
+        let mut fields = ClusterMessageReader(bytes);
         Some(match fields.0.try_get_u8().ok()? {
             HEARTBEAT => Self::Heartbeat { sockets: fields.number()?, presence: fields.number()? },
             GOODBYE => Self::Goodbye,
@@ -183,9 +182,9 @@ fn put_bytes(out: &mut BytesMut, bytes: &[u8]) {
 }
 
 /// Reads the fields of a message.
-struct Fields(Bytes);
+struct ClusterMessageReader(Bytes);
 
-impl Fields {
+impl ClusterMessageReader {
     fn number(&mut self) -> Option<u64> {
         self.0.try_get_u64().ok()
     }

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use tokio::sync::mpsc;
 
 use super::message::ClusterMessage;
-use crate::channel::ChannelId;
-use crate::presence::Meta;
-use crate::rooms::{Publication, RoomKey};
+use crate::ids::ChannelId;
+use crate::presence::{PresenceMeta, RemotePresence};
+use crate::rooms::{Publication, RemoteRooms, RoomKey};
 
 /// The messages that may wait.
 const MAX_MESSAGES: usize = 16 * 1024;
@@ -18,10 +18,10 @@ const MAX_BYTES: usize = 64 * 1024 * 1024;
 /// Sends to the other servers. Nothing waits for them: what has no room is dropped. Broadcasts are
 /// lost then; for the presence the others notice it, and ask for the whole state.
 #[derive(Debug, Clone)]
-pub(crate) struct ClusterSender(Arc<Outgoing>);
+pub(super) struct ClusterSender(Arc<OutgoingQueue>);
 
 #[derive(Debug)]
-struct Outgoing {
+struct OutgoingQueue {
     queue: mpsc::Sender<(ClusterMessage, usize)>,
     bytes: AtomicUsize,
     lost_changes: AtomicU64,
@@ -38,35 +38,9 @@ impl ClusterSender {
     /// Returns both ends of a queue.
     pub(super) fn new() -> (Self, ClusterQueue) {
         let (sender, queue) = mpsc::channel(MAX_MESSAGES);
-        let outgoing = Outgoing { queue: sender, bytes: AtomicUsize::new(0), lost_changes: AtomicU64::new(0) };
+        let outgoing = OutgoingQueue { queue: sender, bytes: AtomicUsize::new(0), lost_changes: AtomicU64::new(0) };
         let sender = Self(Arc::new(outgoing));
         (sender.clone(), ClusterQueue { queue, sender })
-    }
-
-    /// Sends a message of a client. Messages of the database's own log are left out, because every
-    /// server reads it, and so are changes of the presence.
-    pub fn publish(&self, publication: &Publication) {
-        let message = &publication.message;
-        if message.is_presence() || message.id().is_some() {
-            return;
-        }
-        let body = message.body().clone();
-        let message = ClusterMessage::Broadcast { room: publication.room.clone(), body };
-        if !self.send(message, publication.message.payload_len()) {
-            tracing::warn!("a broadcast is not sent to the other servers: too many wait");
-        }
-    }
-
-    /// Sends that a channel tracks.
-    pub fn tracked(&self, room: &RoomKey, channel: ChannelId, key: &Arc<str>, meta: &Meta) {
-        let (room, key, meta) = (room.clone(), Arc::clone(key), meta.json().clone());
-        let size = meta.len();
-        self.send_change(ClusterMessage::Tracked { number: 0, room, channel, key, meta }, size);
-    }
-
-    /// Sends that a channel does not track any more.
-    pub fn untracked(&self, room: &RoomKey, channel: ChannelId) {
-        self.send_change(ClusterMessage::Untracked { number: 0, room: room.clone(), channel }, 0);
     }
 
     fn send_change(&self, message: ClusterMessage, size: usize) {
@@ -82,6 +56,34 @@ impl ClusterSender {
             self.0.bytes.fetch_sub(size, Ordering::Relaxed);
         }
         is_sent
+    }
+}
+
+impl RemoteRooms for ClusterSender {
+    /// Sends a message of a client. Messages of the database's own log are left out, because every
+    /// server reads it, and so are changes of the presence.
+    fn publish(&self, publication: &Publication) {
+        let message = &publication.message;
+        if message.is_presence() || message.id().is_some() {
+            return;
+        }
+        let body = message.body().clone();
+        let message = ClusterMessage::Broadcast { room: publication.room.clone(), body };
+        if !self.send(message, publication.message.payload_len()) {
+            tracing::warn!("a broadcast is not sent to the other servers: too many wait");
+        }
+    }
+}
+
+impl RemotePresence for ClusterSender {
+    fn tracked(&self, room: &RoomKey, channel: ChannelId, key: &Arc<str>, meta: &PresenceMeta) {
+        let (room, key, meta) = (room.clone(), Arc::clone(key), meta.json().clone());
+        let size = meta.len();
+        self.send_change(ClusterMessage::Tracked { number: 0, room, channel, key, meta }, size);
+    }
+
+    fn untracked(&self, room: &RoomKey, channel: ChannelId) {
+        self.send_change(ClusterMessage::Untracked { number: 0, room: room.clone(), channel }, 0);
     }
 }
 

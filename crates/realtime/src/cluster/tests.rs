@@ -1,9 +1,12 @@
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use tokio::io::AsyncBufReadExt as _;
 
 use super::*;
 use crate::fixture::{ScratchDatabase, TestChannel, json_of, room};
 use crate::rooms::{Publication, RoomKey, RoomMessage, RoomMessageBody};
+use crate::settings::RealtimeLimits;
 use crate::socket::frame::{UserBroadcast, UserPayload, Version};
 use portico_database::wire::WirePoolSettings;
 
@@ -15,13 +18,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 struct Server {
     rooms: Rooms,
     presence: Presence,
-    cluster: Option<Cluster>,
+    cluster: Option<ClusterMember>,
 }
 
 impl Server {
-    fn start(database: &ScratchDatabase, settings: &ClusterSettings, sockets: u64) -> Self {
+    fn start(database: &ScratchDatabase, settings: &RealtimeClusterSettings, sockets: u64) -> Self {
         let rooms = Rooms::new(Arc::default(), None);
-        let presence = Presence::new(rooms.clone());
+        let presence = Presence::new(rooms.clone(), &RealtimeLimits::default());
         let parts = ClusterParts {
             database: crate::fixture::open(database.endpoint()),
             pool: database.pool(WirePoolSettings::default()),
@@ -30,7 +33,7 @@ impl Server {
             clock: Clock::system(),
             sockets: Box::new(move || sockets),
         };
-        let cluster = Some(Cluster::start(settings, TIMES, parts));
+        let cluster = Some(ClusterMember::start(settings, TIMES, parts));
         Self { rooms, presence, cluster }
     }
 
@@ -71,16 +74,16 @@ async fn settles(what: &str, is_settled: impl Fn() -> bool) {
     assert!(tokio::time::timeout(PATIENCE, settled).await.is_ok(), "{what}");
 }
 
-fn settings(transport: ClusterTransport) -> ClusterSettings {
-    ClusterSettings { transport, secret: Secret::new("a secret of the servers") }
+fn settings(transport: RealtimeClusterTransport) -> RealtimeClusterSettings {
+    RealtimeClusterSettings { transport, secret: Secret::new("a secret of the servers") }
 }
 
 fn text(text: &'static str) -> UserPayload {
     UserPayload::Json(text.into())
 }
 
-/// Everything that servers share, on any way between them.
-async fn servers_share_everything(settings: &ClusterSettings) {
+/// Checks everything that servers share, on any way between them.
+async fn servers_share_everything(settings: &RealtimeClusterSettings) {
     let database = ScratchDatabase::new().await;
     let (a, private) = (room(false, "a"), room(true, "a"));
     let one = Server::start(&database, settings, 3);
@@ -146,7 +149,7 @@ async fn servers_share_everything(settings: &ClusterSettings) {
     settles("nothing", || one.state(&a) == json!({}) && one.remote_sockets() == 0).await;
 
     // Another project on the same way
-    let other = ClusterSettings { secret: Secret::new("another secret"), ..settings.clone() };
+    let other = RealtimeClusterSettings { secret: Secret::new("another secret"), ..settings.clone() };
     let stranger = Server::start(&database, &other, 9);
     let channel = stranger.join(&a);
     stranger.track(&channel, "eve", json!({}));
@@ -157,7 +160,7 @@ async fn servers_share_everything(settings: &ClusterSettings) {
 
 #[tokio::test]
 async fn servers_share_through_notifications() {
-    servers_share_everything(&settings(ClusterTransport::Notify)).await;
+    servers_share_everything(&settings(RealtimeClusterTransport::Notify)).await;
 }
 
 /// A NATS server of its own, with a password. It ends with this.
@@ -194,9 +197,9 @@ impl NatsServer {
         Self { _process: process, port: port.expect("it listens") }
     }
 
-    fn settings(&self) -> ClusterSettings {
+    fn settings(&self) -> RealtimeClusterSettings {
         let url = Secret::new(format!("nats://portico:s3%2Fcret@127.0.0.1:{}", self.port));
-        settings(ClusterTransport::Nats { url })
+        settings(RealtimeClusterTransport::Nats { url })
     }
 }
 
@@ -226,7 +229,7 @@ async fn servers_find_each_other_again_after_nats_was_down() {
 #[tokio::test]
 async fn missed_changes_are_made_up_for() {
     let database = ScratchDatabase::new().await;
-    let settings = settings(ClusterTransport::Notify);
+    let settings = settings(RealtimeClusterTransport::Notify);
     let (one, two) = (Server::start(&database, &settings, 1), Server::start(&database, &settings, 1));
     settles("each other", || one.remote_sockets() == 1 && two.remote_sockets() == 1).await;
     let a = room(false, "a");

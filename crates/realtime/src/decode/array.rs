@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
-use super::json::RenderError;
+use super::error::ValueRenderError;
 
 /// PostgreSQL's limit for the dimensions of an array.
 const MAX_DIMENSIONS: usize = 6;
-const MALFORMED: RenderError = RenderError::Malformed("array");
+const MALFORMED: ValueRenderError = ValueRenderError::Malformed("array");
 
 /// A step of the reading of an array.
 #[derive(Debug, PartialEq, Eq)]
@@ -25,8 +25,8 @@ pub(super) enum ArrayToken<'a> {
 pub(super) fn read_array<'a>(
     text: &'a str,
     delimiter: u8,
-    mut visit: impl FnMut(ArrayToken<'a>) -> Result<(), RenderError>,
-) -> Result<(), RenderError> {
+    mut visit: impl FnMut(ArrayToken<'a>) -> Result<(), ValueRenderError>,
+) -> Result<(), ValueRenderError> {
     let mut rest = match text.starts_with('[') {
         // The bounds of the dimensions, where one does not begin at 1
         true => text.split_once('=').ok_or(MALFORMED)?.1,
@@ -76,7 +76,7 @@ pub(super) fn read_array<'a>(
 }
 
 /// Reads up to the closing quote. A backslash escapes the next character.
-fn quoted(text: &str) -> Result<(Cow<'_, str>, &str), RenderError> {
+fn quoted(text: &str) -> Result<(Cow<'_, str>, &str), ValueRenderError> {
     let mut unescaped = String::new();
     let mut rest = text;
     loop {

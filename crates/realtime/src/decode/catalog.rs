@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio_postgres::Client;
 
-use super::change::Relation;
+use super::change::PublishedRelation;
 use super::record::DescribedTable;
 use super::table::Table;
 use super::types::TypeCache;
@@ -15,13 +15,13 @@ const MAX_TABLES: usize = 5_000;
 
 /// The tables and types that a stream has named. One for each stream.
 #[derive(Debug, Default)]
-pub(crate) struct Catalog {
+pub(crate) struct TableCatalog {
     types: TypeCache,
     /// `None` for a table that does not exist any more.
-    tables: HashMap<u32, (Arc<Relation>, Option<Arc<DescribedTable>>)>,
+    tables: HashMap<u32, (Arc<PublishedRelation>, Option<Arc<DescribedTable>>)>,
 }
 
-impl Catalog {
+impl TableCatalog {
     /// Returns a table, as the stream described it last. Reads it with two queries at most the
     /// first time, and again when the stream has described it anew. `None`: it does not exist any
     /// more.
@@ -31,7 +31,7 @@ impl Catalog {
     pub async fn describe(
         &mut self,
         client: &Client,
-        relation: &Arc<Relation>,
+        relation: &Arc<PublishedRelation>,
     ) -> Result<Option<Arc<DescribedTable>>, tokio_postgres::Error> {
         if let Some(known) = self.described(relation) {
             return Ok(known);
@@ -55,7 +55,7 @@ impl Catalog {
 
     /// Returns a table that was already read and has not changed since; inside, `None` for one that
     /// does not exist any more.
-    pub fn described(&self, relation: &Arc<Relation>) -> Option<Option<Arc<DescribedTable>>> {
+    pub fn described(&self, relation: &Arc<PublishedRelation>) -> Option<Option<Arc<DescribedTable>>> {
         let (known, described) = self.tables.get(&relation.oid)?;
         Arc::ptr_eq(known, relation).then(|| described.clone())
     }

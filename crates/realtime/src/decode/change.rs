@@ -9,7 +9,7 @@ use super::tuple::Tuple;
 #[derive(Debug, Clone)]
 pub(crate) struct Change {
     /// The table. The same allocation for all changes since the table was last described.
-    pub relation: Arc<Relation>,
+    pub relation: Arc<PublishedRelation>,
     pub kind: ChangeKind,
 }
 
@@ -46,7 +46,7 @@ impl OldTuple {
 
 /// A table as the stream describes it before its first change, and after each change of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Relation {
+pub(crate) struct PublishedRelation {
     pub oid: u32,
     pub schema: Box<str>,
     pub name: Box<str>,
@@ -89,6 +89,10 @@ impl ReplicaIdentity {
         })
     }
 }
+
+/// The id of a top-level transaction, without its epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct TransactionId(pub u32);
 
 /// The time of a commit, in microseconds since 2000-01-01 UTC. Displayed in ISO form with
 /// milliseconds, truncated: `2026-08-21T15:58:21.620Z`.

@@ -5,16 +5,17 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::change::{Change, ChangeKind, CommitTime, OldTuple, Relation};
-use super::message::{DecodeError, Message};
+use super::change::{Change, ChangeKind, CommitTime, OldTuple, PublishedRelation, TransactionId};
+use super::error::DecodeError;
+use super::message::PgOutputMessage;
 
 /// The result of one message.
 #[derive(Debug, Clone)]
 pub(crate) enum Decoded {
     /// A transaction begins. It was committed at this time; its changes follow.
-    Begin { commit_time: CommitTime },
+    Begin { commit_time: CommitTime, transaction: TransactionId },
     /// A table is described, for the first time or since it has changed.
-    Relation(#[cfg_attr(not(test), expect(dead_code, reason = "tests compare it"))] Arc<Relation>),
+    Relation(#[cfg_attr(not(test), expect(dead_code, reason = "tests compare it"))] Arc<PublishedRelation>),
     /// A row has changed.
     Change(Change),
     /// The transaction is complete. The log before `end` is not needed again.
@@ -26,7 +27,7 @@ pub(crate) enum Decoded {
 /// The state of a stream: its relations, and whether a transaction is open. One for each stream.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
-    relations: HashMap<u32, Arc<Relation>>,
+    relations: HashMap<u32, Arc<PublishedRelation>>,
     in_transaction: bool,
 }
 
@@ -36,21 +37,21 @@ impl Decoder {
     /// # Errors
     /// [`DecodeError`] for bytes that do not follow the protocol. The stream cannot go on then.
     pub fn decode(&mut self, body: Bytes) -> Result<Decoded, DecodeError> {
-        match Message::read(body)? {
-            Message::Begin { commit_time } => {
+        match PgOutputMessage::read(body)? {
+            PgOutputMessage::Begin { commit_time, transaction } => {
                 self.set_in_transaction(true)?;
-                Ok(Decoded::Begin { commit_time })
+                Ok(Decoded::Begin { commit_time, transaction })
             }
-            Message::Commit { end } => {
+            PgOutputMessage::Commit { end } => {
                 self.set_in_transaction(false)?;
                 Ok(Decoded::Commit { end })
             }
-            Message::Relation(relation) => {
+            PgOutputMessage::Relation(relation) => {
                 let relation = Arc::new(relation);
                 self.relations.insert(relation.oid, Arc::clone(&relation));
                 Ok(Decoded::Relation(relation))
             }
-            Message::Change { relation, kind } => {
+            PgOutputMessage::Change { relation, kind } => {
                 if !self.in_transaction {
                     return Err(DecodeError::OutOfOrder);
                 }
@@ -60,7 +61,7 @@ impl Decoder {
                 }
                 Ok(Decoded::Change(Change { relation: Arc::clone(relation), kind }))
             }
-            Message::Truncate | Message::Other => Ok(Decoded::Nothing),
+            PgOutputMessage::Truncate | PgOutputMessage::Other => Ok(Decoded::Nothing),
         }
     }
 
@@ -213,7 +214,7 @@ mod tests {
         let column = |name: &str, is_identity| RelationColumn { name: name.into(), type_oid: 25, is_identity };
         assert_eq!(
             *described,
-            Relation {
+            PublishedRelation {
                 oid: 42,
                 schema: "public".into(),
                 name: "items".into(),

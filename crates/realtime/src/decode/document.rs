@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::json::write_string;
+use super::json_string::write_string;
 use super::shape::key_order;
 
 /// The nesting up to which a document is rewritten. Each level is scanned once for every level

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use super::change::{Change, ChangeKind, Relation, RelationColumn, ReplicaIdentity};
+use super::change::{Change, ChangeKind, PublishedRelation, RelationColumn, ReplicaIdentity};
 use super::record::DescribedTable;
 use super::table::{Table, TableColumn};
 use super::tuple::Tuple;
@@ -46,10 +46,10 @@ pub(crate) fn inserted(values: &[&str]) -> Change {
     Change { relation: Arc::new(relation(0, &[])), kind: ChangeKind::Insert { new } }
 }
 
-fn relation(oid: u32, columns: &[&str]) -> Relation {
+fn relation(oid: u32, columns: &[&str]) -> PublishedRelation {
     let of_relation =
         |(at, name): (usize, &&str)| RelationColumn { name: (*name).into(), type_oid: TEXT, is_identity: at == 0 };
-    Relation {
+    PublishedRelation {
         oid,
         schema: "public".into(),
         name: format!("table_{oid}").into(),

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use super::array::{ArrayToken, read_array};
 use super::document::write_document;
+use super::error::ValueRenderError;
+use super::json_string::write_string;
 use super::number::{is_not_a_number, write_number};
 use super::row::read_row;
 use super::shape::{Attribute, Shape, key_order};
@@ -11,29 +13,12 @@ use super::shape::{Attribute, Shape, key_order};
 /// The maximum nesting of composite values and arrays in each other.
 const MAX_DEPTH: usize = 64;
 
-/// A value that does not have the shape of its type.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum RenderError {
-    /// The text is not one of the type.
-    #[error("a malformed {0}")]
-    Malformed(&'static str),
-    /// A composite value has more or fewer attributes than its type: the type has changed.
-    #[error("a composite value does not have the attributes of its type")]
-    AttributeCount,
-    /// Values are nested too deeply.
-    #[error("a value is nested too deeply")]
-    TooDeep,
-    /// Only the server can render the value, see [`Shape::Cast`].
-    #[error("a value needs a cast of the server")]
-    NeedsCast,
-}
-
 /// Writes the value of a column, as `to_jsonb` renders it with two exceptions: `bytea` is in
 /// hexadecimal without a prefix, and a number that JSON does not have is null.
 ///
 /// # Errors
-/// [`RenderError`]; nothing useful is written then.
-pub(crate) fn write_column(out: &mut Vec<u8>, shape: &Shape, text: &str) -> Result<(), RenderError> {
+/// [`ValueRenderError`]; nothing useful is written then.
+pub(crate) fn write_column(out: &mut Vec<u8>, shape: &Shape, text: &str) -> Result<(), ValueRenderError> {
     match shape {
         Shape::Bytes => {
             write_string(out, text.strip_prefix("\\x").unwrap_or(text));
@@ -48,15 +33,15 @@ pub(crate) fn write_column(out: &mut Vec<u8>, shape: &Shape, text: &str) -> Resu
 }
 
 /// Writes a value inside of another as `to_jsonb` renders it.
-fn write_value(out: &mut Vec<u8>, shape: &Shape, text: &str, depth: usize) -> Result<(), RenderError> {
+fn write_value(out: &mut Vec<u8>, shape: &Shape, text: &str, depth: usize) -> Result<(), ValueRenderError> {
     if depth > MAX_DEPTH {
-        return Err(RenderError::TooDeep);
+        return Err(ValueRenderError::TooDeep);
     }
     match shape {
         Shape::Boolean => match text {
             "t" => out.extend_from_slice(b"true"),
             "f" => out.extend_from_slice(b"false"),
-            _ => return Err(RenderError::Malformed("boolean")),
+            _ => return Err(ValueRenderError::Malformed("boolean")),
         },
         Shape::Number | Shape::Float if is_not_a_number(text) => write_string(out, text),
         Shape::Number | Shape::Float => write_number(out, text)?,
@@ -78,18 +63,18 @@ fn write_value(out: &mut Vec<u8>, shape: &Shape, text: &str, depth: usize) -> Re
             out.push(b']');
         }
         Shape::Composite(attributes) => write_object(out, attributes, text, depth)?,
-        Shape::Cast => return Err(RenderError::NeedsCast),
+        Shape::Cast => return Err(ValueRenderError::NeedsCast),
     }
     Ok(())
 }
 
-/// Writes a string with the escapes that JSON requires.
-pub(crate) fn write_string(out: &mut Vec<u8>, text: &str) {
-    // Writing a string into memory cannot fail
-    let _ = serde_json::to_writer(out, text);
-}
-
-fn write_array(out: &mut Vec<u8>, element: &Shape, delimiter: u8, text: &str, depth: usize) -> Result<(), RenderError> {
+fn write_array(
+    out: &mut Vec<u8>,
+    element: &Shape,
+    delimiter: u8,
+    text: &str,
+    depth: usize,
+) -> Result<(), ValueRenderError> {
     let mut needs_comma = false;
     read_array(text, delimiter, |token| {
         if needs_comma && token != ArrayToken::Close {
@@ -106,11 +91,11 @@ fn write_array(out: &mut Vec<u8>, element: &Shape, delimiter: u8, text: &str, de
     })
 }
 
-fn write_object(out: &mut Vec<u8>, attributes: &[Attribute], text: &str, depth: usize) -> Result<(), RenderError> {
+fn write_object(out: &mut Vec<u8>, attributes: &[Attribute], text: &str, depth: usize) -> Result<(), ValueRenderError> {
     let values = read_row(text)?;
     // The text of a row without attributes is that of one null
     if values.len() != attributes.len().max(1) {
-        return Err(RenderError::AttributeCount);
+        return Err(ValueRenderError::AttributeCount);
     }
     let mut entries: Vec<_> = attributes.iter().zip(&values).collect();
     entries.sort_by(|(left, _), (right, _)| key_order(&left.name, &right.name));
@@ -163,7 +148,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn render(shape: &Shape, text: &str) -> Result<String, RenderError> {
+    fn render(shape: &Shape, text: &str) -> Result<String, ValueRenderError> {
         let mut out = Vec::new();
         write_column(&mut out, shape, text)?;
         Ok(String::from_utf8(out).unwrap())
@@ -207,8 +192,8 @@ mod tests {
         ] {
             assert_eq!(render(&shape, text).as_deref(), Ok(json), "{shape:?} {text}");
         }
-        assert_eq!(render(&pair(), "(,,)"), Err(RenderError::AttributeCount));
-        assert_eq!(render(&array(Shape::Cast), "{a}"), Err(RenderError::NeedsCast));
+        assert_eq!(render(&pair(), "(,,)"), Err(ValueRenderError::AttributeCount));
+        assert_eq!(render(&array(Shape::Cast), "{a}"), Err(ValueRenderError::NeedsCast));
     }
 
     proptest! {

@@ -2,45 +2,23 @@
 
 use bytes::{Buf, Bytes};
 
-use super::change::{ChangeKind, CommitTime, OldTuple, Relation, RelationColumn, ReplicaIdentity};
+use super::change::{
+    ChangeKind, CommitTime, OldTuple, PublishedRelation, RelationColumn, ReplicaIdentity, TransactionId,
+};
+use super::error::DecodeError;
 use super::tuple::Tuple;
-
-/// A message that does not follow the protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum DecodeError {
-    /// The message ends before its content does.
-    #[error("a replication message ends too early")]
-    Truncated,
-    /// The kind of the message is unknown.
-    #[error("a replication message of an unknown kind")]
-    UnknownKind,
-    /// The kind of a value is unknown.
-    #[error("a replication message has a value of an unknown kind")]
-    UnknownValue,
-    /// A name is not UTF-8.
-    #[error("a replication message has a name that is not UTF-8")]
-    InvalidName,
-    /// A change of a table that was not described.
-    #[error("a change of the unknown relation {0}")]
-    UnknownRelation(u32),
-    /// A row has more or fewer values than its table has columns.
-    #[error("a row of relation {0} does not have the columns of its table")]
-    ColumnCount(u32),
-    /// A change outside of a transaction, or a transaction inside of one.
-    #[error("a replication message is out of order")]
-    OutOfOrder,
-}
 
 /// A message of the output plugin.
 #[derive(Debug, Clone)]
-pub(super) enum Message {
+pub(super) enum PgOutputMessage {
     Begin {
         commit_time: CommitTime,
+        transaction: TransactionId,
     },
     Commit {
         end: u64,
     },
-    Relation(Relation),
+    Relation(PublishedRelation),
     Change {
         relation: u32,
         kind: ChangeKind,
@@ -50,7 +28,7 @@ pub(super) enum Message {
     Other,
 }
 
-impl Message {
+impl PgOutputMessage {
     /// Reads a message.
     pub fn read(mut body: Bytes) -> Result<Self, DecodeError> {
         let body = &mut body;
@@ -58,8 +36,7 @@ impl Message {
             b'B' => {
                 let _commit = u64(body)?;
                 let commit_time = CommitTime(u64(body)?.cast_signed());
-                let _transaction = u32(body)?;
-                Self::Begin { commit_time }
+                Self::Begin { commit_time, transaction: TransactionId(u32(body)?) }
             }
             b'C' => {
                 let (_flags, _commit) = (u8(body)?, u64(body)?);
@@ -104,7 +81,7 @@ fn old_tuple(body: &mut Bytes) -> Result<OldTuple, DecodeError> {
     }
 }
 
-fn relation(body: &mut Bytes) -> Result<Relation, DecodeError> {
+fn relation(body: &mut Bytes) -> Result<PublishedRelation, DecodeError> {
     let oid = u32(body)?;
     let schema = match name(body)? {
         // The stream leaves out the name of this schema
@@ -123,7 +100,7 @@ fn relation(body: &mut Bytes) -> Result<Relation, DecodeError> {
         let _modifier = u32(body)?;
         columns.push(RelationColumn { name, type_oid, is_identity });
     }
-    Ok(Relation { oid, schema, name: name_of_table, identity, columns: columns.into() })
+    Ok(PublishedRelation { oid, schema, name: name_of_table, identity, columns: columns.into() })
 }
 
 /// Reads a zero-terminated name.

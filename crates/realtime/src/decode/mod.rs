@@ -15,9 +15,11 @@ mod catalog;
 mod change;
 mod decoder;
 mod document;
+mod error;
 #[cfg(test)]
 mod fixture;
 mod json;
+mod json_string;
 mod message;
 mod number;
 mod record;
@@ -29,13 +31,13 @@ mod tests;
 mod tuple;
 mod types;
 
-pub(crate) use catalog::Catalog;
-pub(crate) use change::{Change, ChangeKind, CommitTime, OldTuple};
+pub(crate) use catalog::TableCatalog;
+pub(crate) use change::{Change, ChangeKind, CommitTime, OldTuple, TransactionId};
 pub(crate) use decoder::{Decoded, Decoder};
+pub(crate) use error::DecodeError;
 #[cfg(test)]
 pub(crate) use fixture::{described_table, inserted};
-pub(crate) use json::write_string;
-pub(crate) use message::DecodeError;
+pub(crate) use json_string::write_string;
 pub(crate) use record::{DescribedTable, RenderedRow, WaitingColumn};
 pub(crate) use table::Table;
 pub(crate) use tuple::{ColumnValue, Tuple};

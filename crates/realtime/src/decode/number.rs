@@ -1,6 +1,6 @@
 //! Numbers in PostgreSQL's text form.
 
-use super::json::RenderError;
+use super::error::ValueRenderError;
 
 /// The exponents that are written out: those of `float8`, with room for the digits of its mantissa.
 const MAX_EXPONENT: i32 = 400;
@@ -12,19 +12,19 @@ pub(super) fn is_not_a_number(text: &str) -> bool {
 
 /// Writes a number without an exponent, as `numeric` has it: `1e+20` as `100000000000000000000`.
 /// Zero has no sign.
-pub(super) fn write_number(out: &mut Vec<u8>, text: &str) -> Result<(), RenderError> {
+pub(super) fn write_number(out: &mut Vec<u8>, text: &str) -> Result<(), ValueRenderError> {
     let (is_negative, unsigned) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
         None => (false, text),
     };
     let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
-        Some((mantissa, exponent)) => (mantissa, exponent.parse().map_err(|_| RenderError::Malformed("number"))?),
+        Some((mantissa, exponent)) => (mantissa, exponent.parse().map_err(|_| ValueRenderError::Malformed("number"))?),
         None => (unsigned, 0_i32),
     };
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     let digits = || whole.bytes().chain(fraction.bytes());
     if whole.is_empty() || !digits().all(|digit| digit.is_ascii_digit()) || exponent.abs() > MAX_EXPONENT {
-        return Err(RenderError::Malformed("number"));
+        return Err(ValueRenderError::Malformed("number"));
     }
     if is_negative && digits().any(|digit| digit != b'0') {
         out.push(b'-');

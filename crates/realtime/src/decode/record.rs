@@ -3,9 +3,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::change::Relation;
+use super::change::PublishedRelation;
 use super::change::RelationColumn;
-use super::json::{write_column, write_string};
+use super::json::write_column;
+use super::json_string::write_string;
 use super::shape::key_order;
 use super::table::{Table, TableColumn};
 use super::tuple::{ColumnValue, Tuple};
@@ -27,7 +28,7 @@ pub(crate) struct DescribedTable {
 
 impl DescribedTable {
     /// Combines what is known about a table. The types of its columns have to be loaded.
-    pub fn new(table: Table, relation: &Relation, types: &TypeCache) -> Self {
+    pub fn new(table: Table, relation: &PublishedRelation, types: &TypeCache) -> Self {
         // Behind the column before, and of the same type: a column that was renamed or made anew
         // since the change has the name of another one's value
         let mut next = 0;

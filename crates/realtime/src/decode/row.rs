@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 
-use super::json::RenderError;
+use super::error::ValueRenderError;
 
-const MALFORMED: RenderError = RenderError::Malformed("composite value");
+const MALFORMED: ValueRenderError = ValueRenderError::Malformed("composite value");
 
 /// Reads the values of a row, `None` for null.
-pub(super) fn read_row(text: &str) -> Result<Vec<Option<Cow<'_, str>>>, RenderError> {
+pub(super) fn read_row(text: &str) -> Result<Vec<Option<Cow<'_, str>>>, ValueRenderError> {
     let mut rest = text.strip_prefix('(').ok_or(MALFORMED)?;
     let mut values = Vec::new();
     // A row without attributes
@@ -26,7 +26,7 @@ pub(super) fn read_row(text: &str) -> Result<Vec<Option<Cow<'_, str>>>, RenderEr
 
 /// Reads one value. Quotes may begin and end anywhere in it; a quote is doubled inside of them, and
 /// a backslash escapes.
-fn value(text: &str) -> Result<(Option<Cow<'_, str>>, &str), RenderError> {
+fn value(text: &str) -> Result<(Option<Cow<'_, str>>, &str), ValueRenderError> {
     let end = text.find([',', ')', '"', '\\']).ok_or(MALFORMED)?;
     if matches!(text.as_bytes().get(end), Some(b',' | b')')) {
         let (value, after) = (&text[..end], &text[end..]);

@@ -21,7 +21,7 @@ struct Streamed {
     endpoint: Endpoint,
     stream: ReplicationStream,
     decoder: Decoder,
-    catalog: Catalog,
+    catalog: TableCatalog,
 }
 
 impl Streamed {
@@ -36,7 +36,7 @@ impl Streamed {
         client.batch_execute("create publication all_tables for all tables").await.unwrap();
         let settings = StreamSettings { slot: endpoint.database().to_owned(), publications: vec!["all_tables".into()] };
         let stream = ReplicationStream::open(&endpoint, &settings).await.unwrap();
-        Self { client, admin, endpoint, stream, decoder: Decoder::default(), catalog: Catalog::default() }
+        Self { client, admin, endpoint, stream, decoder: Decoder::default(), catalog: TableCatalog::default() }
     }
 
     /// Runs statements as one transaction and returns its changes.
@@ -103,7 +103,7 @@ const TYPES: &str = "
     create cast (plain as json) with function plain_to_json(plain);
     create cast (tagged as json) with function tagged_to_json(tagged);";
 
-/// The expression of a text.
+/// Returns the expression of a text.
 fn literal(text: &str) -> String {
     format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
 }
@@ -145,7 +145,7 @@ fn json() -> BoxedStrategy<String> {
     .boxed()
 }
 
-/// Types, and expressions of values of them.
+/// Returns types, and expressions of values of them.
 fn types() -> Vec<(&'static str, BoxedStrategy<String>)> {
     let quoted = |strategy: BoxedStrategy<String>| strategy.prop_map(|text| literal(&text)).boxed();
     let one_of = |texts: &'static [&'static str]| prop::sample::select(texts).prop_map(literal).boxed();

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::message::DecodeError;
+use super::error::DecodeError;
 
 /// The value of a column in a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,8 +37,8 @@ impl Tuple {
     }
 
     /// Returns the values.
-    pub fn values(&self) -> Values<'_> {
-        Values { rest: &self.values, columns: self.columns }
+    pub fn values(&self) -> TupleValues<'_> {
+        TupleValues { rest: &self.values, columns: self.columns }
     }
 
     /// Returns the value of a column, counted from 0. `None` for a column that is not there.
@@ -64,12 +64,12 @@ impl Tuple {
 
 /// Iterates over the values of a [`Tuple`].
 #[derive(Debug, Clone)]
-pub(crate) struct Values<'a> {
+pub(crate) struct TupleValues<'a> {
     rest: &'a [u8],
     columns: u16,
 }
 
-impl<'a> Iterator for Values<'a> {
+impl<'a> Iterator for TupleValues<'a> {
     type Item = ColumnValue<'a>;
 
     fn next(&mut self) -> Option<ColumnValue<'a>> {

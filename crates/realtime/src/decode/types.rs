@@ -93,7 +93,7 @@ impl TypeCache {
         let rows = client.query_typed(TYPES, &[(&oids, Type::OID_ARRAY)]).await?;
         let mut read = HashMap::with_capacity(rows.len());
         for row in &rows {
-            read.insert(row.try_get(0)?, TypeRow::read(row)?);
+            read.insert(row.try_get(0)?, ColumnTypeRow::read(row)?);
         }
         for oid in oids {
             let made = read.get(&oid).map(|row| ColumnType {
@@ -134,7 +134,7 @@ impl ColumnType {
 }
 
 /// A type as the catalog has it.
-struct TypeRow {
+struct ColumnTypeRow {
     name: Box<str>,
     qualified: Box<str>,
     base: Option<u32>,
@@ -144,7 +144,7 @@ struct TypeRow {
     has_cast: bool,
 }
 
-impl TypeRow {
+impl ColumnTypeRow {
     fn read(row: &Row) -> Result<Self, tokio_postgres::Error> {
         let delimiter: Option<&str> = row.try_get(5)?;
         let names: Option<Vec<&str>> = row.try_get(6)?;
@@ -163,7 +163,7 @@ impl TypeRow {
 
 /// Makes the shape of a type. `outer` are the types that it is made for: one that contains itself
 /// is rendered as text inside.
-fn shape(oid: u32, types: &HashMap<u32, TypeRow>, outer: &mut Vec<u32>) -> Arc<Shape> {
+fn shape(oid: u32, types: &HashMap<u32, ColumnTypeRow>, outer: &mut Vec<u32>) -> Arc<Shape> {
     let Some(row) = types.get(&oid).filter(|_| !outer.contains(&oid)) else { return Arc::new(Shape::Text) };
     outer.push(oid);
     // The order in which `to_jsonb` looks at a type

@@ -2,7 +2,7 @@
 
 use tokio::time::Instant;
 
-use crate::settings::Limits;
+use crate::settings::RealtimeLimits;
 
 /// Counts the presence calls of a channel in windows that begin with a call.
 #[derive(Debug, Default)]
@@ -13,7 +13,7 @@ pub(crate) struct CallLimit {
 
 impl CallLimit {
     /// Counts a call. Returns false if it is one too many within its window.
-    pub fn allows(&mut self, limits: &Limits, now: Instant) -> bool {
+    pub fn allows(&mut self, limits: &RealtimeLimits, now: Instant) -> bool {
         if self.began_at.is_none_or(|began_at| now.duration_since(began_at) >= limits.presence_window) {
             *self = Self { began_at: Some(now), calls: 0 };
         }
@@ -30,7 +30,7 @@ mod tests {
 
     #[test]
     fn five_calls_pass_in_thirty_seconds_from_the_first_one() {
-        let (limits, start) = (Limits::default(), Instant::now());
+        let (limits, start) = (RealtimeLimits::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut limit = CallLimit::default();
         assert!([0, 1, 2, 3, 29].into_iter().all(|seconds| limit.allows(&limits, at(seconds))));

@@ -14,13 +14,13 @@ const PREVIOUS: &str = "phx_ref_prev";
 
 /// One entry of the presence of a key, as JSON text. Clones share it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Meta {
+pub(crate) struct PresenceMeta {
     /// `phx_ref`: unique in the room.
     pub reference: Arc<str>,
     json: Bytes,
 }
 
-impl Meta {
+impl PresenceMeta {
     /// Returns an entry with the payload of a user and, if it replaces one, the reference of that
     /// one. Keys of the payload that have the names of the server's are left out.
     pub fn new(reference: String, previous: Option<&str>, mut payload: Map<String, Value>) -> Self {
@@ -61,10 +61,10 @@ fn remove_own_keys(payload: &mut Map<String, Value>) {
 
 /// Entries by their key.
 #[derive(Debug, Default)]
-pub(super) struct MetasByKey<'a>(BTreeMap<&'a str, Vec<&'a Meta>>);
+pub(super) struct MetasByKey<'a>(BTreeMap<&'a str, Vec<&'a PresenceMeta>>);
 
-impl<'a> FromIterator<(&'a str, &'a Meta)> for MetasByKey<'a> {
-    fn from_iter<I: IntoIterator<Item = (&'a str, &'a Meta)>>(metas: I) -> Self {
+impl<'a> FromIterator<(&'a str, &'a PresenceMeta)> for MetasByKey<'a> {
+    fn from_iter<I: IntoIterator<Item = (&'a str, &'a PresenceMeta)>>(metas: I) -> Self {
         let mut keys = BTreeMap::<_, Vec<_>>::new();
         for (key, meta) in metas {
             keys.entry(key).or_default().push(meta);

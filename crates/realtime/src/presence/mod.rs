@@ -7,12 +7,13 @@
 
 mod call_limit;
 mod diff;
+mod remote;
 mod room;
 
 use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasher as _;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use base64::Engine as _;
@@ -21,25 +22,28 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 
 pub(crate) use call_limit::CallLimit;
-pub(crate) use diff::Meta;
+pub(crate) use diff::PresenceMeta;
+pub(crate) use remote::RemotePresence;
 
-use crate::channel::ChannelId;
-use crate::cluster::{ClusterSender, NodeId};
+use crate::ids::{ChannelId, NodeId};
 use crate::rooms::{Publication, RoomKey, RoomMessage, RoomMessageBody, Rooms, Subscriber, UnfinishedPublication};
-use room::{Change, Holder, RoomPresence};
+use crate::settings::RealtimeLimits;
+use room::{PresenceChange, PresenceHolder, RoomPresence};
 
 /// The number of locks.
 const SHARDS: usize = 64;
 
 /// The outcome of a `track`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Tracked {
+pub(crate) enum TrackOutcome {
     /// The channel is present now.
     Joined,
     /// The channel was present with another payload.
     Updated,
     /// The channel was present with this payload. Nothing was sent.
     Unchanged,
+    /// The room, or the server, has no room for the payload. Nothing has changed.
+    TooLarge,
 }
 
 /// The presence of all rooms. Clones share it.
@@ -53,40 +57,52 @@ struct PresenceState {
     last_reference: AtomicU64,
     hasher: RandomState,
     shards: [Mutex<PresenceShard>; SHARDS],
-    /// The other servers, if there are any.
-    cluster: OnceLock<ClusterSender>,
+    /// The size of all entries.
+    bytes: AtomicUsize,
+    max_room_bytes: usize,
+    max_bytes: usize,
+    /// That of the other servers, if there are any.
+    remote: OnceLock<Arc<dyn RemotePresence>>,
 }
 
 type PresenceShard = HashMap<RoomKey, RoomPresence>;
 
 impl Presence {
     /// Returns empty rooms, whose diffs go to `rooms`.
-    pub fn new(rooms: Rooms) -> Self {
+    pub fn new(rooms: Rooms, limits: &RealtimeLimits) -> Self {
         Self(Arc::new(PresenceState {
             rooms,
             node: NodeId::random(),
             last_reference: AtomicU64::new(0),
             hasher: RandomState::new(),
             shards: std::array::from_fn(|_| Mutex::default()),
-            cluster: OnceLock::new(),
+            bytes: AtomicUsize::new(0),
+            max_room_bytes: limits.max_room_presence_bytes,
+            max_bytes: limits.max_presence_bytes,
+            remote: OnceLock::new(),
         }))
     }
 
     /// Sets what a channel tracks under its key, and sends the diff to its room. The caller has
     /// checked the size of the payload.
-    pub fn track(&self, channel: &Arc<Subscriber>, key: &str, payload: Map<String, Value>) -> Tracked {
+    pub fn track(&self, channel: &Arc<Subscriber>, key: &str, payload: Map<String, Value>) -> TrackOutcome {
         let holder = self.holder(channel);
-        let mut tracked = Tracked::Unchanged;
+        let mut tracked = TrackOutcome::Unchanged;
         self.change(channel.room(), |room| {
             let previous = room.get(holder);
             if previous.is_some_and(|meta| meta.has_payload(&payload)) {
-                return Change::default();
+                return PresenceChange::default();
             }
-            tracked = if previous.is_some() { Tracked::Updated } else { Tracked::Joined };
+            let is_present = previous.is_some();
             let previous = previous.map(|meta| Arc::clone(&meta.reference));
-            let meta = Meta::new(self.next_reference(), previous.as_deref(), payload);
-            if let Some(cluster) = self.0.cluster.get() {
-                cluster.tracked(channel.room(), holder.channel, &key.into(), &meta);
+            let meta = PresenceMeta::new(self.next_reference(), previous.as_deref(), payload);
+            if !self.has_room_for(room, room.size_with(holder, key, &meta)) {
+                tracked = TrackOutcome::TooLarge;
+                return PresenceChange::default();
+            }
+            tracked = if is_present { TrackOutcome::Updated } else { TrackOutcome::Joined };
+            if let Some(remote) = self.0.remote.get() {
+                remote.tracked(channel.room(), holder.channel, &key.into(), &meta);
             }
             room.set(holder, key, meta)
         });
@@ -99,12 +115,12 @@ impl Presence {
         let holder = self.holder(channel);
         self.change(channel.room(), |room| match room.key(holder) == Some(key) {
             true => {
-                if let Some(cluster) = self.0.cluster.get() {
-                    cluster.untracked(channel.room(), holder.channel);
+                if let Some(remote) = self.0.remote.get() {
+                    remote.untracked(channel.room(), holder.channel);
                 }
                 room.remove(holder)
             }
-            false => Change::default(),
+            false => PresenceChange::default(),
         });
     }
 
@@ -123,13 +139,13 @@ impl Presence {
     }
 
     /// Shares the changes of this server's channels with other servers from now on.
-    pub fn share(&self, cluster: ClusterSender) {
+    pub fn share(&self, remote: Arc<dyn RemotePresence>) {
         // There is one cluster in the life of a server
-        let _ = self.0.cluster.set(cluster);
+        let _ = self.0.remote.set(remote);
     }
 
     /// Returns what the channels of this server track.
-    pub fn local_entries(&self) -> Vec<(RoomKey, ChannelId, Arc<str>, Meta)> {
+    pub fn local_entries(&self) -> Vec<(RoomKey, ChannelId, Arc<str>, PresenceMeta)> {
         let mut local = Vec::new();
         for shard in &self.0.shards {
             for (key, room) in &*lock(shard) {
@@ -144,24 +160,24 @@ impl Presence {
 
     /// Sets what a channel of another server tracks, as JSON, and sends the diff to the room here.
     pub fn track_remote(&self, room: &RoomKey, (node, channel): (NodeId, ChannelId), key: &str, meta: Bytes) {
-        let holder = Holder { node, channel };
-        let Some(meta) = Meta::of_json(meta).filter(|_| node != self.0.node) else { return };
+        let holder = PresenceHolder { node, channel };
+        let Some(meta) = PresenceMeta::of_json(meta).filter(|_| node != self.0.node) else { return };
         self.change(room, |room| match room.get(holder) {
             // A part of a state
-            Some(known) if known.reference == meta.reference => Change::default(),
+            Some(known) if known.reference == meta.reference => PresenceChange::default(),
             _ => room.set(holder, key, meta),
         });
     }
 
     /// Removes what a channel of another server tracks, and sends the diff to the room here.
     pub fn untrack_remote(&self, room: &RoomKey, (node, channel): (NodeId, ChannelId)) {
-        self.change(room, |room| room.remove(Holder { node, channel }));
+        self.change(room, |room| room.remove(PresenceHolder { node, channel }));
     }
 
     /// Removes what the channels of another server track, except for those that `keeps` returns
     /// true for. Each room gets one diff.
     pub fn retain_remote(&self, node: NodeId, keeps: impl Fn(ChannelId) -> bool) {
-        let is_gone = |holder: Holder| holder.node == node && !keeps(holder.channel);
+        let is_gone = |holder: PresenceHolder| holder.node == node && !keeps(holder.channel);
         for shard in &self.0.shards {
             let mut shard = lock(shard);
             let has_gone = |room: &RoomPresence| room.entries().any(|(_, holder, _)| is_gone(holder));
@@ -173,8 +189,15 @@ impl Presence {
         }
     }
 
-    fn holder(&self, channel: &Subscriber) -> Holder {
-        Holder { node: self.0.node, channel: channel.id() }
+    /// Returns true if a room may grow to this size. What other servers track counts, and is always
+    /// accepted: they have checked it.
+    fn has_room_for(&self, room: &RoomPresence, size: usize) -> bool {
+        let others = self.0.bytes.load(Ordering::Relaxed).saturating_sub(room.size());
+        size <= room.size() || (size <= self.0.max_room_bytes && others.saturating_add(size) <= self.0.max_bytes)
+    }
+
+    fn holder(&self, channel: &Subscriber) -> PresenceHolder {
+        PresenceHolder { node: self.0.node, channel: channel.id() }
     }
 
     /// Returns a new `phx_ref` of 16 characters, which no other server returns either.
@@ -192,13 +215,21 @@ impl Presence {
     }
 
     /// Changes a room and sends the diff.
-    fn change(&self, key: &RoomKey, change: impl FnOnce(&mut RoomPresence) -> Change) {
+    fn change(&self, key: &RoomKey, change: impl FnOnce(&mut RoomPresence) -> PresenceChange) {
         self.change_in(&mut self.shard(key), key, change);
     }
 
-    fn change_in(&self, shard: &mut PresenceShard, key: &RoomKey, change: impl FnOnce(&mut RoomPresence) -> Change) {
+    fn change_in(
+        &self,
+        shard: &mut PresenceShard,
+        key: &RoomKey,
+        change: impl FnOnce(&mut RoomPresence) -> PresenceChange,
+    ) {
         let room = shard.entry(key.clone()).or_default();
+        let before = room.size();
         let change = change(room);
+        self.0.bytes.fetch_add(room.size(), Ordering::Relaxed);
+        self.0.bytes.fetch_sub(before, Ordering::Relaxed);
         if !change.is_empty() {
             let message = RoomMessage::new(&key.topic, RoomMessageBody::PresenceDiff(change.json()));
             self.publish(room, Publication { room: key.clone(), message, except: None });

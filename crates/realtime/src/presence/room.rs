@@ -5,14 +5,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::diff::{Meta, MetasByKey, diff_json};
-use crate::channel::ChannelId;
-use crate::cluster::NodeId;
+use super::diff::{MetasByKey, PresenceMeta, diff_json};
+use crate::ids::{ChannelId, NodeId};
 use crate::rooms::Publication;
 
 /// The channel that an entry belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Holder {
+pub(crate) struct PresenceHolder {
     pub node: NodeId,
     /// The channel on that node.
     pub channel: ChannelId,
@@ -23,9 +22,11 @@ pub(crate) struct Holder {
 #[derive(Debug, Default)]
 pub(super) struct RoomPresence {
     /// By key and number.
-    metas: BTreeMap<(Arc<str>, u64), Entry>,
-    places: HashMap<Holder, (Arc<str>, u64)>,
+    metas: BTreeMap<(Arc<str>, u64), PresenceEntry>,
+    places: HashMap<PresenceHolder, (Arc<str>, u64)>,
     last_number: u64,
+    /// The size of all entries.
+    bytes: usize,
     /// The JSON of all entries, until the next change.
     state: Option<Bytes>,
     /// The messages that wait behind one that is not delivered to all threads yet.
@@ -33,22 +34,30 @@ pub(super) struct RoomPresence {
 }
 
 #[derive(Debug)]
-struct Entry {
-    holder: Holder,
-    meta: Meta,
+struct PresenceEntry {
+    holder: PresenceHolder,
+    meta: PresenceMeta,
+}
+
+/// The memory of an entry beside its key and its JSON, about.
+const ENTRY_BYTES: usize = 256;
+
+/// Returns the size of an entry in bytes.
+fn entry_size(key: &str, meta: &PresenceMeta) -> usize {
+    ENTRY_BYTES + key.len() + meta.json().len()
 }
 
 /// A change of a room.
 #[derive(Debug, Default)]
-pub(super) struct Change {
-    joins: Vec<(Arc<str>, Meta)>,
-    leaves: Vec<(Arc<str>, Meta)>,
+pub(super) struct PresenceChange {
+    joins: Vec<(Arc<str>, PresenceMeta)>,
+    leaves: Vec<(Arc<str>, PresenceMeta)>,
 }
 
-impl Change {
+impl PresenceChange {
     /// Returns the payload of `presence_diff`.
     pub fn json(&self) -> Bytes {
-        fn grouped(metas: &[(Arc<str>, Meta)]) -> MetasByKey<'_> {
+        fn grouped(metas: &[(Arc<str>, PresenceMeta)]) -> MetasByKey<'_> {
             metas.iter().map(|(key, meta)| (&**key, meta)).collect()
         }
         diff_json(&grouped(&self.joins), &grouped(&self.leaves))
@@ -66,35 +75,49 @@ impl RoomPresence {
         self.metas.is_empty() && self.backlog.is_none()
     }
 
+    /// Returns the size of all entries in bytes.
+    pub fn size(&self) -> usize {
+        self.bytes
+    }
+
+    /// Returns the size of all entries after [`set`](Self::set) with the same arguments.
+    pub fn size_with(&self, holder: PresenceHolder, key: &str, meta: &PresenceMeta) -> usize {
+        let before = self.places.get(&holder).and_then(|place| Some((&place.0, self.metas.get(place)?)));
+        let before = before.map_or(0, |(key, entry)| entry_size(key, &entry.meta));
+        self.bytes - before + entry_size(key, meta)
+    }
+
     /// Returns the entry of a channel.
-    pub fn get(&self, holder: Holder) -> Option<&Meta> {
+    pub fn get(&self, holder: PresenceHolder) -> Option<&PresenceMeta> {
         let place = self.places.get(&holder)?;
         self.metas.get(place).map(|entry| &entry.meta)
     }
 
     /// Returns the key of the entry of a channel.
-    pub fn key(&self, holder: Holder) -> Option<&str> {
+    pub fn key(&self, holder: PresenceHolder) -> Option<&str> {
         self.places.get(&holder).map(|(key, _)| &**key)
     }
 
     /// Adds the entry of a channel, in place of the one that it had.
-    pub fn set(&mut self, holder: Holder, key: &str, meta: Meta) -> Change {
+    pub fn set(&mut self, holder: PresenceHolder, key: &str, meta: PresenceMeta) -> PresenceChange {
         let mut change = self.remove(holder);
         self.last_number += 1;
         let place = (Arc::from(key), self.last_number);
         change.joins.push((Arc::clone(&place.0), meta.clone()));
+        self.bytes += entry_size(key, &meta);
         self.state = None;
         self.places.insert(holder, place.clone());
-        self.metas.insert(place, Entry { holder, meta });
+        self.metas.insert(place, PresenceEntry { holder, meta });
         change
     }
 
     /// Removes the entry of a channel, if it has one.
-    pub fn remove(&mut self, holder: Holder) -> Change {
-        let mut change = Change::default();
+    pub fn remove(&mut self, holder: PresenceHolder) -> PresenceChange {
+        let mut change = PresenceChange::default();
         if let Some(place) = self.places.remove(&holder)
             && let Some(entry) = self.metas.remove(&place)
         {
+            self.bytes -= entry_size(&place.0, &entry.meta);
             change.leaves.push((place.0, entry.meta));
             self.state = None;
         }
@@ -102,15 +125,15 @@ impl RoomPresence {
     }
 
     /// Removes the entries that `is_gone` returns true for.
-    pub fn remove_all(&mut self, is_gone: impl Fn(Holder) -> bool) -> Change {
-        let mut gone: Vec<(u64, Holder)> = self
+    pub fn remove_all(&mut self, is_gone: impl Fn(PresenceHolder) -> bool) -> PresenceChange {
+        let mut gone: Vec<(u64, PresenceHolder)> = self
             .metas
             .iter()
             .filter(|(_, entry)| is_gone(entry.holder))
             .map(|((_, number), entry)| (*number, entry.holder))
             .collect();
         gone.sort_unstable_by_key(|(number, _)| *number);
-        let mut change = Change::default();
+        let mut change = PresenceChange::default();
         for (_, holder) in gone {
             change.leaves.append(&mut self.remove(holder).leaves);
         }
@@ -118,7 +141,7 @@ impl RoomPresence {
     }
 
     /// Returns the entries with their keys and channels, in no order.
-    pub fn entries(&self) -> impl Iterator<Item = (&Arc<str>, Holder, &Meta)> {
+    pub fn entries(&self) -> impl Iterator<Item = (&Arc<str>, PresenceHolder, &PresenceMeta)> {
         self.metas.iter().map(|((key, _), entry)| (key, entry.holder, &entry.meta))
     }
 

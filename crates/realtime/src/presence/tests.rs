@@ -15,8 +15,12 @@ struct Place {
 
 impl Place {
     fn new() -> Self {
+        Self::with_limits(&RealtimeLimits::default())
+    }
+
+    fn with_limits(limits: &RealtimeLimits) -> Self {
         let rooms = Rooms::new(Arc::default(), None);
-        Self { presence: Presence::new(rooms.clone()), rooms }
+        Self { presence: Presence::new(rooms.clone(), limits), rooms }
     }
 
     /// Joins a channel on the current thread.
@@ -26,7 +30,7 @@ impl Place {
         channel
     }
 
-    fn track(&self, channel: &TestChannel, key: &str, payload: Value) -> Tracked {
+    fn track(&self, channel: &TestChannel, key: &str, payload: Value) -> TrackOutcome {
         let Value::Object(payload) = payload else { panic!("{payload}") };
         self.presence.track(&channel.subscriber, key, payload)
     }
@@ -55,7 +59,7 @@ async fn diff(channel: &TestChannel) -> Value {
 async fn changes_become_diffs_of_joins_and_leaves() {
     let (place, a) = (Place::new(), room(false, "a"));
     let (ann, bob) = (place.join(&a, Version::V2), place.join(&a, Version::V2));
-    assert_eq!(place.track(&ann, "ann", json!({ "n": 1, "deep": [{ "x": null }] })), Tracked::Joined);
+    assert_eq!(place.track(&ann, "ann", json!({ "n": 1, "deep": [{ "x": null }] })), TrackOutcome::Joined);
     let first = diff(&bob).await;
     assert_eq!(diff(&ann).await, first, "the sender too");
     let old = first["joins"]["ann"]["metas"][0]["phx_ref"].as_str().unwrap();
@@ -63,8 +67,8 @@ async fn changes_become_diffs_of_joins_and_leaves() {
     let meta = json!({ "phx_ref": old, "n": 1, "deep": [{ "x": null }] });
     assert_eq!(first, json!({ "joins": { "ann": { "metas": [meta] } }, "leaves": {} }));
 
-    assert_eq!(place.track(&ann, "ann", json!({ "deep": [{ "x": null }], "n": 1 })), Tracked::Unchanged);
-    assert_eq!(place.track(&ann, "ann", json!({ "n": 2 })), Tracked::Updated);
+    assert_eq!(place.track(&ann, "ann", json!({ "deep": [{ "x": null }], "n": 1 })), TrackOutcome::Unchanged);
+    assert_eq!(place.track(&ann, "ann", json!({ "n": 2 })), TrackOutcome::Updated);
     let second = diff(&bob).await;
     let new = second["joins"]["ann"]["metas"][0]["phx_ref"].as_str().unwrap();
     assert_ne!(new, old);
@@ -78,7 +82,7 @@ async fn changes_become_diffs_of_joins_and_leaves() {
     place.untrack(&ann, "ann");
     assert_eq!(place.state(&a), json!({}));
     assert_eq!(place.room_count(), 0, "an empty room costs nothing");
-    assert_eq!(place.track(&bob, "bob", json!({})), Tracked::Joined);
+    assert_eq!(place.track(&bob, "bob", json!({})), TrackOutcome::Joined);
     assert!(diff(&bob).await["joins"]["bob"].is_object(), "and no diff for what changed nothing");
 }
 
@@ -114,12 +118,12 @@ async fn a_payload_cannot_replace_the_references() {
     let (place, a) = (Place::new(), room(false, "a"));
     let ann = place.join(&a, Version::V2);
     let payload = json!({ "phx_ref": "mine", "phx_ref_prev": [], "n": "\"\u{7}é" });
-    assert_eq!(place.track(&ann, "k\"\\", payload.clone()), Tracked::Joined);
+    assert_eq!(place.track(&ann, "k\"\\", payload.clone()), TrackOutcome::Joined);
     let state = place.state(&a);
     let meta = &state["k\"\\"]["metas"][0];
     assert_ne!(meta["phx_ref"], "mine");
     assert_eq!((meta.get("phx_ref_prev"), &meta["n"]), (None, &json!("\"\u{7}é")));
-    assert_eq!(place.track(&ann, "k\"\\", payload), Tracked::Unchanged);
+    assert_eq!(place.track(&ann, "k\"\\", payload), TrackOutcome::Unchanged);
 }
 
 #[tokio::test]
@@ -165,7 +169,7 @@ impl ClientState {
     }
 }
 
-/// More changes than the queues have room for, made by several threads at once.
+/// Makes more changes than the queues have room for, by several threads at once.
 #[tokio::test]
 async fn diffs_arrive_in_the_order_of_the_changes() {
     const THREADS: usize = 4;
@@ -215,4 +219,29 @@ async fn diffs_arrive_in_the_order_of_the_changes() {
         state.0.values_mut().for_each(|references| references.sort());
     }
     assert_eq!(seen, expected);
+}
+
+#[tokio::test]
+async fn a_payload_that_a_room_or_the_server_has_no_space_for_is_rejected() {
+    let limits =
+        RealtimeLimits { max_room_presence_bytes: 2_000, max_presence_bytes: 3_000, ..RealtimeLimits::default() };
+    let (place, a, b) = (Place::with_limits(&limits), room(false, "a"), room(true, "a"));
+    let [ann, bob] = [place.join(&a, Version::V2), place.join(&a, Version::V2)];
+    let [cid, dan] = [place.join(&b, Version::V2), place.join(&b, Version::V2)];
+    let large = |length: usize| json!({ "text": "x".repeat(length) });
+    assert_eq!(place.track(&ann, "ann", large(1_500)), TrackOutcome::Joined);
+    let state = place.state(&a);
+    assert_eq!(place.track(&bob, "bob", large(100)), TrackOutcome::TooLarge, "of the room");
+    assert_eq!(place.track(&ann, "ann", large(3_000)), TrackOutcome::TooLarge, "of one channel");
+    assert_eq!(place.state(&a), state, "nothing has changed");
+    assert_eq!(place.track(&cid, "cid", large(500)), TrackOutcome::Joined);
+    assert_eq!(place.track(&dan, "dan", large(500)), TrackOutcome::TooLarge, "of the server");
+    // A smaller payload in place of a larger one always fits, and makes space
+    assert_eq!(place.track(&ann, "ann", large(500)), TrackOutcome::Updated);
+    assert_eq!(place.track(&dan, "dan", large(500)), TrackOutcome::Joined);
+    assert_eq!(place.track(&bob, "bob", large(100)), TrackOutcome::Joined);
+    for (channel, key) in [(&ann, "ann"), (&bob, "bob"), (&cid, "cid"), (&dan, "dan")] {
+        place.untrack(channel, key);
+    }
+    assert_eq!(place.presence.0.bytes.load(Ordering::Relaxed), 0);
 }

@@ -151,7 +151,7 @@ async fn large_messages_are_left_out_before_newer_ones() {
 }
 
 #[tokio::test]
-async fn a_failure_refuses_the_join() {
+async fn a_failure_rejects_the_join() {
     let database = ScratchDatabase::new().await;
     let pool = database.pool(WirePoolSettings::default());
     database.run("alter table realtime.messages rename to elsewhere").await;

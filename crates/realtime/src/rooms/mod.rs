@@ -7,6 +7,7 @@
 //! the protocol; all receivers share the bytes.
 
 mod message;
+mod publication;
 mod shard;
 mod subscriber;
 
@@ -18,34 +19,15 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::ThreadId;
 
 pub(crate) use message::{RoomMessage, RoomMessageBody};
+pub(crate) use publication::{Publication, RemoteRooms, RoomKey};
 pub(crate) use shard::Shard;
 pub(crate) use subscriber::{Subscriber, SubscriberHead};
 
-use crate::channel::ChannelId;
-use crate::cluster::ClusterSender;
 use crate::meter::Meter;
-use shard::{Delivery, DeliveryLimit};
+use shard::DeliveryLimit;
 
 /// The number of shards at most. Threads beyond it share them.
 const MAX_SHARDS: usize = 64;
-
-/// The name of a room.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct RoomKey {
-    /// Private and public rooms of one topic are separate.
-    pub private: bool,
-    /// The topic without its prefix.
-    pub topic: Arc<str>,
-}
-
-/// A message to a room.
-#[derive(Debug, Clone)]
-pub(crate) struct Publication {
-    pub room: RoomKey,
-    pub message: Arc<RoomMessage>,
-    /// The channel that does not receive it: the sender.
-    pub except: Option<ChannelId>,
-}
 
 /// The rooms of this server. Clones share them.
 #[derive(Debug, Clone)]
@@ -58,8 +40,8 @@ struct RoomsState {
     count: AtomicUsize,
     threads: Mutex<HashMap<ThreadId, usize>>,
     hasher: RandomState,
-    /// The other servers, if there are any.
-    cluster: OnceLock<ClusterSender>,
+    /// Those of the other servers, if there are any.
+    remote: OnceLock<Arc<dyn RemoteRooms>>,
     /// Counts deliveries.
     deliveries: Arc<Meter>,
     /// Deliveries per second, from which on the receiving channels are ended.
@@ -75,7 +57,7 @@ impl Rooms {
             count: AtomicUsize::new(0),
             threads: Mutex::default(),
             hasher: RandomState::new(),
-            cluster: OnceLock::new(),
+            remote: OnceLock::new(),
             deliveries,
             max_deliveries,
         }))
@@ -106,16 +88,16 @@ impl Rooms {
     /// As [`publish`](Self::publish), without waiting: returns the deliveries that are left if a
     /// queue is full.
     pub fn try_publish(&self, own: Option<&Shard>, publication: Publication) -> Option<UnfinishedPublication> {
-        if let Some(cluster) = self.0.cluster.get() {
-            cluster.publish(&publication);
+        if let Some(remote) = self.0.remote.get() {
+            remote.publish(&publication);
         }
         self.try_deliver(own, publication)
     }
 
     /// Shares the messages of clients with other servers from now on.
-    pub fn share(&self, cluster: ClusterSender) {
+    pub fn share(&self, remote: Arc<dyn RemoteRooms>) {
         // There is one cluster in the life of a server
-        let _ = self.0.cluster.set(cluster);
+        let _ = self.0.remote.set(remote);
     }
 
     /// Delivers a message of another server to the channels of this one.
@@ -134,7 +116,7 @@ impl Rooms {
             }
             if own.is_some_and(|own| own.number() == shard.number()) {
                 shard.deliver(&publication);
-            } else if !shard.try_enqueue(Delivery { publication: publication.clone() }) {
+            } else if !shard.try_enqueue(publication.clone()) {
                 full.push(Arc::clone(shard));
             }
         }
@@ -165,7 +147,7 @@ impl UnfinishedPublication {
     /// Waits for room in the queues.
     pub async fn finish(self) {
         for shard in self.shards {
-            shard.enqueue(Delivery { publication: self.publication.clone() }).await;
+            shard.enqueue(self.publication.clone()).await;
         }
     }
 }

@@ -9,21 +9,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use indexmap::IndexMap;
 use tokio::sync::mpsc;
 
-use super::{Publication, RoomKey, Subscriber};
-use crate::channel::ChannelId;
+use super::publication::{Publication, RoomKey};
+use super::subscriber::Subscriber;
 use crate::error::Shutdown;
+use crate::ids::ChannelId;
 use crate::meter::Meter;
 
 /// The messages of other threads that may wait; their senders wait when there are more.
 const QUEUE: usize = 1024;
 /// The number of counters by which other threads see that a shard has no such room.
 const BUCKETS: usize = 4096;
-
-/// A message of another thread.
-#[derive(Debug, Clone)]
-pub(super) struct Delivery {
-    pub publication: Publication,
-}
 
 /// The channels of a room.
 type Room = IndexMap<ChannelId, Arc<Subscriber>>;
@@ -36,7 +31,7 @@ pub(crate) struct Shard {
     /// The number of rooms by a part of their hash.
     counts: Box<[AtomicU32]>,
     hasher: RandomState,
-    queue: mpsc::Sender<Delivery>,
+    queue: mpsc::Sender<Publication>,
     limit: DeliveryLimit,
 }
 
@@ -50,14 +45,14 @@ pub(super) struct DeliveryLimit {
 impl Shard {
     /// Starts a shard on the current thread's runtime. It ends when nothing refers to it.
     pub(super) fn start(number: usize, hasher: RandomState, limit: DeliveryLimit) -> Arc<Self> {
-        let (queue, mut waiting) = mpsc::channel::<Delivery>(QUEUE);
+        let (queue, mut waiting) = mpsc::channel::<Publication>(QUEUE);
         let counts = std::iter::repeat_with(AtomicU32::default).take(BUCKETS).collect();
         let shard = Arc::new(Self { number, rooms: Mutex::default(), counts, hasher, queue, limit });
         let weak = Arc::downgrade(&shard);
         tokio::spawn(async move {
-            while let Some(delivery) = waiting.recv().await {
+            while let Some(publication) = waiting.recv().await {
                 let Some(shard) = weak.upgrade() else { return };
-                shard.deliver(&delivery.publication);
+                shard.deliver(&publication);
             }
         });
         shard
@@ -112,15 +107,15 @@ impl Shard {
         self.limit.meter.add(sent as u64);
     }
 
-    /// Adds a message to the queue; false if it is full. A shard whose thread has ended takes
-    /// nothing, and needs nothing.
-    pub(super) fn try_enqueue(&self, delivery: Delivery) -> bool {
-        !matches!(self.queue.try_send(delivery), Err(mpsc::error::TrySendError::Full(_)))
+    /// Adds a message of another thread to the queue; false if it is full. A shard whose thread has
+    /// ended takes nothing, and needs nothing.
+    pub(super) fn try_enqueue(&self, publication: Publication) -> bool {
+        !matches!(self.queue.try_send(publication), Err(mpsc::error::TrySendError::Full(_)))
     }
 
     /// Adds a message to the queue when there is room.
-    pub(super) async fn enqueue(&self, delivery: Delivery) {
-        let _ = self.queue.send(delivery).await;
+    pub(super) async fn enqueue(&self, publication: Publication) {
+        let _ = self.queue.send(publication).await;
     }
 
     pub(super) fn for_each(&self, each: &mut impl FnMut(&Arc<Subscriber>)) {

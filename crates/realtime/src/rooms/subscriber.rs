@@ -7,11 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::json;
 use uuid::Uuid;
 
-use super::{RoomKey, RoomMessage};
-use crate::channel::ChannelId;
+use super::message::RoomMessage;
+use super::publication::RoomKey;
 use crate::error::Shutdown;
+use crate::ids::ChannelId;
 use crate::socket::frame::{EventHead, Frame, Reference, TOPIC_PREFIX, Version, encode_event};
-use crate::socket::outbox::{Command, Outbox};
+use crate::socket::outbox::{Outbox, SocketCommand};
 
 /// The live messages that wait for the stored ones.
 const MAX_HELD: usize = 1024;
@@ -37,13 +38,13 @@ pub(crate) struct Subscriber {
     /// The channel receives changes of the presence.
     receives_presence: AtomicBool,
     /// Messages that arrive while stored ones are read, and the ids of stored ones that were sent.
-    replay: Mutex<Replay>,
+    replay: Mutex<ReplayState>,
     /// False in a channel that never had a replay, which is most of them.
     has_replay: AtomicBool,
 }
 
 #[derive(Debug, Default)]
-struct Replay {
+struct ReplayState {
     /// `Some` while live messages wait for the stored ones.
     held: Option<Vec<Arc<RoomMessage>>>,
     sent: HashSet<Uuid>,
@@ -119,7 +120,7 @@ impl Subscriber {
 
     /// Ends the channel with a `system` error.
     pub fn shut_down(&self, reason: Shutdown) {
-        self.outbox.command(Command::ShutDown(self.head.id, reason));
+        self.outbox.command(SocketCommand::ShutDown(self.head.id, reason));
     }
 
     /// Delivers a message of the room, if the channel receives its kind. Returns true if it was

@@ -1,9 +1,10 @@
 use bytes::Bytes;
 
 use super::*;
-use crate::settings::Limits;
+use crate::ids::ChannelId;
+use crate::settings::RealtimeLimits;
 use crate::socket::frame::{Frame, Reference, UserBroadcast, UserPayload, Version};
-use crate::socket::outbox::{Next, Outbox};
+use crate::socket::outbox::{Outbox, OutboxItem};
 use std::task::Waker;
 
 struct Member {
@@ -13,7 +14,7 @@ struct Member {
 
 impl Member {
     fn of(private: bool, topic: &str, version: Version) -> Self {
-        let outbox = Arc::new(Outbox::new(&Limits::default()));
+        let outbox = Arc::new(Outbox::new(&RealtimeLimits::default()));
         let room = RoomKey { private, topic: topic.into() };
         let head = SubscriberHead { id: ChannelId::next(), room, version, join_ref: Reference::NULL };
         let subscriber = Subscriber::new(head, Arc::clone(&outbox));
@@ -23,7 +24,7 @@ impl Member {
 
     fn received(&self) -> Vec<Frame> {
         std::iter::from_fn(|| match self.outbox.next(Waker::noop()) {
-            Next::Frame(frame) => Some(frame),
+            OutboxItem::Frame(frame) => Some(frame),
             _ => None,
         })
         .collect()

@@ -175,7 +175,7 @@ impl Inbound {
 
     fn parse_push(frame: &Bytes) -> Option<Self> {
         let lengths: [u8; 4] = frame.get(1..5)?.try_into().ok()?;
-        let mut fields = Fields { frame, position: 5 };
+        let mut fields = BinaryFrameReader { frame, position: 5 };
         let [join_ref, reference, topic, event] = lengths;
         let join_ref = Reference::of_text(&fields.text(join_ref)?);
         let reference = Reference::of_text(&fields.text(reference)?);
@@ -189,7 +189,7 @@ impl Inbound {
     fn parse_user_push(frame: &Bytes) -> Option<Self> {
         let head: [u8; 6] = frame.get(1..7)?.try_into().ok()?;
         let [join_ref, reference, topic, event, metadata, encoding] = head;
-        let mut fields = Fields { frame, position: 7 };
+        let mut fields = BinaryFrameReader { frame, position: 7 };
         let join_ref = Reference::of_text(&fields.text(join_ref)?);
         let reference = Reference::of_text(&fields.text(reference)?);
         let topic = fields.text(topic)?.into();
@@ -211,12 +211,12 @@ impl Inbound {
 }
 
 /// Reads the fields of a binary frame.
-struct Fields<'a> {
+struct BinaryFrameReader<'a> {
     frame: &'a Bytes,
     position: usize,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> BinaryFrameReader<'a> {
     fn bytes(&mut self, length: u8) -> Option<&'a [u8]> {
         let end = self.position + usize::from(length);
         let field = self.frame.get(self.position..end)?;

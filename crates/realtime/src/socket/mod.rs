@@ -1,11 +1,13 @@
-//! WebSockets: the handshake, the frames of both protocol versions, and the task of one socket.
+//! One WebSocket, as the rest of the crate sees it.
 //!
-//! - `frame`: frames from bytes and to bytes, without any state
+//! - `frame`: frames of both protocol versions from bytes and to bytes, without any state
+//! - `head` and `end`: its properties from the handshake, and the reason why the server closes it
 //! - `outbox`: the frames that wait for one client, shared with all that send to it
-//! - `handshake`: the checks before a connection is upgraded
-//! - `connection`: the task that reads and writes one socket
 
-pub(crate) mod connection;
+mod end;
 pub(crate) mod frame;
-pub(crate) mod handshake;
+mod head;
 pub(crate) mod outbox;
+
+pub(crate) use end::SocketEnd;
+pub(crate) use head::SocketHead;

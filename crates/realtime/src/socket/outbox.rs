@@ -10,15 +10,15 @@ use std::task::Waker;
 
 use futures_util::task::AtomicWaker;
 
+use super::end::SocketEnd;
 use super::frame::Frame;
-use crate::channel::ChannelId;
-use crate::channel::channels::SocketEnd;
 use crate::error::Shutdown;
-use crate::settings::Limits;
+use crate::ids::ChannelId;
+use crate::settings::RealtimeLimits;
 
 /// Work for the task of a socket, apart from writing frames.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Command {
+pub(crate) enum SocketCommand {
     /// Ends a channel: a `system` error and `phx_close`.
     ShutDown(ChannelId, Shutdown),
     /// Checks the tokens of the channels: a key may have been revoked.
@@ -30,16 +30,16 @@ pub(crate) enum Command {
 /// The frames and commands that wait for one client.
 #[derive(Debug)]
 pub(crate) struct Outbox {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<OutboxContent>,
     waker: AtomicWaker,
     max_bytes: usize,
     max_frames: usize,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct OutboxContent {
     frames: VecDeque<Frame>,
-    commands: Vec<Command>,
+    commands: Vec<SocketCommand>,
     bytes: usize,
     /// The client was too slow, or the socket has ended.
     closed: bool,
@@ -47,9 +47,9 @@ struct Waiting {
 
 /// The next piece of work of a socket's task.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum OutboxItem {
     Frame(Frame),
-    Command(Command),
+    Command(SocketCommand),
     /// Nothing waits.
     Empty,
     /// The client does not read: the connection is to be dropped.
@@ -57,7 +57,7 @@ pub(crate) enum Next {
 }
 
 impl Outbox {
-    pub fn new(limits: &Limits) -> Self {
+    pub fn new(limits: &RealtimeLimits) -> Self {
         Self {
             waiting: Mutex::default(),
             waker: AtomicWaker::new(),
@@ -69,12 +69,25 @@ impl Outbox {
     /// Adds a frame. The first one is always accepted; one that exceeds the bounds closes the
     /// outbox.
     pub fn push(&self, frame: Frame) {
+        self.push_within(frame, 1);
+    }
+
+    /// Adds a frame that the client itself has caused. It may exceed the bounds of the frames that
+    /// others send, which the client did not ask for, but not twice these bounds: joins whose
+    /// permissions were being checked are answered also while the client does not read.
+    pub fn push_reply(&self, frame: Frame) {
+        self.push_within(frame, 2);
+    }
+
+    /// Adds a frame, or closes the outbox if more than `factor` times the bounds would wait.
+    fn push_within(&self, frame: Frame, factor: usize) {
         let mut waiting = self.waiting();
         if waiting.closed {
             return;
         }
-        let bytes = waiting.bytes + frame.len();
-        if !waiting.frames.is_empty() && (bytes > self.max_bytes || waiting.frames.len() >= self.max_frames) {
+        let bytes = waiting.bytes.saturating_add(frame.len());
+        let (max_bytes, max_frames) = (self.max_bytes.saturating_mul(factor), self.max_frames.saturating_mul(factor));
+        if !waiting.frames.is_empty() && (bytes > max_bytes || waiting.frames.len() >= max_frames) {
             waiting.close();
         } else {
             waiting.bytes = bytes;
@@ -88,21 +101,8 @@ impl Outbox {
         self.waker.wake();
     }
 
-    /// Adds a frame that the client itself has caused, whatever waits already. There are few, since
-    /// nothing is read from a client that does not read.
-    pub fn push_reply(&self, frame: Frame) {
-        let mut waiting = self.waiting();
-        if waiting.closed {
-            return;
-        }
-        waiting.bytes += frame.len();
-        waiting.frames.push_back(frame);
-        drop(waiting);
-        self.waker.wake();
-    }
-
     /// Adds a command, which is carried out before the frames that wait.
-    pub fn command(&self, command: Command) {
+    pub fn command(&self, command: SocketCommand) {
         let mut waiting = self.waiting();
         if waiting.closed || waiting.commands.contains(&command) {
             return;
@@ -113,9 +113,9 @@ impl Outbox {
     }
 
     /// Takes the next piece of work. When there is none, `waker` is woken by the next one.
-    pub fn next(&self, waker: &Waker) -> Next {
+    pub fn next(&self, waker: &Waker) -> OutboxItem {
         let taken = self.waiting().take();
-        if taken != Next::Empty {
+        if taken != OutboxItem::Empty {
             return taken;
         }
         self.waker.register(waker);
@@ -124,15 +124,15 @@ impl Outbox {
     }
 
     /// As [`next`](Self::next), without frames: for a client that does not read at the moment.
-    pub fn next_command(&self, waker: &Waker) -> Next {
+    pub fn next_command(&self, waker: &Waker) -> OutboxItem {
         self.waker.register(waker);
         let mut waiting = self.waiting();
         if waiting.closed {
-            Next::Overflowed
+            OutboxItem::Overflowed
         } else if waiting.commands.is_empty() {
-            Next::Empty
+            OutboxItem::Empty
         } else {
-            Next::Command(waiting.commands.remove(0))
+            OutboxItem::Command(waiting.commands.remove(0))
         }
     }
 
@@ -148,18 +148,18 @@ impl Outbox {
         self.waiting().close();
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    fn waiting(&self) -> MutexGuard<'_, OutboxContent> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Waiting {
-    fn take(&mut self) -> Next {
+impl OutboxContent {
+    fn take(&mut self) -> OutboxItem {
         if self.closed {
-            return Next::Overflowed;
+            return OutboxItem::Overflowed;
         }
         if !self.commands.is_empty() {
-            return Next::Command(self.commands.remove(0));
+            return OutboxItem::Command(self.commands.remove(0));
         }
         match self.frames.pop_front() {
             Some(frame) => {
@@ -167,9 +167,9 @@ impl Waiting {
                 if self.frames.is_empty() && self.frames.capacity() > 64 {
                     self.frames = VecDeque::new();
                 }
-                Next::Frame(frame)
+                OutboxItem::Frame(frame)
             }
-            None => Next::Empty,
+            None => OutboxItem::Empty,
         }
     }
 
@@ -189,7 +189,7 @@ mod tests {
     }
 
     fn outbox() -> Outbox {
-        Outbox::new(&Limits { max_waiting_bytes: 100, max_waiting_frames: 3, ..Limits::default() })
+        Outbox::new(&RealtimeLimits { max_waiting_bytes: 100, max_waiting_frames: 3, ..RealtimeLimits::default() })
     }
 
     #[test]
@@ -198,26 +198,46 @@ mod tests {
         outbox.push(frame(1));
         outbox.push(frame(2));
         let end = SocketEnd { code: 1012, reason: "" };
-        outbox.command(Command::Disconnect(end.clone()));
+        outbox.command(SocketCommand::Disconnect(end.clone()));
         let waker = Waker::noop();
-        assert_eq!(outbox.next(waker), Next::Command(Command::Disconnect(end)));
-        assert_eq!(outbox.next(waker), Next::Frame(frame(1)));
-        assert_eq!(outbox.next(waker), Next::Frame(frame(2)));
-        assert_eq!(outbox.next(waker), Next::Empty);
+        assert_eq!(outbox.next(waker), OutboxItem::Command(SocketCommand::Disconnect(end)));
+        assert_eq!(outbox.next(waker), OutboxItem::Frame(frame(1)));
+        assert_eq!(outbox.next(waker), OutboxItem::Frame(frame(2)));
+        assert_eq!(outbox.next(waker), OutboxItem::Empty);
     }
 
     #[test]
     fn a_client_that_does_not_read_is_cut_off() {
         let by_bytes = outbox();
         by_bytes.push(frame(1_000));
-        assert_eq!(by_bytes.next(Waker::noop()), Next::Frame(frame(1_000)), "a frame of any size");
+        assert_eq!(by_bytes.next(Waker::noop()), OutboxItem::Frame(frame(1_000)), "a frame of any size");
         by_bytes.push(frame(60));
         by_bytes.push(frame(60));
-        assert_eq!(by_bytes.next(Waker::noop()), Next::Overflowed);
+        assert_eq!(by_bytes.next(Waker::noop()), OutboxItem::Overflowed);
         let by_frames = outbox();
         (0..4).for_each(|_| by_frames.push(frame(1)));
-        assert_eq!(by_frames.next(Waker::noop()), Next::Overflowed);
+        assert_eq!(by_frames.next(Waker::noop()), OutboxItem::Overflowed);
         by_frames.push(frame(1));
-        assert_eq!(by_frames.next(Waker::noop()), Next::Overflowed, "for good");
+        assert_eq!(by_frames.next(Waker::noop()), OutboxItem::Overflowed, "for good");
+    }
+
+    #[test]
+    fn replies_may_wait_up_to_twice_the_bounds() {
+        let by_bytes = outbox();
+        by_bytes.push(frame(100));
+        by_bytes.push_reply(frame(100));
+        assert_eq!(by_bytes.next(Waker::noop()), OutboxItem::Frame(frame(100)));
+        by_bytes.push_reply(frame(100));
+        by_bytes.push_reply(frame(1));
+        assert_eq!(by_bytes.next(Waker::noop()), OutboxItem::Overflowed);
+        let by_frames = outbox();
+        (0..6).for_each(|_| by_frames.push_reply(frame(1)));
+        assert_eq!(by_frames.next(Waker::noop()), OutboxItem::Frame(frame(1)));
+        (0..2).for_each(|_| by_frames.push_reply(frame(1)));
+        assert_eq!(by_frames.next(Waker::noop()), OutboxItem::Overflowed);
+        let replies_first = outbox();
+        (0..4).for_each(|_| replies_first.push_reply(frame(1)));
+        replies_first.push(frame(1));
+        assert_eq!(replies_first.next(Waker::noop()), OutboxItem::Overflowed, "no room is left for others");
     }
 }

@@ -16,10 +16,14 @@ mod owner;
 mod run;
 #[cfg(test)]
 mod tests;
+mod times;
+mod visibility;
 mod watchdog;
 
 pub(crate) use message::{DatabaseMessage, MessagePayload};
-pub(crate) use owner::{ChangeStream, StreamSettings, StreamState, StreamTimes, StreamUse};
+pub(crate) use owner::{ChangeStream, ChangeStreamSettings, StreamState, StreamUse};
 #[cfg(test)]
 use run::TableChange;
 pub(crate) use run::{ChangeBatch, MessageBatch, StreamConsumers};
+pub(crate) use times::StreamTimes;
+pub(crate) use visibility::wait_until_visible;

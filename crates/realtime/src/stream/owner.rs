@@ -10,6 +10,7 @@ use tokio::task::JoinHandle;
 
 use super::backoff::Backoff;
 use super::run::{RunError, StreamConsumers, StreamRun};
+use super::times::StreamTimes;
 use super::watchdog::Unhealthy;
 
 /// The slot's name before the suffix.
@@ -19,34 +20,13 @@ const CONFIGURATION_PAUSE: Duration = Duration::from_secs(30);
 
 /// The settings of the stream.
 #[derive(Debug)]
-pub(crate) struct StreamSettings {
+pub(crate) struct ChangeStreamSettings {
     pub database: Database,
     /// The end of the slot's name, which differs between servers on the same PostgreSQL:
     /// lower-case letters, digits and underscores, at most 28.
     pub suffix: String,
     pub consumers: StreamConsumers,
     pub times: StreamTimes,
-}
-
-/// The times of the stream.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct StreamTimes {
-    /// The time that the stream runs on without any use.
-    pub idle: Duration,
-    /// The time between two looks at the publications that exist.
-    pub publications: Duration,
-    /// The time between two looks at the slot.
-    pub slot: Duration,
-}
-
-impl Default for StreamTimes {
-    fn default() -> Self {
-        Self {
-            idle: Duration::from_secs(11 * 60),
-            publications: Duration::from_secs(60),
-            slot: Duration::from_secs(5 * 60),
-        }
-    }
 }
 
 /// The state of the stream.
@@ -78,10 +58,10 @@ pub(crate) struct StreamUse {
 
 impl ChangeStream {
     /// Prepares the stream, on the current runtime. It connects when it is first used.
-    pub fn new(settings: StreamSettings) -> Self {
+    pub fn new(settings: ChangeStreamSettings) -> Self {
         let (uses, in_use) = watch::channel(0);
         let (sender, state) = watch::channel(StreamState::Stopped);
-        let StreamSettings { database, suffix, consumers, times } = settings;
+        let ChangeStreamSettings { database, suffix, consumers, times } = settings;
         let run = StreamRun { database, slot: format!("{SLOT}{suffix}"), consumers, times };
         let task = tokio::spawn(own(run, in_use, sender));
         Self { uses, state, task }

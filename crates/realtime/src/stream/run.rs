@@ -12,9 +12,10 @@ use tokio::sync::mpsc::error::SendTimeoutError;
 
 use super::backoff::Backoff;
 use super::message::{DatabaseMessage, holds_messages};
-use super::owner::StreamTimes;
+use super::times::StreamTimes;
+use super::visibility::wait_until_visible;
 use super::watchdog::{Unhealthy, Watchdog};
-use crate::decode::{Catalog, Change, CommitTime, DecodeError, Decoded, Decoder, DescribedTable};
+use crate::decode::{Change, CommitTime, DecodeError, Decoded, Decoder, DescribedTable, TableCatalog, TransactionId};
 
 /// The bytes of a transaction from which on it is handed over in several batches.
 const LARGE: usize = 64 * 1024;
@@ -30,6 +31,8 @@ pub(crate) struct ChangeBatch {
     /// Changes before these were discarded.
     pub after_gap: bool,
     pub commit_time: CommitTime,
+    /// The transaction. It may not be visible to other sessions yet: see [`wait_until_visible`].
+    pub transaction: TransactionId,
     pub changes: Vec<TableChange>,
 }
 
@@ -120,9 +123,10 @@ struct Pump<'a> {
     database: &'a Database,
     consumers: &'a StreamConsumers,
     decoder: Decoder,
-    catalog: Catalog,
+    catalog: TableCatalog,
     /// The commit time of the transaction that is being received.
     commit_time: CommitTime,
+    transaction: TransactionId,
     changes: Vec<TableChange>,
     messages: Vec<DatabaseMessage>,
     /// The bytes that were received since the last batch.
@@ -138,8 +142,9 @@ impl<'a> Pump<'a> {
             database,
             consumers,
             decoder: Decoder::default(),
-            catalog: Catalog::default(),
+            catalog: TableCatalog::default(),
             commit_time: CommitTime(0),
+            transaction: TransactionId(0),
             changes: Vec::new(),
             messages: Vec::new(),
             received: 0,
@@ -170,7 +175,9 @@ impl<'a> Pump<'a> {
 
     async fn process(&mut self, message: WalMessage) -> Result<(), RunError> {
         match self.decoder.decode(message.body)? {
-            Decoded::Begin { commit_time } => self.commit_time = commit_time,
+            Decoded::Begin { commit_time, transaction } => {
+                (self.commit_time, self.transaction) = (commit_time, transaction);
+            }
             Decoded::Change(change) => {
                 let Some(table) = self.describe(&change).await? else { return Ok(()) };
                 if !holds_messages(&table.table) {
@@ -205,11 +212,11 @@ impl<'a> Pump<'a> {
         if let Some(known) = self.catalog.described(&change.relation) {
             return Ok(known);
         }
-        let Self { stream, database, catalog, .. } = self;
+        let Self { stream, database, catalog, transaction, .. } = self;
         let described = async {
             let mut backoff = Backoff::default();
             for attempt in 1..DESCRIBE_ATTEMPTS {
-                match describe_once(database, catalog, change).await {
+                match describe_once(database, catalog, change, *transaction).await {
                     Err(error) if error.is_unavailable() && attempt == 1 => {
                         tracing::warn!(error = %error, "a table of the stream cannot be read yet");
                     }
@@ -218,7 +225,7 @@ impl<'a> Pump<'a> {
                 }
                 tokio::time::sleep(backoff.pause()).await;
             }
-            describe_once(database, catalog, change).await
+            describe_once(database, catalog, change, *transaction).await
         };
         Ok(meanwhile_alive(stream, described).await??)
     }
@@ -234,7 +241,8 @@ impl<'a> Pump<'a> {
         }
         if !self.changes.is_empty() {
             let after_gap = std::mem::take(&mut self.has_gap);
-            let batch = ChangeBatch { commit_time, after_gap, changes: std::mem::take(&mut self.changes) };
+            let (transaction, changes) = (self.transaction, std::mem::take(&mut self.changes));
+            let batch = ChangeBatch { commit_time, transaction, after_gap, changes };
             let sending = consumers.changes.send_timeout(batch, CHANGES_TIMEOUT);
             match meanwhile_alive(&mut self.stream, sending).await? {
                 Ok(()) => {}
@@ -252,10 +260,13 @@ impl<'a> Pump<'a> {
 
 async fn describe_once(
     database: &Database,
-    catalog: &mut Catalog,
+    catalog: &mut TableCatalog,
     change: &Change,
+    transaction: TransactionId,
 ) -> Result<Option<Arc<DescribedTable>>, DatabaseError> {
     let client = database.login_client().await?;
+    // The same transaction may have created or altered the table
+    wait_until_visible(&client, &[transaction]).await?;
     Ok(catalog.describe(&client, &change.relation).await?)
 }
 

@@ -31,7 +31,7 @@ impl Consumed {
         let (changes_sender, changes) = mpsc::channel(16);
         let (messages_sender, messages) = mpsc::channel(16);
         let suffix = server.endpoint().database().rsplit_once('_').unwrap().1.to_owned();
-        let settings = StreamSettings {
+        let settings = ChangeStreamSettings {
             database: server.database().clone(),
             suffix: format!("{}_{suffix}", std::process::id()),
             consumers: StreamConsumers { changes: changes_sender, messages: messages_sender },
@@ -131,7 +131,7 @@ async fn changes_and_messages_reach_their_consumers_in_the_order_of_their_commit
     );
 }
 
-/// The SQL of a section of the guide.
+/// Returns the SQL of a section of the guide.
 fn documented_sql(section: &str) -> String {
     let guide = include_str!("../../../../docs/realtime.md");
     let section = guide.split_once(&format!("## {section}")).unwrap().1;

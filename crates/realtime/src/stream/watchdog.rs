@@ -7,7 +7,7 @@ use portico_database::replication::existing_publications;
 use portico_database::{Database, DatabaseError};
 use tokio::time::{Instant, interval_at, timeout};
 
-use super::owner::StreamTimes;
+use super::times::StreamTimes;
 
 /// The longest that a check may take.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use portico_base::hash;
 use uuid::Uuid;
 
-use super::VersionKey;
+use super::model::VersionKey;
 
 /// The longest segment that is used as it is, in bytes.
 const MAX_SEGMENT: usize = 120;

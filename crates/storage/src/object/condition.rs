@@ -15,7 +15,7 @@ pub(crate) struct Conditions {
 
 /// The outcome of conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum ConditionOutcome {
     Met,
     /// The client has the current content.
     NotModified,
@@ -35,7 +35,7 @@ impl Conditions {
     }
 
     /// Judges an object. A condition on the ETag takes the place of the one on the time.
-    pub fn judge(&self, row: &ObjectRow) -> Verdict {
+    pub fn evaluate(&self, row: &ObjectRow) -> ConditionOutcome {
         let bare = |tag: &str| tag.trim().trim_start_matches("W/").trim_matches('"').to_owned();
         let etag = row.metadata.etag().map(bare);
         let matches = |tags: &str| tags.split(',').map(bare).any(|tag| tag == "*" || Some(&tag) == etag.as_ref());
@@ -53,9 +53,9 @@ impl Conditions {
             (None, None) => false,
         };
         match (has_failed, is_current) {
-            (true, _) => Verdict::Failed,
-            (false, true) => Verdict::NotModified,
-            (false, false) => Verdict::Met,
+            (true, _) => ConditionOutcome::Failed,
+            (false, true) => ConditionOutcome::NotModified,
+            (false, false) => ConditionOutcome::Met,
         }
     }
 }
@@ -72,29 +72,29 @@ mod tests {
 
     use super::*;
 
-    fn judge(name: &str, value: &str) -> Verdict {
+    fn evaluate(name: &str, value: &str) -> ConditionOutcome {
         let row = json!({ "id": "", "metadata": { "eTag": "\"abc\"", "lastModified": "2026-08-01T09:00:00.500Z" } });
         let row: ObjectRow = serde_json::from_value(row).unwrap();
-        Conditions::of_headers(|header| (header == name).then_some(value)).judge(&row)
+        Conditions::of_headers(|header| (header == name).then_some(value)).evaluate(&row)
     }
 
     #[test]
     fn an_object_is_judged_by_its_etag_and_its_time() {
         let (at, before) = ("Sat, 01 Aug 2026 09:00:00 GMT", "Sat, 01 Aug 2026 08:59:59 GMT");
         for (name, value, verdict) in [
-            ("if-match", "\"abc\"", Verdict::Met),
-            ("if-match", "abc", Verdict::Met),
-            ("if-match", "*", Verdict::Met),
-            ("if-match", "\"x\"", Verdict::Failed),
-            ("if-none-match", "\"x\", \"abc\"", Verdict::NotModified),
-            ("if-none-match", "\"x\"", Verdict::Met),
-            ("if-modified-since", at, Verdict::NotModified),
-            ("if-modified-since", before, Verdict::Met),
-            ("if-unmodified-since", at, Verdict::Met),
-            ("if-unmodified-since", before, Verdict::Failed),
-            ("if-unmodified-since", "yesterday", Verdict::Met),
+            ("if-match", "\"abc\"", ConditionOutcome::Met),
+            ("if-match", "abc", ConditionOutcome::Met),
+            ("if-match", "*", ConditionOutcome::Met),
+            ("if-match", "\"x\"", ConditionOutcome::Failed),
+            ("if-none-match", "\"x\", \"abc\"", ConditionOutcome::NotModified),
+            ("if-none-match", "\"x\"", ConditionOutcome::Met),
+            ("if-modified-since", at, ConditionOutcome::NotModified),
+            ("if-modified-since", before, ConditionOutcome::Met),
+            ("if-unmodified-since", at, ConditionOutcome::Met),
+            ("if-unmodified-since", before, ConditionOutcome::Failed),
+            ("if-unmodified-since", "yesterday", ConditionOutcome::Met),
         ] {
-            assert_eq!(judge(name, value), verdict, "{name}: {value}");
+            assert_eq!(evaluate(name, value), verdict, "{name}: {value}");
         }
     }
 }

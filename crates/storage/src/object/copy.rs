@@ -3,22 +3,20 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use portico_database::wire::RowSeparators;
 use serde_json::Value;
 
-use super::condition::{Conditions, Verdict};
+use super::bucket_rules;
+use super::condition::{ConditionOutcome, Conditions};
+use super::download::find_visible;
 use super::upload::{NewRow, RowValues, check_content, test, write_row};
 use super::version::NewVersion;
-use super::{ObjectPath, bucket_rules};
 use crate::backend::{BackendError, StoredContent, VersionKey};
-use crate::error::{Result, StorageError};
+use crate::error::{Result, S3Error, StorageError};
 use crate::limits::check_mime_type;
-use crate::model::{FileMetadata, ObjectRow};
-use crate::name::ObjectKey;
-use crate::operation::{Actor, Operation, Step};
-use crate::s3::S3Error;
-use crate::sql;
-use crate::storage::Service;
+use crate::model::FileMetadata;
+use crate::name::{ObjectKey, ObjectPath};
+use crate::operation::{Actor, Operation};
+use crate::service::StorageService;
 
 /// A request to copy an object.
 #[derive(Debug, Clone)]
@@ -40,17 +38,6 @@ pub(crate) struct CopyMetadata {
     pub cache_control: Option<String>,
     pub mimetype: Option<String>,
     pub user_metadata: Option<Value>,
-}
-
-/// Finds an object that the caller can read, as the source of a copy or a move.
-///
-/// # Errors
-/// [`StorageError::NoSuchKey`]
-pub(crate) async fn find_source(operation: &Operation, source: &ObjectPath) -> Result<ObjectRow> {
-    let values = [Some(source.bucket.as_bytes()), Some(source.name.as_bytes())];
-    let step = Step { text: sql::FIND_OBJECT, values: &values };
-    let found = operation.read(Actor::Caller, step, RowSeparators::default()).await?;
-    found.one()?.ok_or(StorageError::NoSuchKey)
 }
 
 /// Checks an object against the limits of the bucket that it is to be in. A bucket that does not
@@ -82,7 +69,7 @@ pub(crate) async fn check_destination(
 /// [`StorageError::NoSuchKey`] if the source was replaced or deleted meanwhile, and those of the
 /// backend.
 pub(crate) async fn copy_content(
-    service: &Arc<Service>,
+    service: &Arc<StorageService>,
     from: &VersionKey,
     bucket: &str,
     key: &ObjectKey,
@@ -104,8 +91,8 @@ pub(crate) async fn copy_content(
 pub(crate) async fn copy(operation: &Operation, request: CopyRequest) -> Result<Bytes> {
     let CopyRequest { source, destination, upsert, metadata, conditions } = request;
     let key = ObjectKey::parse(&destination.name)?;
-    let row = find_source(operation, &source).await?;
-    if conditions.judge(&row) != Verdict::Met {
+    let row = find_visible(operation, &source).await?;
+    if conditions.evaluate(&row) != ConditionOutcome::Met {
         return Err(S3Error::PRECONDITION_FAILED.into());
     }
     let (changes, user_metadata) = match metadata {

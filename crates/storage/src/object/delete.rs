@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use portico_base::inherit_request;
 use serde_json::value::RawValue;
 
-use super::ObjectPath;
+use super::version::delete_versions;
 use crate::backend::VersionKey;
-use crate::backend::cleanup::{self, NamedVersion};
 use crate::backend::journal::{JournalEntry, JournalNames};
 use crate::error::{Result, StorageError};
-use crate::operation::{Actor, Ending, Operation, Step, StepResults, WriteError, parse};
+use crate::model::NamedVersion;
+use crate::name::ObjectPath;
+use crate::operation::{Actor, Operation, SqlStep, StepResults, TransactionEnd, WriteError, parse};
 use crate::sql;
 
 /// The number of objects that one transaction deletes.
@@ -77,15 +79,16 @@ async fn delete_chunk(
     let entry = operation.service.journal.enter(entry).await?;
     let (operation, bucket, list) = (operation.clone(), bucket.to_owned(), sql::text_array(names));
     // Once begun it is completed, even if the request is cancelled
-    let task = tokio::spawn(async move {
+    let task = tokio::spawn(inherit_request(async move {
         let see = [Some(bucket.as_bytes()), Some(first.as_bytes())];
         let delete = [Some(bucket.as_bytes()), Some(list.as_bytes())];
-        let steps = [Step { text: sql::SEE_OBJECT, values: &see }, Step { text: sql::DELETE_OBJECTS, values: &delete }];
-        let results = operation.write(actor, &steps, Ending::Commit).await;
+        let steps =
+            [SqlStep { text: sql::SEE_OBJECT, values: &see }, SqlStep { text: sql::DELETE_OBJECTS, values: &delete }];
+        let results = operation.write(actor, &steps, TransactionEnd::Commit).await;
         let results = finish(&operation, entry, &bucket, results, 1, 1).await?;
         let rows = results.rows(1).iter().filter_map(|row| row.get(0)).collect();
         Ok((!results.rows(0).is_empty(), rows))
-    });
+    }));
     task.await.unwrap_or(Err(StorageError::Internal))
 }
 
@@ -114,6 +117,6 @@ pub(crate) async fn finish(
     });
     let versions = versions.collect();
     let service = Arc::clone(&operation.service);
-    tokio::spawn(async move { cleanup::delete_versions(&service, entry, versions).await });
+    tokio::spawn(inherit_request(async move { delete_versions(&service, entry, versions).await }));
     Ok(results)
 }

@@ -3,11 +3,11 @@
 use portico_database::wire::RowSeparators;
 use serde::Deserialize;
 
-use super::ObjectPath;
-use crate::backend::{BackendError, ByteRange, Content, VersionKey};
+use crate::backend::{BackendError, ByteRange, OpenContent, VersionKey};
 use crate::error::{Result, StorageError};
 use crate::model::ObjectRow;
-use crate::operation::{Actor, Operation, Step, parse};
+use crate::name::ObjectPath;
+use crate::operation::{Actor, Operation, SqlStep, parse};
 use crate::sql;
 
 /// The rule that decides whether an object can be read.
@@ -46,16 +46,14 @@ pub(crate) async fn find(operation: &Operation, rule: ReadRule, path: &ObjectPat
     if path.bucket.contains('\0') || path.name.contains('\0') {
         return Err(StorageError::NoSuchKey);
     }
-    let both = Step { text: sql::FIND_OBJECT_AND_BUCKET, values: &values };
+    let both = SqlStep { text: sql::FIND_OBJECT_AND_BUCKET, values: &values };
     let (found, is_visible) = match rule {
         ReadRule::Policies => {
-            let step = Step { text: sql::FIND_OBJECT, values: &values };
-            let found = operation.read(Actor::Caller, step, RowSeparators::default()).await?;
-            let row = found.one()?.ok_or(StorageError::NoSuchKey)?;
+            let row = find_visible(operation, path).await?;
             return Ok(ReadableObject { row, is_public: false });
         }
         ReadRule::PublicOrPolicies if operation.known_caller().is_some() => {
-            let visible = Step { text: sql::SEE_OBJECT, values: &values };
+            let visible = SqlStep { text: sql::SEE_OBJECT, values: &values };
             match operation.read_after(both, visible, RowSeparators::default()).await {
                 Ok(rows) => {
                     let found = rows.before().first().map(|row| parse(row.bytes(0).unwrap_or_default()));
@@ -82,7 +80,18 @@ pub(crate) async fn find(operation: &Operation, rule: ReadRule, path: &ObjectPat
     Ok(ReadableObject { row, is_public: public })
 }
 
-async fn as_service(operation: &Operation, step: Step<'_>) -> Result<Option<ObjectAndBucket>> {
+/// Finds an object that the caller can read, by the policies alone.
+///
+/// # Errors
+/// [`StorageError::NoSuchKey`]
+pub(crate) async fn find_visible(operation: &Operation, source: &ObjectPath) -> Result<ObjectRow> {
+    let values = [Some(source.bucket.as_bytes()), Some(source.name.as_bytes())];
+    let step = SqlStep { text: sql::FIND_OBJECT, values: &values };
+    let found = operation.read(Actor::Caller, step, RowSeparators::default()).await?;
+    found.one()?.ok_or(StorageError::NoSuchKey)
+}
+
+async fn as_service(operation: &Operation, step: SqlStep<'_>) -> Result<Option<ObjectAndBucket>> {
     operation.read(Actor::Service, step, RowSeparators::default()).await?.one()
 }
 
@@ -97,7 +106,7 @@ pub(crate) async fn open(
     path: &ObjectPath,
     mut row: ObjectRow,
     range: Option<ByteRange>,
-) -> Result<(ObjectRow, Content)> {
+) -> Result<(ObjectRow, OpenContent)> {
     for is_last in [false, true] {
         let key = VersionKey::new(&path.bucket, &path.name, row.version.as_deref());
         match operation.service.backend.get(&key, range).await {

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::error::Result;
-use crate::operation::{Actor, JSON_ARRAY, Operation, Step};
+use crate::operation::{Actor, JSON_ARRAY, Operation, SqlStep};
 use crate::sql;
 
 /// A request for the entries below a prefix.
@@ -35,6 +35,6 @@ pub(crate) async fn list(operation: &Operation, request: &ListRequest) -> Result
     let order = if request.descending { "desc" } else { "asc" };
     let values = [prefix.as_str(), &request.bucket, &limit, &levels, &offset, &request.search, &request.column, order];
     let values = values.map(|value| Some(value.as_bytes()));
-    let rows = operation.read(Actor::Caller, Step { text: sql::LIST, values: &values }, JSON_ARRAY).await?;
+    let rows = operation.read(Actor::Caller, SqlStep { text: sql::LIST, values: &values }, JSON_ARRAY).await?;
     Ok(if rows.joined.rows == 0 { Bytes::from_static(b"[]") } else { rows.bytes() })
 }

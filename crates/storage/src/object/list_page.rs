@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::error::{Result, StorageError};
-use crate::operation::{Actor, Operation, Step};
+use crate::operation::{Actor, Operation, SqlStep};
 use crate::sql;
 
 /// Names that begin with this character cannot be written.
@@ -168,13 +168,13 @@ impl PageEntry {
 
 /// A page of a listing.
 #[derive(Debug)]
-pub(crate) struct Page {
+pub(crate) struct ObjectListPage {
     pub entries: Vec<PageEntry>,
     /// The cursor of the next page; `None` if this is the last one.
     pub next: Option<PageCursor>,
 }
 
-impl Page {
+impl ObjectListPage {
     /// Returns the page as clients see it.
     pub fn to_json(&self, by_folder: bool) -> Value {
         let list = |folders: bool| -> Vec<Value> {
@@ -196,7 +196,7 @@ impl Page {
 ///
 /// # Errors
 /// Those of PostgreSQL.
-pub(crate) async fn page(operation: &Operation, mut request: PageRequest) -> Result<Page> {
+pub(crate) async fn page(operation: &Operation, mut request: PageRequest) -> Result<ObjectListPage> {
     let limit = request.limit.clamp(1, MAX_PAGE);
     if let Some(cursor) = &request.cursor {
         (request.order, request.descending) = (cursor.order, cursor.descending);
@@ -217,7 +217,7 @@ pub(crate) async fn page(operation: &Operation, mut request: PageRequest) -> Res
         descending: request.descending,
         time: last.moment.clone(),
     });
-    Ok(Page { entries, next })
+    Ok(ObjectListPage { entries, next })
 }
 
 async fn by_name(
@@ -285,7 +285,7 @@ async fn by_time(
 }
 
 async fn run(operation: &Operation, text: &str, values: &[Param<'_>]) -> Result<Vec<PageEntry>> {
-    let results = operation.read_rows(Actor::Caller, Step { text, values }).await?;
+    let results = operation.read_rows(Actor::Caller, SqlStep { text, values }).await?;
     let entries: Option<Vec<_>> = results.rows(0).iter().map(PageEntry::read).collect();
     entries.ok_or(StorageError::Internal)
 }

@@ -14,23 +14,16 @@ pub(crate) mod relocate;
 pub(crate) mod upload;
 mod version;
 
-use crate::error::Result;
-use crate::model::BucketRules;
-use crate::operation::{Actor, Operation, Step};
-use crate::sql;
 use portico_database::wire::RowSeparators;
 
-/// Names an object of a request. Nothing is known about it: the bucket may not exist, and the name
-/// may be one that no object can have.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ObjectPath {
-    pub bucket: String,
-    pub name: String,
-}
+use crate::error::Result;
+use crate::model::BucketRules;
+use crate::operation::{Actor, Operation, SqlStep};
+use crate::sql;
 
 /// Returns the rules of a bucket; `None` if it does not exist.
 pub(crate) async fn bucket_rules(operation: &Operation, bucket: &str) -> Result<Option<BucketRules>> {
     let values = [Some(bucket.as_bytes())];
-    let step = Step { text: sql::BUCKET_RULES, values: &values };
+    let step = SqlStep { text: sql::BUCKET_RULES, values: &values };
     operation.read(Actor::Service, step, RowSeparators::default()).await?.one()
 }

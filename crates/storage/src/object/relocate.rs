@@ -1,13 +1,18 @@
 //! Moves: another name, another bucket, or both. The row stays the same one.
 
-use super::ObjectPath;
-use super::copy::{check_destination, copy_content, find_source};
+use std::sync::Arc;
+
+use portico_base::inherit_request;
+
+use super::copy::{check_destination, copy_content};
+use super::download::find_visible;
 use super::upload::failed_commit;
+use super::version::delete_versions;
+use crate::backend::VersionKey;
 use crate::backend::journal::JournalNames;
-use crate::backend::{VersionKey, cleanup};
 use crate::error::{Result, StorageError};
-use crate::name::{ObjectKey, is_folder_placeholder};
-use crate::operation::{Actor, Ending, Operation, Step, WriteError};
+use crate::name::{ObjectKey, ObjectPath, is_folder_placeholder};
+use crate::operation::{Actor, Operation, SqlStep, TransactionEnd, WriteError};
 use crate::sql;
 
 /// Moves an object.
@@ -17,7 +22,7 @@ use crate::sql;
 /// policies.
 pub(crate) async fn relocate(operation: &Operation, source: ObjectPath, destination: ObjectPath) -> Result<()> {
     let key = ObjectKey::parse(&destination.name)?;
-    let row = find_source(operation, &source).await?;
+    let row = find_visible(operation, &source).await?;
     if source == destination {
         return Ok(());
     }
@@ -39,8 +44,8 @@ pub(crate) async fn relocate(operation: &Operation, source: ObjectPath, destinat
         ]
     };
     let tested = values(Some(b"1".as_slice()));
-    let tested = [Step { text: sql::TEST_MOVE, values: &tested }];
-    let results = operation.write(Actor::Caller, &tested, Ending::RollBack).await?;
+    let tested = [SqlStep { text: sql::TEST_MOVE, values: &tested }];
+    let results = operation.write(Actor::Caller, &tested, TransactionEnd::RollBack).await?;
     // The row is visible, and the policies for updates do not apply to it
     if results.rows(0).is_empty() {
         return Err(StorageError::AccessDenied("new row violates row-level security policy".into()));
@@ -53,7 +58,7 @@ pub(crate) async fn relocate(operation: &Operation, source: ObjectPath, destinat
     let left = service.journal.enter(names).await?;
     let metadata = row.metadata.for_new_version(stored.size, stored.modified).to_json();
     let (operation, owner) = (operation.clone(), owner.clone());
-    let task = tokio::spawn(async move {
+    let task = tokio::spawn(inherit_request(async move {
         version.commit_sent();
         let id = version.id().to_owned();
         let values = [
@@ -71,11 +76,11 @@ pub(crate) async fn relocate(operation: &Operation, source: ObjectPath, destinat
         let mut places = [[values[0], values[1]], [values[2], values[3]]];
         places.sort_unstable();
         let steps = [
-            Step { text: sql::LOCK_KEY, values: &places[0] },
-            Step { text: sql::LOCK_KEY, values: &places[1] },
-            Step { text: sql::MOVE_OBJECT, values: &values },
+            SqlStep { text: sql::LOCK_KEY, values: &places[0] },
+            SqlStep { text: sql::LOCK_KEY, values: &places[1] },
+            SqlStep { text: sql::MOVE_OBJECT, values: &values },
         ];
-        match operation.write(Actor::Service, &steps, Ending::Commit).await {
+        match operation.write(Actor::Service, &steps, TransactionEnd::Commit).await {
             // Replaced, moved or deleted since
             Ok(results) if results.rows(2).is_empty() => {
                 version.rolled_back();
@@ -84,8 +89,8 @@ pub(crate) async fn relocate(operation: &Operation, source: ObjectPath, destinat
             }
             Ok(_) => {
                 version.committed(Vec::new());
-                let service = std::sync::Arc::clone(&operation.service);
-                tokio::spawn(async move { cleanup::delete_versions(&service, left, vec![from]).await });
+                let service = Arc::clone(&operation.service);
+                tokio::spawn(inherit_request(async move { delete_versions(&service, left, vec![from]).await }));
                 Ok(())
             }
             Err(error) => {
@@ -95,6 +100,6 @@ pub(crate) async fn relocate(operation: &Operation, source: ObjectPath, destinat
                 Err(failed_commit(error, version))
             }
         }
-    });
+    }));
     task.await.unwrap_or(Err(StorageError::Internal))
 }

@@ -8,22 +8,22 @@
 use std::path::Path;
 
 use bytes::Bytes;
+use portico_base::inherit_request;
 use portico_database::wire::{Param, WireError};
 use serde_json::{Value, json};
 
-use super::condition::{Conditions, Verdict};
-use super::copy::find_source;
+use super::bucket_rules;
+use super::condition::{ConditionOutcome, Conditions};
+use super::download::find_visible;
 use super::version::NewVersion;
-use super::{ObjectPath, bucket_rules};
 use crate::backend::{ByteRange, ContentStream, StoredContent, VersionKey};
-use crate::error::{Existing, Result, StorageError};
+use crate::error::{Existing, Result, S3Error, StorageError};
 use crate::identity::Owner;
 use crate::limits::check_mime_type;
 use crate::model::NewMetadata;
-use crate::name::ObjectKey;
-use crate::operation::{Actor, Ending, Operation, Step, WriteError};
-use crate::s3::S3Error;
-use crate::storage::Service;
+use crate::name::{ObjectKey, ObjectPath};
+use crate::operation::{Actor, Operation, SqlStep, TransactionEnd, WriteError};
+use crate::service::StorageService;
 use crate::{media_type, sql};
 
 /// The version in the row of a permission test.
@@ -139,7 +139,7 @@ pub(crate) async fn permit(
 pub(crate) async fn test(operation: &Operation, actor: Actor, row: &RowValues<'_>, upsert: bool) -> Result<()> {
     let values = row.values();
     let text = if upsert { sql::TEST_UPSERT } else { sql::TEST_INSERT };
-    let outcome = operation.write(actor, &[Step { text, values: &values }], Ending::RollBack).await;
+    let outcome = operation.write(actor, &[SqlStep { text, values: &values }], TransactionEnd::RollBack).await;
     outcome.map(drop).map_err(|error| StorageError::from(error).naming(Existing::Key))
 }
 
@@ -175,7 +175,12 @@ pub(crate) async fn receive(
 ///
 /// # Errors
 /// [`StorageError::InvalidMimeType`], and those of the backend.
-pub(crate) async fn check_content(service: &Service, version: &NewVersion, size: u64, mimetype: &str) -> Result<()> {
+pub(crate) async fn check_content(
+    service: &StorageService,
+    version: &NewVersion,
+    size: u64,
+    mimetype: &str,
+) -> Result<()> {
     if !service.settings.sniff_mime_types || size == 0 {
         return Ok(());
     }
@@ -234,20 +239,7 @@ async fn commit_if(
     condition: Option<CommitCondition>,
 ) -> Result<Bytes> {
     let ReceivedContent { version, content } = received;
-    let metadata = NewMetadata {
-        etag: content.etag.as_deref().unwrap_or_default(),
-        size: content.size,
-        modified: content.modified,
-        mimetype: &description.mimetype,
-        cache_control: &description.cache_control,
-        robots_tag: description.robots_tag.as_deref(),
-    };
-    let row = NewRow {
-        metadata: metadata.to_json(),
-        user_metadata: description.user_metadata.as_ref().map(Value::to_string),
-        owner: permit.owner,
-        upsert: permit.upsert,
-    };
+    let row = NewRow::of_content(&content, &description, permit.owner, permit.upsert);
     write(operation, version, row, condition).await
 }
 
@@ -266,6 +258,22 @@ pub(crate) struct NewRow {
     pub user_metadata: Option<String>,
     pub owner: Owner,
     pub upsert: bool,
+}
+
+impl NewRow {
+    /// Returns the columns of content as its sender describes it.
+    pub fn of_content(content: &StoredContent, description: &ContentDescription, owner: Owner, upsert: bool) -> Self {
+        let metadata = NewMetadata {
+            etag: content.etag.as_deref().unwrap_or_default(),
+            size: content.size,
+            modified: content.modified,
+            mimetype: &description.mimetype,
+            cache_control: &description.cache_control,
+            robots_tag: description.robots_tag.as_deref(),
+        };
+        let user_metadata = description.user_metadata.as_ref().map(Value::to_string);
+        Self { metadata: metadata.to_json(), user_metadata, owner, upsert }
+    }
 }
 
 /// Writes the row of a new version as the service. Returns the row as JSON.
@@ -296,7 +304,7 @@ async fn write(
     condition: Option<CommitCondition>,
 ) -> Result<Bytes> {
     let operation = operation.clone();
-    let task = tokio::spawn(async move {
+    let task = tokio::spawn(inherit_request(async move {
         version.commit_sent();
         let key = version.key().clone();
         let values = RowValues {
@@ -316,21 +324,21 @@ async fn write(
         };
         let mut before = Vec::with_capacity(3);
         if matches!(condition, Some(CommitCondition::Upload(_))) {
-            before.push(Step { text: sql::multipart::CONSUME_UPLOAD, values: &required });
+            before.push(SqlStep { text: sql::multipart::CONSUME_UPLOAD, values: &required });
         }
-        before.push(Step { text: sql::LOCK_KEY, values: &place });
+        before.push(SqlStep { text: sql::LOCK_KEY, values: &place });
         let locked = before.len();
-        before.push(Step { text: sql::LOCK_OBJECT, values: &place });
+        before.push(SqlStep { text: sql::LOCK_OBJECT, values: &place });
         if matches!(condition, Some(CommitCondition::Etag(_))) {
-            before.push(Step { text: sql::REQUIRE_ETAG, values: &required });
+            before.push(SqlStep { text: sql::REQUIRE_ETAG, values: &required });
         }
         let written = before.len();
         // A signed URL has no caller, and its policies were tested when it was signed
         let is_bound = operation.known_caller().is_some_and(|caller| !caller.is_service_role());
-        let test = (row.upsert && is_bound).then_some(Step { text: sql::TEST_UPSERT, values: &values });
+        let test = (row.upsert && is_bound).then_some(SqlStep { text: sql::TEST_UPSERT, values: &values });
         let text = if row.upsert { sql::UPSERT_OBJECT } else { sql::INSERT_OBJECT };
-        let write = [Step { text, values: &values }];
-        match operation.write_tested(Actor::Service, &before, test, &write, Ending::Commit).await {
+        let write = [SqlStep { text, values: &values }];
+        match operation.write_tested(Actor::Service, &before, test, &write, TransactionEnd::Commit).await {
             // A trigger of the project has prevented the row
             Ok(results) if results.rows(written).is_empty() => {
                 version.rolled_back();
@@ -352,7 +360,7 @@ async fn write(
             }
             Err(error) => Err(failed_commit(error, version)),
         }
-    });
+    }));
     task.await.unwrap_or_else(|error| {
         tracing::error!(error = %error, "the row of an upload could not be written");
         Err(StorageError::Internal)
@@ -427,9 +435,9 @@ pub(crate) async fn replace(
     content: ContentStream<'_>,
 ) -> Result<Bytes> {
     let permit = permit(operation, &request, UploadAuthority::Caller).await?;
-    let current = find_source(operation, &request.target).await?;
+    let current = find_visible(operation, &request.target).await?;
     let conditions = Conditions { if_match: Some(etag.to_owned()), ..Conditions::default() };
-    if conditions.judge(&current) != Verdict::Met {
+    if conditions.evaluate(&current) != ConditionOutcome::Met {
         return Err(S3Error::PRECONDITION_FAILED.into());
     }
     let received = receive(operation, &permit, content).await?;

@@ -3,10 +3,8 @@
 use http::{HeaderMap, Method, header};
 
 use super::metadata::UploadMetadata;
-use super::response::TusError;
+use super::response::{TusError, VERSION};
 
-/// The only version of the protocol.
-pub(super) const VERSION: &str = "1.0.0";
 /// The content type of bytes of an upload.
 const OFFSET_STREAM: &str = "application/offset+octet-stream";
 

@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use uuid::Uuid;
 
-use crate::object::ObjectPath;
+use crate::name::ObjectPath;
 
 /// The longest id, in bytes. Names of buckets and objects are shorter.
 const MAX_ID: usize = 4096;

@@ -4,8 +4,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
+use crate::media_type::OCTETS;
+use crate::model::NO_CACHE;
 use crate::object::upload::ContentDescription;
-use crate::routes::upload::{NO_CACHE, OCTETS};
 
 /// The key of the value of `Cache-Control`.
 const CACHE_CONTROL: &str = "cacheControl";

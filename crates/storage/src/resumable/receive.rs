@@ -3,11 +3,10 @@
 use futures_util::{FutureExt, StreamExt};
 use uuid::Uuid;
 
-use super::lock::UploadLock;
-use super::store::{PartialContent, UploadProgress, UploadRecord, UploadStore};
 use crate::backend::BackendError;
 use crate::error::StorageError;
-use crate::routes::body::UploadBody;
+use crate::http::body::UploadBody;
+use crate::unfinished::{PartialContent, UploadLock, UploadProgress, UploadRecord, UploadStore};
 
 /// The bytes of an upload that are written at once.
 const WRITE_SIZE: usize = 256 * 1024;

@@ -7,9 +7,10 @@ use axum::body::Body;
 use axum::response::Response;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
-use super::headers::VERSION;
 use crate::error::StorageError;
 
+/// The only version of the protocol.
+pub(super) const VERSION: &str = "1.0.0";
 /// The extensions of the protocol.
 const EXTENSIONS: &str = "creation,creation-with-upload,creation-defer-length,termination,expiration";
 /// The request headers that pages may send.

@@ -14,14 +14,13 @@ use super::response::{
     self, TUS_COMPLETE, TusError, UPLOAD_DEFER_LENGTH, UPLOAD_EXPIRES, UPLOAD_LENGTH, UPLOAD_METADATA, UPLOAD_OFFSET,
 };
 use super::session::{HeldUpload, UploadAccess, UploadState, new_version, parsed};
-use super::store::UploadRecord;
+use super::target::ResumableTarget;
 use crate::error::StorageError;
-use crate::name::{ObjectKey, check_bucket_name};
-use crate::object::ObjectPath;
+use crate::http::call::StorageCall;
+use crate::name::{ObjectKey, ObjectPath, check_bucket_name};
 use crate::object::upload::UploadAuthority;
-use crate::routes::Call;
-use crate::routes::address::ResumableTarget;
 use crate::sign::{self, UrlScope};
+use crate::unfinished::UploadRecord;
 
 /// The longest name of an object, in characters, as in paths.
 const MAX_NAME: usize = 2500;
@@ -37,7 +36,7 @@ const PART: OperationName = OperationName("storage.tus.upload.part", "storage.tu
 const DELETE: OperationName = OperationName("storage.tus.upload.delete", "storage.tus.upload.delete_signed");
 
 /// Answers a request below `/upload/resumable`. Errors become responses.
-pub(crate) async fn answer(call: &Call<'_>, target: ResumableTarget, body: Body) -> Response {
+pub(crate) async fn answer(call: &StorageCall<'_>, target: ResumableTarget, body: Body) -> Response {
     let method = method(call);
     if method == Method::OPTIONS {
         return response::options(call.service().settings.file_size_limit);
@@ -54,7 +53,7 @@ pub(crate) async fn answer(call: &Call<'_>, target: ResumableTarget, body: Body)
 }
 
 /// Returns the method: clients that cannot send every method name it in a header of `POST`.
-fn method(call: &Call<'_>) -> Method {
+fn method(call: &StorageCall<'_>) -> Method {
     let method = &call.parts().method;
     let replaced = (*method == Method::POST).then(|| call.header("x-http-method-override")).flatten();
     replaced.and_then(|name| name.to_ascii_uppercase().parse().ok()).unwrap_or_else(|| method.clone())
@@ -62,7 +61,7 @@ fn method(call: &Call<'_>) -> Method {
 
 /// A request of the protocol.
 struct ResumableCall<'a> {
-    call: &'a Call<'a>,
+    call: &'a StorageCall<'a>,
     is_signed: bool,
 }
 

@@ -3,25 +3,23 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use portico_base::random;
+use portico_base::{inherit_request, random};
 use portico_database::wire::RowSeparators;
 use uuid::Uuid;
 
-use super::ResumableUploads;
 use super::id::ResumableId;
-use super::lock::UploadLock;
 use super::metadata::UploadMetadata;
 use super::receive::{BodyEnd, ReceivedBytes, receive};
 use super::response::TusError;
-use super::store::{UploadProgress, UploadRecord};
 use crate::backend::BackendError;
-use crate::backend::cleanup::NamedVersion;
 use crate::error::StorageError;
+use crate::http::body::UploadBody;
+use crate::model::NamedVersion;
 use crate::object::upload::{self, UploadAuthority, UploadPermit, UploadRequest};
-use crate::operation::{Actor, Operation, Step};
-use crate::routes::body::UploadBody;
+use crate::operation::{Actor, Operation, SqlStep};
+use crate::service::StorageService;
 use crate::sql;
-use crate::storage::Service;
+use crate::unfinished::{UnfinishedUploads, UploadLock, UploadProgress, UploadRecord};
 
 /// The time for which a request waits until another one stops working on an upload.
 const LOCK_PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
@@ -50,7 +48,7 @@ pub(super) struct HeldUpload {
 }
 
 impl UploadAccess {
-    fn service(&self) -> &Arc<Service> {
+    fn service(&self) -> &Arc<StorageService> {
         &self.operation.service
     }
 
@@ -122,7 +120,7 @@ impl UploadAccess {
             commit: None,
             is_finished: false,
         };
-        let ResumableUploads { store, pending, .. } = &service.resumable;
+        let UnfinishedUploads { store, pending, .. } = &service.unfinished;
         let most = service.settings.max_pending_uploads;
         if record.requester.as_deref().is_some_and(|requester| !pending.add(id.version, requester, most)) {
             return Err(TusError::TooManyPending);
@@ -140,7 +138,7 @@ impl UploadAccess {
     /// [`TusError::NoSuchUpload`], also for one of another user, and [`TusError::Expired`].
     pub async fn find(&self, id: &ResumableId) -> Result<UploadRecord, TusError> {
         let service = self.service();
-        let record = service.resumable.store.load(id.version).await.map_err(storage_error)?;
+        let record = service.unfinished.store.load(id.version).await.map_err(storage_error)?;
         let is_own = |record: &UploadRecord| record.is_of(&id.target) && self.may_continue(record.subject.as_deref());
         let record = record.filter(is_own).ok_or(TusError::NoSuchUpload)?;
         if record.has_expired(service.clock.now()) { Err(TusError::Expired) } else { Ok(record) }
@@ -152,7 +150,7 @@ impl UploadAccess {
     /// [`StorageError::LockTimeout`], and those of [`find`](Self::find).
     pub async fn take_over(&self, id: &ResumableId) -> Result<(UploadLock, UploadRecord), TusError> {
         let service = self.service();
-        let lock = service.resumable.locks.take_over(id.version, LOCK_PATIENCE).await;
+        let lock = service.unfinished.locks.take_over(id.version, LOCK_PATIENCE).await;
         let lock = lock.ok_or(TusError::Storage(StorageError::LockTimeout))?;
         let mut record = self.find(id).await?;
         self.settle(id, &mut record).await?;
@@ -165,7 +163,7 @@ impl UploadAccess {
         let Some(commit) = &record.commit else { return Ok(()) };
         let names = sql::text_array(&[&id.target.name]);
         let values = [Some(id.target.bucket.as_bytes()), Some(names.as_bytes())];
-        let step = Step { text: sql::CURRENT_VERSIONS, values: &values };
+        let step = SqlStep { text: sql::CURRENT_VERSIONS, values: &values };
         let rows = self.operation.read(Actor::Service, step, RowSeparators::default()).await?;
         let is_current = rows.one::<NamedVersion>()?.is_some_and(|row| row.version.as_deref() == Some(commit));
         match (record.is_finished, is_current) {
@@ -193,7 +191,7 @@ impl UploadAccess {
         body: Body,
     ) -> Result<UploadState, TusError> {
         let (access, id) = (self.clone(), id.clone());
-        let task = tokio::spawn(async move { access.extend_held(&id, permit, held, body).await });
+        let task = tokio::spawn(inherit_request(async move { access.extend_held(&id, permit, held, body).await }));
         task.await.unwrap_or_else(|error| {
             tracing::error!(error = %error, "a resumable upload could not be continued");
             Err(TusError::Storage(StorageError::Internal))
@@ -212,7 +210,7 @@ impl UploadAccess {
         let requester = self.operation.requester();
         let waiting = tokio::time::timeout(service.settings.upload_wait, service.uploads.acquire(&requester, 1));
         let Ok(_slot) = waiting.await else { return Err(TusError::Storage(StorageError::TooManyUploads)) };
-        let store = &service.resumable.store;
+        let store = &service.unfinished.store;
         let content = match store.append_to(id.version, &stored.progress).await {
             Err(BackendError::NotFound) => {
                 tracing::error!(upload = %id.version, "the bytes of a resumable upload are lost");
@@ -257,7 +255,7 @@ impl UploadAccess {
         record: &mut UploadRecord,
         etag: &str,
     ) -> Result<(), TusError> {
-        let store = &self.service().resumable.store;
+        let store = &self.service().unfinished.store;
         // The content of a commit that has failed may still be deleted
         let version = match &record.commit {
             None => id.version.to_string(),
@@ -275,7 +273,7 @@ impl UploadAccess {
 
     /// Records that the object is stored. If that fails, the next request finds it out by the row.
     async fn finish(&self, id: &ResumableId, record: &mut UploadRecord) {
-        let ResumableUploads { store, pending, .. } = &self.service().resumable;
+        let UnfinishedUploads { store, pending, .. } = &self.service().unfinished;
         pending.remove(id.version);
         record.progress.offset = record.length.unwrap_or(record.progress.offset);
         record.is_finished = true;
@@ -293,7 +291,7 @@ impl UploadAccess {
     /// # Errors
     /// When it cannot be deleted.
     pub async fn remove(&self, id: &ResumableId) -> Result<(), TusError> {
-        let ResumableUploads { store, pending, .. } = &self.service().resumable;
+        let UnfinishedUploads { store, pending, .. } = &self.service().unfinished;
         store.remove(id.version).await.map_err(storage_error)?;
         pending.remove(id.version);
         Ok(())

@@ -4,14 +4,15 @@ use http::Method;
 use percent_encoding::percent_decode_str;
 
 use crate::error::{Result, StorageError};
-use crate::object::ObjectPath;
+use crate::name::ObjectPath;
+use crate::resumable::ResumableTarget;
 
 /// The longest bucket id or object name in a path, in characters.
 const MAX_PARAMETER: usize = 2500;
 
 /// The object or bucket that a request addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Address {
+pub(crate) enum RestAddress {
     Status,
     Version,
     Health,
@@ -30,15 +31,6 @@ pub(crate) enum RenderAddress {
     Public(ObjectPath),
     Authenticated(ObjectPath),
     Signed(ObjectPath),
-}
-
-/// A route below `/upload/resumable`, for all methods.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ResumableTarget {
-    /// The upload is allowed by a signed URL.
-    pub is_signed: bool,
-    /// The rest of the path: the id of an upload.
-    pub id: Option<String>,
 }
 
 /// A route below `/bucket`.
@@ -76,7 +68,7 @@ pub(crate) enum ObjectAddress {
     UploadSigned(ObjectPath),
 }
 
-impl Address {
+impl RestAddress {
     /// Parses a method and a path; `None` if there is no such route.
     ///
     /// # Errors
@@ -122,19 +114,6 @@ impl RenderAddress {
             });
         }
         Ok(None)
-    }
-}
-
-impl ResumableTarget {
-    fn parse(rest: &str) -> Option<Self> {
-        let rest = rest.strip_prefix("resumable").filter(|rest| rest.is_empty() || rest.starts_with('/'))?;
-        let rest = rest.strip_prefix('/').unwrap_or(rest);
-        let (is_signed, id) = match rest.strip_prefix("sign").map(|id| (id.strip_prefix('/'), id)) {
-            Some((Some(id), _)) => (true, id),
-            Some((None, "")) => (true, ""),
-            _ => (false, rest),
-        };
-        Some(Self { is_signed, id: (!id.is_empty()).then(|| id.to_owned()) })
     }
 }
 
@@ -238,8 +217,8 @@ mod tests {
 
     use super::*;
 
-    fn parse(method: Method, path: &str) -> Option<Address> {
-        Address::parse(&method, path).unwrap()
+    fn parse(method: Method, path: &str) -> Option<RestAddress> {
+        RestAddress::parse(&method, path).unwrap()
     }
 
     fn object(bucket: &str, name: &str) -> ObjectPath {
@@ -269,21 +248,21 @@ mod tests {
             (Method::DELETE, "/object/b", DeleteMany("b".into())),
             (Method::DELETE, "/object/b/a//", Delete(object("b", "a//"))),
         ] {
-            assert_eq!(parse(method.clone(), path), Some(Address::Object(address)), "{method} {path}");
+            assert_eq!(parse(method.clone(), path), Some(RestAddress::Object(address)), "{method} {path}");
         }
         for (path, address) in [
             ("/render/image/public/b/a/c.png", RenderAddress::Public(object("b", "a/c.png"))),
             ("/render/image/authenticated/b/x%20y", RenderAddress::Authenticated(object("b", "x y"))),
             ("/render/image/sign/b/x", RenderAddress::Signed(object("b", "x"))),
         ] {
-            assert_eq!(parse(Method::GET, path), Some(Address::Render(address.clone())), "{path}");
-            assert_eq!(parse(Method::HEAD, path), Some(Address::Render(address)), "{path}");
+            assert_eq!(parse(Method::GET, path), Some(RestAddress::Render(address.clone())), "{path}");
+            assert_eq!(parse(Method::HEAD, path), Some(RestAddress::Render(address)), "{path}");
             assert_eq!(parse(Method::POST, path), None, "{path}");
         }
-        assert_eq!(parse(Method::GET, "/bucket/"), Some(Address::Bucket(BucketAddress::List)));
+        assert_eq!(parse(Method::GET, "/bucket/"), Some(RestAddress::Bucket(BucketAddress::List)));
         assert_eq!(
             parse(Method::POST, "/bucket/b%20c/empty"),
-            Some(Address::Bucket(BucketAddress::Empty("b c".into())))
+            Some(RestAddress::Bucket(BucketAddress::Empty("b c".into())))
         );
         for (path, is_signed, id) in [
             ("/upload/resumable", false, None),
@@ -295,7 +274,7 @@ mod tests {
             ("/upload/resumable/sign/a/b", true, Some("a/b")),
         ] {
             let target = ResumableTarget { is_signed, id: id.map(str::to_owned) };
-            assert_eq!(parse(Method::PATCH, path), Some(Address::Resumable(target)), "{path}");
+            assert_eq!(parse(Method::PATCH, path), Some(RestAddress::Resumable(target)), "{path}");
         }
         for (method, path) in [
             (Method::GET, "/nothing"),
@@ -312,14 +291,14 @@ mod tests {
         ] {
             assert_eq!(parse(method, path), None, "{path}");
         }
-        assert!(Address::parse(&Method::GET, "/object/b/%ff").is_err());
+        assert!(RestAddress::parse(&Method::GET, "/object/b/%ff").is_err());
     }
 
     proptest! {
         #[test]
         fn every_path_is_an_address_or_none(path in "[ -~]{0,40}|(/object|/bucket)(/|public|sign|%2f|%|a){0,12}") {
             for method in [Method::GET, Method::POST, Method::PUT, Method::DELETE] {
-                let _ = Address::parse(&method, &path);
+                let _ = RestAddress::parse(&method, &path);
             }
         }
     }

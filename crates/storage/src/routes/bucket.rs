@@ -6,20 +6,21 @@ use http::{HeaderMap, HeaderName, header};
 use serde_json::{Value, json};
 
 use super::address::BucketAddress;
-use super::fields::Fields;
-use super::{Call, json_bytes, json_response, message};
+use super::fields::JsonFields;
 use crate::bucket::{self, BucketChanges, BucketListRequest, NewBucket};
 use crate::error::{Result, StorageError};
+use crate::http::call::StorageCall;
+use crate::http::response::{json_bytes, json_response, message};
 use crate::limits::parse_size_limit;
 use crate::operation::Actor;
 
-impl Call<'_> {
+impl StorageCall<'_> {
     pub(super) async fn bucket(&self, address: BucketAddress, body: Body) -> Result<Response> {
         match address {
             BucketAddress::Create => self.create_bucket(body).await,
             BucketAddress::List => {
                 let operation = self.operation("storage.bucket.list")?;
-                let mut request = list_request(&Fields::of_query(self.parts.uri.query()))?;
+                let mut request = list_request(&JsonFields::of_query(self.parts.uri.query()))?;
                 request.has_type = permits_type(&self.parts.headers);
                 bucket::list(&operation, &request).await.map(json_bytes)
             }
@@ -75,7 +76,7 @@ impl Call<'_> {
     }
 
     /// Reads the limits of a bucket.
-    fn limits(&self, fields: &Fields) -> Result<BucketChanges> {
+    fn limits(&self, fields: &JsonFields) -> Result<BucketChanges> {
         let global = self.service.settings.file_size_limit;
         let size: Option<&Value> = fields.get("file_size_limit");
         let types = fields.texts("allowed_mime_types")?;
@@ -88,7 +89,7 @@ impl Call<'_> {
     }
 }
 
-fn list_request(fields: &Fields) -> Result<BucketListRequest> {
+fn list_request(fields: &JsonFields) -> Result<BucketListRequest> {
     let columns = ["id", "name", "created_at", "updated_at"];
     let limit = fields.number("limit", 1)?;
     let offset = fields.number("offset", 0)?;

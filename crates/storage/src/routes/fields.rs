@@ -15,13 +15,13 @@ const MAX_JSON: usize = 1024 * 1024;
 
 /// The fields of an object.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Fields {
+pub(super) struct JsonFields {
     /// The name of the object in errors: `body`, `querystring`.
     part: &'static str,
     values: Map<String, Value>,
 }
 
-impl Fields {
+impl JsonFields {
     /// Reads a JSON body.
     ///
     /// # Errors
@@ -181,11 +181,11 @@ impl Fields {
     ///
     /// # Errors
     /// When it is something else.
-    pub fn object(&self, name: &'static str) -> Result<Option<Nested>> {
+    pub fn object(&self, name: &'static str) -> Result<Option<NestedFields>> {
         match self.get(name) {
             None | Some(Value::Null) => Ok(None),
             Some(Value::Object(values)) => {
-                Ok(Some(Nested(Self { part: "", values: values.clone() }, format!("{}/{name}", self.part))))
+                Ok(Some(NestedFields(Self { part: "", values: values.clone() }, format!("{}/{name}", self.part))))
             }
             Some(_) => Err(self.invalid(name, "must be object")),
         }
@@ -194,14 +194,14 @@ impl Fields {
 
 /// The fields of a nested object, with the path to it.
 #[derive(Debug)]
-pub(super) struct Nested(Fields, String);
+pub(super) struct NestedFields(JsonFields, String);
 
-impl Nested {
+impl NestedFields {
     /// Calls `read` with the fields; its errors name the whole path.
     ///
     /// # Errors
     /// Those of `read`.
-    pub fn read<T>(&self, read: impl FnOnce(&Fields) -> Result<T>) -> Result<T> {
+    pub fn read<T>(&self, read: impl FnOnce(&JsonFields) -> Result<T>) -> Result<T> {
         read(&self.0).map_err(|error| match error {
             StorageError::Schema(text) => StorageError::Schema(format!("{}{text}", self.1)),
             other => other,

@@ -5,16 +5,18 @@ use axum::response::Response;
 use serde_json::{Value, json};
 
 use super::address::ObjectAddress;
-use super::deliver::{Caching, describe};
-use super::fields::Fields;
-use super::{Call, json_bytes, json_response, message};
+use super::fields::JsonFields;
 use crate::error::{Result, StorageError};
+use crate::http::call::StorageCall;
+use crate::http::object_headers::{Caching, describe};
+use crate::http::response::{json_bytes, json_response, message};
+use crate::name::ObjectPath;
 use crate::object::condition::Conditions;
 use crate::object::copy::{self, CopyMetadata, CopyRequest};
 use crate::object::download::{self, ReadRule};
 use crate::object::list::{self, ListRequest};
 use crate::object::list_page::{self, PageCursor, PageOrder, PageRequest};
-use crate::object::{ObjectPath, delete, relocate};
+use crate::object::{delete, relocate};
 use crate::operation::{Operation, parse};
 
 /// The most names that one request deletes.
@@ -22,7 +24,7 @@ const MAX_DELETED: usize = 1000;
 const INFO_OPERATION: &str = "object.get_authenticated_info";
 const HEAD_OPERATION: &str = "object.head_authenticated_info";
 
-impl Call<'_> {
+impl StorageCall<'_> {
     pub(super) async fn object(&self, address: ObjectAddress, body: Body) -> Result<Response> {
         match address {
             ObjectAddress::Upload(path) => self.upload(path, body, false).await,
@@ -176,7 +178,7 @@ impl Call<'_> {
 }
 
 /// Reads `sortBy`. Returns the column, and true for a descending order.
-fn sort_of(fields: &Fields, columns: &[&'static str], needs_column: bool) -> Result<(Option<&'static str>, bool)> {
+fn sort_of(fields: &JsonFields, columns: &[&'static str], needs_column: bool) -> Result<(Option<&'static str>, bool)> {
     let Some(sort) = fields.object("sortBy")? else { return Ok((None, false)) };
     sort.read(|sort| {
         let column = sort.choice("column", columns)?;
@@ -187,7 +189,7 @@ fn sort_of(fields: &Fields, columns: &[&'static str], needs_column: bool) -> Res
     })
 }
 
-fn source_and_destination(fields: &Fields) -> Result<(ObjectPath, ObjectPath)> {
+fn source_and_destination(fields: &JsonFields) -> Result<(ObjectPath, ObjectPath)> {
     let bucket = fields.required_text("bucketId")?;
     let source = fields.required_text("sourceKey")?;
     let destination = fields.required_text("destinationKey")?;

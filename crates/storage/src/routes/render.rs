@@ -5,11 +5,11 @@ use axum::response::Response;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use portico_images::{OutputFormat, ParameterError, RenderedImage, Renderer, RequestedFormat, Transformation};
 
-use super::Call;
 use super::address::RenderAddress;
-use super::deliver::{Caching, SANDBOX, describe};
-use super::fields::Fields;
+use super::fields::JsonFields;
 use crate::error::{Result, StorageError};
+use crate::http::call::StorageCall;
+use crate::http::object_headers::{Caching, SANDBOX, describe};
 use crate::model::ObjectRow;
 use crate::object::download::ReadRule;
 use crate::rendering::{self, ImageRequest};
@@ -18,7 +18,7 @@ use crate::sign::{self, UrlScope};
 /// Repeats the parameters in the words of the processor of the reference server.
 const X_TRANSFORMATIONS: HeaderName = HeaderName::from_static("x-transformations");
 
-impl Call<'_> {
+impl StorageCall<'_> {
     /// Sends an object as an image. Permission is decided here, on each request, before anything
     /// that was rendered earlier is read.
     pub(super) async fn render(&self, address: RenderAddress) -> Result<Response> {
@@ -56,13 +56,13 @@ impl Call<'_> {
     }
 
     fn queried_transformation(&self) -> Result<Transformation> {
-        transformation_of(&Fields::of_query(self.parts.uri.query()))
+        transformation_of(&JsonFields::of_query(self.parts.uri.query()))
     }
 
     /// Repeats the parameters of an image in the response about an object, where images are
     /// rendered and the query has valid ones.
     pub(super) fn echo_transformation(&self, headers: &mut HeaderMap) {
-        let query = Fields::of_query(self.parts.uri.query());
+        let query = JsonFields::of_query(self.parts.uri.query());
         let is_given = Transformation::FIELDS.iter().any(|name| query.get(name).is_some());
         if self.service.renderer.is_some()
             && is_given
@@ -108,7 +108,7 @@ fn insert_transformation(headers: &mut HeaderMap, transformation: &Transformatio
 ///
 /// # Errors
 /// [`StorageError::Schema`] and [`StorageError::InvalidParameter`].
-pub(super) fn transformation_of(fields: &Fields) -> Result<Transformation> {
+pub(super) fn transformation_of(fields: &JsonFields) -> Result<Transformation> {
     let texts = Transformation::FIELDS.map(|name| fields.text(name).map(|text| (name, text)));
     let texts = texts.into_iter().collect::<Result<Vec<_>>>()?;
     let value = |name: &str| texts.iter().find(|(field, _)| *field == name).and_then(|(_, text)| text.as_deref());

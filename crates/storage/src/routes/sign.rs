@@ -4,12 +4,13 @@ use axum::body::Body;
 use axum::response::Response;
 use serde_json::{Map, Value, json};
 
-use super::deliver::Caching;
-use super::fields::Fields;
+use super::fields::JsonFields;
 use super::render::transformation_of;
-use super::{Call, json_response};
 use crate::error::{Result, StorageError};
-use crate::object::ObjectPath;
+use crate::http::call::StorageCall;
+use crate::http::object_headers::Caching;
+use crate::http::response::json_response;
+use crate::name::ObjectPath;
 use crate::object::download::{self, ReadRule};
 use crate::object::upload::{self, UploadAuthority};
 use crate::sign::{self, UrlScope};
@@ -17,7 +18,7 @@ use crate::sign::{self, UrlScope};
 /// The most URLs that one request signs.
 const MAX_SIGNED: usize = 1000;
 
-impl Call<'_> {
+impl StorageCall<'_> {
     /// Signs the URL of one object.
     pub(super) async fn sign(&self, path: ObjectPath, body: Body) -> Result<Response> {
         let operation = self.operation("storage.object.sign")?;
@@ -106,7 +107,7 @@ impl Call<'_> {
     /// # Errors
     /// When it is missing.
     pub(super) fn token(&self) -> Result<String> {
-        let query = Fields::of_query(self.parts.uri.query());
+        let query = JsonFields::of_query(self.parts.uri.query());
         query.required_text("token")
     }
 }

@@ -9,11 +9,14 @@ use http::header;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::body::UploadBody;
-use super::form::{FormReader, PartHead};
-use super::{Call, json_response};
 use crate::error::{Result, StorageError};
-use crate::object::ObjectPath;
+use crate::http::body::UploadBody;
+use crate::http::call::StorageCall;
+use crate::http::form::{FormReader, PartHead};
+use crate::http::response::json_response;
+use crate::media_type::OCTETS;
+use crate::model::NO_CACHE;
+use crate::name::ObjectPath;
 use crate::object::upload::{self, ContentDescription, UploadAuthority, UploadRequest};
 use crate::operation::{Operation, parse};
 
@@ -21,13 +24,10 @@ use crate::operation::{Operation, parse};
 const MAX_FIELDS: usize = 10;
 /// The largest `x-metadata`, decoded, in bytes.
 const MAX_USER_METADATA: usize = 1024 * 1024;
-/// The type of content whose sender names none.
-pub(crate) const OCTETS: &str = "application/octet-stream";
-pub(crate) const NO_CACHE: &str = "no-cache";
 
 /// The columns of a stored row that responses have.
 #[derive(Debug, Deserialize)]
-struct StoredRow {
+struct StoredObjectId {
     id: String,
 }
 
@@ -40,7 +40,7 @@ struct FormFields {
     content_type: Option<String>,
 }
 
-impl Call<'_> {
+impl StorageCall<'_> {
     /// Stores an object, and returns its key and id.
     pub(super) async fn upload(&self, path: ObjectPath, body: Body, replaces: bool) -> Result<Response> {
         let name = if replaces { "storage.object.upload_update" } else { "storage.object.upload" };
@@ -48,13 +48,8 @@ impl Call<'_> {
         let upsert = replaces || self.upserts();
         let key = format!("{}/{}", path.bucket, path.name);
         let row = self.store(&operation, path, upsert, UploadAuthority::Caller, body).await?;
-        let StoredRow { id } = parse(&row)?;
+        let StoredObjectId { id } = parse(&row)?;
         Ok(json_response(&json!({ "Key": key, "Id": id })))
-    }
-
-    /// Returns true if the request asks to replace an existing object.
-    pub(crate) fn upserts(&self) -> bool {
-        self.header("x-upsert") == Some("true")
     }
 
     /// Reads an upload and stores it. Returns the row as JSON.

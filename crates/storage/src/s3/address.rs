@@ -2,9 +2,8 @@
 
 use percent_encoding::percent_decode_str;
 
-use super::S3Error;
-use crate::error::Result;
-use crate::object::ObjectPath;
+use crate::error::{Result, S3Error};
+use crate::name::ObjectPath;
 
 /// The longest bucket name or key, in characters.
 const MAX_NAME: usize = 2500;

@@ -5,11 +5,11 @@ use axum::response::Response;
 use http::StatusCode;
 use serde::Deserialize;
 
+use super::call::{S3Call, empty, set};
 use super::list::ListVersion;
 use super::xml::{XmlElement, XmlWriter, xml_response};
-use super::{S3Call, S3Error, empty, set};
 use crate::bucket::{self, BucketListRequest, NewBucket};
-use crate::error::Result;
+use crate::error::{Result, S3Error};
 use crate::operation::{Actor, Operation, parse};
 
 /// The columns of a bucket that responses have.

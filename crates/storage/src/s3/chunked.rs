@@ -12,9 +12,9 @@ use futures_util::Stream;
 use memchr::memmem;
 use portico_base::hash;
 
-use super::S3Error;
-use super::signature::{ALGORITHM, RequestSignature, is_signed_with};
-use crate::error::{Result, StorageError};
+use super::signature::{RequestSignature, is_signed_with};
+use crate::error::{Result, S3Error, StorageError};
+use crate::sigv4::ALGORITHM;
 
 /// The largest signed chunk, in bytes. Its bytes are not verified before its end.
 const MAX_SIGNED_CHUNK: u64 = 8 * 1024 * 1024;
@@ -43,7 +43,7 @@ impl ChunkSignatures {
     pub fn new(key: hmac::Key, request: &RequestSignature) -> Self {
         Self {
             key,
-            scope: format!("{}\n{}", request.time.text, request.scope.text()),
+            scope: format!("{}\n{}", request.time.text, request.scope.signing().text()),
             previous: request.signature.clone(),
             digest: digest::Context::new(&SHA256),
             covers_trailers: request.payload().ends_with("-TRAILER"),
@@ -86,7 +86,7 @@ impl ChunkSignatures {
 
 /// The position in a body.
 #[derive(Debug)]
-enum Position {
+enum ChunkPosition {
     Head,
     /// In a chunk: the bytes that are left, and the signature.
     Data(u64, Option<String>),
@@ -97,20 +97,27 @@ enum Position {
 }
 
 /// Decodes a body.
-pub(super) struct ChunkedBody<S> {
+pub(super) struct S3ChunkedBody<S> {
     body: S,
     buffer: BytesMut,
-    position: Position,
+    position: ChunkPosition,
     signatures: Option<ChunkSignatures>,
     /// The bytes of the content that have not arrived.
     left: u64,
     trailers: Vec<(String, String)>,
 }
 
-impl<S: Stream<Item = Result<Bytes>> + Unpin> ChunkedBody<S> {
+impl<S: Stream<Item = Result<Bytes>> + Unpin> S3ChunkedBody<S> {
     /// Decodes a body whose content has `length` bytes. `signatures`: its chunks are signed.
     pub fn new(body: S, length: u64, signatures: Option<ChunkSignatures>) -> Self {
-        Self { body, buffer: BytesMut::new(), position: Position::Head, signatures, left: length, trailers: Vec::new() }
+        Self {
+            body,
+            buffer: BytesMut::new(),
+            position: ChunkPosition::Head,
+            signatures,
+            left: length,
+            trailers: Vec::new(),
+        }
     }
 
     /// Returns the value behind the last chunk, once that was read.
@@ -145,7 +152,7 @@ impl<S: Stream<Item = Result<Bytes>> + Unpin> ChunkedBody<S> {
     }
 
     /// Reads the head of a chunk: the size in hexadecimal digits, and the signature.
-    fn read_head(&mut self, head: &[u8]) -> Result<Position> {
+    fn read_head(&mut self, head: &[u8]) -> Result<ChunkPosition> {
         let malformed = || StorageError::from(S3Error::MALFORMED_CHUNK);
         let head = std::str::from_utf8(head).map_err(|_| malformed())?;
         let (size, extension) = head.split_once(';').map_or((head, None), |(size, rest)| (size, Some(rest)));
@@ -161,32 +168,32 @@ impl<S: Stream<Item = Result<Bytes>> + Unpin> ChunkedBody<S> {
             }
         }
         self.left = self.left.checked_sub(size).ok_or(S3Error::INCOMPLETE_BODY)?;
-        Ok(Position::Data(size, signature.map(str::to_owned)))
+        Ok(ChunkPosition::Data(size, signature.map(str::to_owned)))
     }
 
     fn poll_content(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>>> {
         loop {
             match &mut self.position {
-                Position::Head => {
+                ChunkPosition::Head => {
                     let head = ready!(self.poll_line(context, MAX_HEAD, "chunk header"))?;
                     let head = head.ok_or(S3Error::INCOMPLETE_BODY)?;
                     self.position = self.read_head(&head)?;
                     // The last chunk is empty
-                    if let Position::Data(0, signature) = &mut self.position {
+                    if let ChunkPosition::Data(0, signature) = &mut self.position {
                         let signature = signature.take();
                         self.end_chunk(signature)?;
                         if self.left > 0 {
                             return Poll::Ready(Err(S3Error::INCOMPLETE_BODY.into()));
                         }
-                        self.position = Position::Trailers;
+                        self.position = ChunkPosition::Trailers;
                     }
                 }
-                Position::Data(0, signature) => {
+                ChunkPosition::Data(0, signature) => {
                     let signature = signature.take();
                     self.end_chunk(signature)?;
-                    self.position = Position::DataEnd;
+                    self.position = ChunkPosition::DataEnd;
                 }
-                Position::Data(left, _) => {
+                ChunkPosition::Data(left, _) => {
                     if self.buffer.is_empty() {
                         match ready!(Pin::new(&mut self.body).poll_next(context)).transpose()? {
                             Some(chunk) => self.buffer.extend_from_slice(&chunk),
@@ -202,20 +209,20 @@ impl<S: Stream<Item = Result<Bytes>> + Unpin> ChunkedBody<S> {
                     }
                     return Poll::Ready(Ok(Some(data)));
                 }
-                Position::DataEnd => match ready!(self.poll_line(context, 0, "chunk")) {
-                    Ok(Some(_)) => self.position = Position::Head,
+                ChunkPosition::DataEnd => match ready!(self.poll_line(context, 0, "chunk")) {
+                    Ok(Some(_)) => self.position = ChunkPosition::Head,
                     Ok(None) => return Poll::Ready(Err(S3Error::INCOMPLETE_BODY.into())),
                     Err(StorageError::TooLarge(_)) => return Poll::Ready(Err(S3Error::MALFORMED_CHUNK.into())),
                     Err(error) => return Poll::Ready(Err(error)),
                 },
-                Position::Trailers => {
+                ChunkPosition::Trailers => {
                     let line = ready!(self.poll_line(context, MAX_TRAILER, "chunk trailer"))?;
                     match line.filter(|line| !line.is_empty()) {
                         None => {
                             if let Some(signatures) = &self.signatures {
                                 signatures.verify_trailers(&self.trailers)?;
                             }
-                            self.position = Position::End;
+                            self.position = ChunkPosition::End;
                         }
                         Some(_) if self.trailers.len() == MAX_TRAILERS => {
                             return Poll::Ready(Err(StorageError::TooLarge("chunk trailer")));
@@ -227,7 +234,7 @@ impl<S: Stream<Item = Result<Bytes>> + Unpin> ChunkedBody<S> {
                         }
                     }
                 }
-                Position::End => {
+                ChunkPosition::End => {
                     if !self.buffer.is_empty() {
                         return Poll::Ready(Err(S3Error::MALFORMED_CHUNK.into()));
                     }
@@ -248,7 +255,7 @@ impl<S: Stream<Item = Result<Bytes>> + Unpin> ChunkedBody<S> {
     }
 }
 
-impl<S: Stream<Item = Result<Bytes>> + Unpin> Stream for ChunkedBody<S> {
+impl<S: Stream<Item = Result<Bytes>> + Unpin> Stream for S3ChunkedBody<S> {
     type Item = Result<Bytes>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -263,14 +270,14 @@ mod tests {
     use portico_base::Secret;
     use proptest::prelude::*;
 
-    use super::super::query::Query;
+    use super::super::query::S3Query;
     use super::*;
 
     /// Decodes a body that arrives in pieces. Returns the content and the checksum behind it.
     fn decode(body: &[u8], length: u64, piece: usize) -> Result<(Vec<u8>, Option<String>)> {
         let chunks: Vec<Result<Bytes>> =
             body.chunks(piece.max(1)).map(|chunk| Ok(Bytes::copy_from_slice(chunk))).collect();
-        let mut decoder = ChunkedBody::new(stream::iter(chunks), length, None);
+        let mut decoder = S3ChunkedBody::new(stream::iter(chunks), length, None);
         let mut content = Vec::new();
         while let Some(chunk) = decoder.next().now_or_never().unwrap() {
             content.extend_from_slice(&chunk?);
@@ -341,11 +348,11 @@ mod tests {
         headers.insert("x-amz-date", HeaderValue::from_static("20130524T000000Z"));
         headers.insert("host", HeaderValue::from_static("s3.amazonaws.com"));
         headers.insert("x-amz-content-sha256", HeaderValue::from_str(payload).unwrap());
-        let request = RequestSignature::read(&headers, &Query::default()).unwrap();
-        let key = request.scope.signing_key(&Secret::new("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"));
+        let request = RequestSignature::read(&headers, &S3Query::default()).unwrap();
+        let key = request.scope.signing().signing_key(&Secret::new("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"));
         let chunks: Vec<Result<Bytes>> = body.chunks(piece).map(|chunk| Ok(Bytes::copy_from_slice(chunk))).collect();
         let signatures = Some(ChunkSignatures::new(key, &request));
-        let mut decoder = ChunkedBody::new(stream::iter(chunks), 66_560, signatures);
+        let mut decoder = S3ChunkedBody::new(stream::iter(chunks), 66_560, signatures);
         let mut size = 0;
         while let Some(chunk) = decoder.next().now_or_never().unwrap() {
             size += chunk?.len();

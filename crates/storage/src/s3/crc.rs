@@ -19,12 +19,12 @@ pub(super) struct Crc {
 }
 
 impl Crc {
-    /// CRC-32C (Castagnoli).
+    /// Begins a CRC-32C (Castagnoli).
     pub fn castagnoli() -> Self {
         Self::new(&CRC32C, u32::MAX.into())
     }
 
-    /// CRC-64/NVME.
+    /// Begins a CRC-64/NVME.
     pub fn nvme() -> Self {
         Self::new(&CRC64_NVME, u64::MAX)
     }

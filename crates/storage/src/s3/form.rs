@@ -14,17 +14,18 @@ use portico_base::Secret;
 use serde_json::{Map, Value};
 use time::OffsetDateTime;
 
+use super::call::{S3Request, empty, set};
 use super::object::StoredRow;
-use super::signature::{ALGORITHM, CredentialScope, SigningTime, is_signed_with};
+use super::signature::{CredentialScope, SigningTime, is_signed_with};
 use super::xml::{XmlWriter, xml_response};
-use super::{S3Error, S3Request, empty, set};
-use crate::error::{Result, StorageError};
+use crate::error::{Result, S3Error, StorageError};
+use crate::http::body::UploadBody;
+use crate::http::form::{FormReader, PartHead};
 use crate::model::parse_timestamp;
-use crate::object::ObjectPath;
+use crate::name::ObjectPath;
 use crate::object::upload::{self, ContentDescription, UploadAuthority, UploadRequest};
 use crate::operation::parse;
-use crate::routes::body::UploadBody;
-use crate::routes::form::{FormReader, PartHead};
+use crate::sigv4::ALGORITHM;
 
 /// The most fields before the file.
 const MAX_FIELDS: usize = 100;
@@ -39,9 +40,9 @@ const MAX_CONDITIONS: usize = 200;
 const FILE_NAME: &str = "${filename}";
 
 /// The fields before the file: names in lower case, and values.
-struct FormFields(Vec<(String, String)>);
+struct PostFields(Vec<(String, String)>);
 
-impl FormFields {
+impl PostFields {
     fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
@@ -102,7 +103,7 @@ impl UploadPolicy {
 
     /// Checks the fields of a form. Each condition must be met, and each field must have one,
     /// besides those of the signature and those that are ignored.
-    fn check(&self, fields: &FormFields, bucket: &str) -> Result<()> {
+    fn check(&self, fields: &PostFields, bucket: &str) -> Result<()> {
         let value = |name: &str| if name == "bucket" { Some(bucket) } else { fields.get(name) };
         for condition in &self.conditions {
             let (name, is_met) = match condition {
@@ -212,7 +213,7 @@ impl S3Request<'_> {
         }
         let token = fields.get("x-amz-security-token").filter(|token| !token.is_empty()).map(Secret::new);
         let (identity, ()) = self.authenticate(&scope.access_key, token.as_ref(), |secret| {
-            let is_signed = is_signed_with(&scope.signing_key(secret), encoded.as_bytes(), signature);
+            let is_signed = is_signed_with(&scope.signing().signing_key(secret), encoded.as_bytes(), signature);
             if is_signed { Ok(()) } else { Err(S3Error::WRONG_SIGNATURE.into()) }
         })?;
         let policy = UploadPolicy::parse(encoded).ok_or_else(|| S3Error::policy("malformed policy document"))?;
@@ -269,11 +270,11 @@ impl S3Request<'_> {
 }
 
 /// Reads the fields up to the file.
-async fn read_fields(form: &mut FormReader<UploadBody>) -> Result<(FormFields, PartHead)> {
+async fn read_fields(form: &mut FormReader<UploadBody>) -> Result<(PostFields, PartHead)> {
     let (mut fields, mut size) = (Vec::new(), 0);
     while let Some(head) = form.next_part().await? {
         if head.is_file || head.name.eq_ignore_ascii_case("file") {
-            return Ok((FormFields(fields), head));
+            return Ok((PostFields(fields), head));
         }
         let value = form.field("form field").await?;
         size += head.name.len() + value.len();
@@ -291,7 +292,7 @@ async fn read_fields(form: &mut FormReader<UploadBody>) -> Result<(FormFields, P
 }
 
 /// Describes the content by the fields of a form.
-fn describe(fields: &FormFields, file: &PartHead) -> ContentDescription {
+fn describe(fields: &PostFields, file: &PartHead) -> ContentDescription {
     let text = |name: &str| fields.get(name).filter(|value| !value.is_empty());
     let metadata: Map<String, Value> = fields
         .0
@@ -318,7 +319,7 @@ mod tests {
         let policy = json!({ "expiration": "2026-08-01T09:00:00.000Z", "conditions": conditions });
         let policy = UploadPolicy::parse(&STANDARD.encode(policy.to_string())).unwrap();
         let fields = fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        policy.check(&FormFields(fields), "b")
+        policy.check(&PostFields(fields), "b")
     }
 
     #[test]

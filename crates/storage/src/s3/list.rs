@@ -2,10 +2,10 @@
 
 use axum::response::Response;
 
+use super::call::S3Call;
 use super::query::encode_path;
 use super::xml::{XmlWriter, xml_response};
-use super::{S3Call, S3Error};
-use crate::error::Result;
+use crate::error::{Result, S3Error};
 use crate::model::FileMetadata;
 use crate::object::list_page::{self, PageCursor, PageEntry, PageOrder, PageRequest};
 
@@ -96,7 +96,7 @@ impl S3Call<'_> {
             ..PageRequest::default()
         };
         let page = if max_keys == 0 {
-            list_page::Page { entries: Vec::new(), next: None }
+            list_page::ObjectListPage { entries: Vec::new(), next: None }
         } else {
             list_page::page(&operation, request).await?
         };

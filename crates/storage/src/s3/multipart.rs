@@ -5,17 +5,17 @@ use axum::response::Response;
 use futures_util::StreamExt;
 use http::StatusCode;
 
+use super::call::{S3Call, empty, set};
 use super::list::{MAX_KEYS, NameEncoding};
 use super::object::StoredRow;
 use super::payload::CHECKSUMS;
 use super::xml::{XmlElement, XmlWriter, xml_response};
-use super::{S3Call, S3Error, empty, set};
 use crate::backend::{ByteRange, VersionKey};
-use crate::error::{Result, StorageError};
+use crate::error::{Result, S3Error, StorageError};
 use crate::model::timestamp;
-use crate::object::ObjectPath;
-use crate::object::condition::Verdict;
-use crate::object::copy::find_source;
+use crate::name::ObjectPath;
+use crate::object::condition::ConditionOutcome;
+use crate::object::download::find_visible;
 use crate::object::multipart::{self, MAX_PART_NUMBER, UploadListEntry, UploadListRequest, UploadName};
 use crate::operation::parse;
 
@@ -68,8 +68,8 @@ impl S3Call<'_> {
             .map(|range| parse_range(range).ok_or_else(|| S3Error::invalid_argument("x-amz-copy-source-range")));
         let range = range.transpose()?;
         let upload = multipart::find(&operation, name, number).await?;
-        let row = find_source(&operation, &source).await?;
-        if self.copy_conditions().judge(&row) != Verdict::Met {
+        let row = find_visible(&operation, &source).await?;
+        if self.copy_conditions().evaluate(&row) != ConditionOutcome::Met {
             return Err(S3Error::PRECONDITION_FAILED.into());
         }
         let key = VersionKey::new(&source.bucket, &source.name, row.version.as_deref());

@@ -9,19 +9,19 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::address::S3Address;
+use super::call::{S3Call, empty, set};
 use super::xml::{XmlElement, XmlWriter, xml_response};
-use super::{S3Call, S3Error, empty, set};
-use crate::error::{Result, StorageError};
+use crate::error::{Result, S3Error, StorageError};
+use crate::http::object_headers::{Caching, describe, http_date, private, range_of, sent_type};
 use crate::model::{FileMetadata, ObjectRow, parse_timestamp};
-use crate::name::EMPTY_FOLDER_PLACEHOLDER;
-use crate::object::condition::{Conditions, Verdict};
+use crate::name::{EMPTY_FOLDER_PLACEHOLDER, ObjectPath};
+use crate::object::condition::{ConditionOutcome, Conditions};
 use crate::object::copy::{self, CopyMetadata, CopyRequest};
+use crate::object::delete;
 use crate::object::download::{self, ReadRule};
 use crate::object::multipart::MAX_PART_NUMBER;
 use crate::object::upload::{self, ContentDescription, UploadAuthority, UploadRequest};
-use crate::object::{ObjectPath, delete};
 use crate::operation::parse;
-use crate::routes::deliver::{Caching, describe, http_date, private, range_of, sent_type};
 use crate::sign::readable;
 
 /// The largest object of one request, in bytes.
@@ -143,10 +143,10 @@ impl S3Call<'_> {
         let found = download::find(&operation, ReadRule::PublicOrPolicies, &path).await?;
         let conditions = Conditions::of_headers(|name| self.header(name));
         let headers = self.describe(&found.row, found.is_public);
-        match conditions.judge(&found.row) {
-            Verdict::Failed => return Err(S3Error::PRECONDITION_FAILED.into()),
-            Verdict::NotModified => return Ok(respond(StatusCode::NOT_MODIFIED, headers, Body::empty())),
-            Verdict::Met => {}
+        match conditions.evaluate(&found.row) {
+            ConditionOutcome::Failed => return Err(S3Error::PRECONDITION_FAILED.into()),
+            ConditionOutcome::NotModified => return Ok(respond(StatusCode::NOT_MODIFIED, headers, Body::empty())),
+            ConditionOutcome::Met => {}
         }
         if is_head && let Some(size) = found.row.metadata.size() {
             let status = if is_part && size > 0 { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK };

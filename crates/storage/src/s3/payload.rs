@@ -13,11 +13,10 @@ use futures_util::{Stream, StreamExt};
 use http::HeaderMap;
 use md5::{Digest, Md5};
 
-use super::S3Error;
-use super::chunked::{ChunkSignatures, ChunkedBody};
+use super::chunked::{ChunkSignatures, S3ChunkedBody};
 use super::crc::Crc;
 use super::signature::RequestSignature;
-use crate::error::{Result, StorageError};
+use crate::error::{Result, S3Error, StorageError};
 
 /// The headers with checksums, besides that of the signature.
 pub(super) const CHECKSUMS: [&str; 5] = [
@@ -103,21 +102,21 @@ enum Expected {
 }
 
 /// A checksum, its value, and the error where they differ.
-struct Check {
+struct PayloadCheck {
     checksum: Checksum,
     expected: Expected,
     error: S3Error,
 }
 
-enum Source<S> {
+enum PayloadSource<S> {
     Plain(S),
-    Chunked(Box<ChunkedBody<S>>),
+    Chunked(Box<S3ChunkedBody<S>>),
 }
 
 /// The body of a signed request.
 pub(super) struct PayloadBody<S> {
-    source: Source<S>,
-    checks: Vec<Check>,
+    source: PayloadSource<S>,
+    checks: Vec<PayloadCheck>,
     has_ended: bool,
 }
 
@@ -146,17 +145,17 @@ impl<S: Stream<Item = Result<Bytes>> + Unpin> PayloadBody<S> {
         if let PayloadForm::Hashed(hash) = form {
             let expected = Expected::Bytes(hex::decode(hash).unwrap_or_default());
             let checksum = Checksum::Sha256(digest::Context::new(&SHA256));
-            checks.push(Check { checksum, expected, error: S3Error::WRONG_PAYLOAD_HASH });
+            checks.push(PayloadCheck { checksum, expected, error: S3Error::WRONG_PAYLOAD_HASH });
         }
         for (name, value) in headers {
             let Some(checksum) = Checksum::of_header(name.as_str()) else { continue };
             let expected = STANDARD.decode(value.as_bytes());
             let expected = expected.map_err(|_| S3Error::invalid_argument(name.as_str()))?;
-            checks.push(Check { checksum, expected: Expected::Bytes(expected), error: S3Error::BAD_DIGEST });
+            checks.push(PayloadCheck { checksum, expected: Expected::Bytes(expected), error: S3Error::BAD_DIGEST });
         }
         let signatures = match form {
             PayloadForm::Unsigned | PayloadForm::Hashed(_) => {
-                return Ok(Self { source: Source::Plain(body), checks, has_ended: false });
+                return Ok(Self { source: PayloadSource::Plain(body), checks, has_ended: false });
             }
             PayloadForm::SignedChunks => Some(ChunkSignatures::new(key, signature)),
             PayloadForm::UnsignedChunks => None,
@@ -164,10 +163,10 @@ impl<S: Stream<Item = Result<Bytes>> + Unpin> PayloadBody<S> {
         let trailer = headers.get("x-amz-trailer").and_then(|value| value.to_str().ok()).unwrap_or_default();
         for name in trailer.split(',').map(|name| name.trim().to_ascii_lowercase()) {
             let Some(checksum) = Checksum::of_header(&name) else { continue };
-            checks.push(Check { checksum, expected: Expected::Trailer(name), error: S3Error::BAD_DIGEST });
+            checks.push(PayloadCheck { checksum, expected: Expected::Trailer(name), error: S3Error::BAD_DIGEST });
         }
         let length = content_length(headers, signature)?.ok_or(S3Error::MISSING_CONTENT_LENGTH)?;
-        let source = Source::Chunked(Box::new(ChunkedBody::new(body, length, signatures)));
+        let source = PayloadSource::Chunked(Box::new(S3ChunkedBody::new(body, length, signatures)));
         Ok(Self { source, checks, has_ended: false })
     }
 
@@ -188,13 +187,13 @@ impl<S: Stream<Item = Result<Bytes>> + Unpin> PayloadBody<S> {
     }
 
     fn verify(&mut self) -> Result<()> {
-        for Check { checksum, expected, error } in self.checks.drain(..) {
+        for PayloadCheck { checksum, expected, error } in self.checks.drain(..) {
             let expected = match (expected, &self.source) {
                 (Expected::Bytes(bytes), _) => Some(bytes),
-                (Expected::Trailer(name), Source::Chunked(body)) => {
+                (Expected::Trailer(name), PayloadSource::Chunked(body)) => {
                     body.trailer(&name).and_then(|value| STANDARD.decode(value).ok())
                 }
-                (Expected::Trailer(_), Source::Plain(_)) => None,
+                (Expected::Trailer(_), PayloadSource::Plain(_)) => None,
             };
             if expected != Some(checksum.finish()) {
                 return Err(error.into());
@@ -213,8 +212,8 @@ impl<S: Stream<Item = Result<Bytes>> + Unpin> Stream for PayloadBody<S> {
             return Poll::Ready(None);
         }
         let next = match &mut this.source {
-            Source::Plain(body) => Pin::new(body).poll_next(context),
-            Source::Chunked(body) => Pin::new(&mut **body).poll_next(context),
+            PayloadSource::Plain(body) => Pin::new(body).poll_next(context),
+            PayloadSource::Chunked(body) => Pin::new(&mut **body).poll_next(context),
         };
         Poll::Ready(match ready!(next) {
             Some(Ok(bytes)) => {

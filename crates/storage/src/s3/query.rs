@@ -2,8 +2,7 @@
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-use super::S3Error;
-use crate::error::Result;
+use crate::error::{Result, S3Error};
 
 /// The characters that SigV4 encodes: all but the unreserved ones of RFC 3986.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
@@ -14,9 +13,9 @@ const MAX_PARAMETERS: usize = 200;
 
 /// The parameters of a query, in their order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Query(Vec<(String, String)>);
+pub(super) struct S3Query(Vec<(String, String)>);
 
-impl Query {
+impl S3Query {
     /// Decodes a query.
     ///
     /// # Errors
@@ -89,18 +88,18 @@ mod tests {
 
     #[test]
     fn a_query_is_encoded_and_sorted_for_the_signature() {
-        let query = Query::parse("prefix=a%2Fb c&delimiter=/&uploads&a=%C3%A4+x&X-Amz-Signature=1&a=1").unwrap();
+        let query = S3Query::parse("prefix=a%2Fb c&delimiter=/&uploads&a=%C3%A4+x&X-Amz-Signature=1&a=1").unwrap();
         assert_eq!(query.canonical(), "a=%C3%A4%20x&a=1&delimiter=%2F&prefix=a%2Fb%20c&uploads=");
         assert_eq!((query.get("prefix"), query.get("uploads"), query.has("a")), (Some("a/b c"), Some(""), true));
-        assert!(Query::parse("a=%ff").is_err());
-        assert!(Query::parse(&"a&".repeat(201)).is_err());
+        assert!(S3Query::parse("a=%ff").is_err());
+        assert!(S3Query::parse(&"a&".repeat(201)).is_err());
     }
 
     proptest! {
         #[test]
         fn the_canonical_query_means_the_same(raw in "[a-c=&%+0-9A-F/ é]{0,30}") {
-            if let Ok(query) = Query::parse(&raw) {
-                let again = Query::parse(&query.canonical()).unwrap();
+            if let Ok(query) = S3Query::parse(&raw) {
+                let again = S3Query::parse(&query.canonical()).unwrap();
                 prop_assert_eq!(again.canonical(), query.canonical());
             }
         }

@@ -5,16 +5,14 @@
 
 use aws_lc_rs::hmac;
 use http::{HeaderMap, Method, header};
-use portico_base::{Secret, hash};
+use portico_base::Secret;
 use time::macros::format_description;
 use time::{Duration, OffsetDateTime, PrimitiveDateTime};
 
-use super::S3Error;
-use super::query::{Query, encode_path};
-use crate::error::{Result, StorageError};
+use super::query::{S3Query, encode_path};
+use crate::error::{Result, S3Error, StorageError};
+use crate::sigv4::{ALGORITHM, SigningScope};
 
-/// The only algorithm.
-pub(super) const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 /// The largest difference between the clocks of client and server.
 const MAX_SKEW: Duration = Duration::minutes(15);
 /// The longest lifetime of a presigned URL, in seconds.
@@ -51,18 +49,9 @@ impl CredentialScope {
         })
     }
 
-    /// Returns the scope as strings to sign contain it.
-    pub fn text(&self) -> String {
-        format!("{}/{}/{}/aws4_request", self.date, self.region, self.service)
-    }
-
-    /// Derives the signing key of a secret.
-    pub fn signing_key(&self, secret: &Secret) -> hmac::Key {
-        let first = [b"AWS4", secret.expose().as_bytes()].concat();
-        let parts = [self.date.as_bytes(), self.region.as_bytes(), self.service.as_bytes(), b"aws4_request"];
-        parts.iter().fold(hmac::Key::new(hmac::HMAC_SHA256, &first), |key, part| {
-            hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&key, part).as_ref())
-        })
+    /// Returns the scope of the signing key.
+    pub fn signing(&self) -> SigningScope<'_> {
+        SigningScope { date: &self.date, region: &self.region, service: &self.service }
     }
 }
 
@@ -123,7 +112,7 @@ pub(super) struct SignedParts<'a> {
     pub headers: &'a HeaderMap,
     /// The path that the client requested, as it was sent.
     pub path: &'a str,
-    pub query: &'a Query,
+    pub query: &'a S3Query,
     /// The hosts that the client may have requested.
     pub hosts: &'a [String],
 }
@@ -137,7 +126,7 @@ impl RequestSignature {
     ///
     /// # Errors
     /// When there is none, or it is malformed.
-    pub fn read(headers: &HeaderMap, query: &Query) -> Result<Self> {
+    pub fn read(headers: &HeaderMap, query: &S3Query) -> Result<Self> {
         if query.has("X-Amz-Algorithm") || query.has("X-Amz-Signature") {
             return Self::of_query(headers, query);
         }
@@ -170,7 +159,7 @@ impl RequestSignature {
         .checked(headers)
     }
 
-    fn of_query(headers: &HeaderMap, query: &Query) -> Result<Self> {
+    fn of_query(headers: &HeaderMap, query: &S3Query) -> Result<Self> {
         let incomplete = S3Error::invalid_query(
             "Query-string authentication version 4 requires the X-Amz-Algorithm, X-Amz-Credential, X-Amz-Signature, \
              X-Amz-Date, X-Amz-SignedHeaders, and X-Amz-Expires parameters.",
@@ -262,7 +251,8 @@ impl RequestSignature {
     /// # Errors
     /// `SignatureDoesNotMatch`
     pub fn verify(&self, parts: &SignedParts<'_>, secret: &Secret) -> Result<hmac::Key> {
-        let key = self.scope.signing_key(secret);
+        let scope = self.scope.signing();
+        let key = scope.signing_key(secret);
         let decoded = percent_encoding::percent_decode_str(parts.path).decode_utf8_lossy();
         let encoded = encode_path(&decoded);
         // A client may have signed another encoding of the same path than the usual one
@@ -271,12 +261,7 @@ impl RequestSignature {
         for host in parts.hosts {
             for path in paths {
                 let canonical = self.canonical_request(parts, path, host);
-                let text = format!(
-                    "{ALGORITHM}\n{}\n{}\n{}",
-                    self.time.text,
-                    self.scope.text(),
-                    hash::sha256_hex(canonical.as_bytes())
-                );
+                let text = scope.string_to_sign(&self.time.text, &canonical);
                 if is_signed_with(&key, text.as_bytes(), &self.signature) {
                     return Ok(key);
                 }
@@ -349,7 +334,7 @@ mod tests {
     }
 
     fn verify(headers: &HeaderMap, path: &str, query: &str, host: &str) -> Result<()> {
-        let query = Query::parse(query).unwrap();
+        let query = S3Query::parse(query).unwrap();
         let signature = RequestSignature::read(headers, &query)?;
         let hosts = ["other.example".to_owned(), host.to_owned()];
         let parts = SignedParts { method: &Method::GET, headers, path, query: &query, hosts: &hosts };
@@ -402,8 +387,9 @@ mod tests {
 
     #[test]
     fn times_are_near_or_within_the_lifetime() {
-        let signature =
-            |headers: &HeaderMap, query: &str| RequestSignature::read(headers, &Query::parse(query).unwrap()).unwrap();
+        let signature = |headers: &HeaderMap, query: &str| {
+            RequestSignature::read(headers, &S3Query::parse(query).unwrap()).unwrap()
+        };
         let (by_header, by_query) = (signature(&example(), ""), signature(&HeaderMap::new(), QUERY));
         for (now, of_header, of_query) in [
             (datetime!(2013-05-24 0:14:59 UTC), Ok(()), Ok(())),
@@ -430,10 +416,10 @@ mod tests {
         #[test]
         fn malformed_signatures_do_not_panic(fields in "(AWS4-HMAC-SHA256)?[ -~]{0,80}", query in "(X-Amz-(Algorithm|Date|Expires|Signature|Credential|SignedHeaders)=[ -~]{0,20}&){0,6}", date in "[0-9TZ]{0,18}") {
             let headers = headers(&[("authorization", &fields), ("x-amz-date", &date), ("x-amz-content-sha256", "x")]);
-            if let Ok(query) = Query::parse(&query) {
+            if let Ok(query) = S3Query::parse(&query) {
                 let _ = RequestSignature::read(&headers, &query);
             }
-            let _ = RequestSignature::read(&headers, &Query::default());
+            let _ = RequestSignature::read(&headers, &S3Query::default());
         }
 
         #[test]

@@ -9,8 +9,7 @@ use http::{HeaderValue, header};
 use quick_xml::Reader;
 use quick_xml::events::Event;
 
-use super::S3Error;
-use crate::error::{Result, StorageError};
+use crate::error::{Result, S3Error, StorageError};
 
 const DECLARATION: &str = r#"<?xml version="1.0" encoding="UTF-8" standalone="yes"?>"#;
 const NAMESPACE: &str = "http://s3.amazonaws.com/doc/2006-03-01/";

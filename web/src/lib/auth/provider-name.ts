@@ -16,5 +16,6 @@ const providerNames: Record<string, string> = {
 /** Returns the name of a provider as users know it. */
 export function providerName(provider: string): string {
   if (provider === "email") return m.provider_email();
-  return providerNames[provider] ?? provider.charAt(0).toUpperCase() + provider.slice(1);
+  const id = provider.replace("custom:", "");
+  return providerNames[provider] ?? id.charAt(0).toUpperCase() + id.slice(1);
 }

@@ -11,7 +11,7 @@ use crate::Auth;
 use crate::error::{AuthError, ContractError};
 use crate::hooks;
 use crate::http::extract::{Query, RequestInfo};
-use crate::http::link_redirect::{self, Fields, error_fields};
+use crate::http::link_redirect::{self, RedirectFields, error_fields};
 use crate::model::User;
 use crate::model::contact::ContactKind;
 use crate::one_time::token::{self, TokenKind};
@@ -56,7 +56,7 @@ pub async fn follow(State(auth): State<Auth>, request: RequestInfo, query: Query
 fn error_location(target: &str, is_pkce: bool, error: &AuthError) -> String {
     let fields = error_fields(error);
     let base = if is_pkce { link_redirect::with_query(target, &fields) } else { target.to_owned() };
-    let mut fragment: Fields = fields;
+    let mut fragment: RedirectFields = fields;
     fragment.push(("sb", String::new()));
     link_redirect::with_fragment(&base, fragment)
 }

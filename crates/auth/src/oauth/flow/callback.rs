@@ -303,7 +303,8 @@ async fn identify(
     Ok((tokens, profile))
 }
 
-/// The first characters of the code help to find it in a provider's log.
+/// Returns the error of a failed exchange. Its log line has the first characters of the code, which
+/// help to find it in a provider's log.
 fn exchange_failed(code: &str, error: CodeExchangeError) -> AuthError {
     let code_start: String = code.chars().filter(|c| !c.is_control()).take(4).collect();
     AuthError::failed(ContractError::CodeExchangeFailed { code_start }, error)

@@ -22,7 +22,7 @@ pub(crate) struct RedirectedError {
 }
 
 impl RedirectedError {
-    /// The fields of an error of this service.
+    /// Makes the fields of an error of this service.
     pub(crate) fn from_auth_error(error: &AuthError) -> Self {
         let kind = match (error.code(), error.status().as_u16()) {
             (ErrorCode::SignupDisabled | ErrorCode::UserBanned | ErrorCode::ProviderEmailNeedsVerification, _) => {
@@ -47,7 +47,7 @@ impl RedirectedError {
         Self { email: Some(email), ..self }
     }
 
-    /// The fields of a provider's error, bounded and without control characters.
+    /// Makes the fields of a provider's error, bounded and without control characters.
     pub(crate) fn from_provider(error: &str, description: Option<&str>) -> Self {
         let clean =
             |text: &str| -> String { text.chars().filter(|c| !c.is_control()).take(MAX_PROVIDER_TEXT).collect() };

@@ -114,7 +114,7 @@ pub struct Issuer {
 }
 
 impl Issuer {
-    /// An issuer that the operator configured or that is built in.
+    /// Makes an issuer that the operator configured or that is built in.
     #[must_use]
     pub fn configured(url: impl Into<String>) -> Self {
         Self { url: url.into(), discovery_url: None, trust: UrlTrust::Configured }

@@ -20,7 +20,7 @@ pub struct UrlTemplate {
 }
 
 impl UrlTemplate {
-    /// A URL below `host`.
+    /// Makes a URL below `host`.
     #[must_use]
     pub const fn new(host: &'static str, path: &'static str) -> Self {
         Self { host, under: "", path }
@@ -104,7 +104,7 @@ pub struct UserinfoDocument {
 }
 
 impl UserinfoDocument {
-    /// A document that needs nothing but the token.
+    /// Makes a document that needs nothing but the token.
     #[must_use]
     pub const fn new(host: &'static str, path: &'static str) -> Self {
         Self { url: UrlTemplate::new(host, path), extra: UserinfoExtra::Nothing }
@@ -145,7 +145,7 @@ pub struct ProfileSources<'a> {
 }
 
 impl<'a> ProfileSources<'a> {
-    /// The same sources with these userinfo documents.
+    /// Returns the same sources with these userinfo documents.
     #[must_use]
     pub fn with_documents(self, documents: &'a [Value]) -> Self {
         Self { documents, ..self }

@@ -5,7 +5,7 @@ use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 
 use super::super::column_test::{AfterCheck, ColumnFacts, Compilation, FieldValue, Test, compile, complete};
-use super::super::filter::{Condition, Operator};
+use super::super::filter::{FilterCondition, FilterOperator};
 use crate::fixture::ScratchDatabase;
 
 /// Types with the oid, and texts of values.
@@ -59,24 +59,26 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// The condition in SQL, of a value that may be null.
-fn sql(condition: &Condition, type_name: &str) -> String {
+/// Returns the condition in SQL, of a value that may be null.
+fn sql(condition: &FilterCondition, type_name: &str) -> String {
     let symbol = match condition.operator {
-        Operator::Eq => "=",
-        Operator::Neq => "<>",
-        Operator::Lt => "<",
-        Operator::Lte => "<=",
-        Operator::Gt => ">",
-        Operator::Gte => ">=",
-        Operator::IsDistinct => "is distinct from",
-        Operator::In => return negated(condition, &format!("$1::text::{type_name} = any ($2::text::{type_name}[])")),
-        Operator::Is => return negated(condition, &format!("$1::text::{type_name} is {}", condition.value)),
+        FilterOperator::Eq => "=",
+        FilterOperator::Neq => "<>",
+        FilterOperator::Lt => "<",
+        FilterOperator::Lte => "<=",
+        FilterOperator::Gt => ">",
+        FilterOperator::Gte => ">=",
+        FilterOperator::IsDistinct => "is distinct from",
+        FilterOperator::In => {
+            return negated(condition, &format!("$1::text::{type_name} = any ($2::text::{type_name}[])"));
+        }
+        FilterOperator::Is => return negated(condition, &format!("$1::text::{type_name} is {}", condition.value)),
         _ => unreachable!(),
     };
     negated(condition, &format!("$1::text::{type_name} {symbol} $2::text::{type_name}"))
 }
 
-fn negated(condition: &Condition, sql: &str) -> String {
+fn negated(condition: &FilterCondition, sql: &str) -> String {
     if condition.is_negated { format!("not ({sql})") } else { sql.to_owned() }
 }
 
@@ -94,15 +96,15 @@ async fn the_server_compares_as_postgresql_does() {
         ("bytea", 17),
     ];
     let operators = prop::sample::select(vec![
-        Operator::Eq,
-        Operator::Neq,
-        Operator::Lt,
-        Operator::Lte,
-        Operator::Gt,
-        Operator::Gte,
-        Operator::In,
-        Operator::Is,
-        Operator::IsDistinct,
+        FilterOperator::Eq,
+        FilterOperator::Neq,
+        FilterOperator::Lt,
+        FilterOperator::Lte,
+        FilterOperator::Gt,
+        FilterOperator::Gte,
+        FilterOperator::In,
+        FilterOperator::Is,
+        FilterOperator::IsDistinct,
     ]);
     let mut runner = TestRunner::default();
     let mut draw = |type_name: &str| {
@@ -122,12 +124,12 @@ async fn the_server_compares_as_postgresql_does() {
     for round in 0..100 {
         for (type_name, oid) in types {
             let (operator, is_negated, operand, list, value, is, plain) = draw(type_name);
-            if operator == Operator::Is && is != "null" && type_name != "bool" {
+            if operator == FilterOperator::Is && is != "null" && type_name != "bool" {
                 continue;
             }
             let operand = match operator {
-                Operator::Is => is.to_owned(),
-                Operator::In => {
+                FilterOperator::Is => is.to_owned(),
+                FilterOperator::In => {
                     let element = |item: &Option<String>| match item {
                         None => "NULL".to_owned(),
                         Some(text)
@@ -143,7 +145,8 @@ async fn the_server_compares_as_postgresql_does() {
                 }
                 _ => operand,
             };
-            let condition = Condition { column: "c".into(), operator, value: operand.as_str().into(), is_negated };
+            let condition =
+                FilterCondition { column: "c".into(), operator, value: operand.as_str().into(), is_negated };
             let facts = facts(type_name, oid);
             let test = match compile(&condition, &facts).unwrap() {
                 Compilation::Ready(test) => test,
@@ -189,14 +192,14 @@ async fn the_server_compares_as_postgresql_does() {
 
 async fn expected(
     database: &ScratchDatabase,
-    condition: &Condition,
+    condition: &FilterCondition,
     type_name: &str,
     text: &Option<String>,
     operand: &str,
 ) -> bool {
     let sql = format!("select coalesce(({}), false)", sql(condition, type_name));
     let row = match condition.operator {
-        Operator::Is => database.sql.query_one(&sql, &[text]).await,
+        FilterOperator::Is => database.sql.query_one(&sql, &[text]).await,
         _ => database.sql.query_one(&sql, &[text, &operand]).await,
     };
     row.unwrap().get(0)

@@ -6,19 +6,19 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::super::column_test::{ColumnTest, CompiledFilter, FieldValue, LocalTest, Test};
-use super::super::entry::{ChangeAction, Entry, MessageForm};
+use super::super::entry::{ChangeAction, ChangeMessageForm, ChangesEntry};
 use super::super::registry::{GroupKey, Registry};
 use super::super::role_reads::ChangeReader;
 use super::super::validate::{TableName, ValidEntry};
 use super::{Live, entry};
-use crate::changes::Prepared;
+use crate::changes::PreparedEntries;
 use crate::fixture::{TestChannel, identity, json_of, person, room};
 use crate::socket::frame::{Frame, Version};
 
 const ITEMS: (&str, &str) = ("public", "items");
 
-fn valid(entries: &[serde_json::Value], values: &[&str]) -> (Arc<[Arc<Entry>]>, Vec<ValidEntry>) {
-    let prepared = Prepared::of_entries(entries);
+fn valid(entries: &[serde_json::Value], values: &[&str]) -> (Arc<[Arc<ChangesEntry>]>, Vec<ValidEntry>) {
+    let prepared = PreparedEntries::of_entries(entries);
     let entries = Arc::clone(prepared.entries().unwrap());
     let test = |value: &&str| ColumnTest {
         column: "id".into(),
@@ -39,12 +39,12 @@ fn valid(entries: &[serde_json::Value], values: &[&str]) -> (Arc<[Arc<Entry>]>, 
     (entries, valid)
 }
 
-fn key(topic: &str, claims: &str, entries: &Arc<[Arc<Entry>]>) -> GroupKey {
+fn key(topic: &str, claims: &str, entries: &Arc<[Arc<ChangesEntry>]>) -> GroupKey {
     GroupKey {
         reader: Arc::new(ChangeReader { role: "authenticated".into(), claims: claims.into() }),
         topic: topic.into(),
         version: Version::V2,
-        form: MessageForm::Ids,
+        form: ChangeMessageForm::Ids,
         entries: Arc::clone(entries),
     }
 }

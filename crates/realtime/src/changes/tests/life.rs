@@ -1,14 +1,16 @@
 //! Subscriptions over time.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use portico_database::connect;
 use portico_database::wire::{CoalescingSettings, ReadCoalescer, WirePoolSettings};
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
 
-use super::super::{Changes, Prepared};
+use super::super::{DatabaseChanges, PreparedEntries};
 use super::{Joined, Live, entry};
-use crate::fixture::{ScratchDatabase, TestChannel, json_of, person, room};
+use crate::fixture::{ScratchDatabase, TestChannel, identity, json_of, open, person, room};
 use crate::settings::RealtimeSettings;
 use crate::socket::frame::Version;
 use crate::stream::StreamState;
@@ -36,10 +38,39 @@ async fn nothing_is_sent_with_an_identity_after_its_subscription_ended() {
     assert_eq!(joined.channel.received(), []);
     // Another identity on the same channel
     let entries = [entry("*", "items", ""), entry("INSERT", "marks", "")];
-    let joined = live.subscribe(joined.channel, &person("b"), &Changes::prepare(&entries));
+    let joined = live.subscribe(joined.channel, &person("b"), &DatabaseChanges::prepare(&entries));
     assert_eq!(joined.system().await.0, "ok");
     let [events] = live.received("insert into public.items values (5, 'a'), (6, 'b')", [&joined]).await;
     assert_eq!(events.iter().map(|event| event["data"]["record"]["id"].clone()).collect::<Vec<_>>(), [json!(6)]);
+}
+
+/// With synchronous replication a commit is in the log, and so in the stream, long before other
+/// sessions see it.
+#[tokio::test]
+async fn no_permission_is_read_before_a_commit_is_visible() {
+    let live = Live::new(SET_UP).await;
+    live.run("insert into public.items values (1, 'a')").await;
+    let a = live.join(&person("a"), "room", &[entry("UPDATE", "items", "")]).await;
+    let b = live.join(&person("b"), "room", &[entry("UPDATE", "items", "")]).await;
+    let waiting = connect(live.database.endpoint()).await.unwrap();
+    let commit = tokio::spawn(async move {
+        waiting.batch_execute("set synchronous_commit = on; update public.items set value = 'b' where id = 1").await
+    });
+    let looked = "select coalesce(bool_or(query ~ 'pg_current_snapshot' and query !~ 'pg_stat_activity'), false)::text || \
+                  coalesce(bool_or(wait_event = 'SyncRep'), false)::text \
+                  from pg_stat_activity where datname = current_database()";
+    let begun = Instant::now();
+    while live.database.value(looked).await != "truetrue" && begun.elapsed() < Duration::from_secs(30) {
+        tokio::task::yield_now().await;
+    }
+    let before = live.database.value(looked).await;
+    live.run("select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep' and datname = current_database()")
+        .await;
+    commit.await.unwrap().unwrap();
+    assert_eq!(before, "truetrue", "the commit waits, and the delivery waits for it");
+    let mark = live.mark().await;
+    assert_eq!(a.until(mark).await, Vec::<serde_json::Value>::new());
+    assert_eq!(b.until(mark).await[0]["data"]["record"], json!({ "id": 1, "value": "b" }));
 }
 
 #[tokio::test]
@@ -106,7 +137,7 @@ async fn a_table_that_is_published_later_is_part_of_a_wildcard() {
 async fn a_legacy_channel_receives_events_named_after_the_change() {
     let live = Live::new(SET_UP).await;
     live.run("alter table public.items disable row level security").await;
-    let prepared = Changes::prepare_topic("public:items:id=eq.2").unwrap();
+    let prepared = DatabaseChanges::prepare_topic("public:items:id=eq.2").unwrap();
     let channel = TestChannel::new(&room(false, "public:items:id=eq.2"), Version::V1);
     let joined = live.subscribe(channel, &person("a"), &prepared);
     let message = json_of(&joined.channel.next().await);
@@ -132,9 +163,56 @@ async fn changes_reach_a_channel_in_the_order_of_their_commits() {
     assert_eq!(ids(&sevens), (1..=3000).filter(|number| number % 10 == 7).collect::<Vec<_>>());
 }
 
+/// Changes are committed and under way while tokens replace each other.
+#[tokio::test]
+async fn a_new_token_keeps_the_subscription_without_loss_or_repetition() {
+    let live = Live::new(SET_UP).await;
+    let mut joined = live.join(&person("a"), "room", &[entry("INSERT", "items", "")]).await;
+    let subscription = joined.subscription.as_mut().unwrap();
+    for number in 1..=40 {
+        live.run(&format!("insert into public.items values ({number}, 'a')")).await;
+        let refreshed = identity(json!({ "role": "authenticated", "sub": "a", "iat": number }));
+        assert!(subscription.renew(&refreshed), "without another check");
+    }
+    let mark = live.mark().await;
+    let mut ids = Vec::new();
+    loop {
+        let (_, message) = joined.next().await;
+        if message[3] == "system" {
+            assert_eq!(message[4]["message"], "Subscribed to PostgreSQL");
+            continue;
+        }
+        let data = &message[4]["data"];
+        if data["table"] == "marks" && data["record"]["id"] == mark {
+            break;
+        }
+        ids.push(data["record"]["id"].clone());
+    }
+    assert_eq!(ids, (1..=40).map(|number| json!(number)).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_new_token_is_in_force_for_the_changes_after_it() {
+    let live = Live::new(SET_UP).await;
+    let mut joined = live.join(&person("a"), "room", &[entry("INSERT", "items", "")]).await;
+    let subscription = joined.subscription.as_mut().unwrap();
+    assert!(subscription.renew(&person("b")));
+    assert_eq!(joined.system().await.1, "Subscribed to PostgreSQL");
+    let [events] = live.received("insert into public.items values (1, 'a'), (2, 'b')", [&joined]).await;
+    assert_eq!(events.iter().map(|event| event["data"]["record"]["id"].clone()).collect::<Vec<_>>(), [json!(2)]);
+    let other_role = identity(json!({ "role": "anon" }));
+    assert!(!joined.subscription.as_mut().unwrap().renew(&other_role), "its entries are to be checked");
+    // A subscription that is not complete
+    let channel = TestChannel::new(&room(false, "a"), Version::V2);
+    let entries = DatabaseChanges::prepare(&[entry("*", "absent", "")]);
+    let mut failed = live.subscribe(channel, &person("a"), &entries);
+    assert_eq!(failed.system().await.0, "error");
+    assert!(!failed.subscription.as_mut().unwrap().renew(&person("a")));
+}
+
 /// Subscriptions on a stream whose state the test sets.
 struct Streamless {
-    changes: Changes,
+    changes: DatabaseChanges,
     state: watch::Sender<StreamState>,
     database: ScratchDatabase,
     _batches: mpsc::Sender<crate::stream::ChangeBatch>,
@@ -146,7 +224,7 @@ impl Streamless {
         database.run(SET_UP).await;
         let (state, receiver) = watch::channel(StreamState::Connecting);
         let reads = ReadCoalescer::new(database.pool(WirePoolSettings::default()), &CoalescingSettings::default());
-        let changes = Changes::new(reads, &RealtimeSettings::default(), receiver);
+        let changes = DatabaseChanges::new(&open(database.endpoint()), reads, &RealtimeSettings::default(), receiver);
         let (batches, receiver) = mpsc::channel(1);
         tokio::spawn(changes.clone().run(receiver));
         Self { changes, state, database, _batches: batches }
@@ -154,7 +232,7 @@ impl Streamless {
 
     fn join(&self) -> Joined {
         let channel = TestChannel::new(&room(false, "a"), Version::V2);
-        let prepared = Prepared::of_entries(&[entry("*", "items", "")]);
+        let prepared = PreparedEntries::of_entries(&[entry("*", "items", "")]);
         let subscription = Some(self.changes.subscribe(Arc::clone(&channel.subscriber), &prepared, &person("a")));
         Joined { channel, ids: Vec::new(), subscription }
     }

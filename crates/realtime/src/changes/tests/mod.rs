@@ -17,10 +17,10 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::fixture::{ScratchDatabase, TestChannel, json_of, open, room};
-use crate::identity::Identity;
+use crate::identity::ChannelIdentity;
 use crate::settings::RealtimeSettings;
 use crate::socket::frame::{Frame, Version};
-use crate::stream::{ChangeStream, StreamConsumers, StreamSettings, StreamTimes, StreamUse};
+use crate::stream::{ChangeStream, ChangeStreamSettings, StreamConsumers, StreamTimes, StreamUse};
 
 /// The table whose changes mark the end of what was sent before.
 const MARKS: &str = "
@@ -32,7 +32,7 @@ const MARKS: &str = "
 /// A database whose changes are delivered.
 struct Live {
     database: ScratchDatabase,
-    changes: Changes,
+    changes: DatabaseChanges,
     mark: AtomicU32,
     _stream: (ChangeStream, StreamUse),
 }
@@ -59,16 +59,17 @@ impl Live {
         let database = ScratchDatabase::new().await;
         database.run(MARKS).await;
         database.run(set_up).await;
+        let pools = open(database.endpoint());
         let (changes_sender, batches) = mpsc::channel(16);
         let (messages_sender, mut messages) = mpsc::channel(16);
-        let stream = ChangeStream::new(StreamSettings {
-            database: open(database.endpoint()),
+        let stream = ChangeStream::new(ChangeStreamSettings {
+            database: pools.clone(),
             suffix: database.endpoint().database().trim_start_matches("scratch_").to_owned(),
             consumers: StreamConsumers { changes: changes_sender, messages: messages_sender },
             times: StreamTimes::default(),
         });
         let reads = ReadCoalescer::new(database.pool(WirePoolSettings::default()), &CoalescingSettings::default());
-        let changes = Changes::new(reads, &settings, stream.state());
+        let changes = DatabaseChanges::new(&pools, reads, &settings, stream.state());
         tokio::spawn(changes.clone().run_with_pause(batches, pause));
         tokio::spawn(async move { while messages.recv().await.is_some() {} });
         let in_use = stream.use_stream();
@@ -80,19 +81,23 @@ impl Live {
     }
 
     /// Joins a channel, and waits until it is subscribed.
-    async fn join(&self, identity: &Identity, topic: &str, entries: &[Value]) -> Joined {
+    async fn join(&self, identity: &ChannelIdentity, topic: &str, entries: &[Value]) -> Joined {
         let joined = self.try_join(identity, topic, entries);
         assert_eq!(joined.system().await, ("ok".to_owned(), "Subscribed to PostgreSQL".to_owned()));
         joined
     }
 
-    fn try_join(&self, identity: &Identity, topic: &str, entries: &[Value]) -> Joined {
+    fn try_join(&self, identity: &ChannelIdentity, topic: &str, entries: &[Value]) -> Joined {
         let mut entries = entries.to_vec();
         entries.push(json!({ "event": "INSERT", "schema": "public", "table": "marks" }));
-        self.subscribe(TestChannel::new(&room(false, topic), Version::V2), identity, &Changes::prepare(&entries))
+        self.subscribe(
+            TestChannel::new(&room(false, topic), Version::V2),
+            identity,
+            &DatabaseChanges::prepare(&entries),
+        )
     }
 
-    fn subscribe(&self, channel: TestChannel, identity: &Identity, prepared: &Prepared) -> Joined {
+    fn subscribe(&self, channel: TestChannel, identity: &ChannelIdentity, prepared: &PreparedEntries) -> Joined {
         let echo = prepared.echo().as_array().cloned().unwrap();
         let ids = echo.iter().map(|entry| entry["id"].clone()).collect();
         let subscriber = std::sync::Arc::clone(&channel.subscriber);

@@ -10,7 +10,7 @@ use tokio_postgres::Client;
 
 use super::{Joined, Live, entry};
 use crate::fixture::identity;
-use crate::identity::Identity;
+use crate::identity::ChannelIdentity;
 
 const COLUMNS: [&str; 7] = ["id", "owner", "level", "shared", "score", "tag", "secret"];
 const POLICIES: [&str; 7] = [
@@ -106,7 +106,7 @@ fn scenarios() -> impl Strategy<Value = Scenario> {
         })
 }
 
-fn people() -> [(Identity, &'static str); 4] {
+fn people() -> [(ChannelIdentity, &'static str); 4] {
     let member = |sub: &str, level: Value| identity(json!({ "role": "authenticated", "sub": sub, "level": level }));
     [
         (member("a", json!(2)), "authenticated"),
@@ -237,7 +237,7 @@ async fn expected_row(
     table: &str,
     scenario: &Scenario,
     subscriber: &Subscriber,
-    (identity, role): (&Identity, &str),
+    (identity, role): (&ChannelIdentity, &str),
     (id, action): (u32, &str),
 ) -> Option<Value> {
     if !["*", action].contains(&subscriber.event) {

@@ -13,7 +13,7 @@ use bytes::{Bytes, BytesMut};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::task::{JoinHandle, spawn_blocking};
 
-use crate::backend::{BackendError, ByteRange, Content};
+use crate::backend::model::{BackendError, ByteRange, OpenContent};
 
 /// The bytes of a download that are read at once.
 const READ_SIZE: u64 = 256 * 1024;
@@ -21,7 +21,7 @@ const READ_SIZE: u64 = 256 * 1024;
 const SMALL: u64 = 64 * 1024;
 
 /// Opens a version.
-pub(super) fn open(place: &Path, range: Option<ByteRange>) -> Result<Content, BackendError> {
+pub(super) fn open(place: &Path, range: Option<ByteRange>) -> Result<OpenContent, BackendError> {
     let file = File::open(place)?;
     let metadata = file.metadata()?;
     if !metadata.is_file() {
@@ -37,7 +37,7 @@ pub(super) fn open(place: &Path, range: Option<ByteRange>) -> Result<Content, Ba
     } else {
         Body::new(FileBody { file: Arc::new(file), position: part.0, end: part.1, reading: None })
     };
-    Ok(Content { size, part, body })
+    Ok(OpenContent { size, part, body })
 }
 
 fn read(file: &File, start: u64, end: u64) -> io::Result<Bytes> {

@@ -8,15 +8,15 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use md5::{Digest, Md5};
 
-use super::changed;
-use crate::backend::durable::DurableFolders;
-use crate::backend::{BackendError, StoredContent};
+use super::durable::DurableFolders;
+use super::file::changed;
+use crate::backend::model::{BackendError, StoredContent};
 
 /// The attempts to make a folder that another deletion removes at the same time.
 const FOLDER_ATTEMPTS: usize = 8;
 
 /// A file that is deleted unless it is moved to its place.
-pub(in crate::backend) struct Draft(PathBuf);
+pub(super) struct Draft(PathBuf);
 
 impl Draft {
     pub fn new(path: PathBuf) -> Self {
@@ -42,14 +42,14 @@ impl Drop for Draft {
 }
 
 /// Writes an upload.
-pub(in crate::backend) struct Writer {
+pub(super) struct DraftWriter {
     pub file: File,
     pub draft: Draft,
     pub digest: Md5,
     pub size: u64,
 }
 
-impl Writer {
+impl DraftWriter {
     pub fn create(draft: PathBuf) -> Result<Self, BackendError> {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
         Ok(Self { file, draft: Draft(draft), digest: Md5::new(), size: 0 })
@@ -77,7 +77,7 @@ impl Writer {
 
 /// Makes the folder of a version, gives the file its place there by `put`, and flushes the folders
 /// that have changed.
-pub(in crate::backend) fn place_in(
+pub(super) fn place_in(
     folders: &DurableFolders,
     root: &Path,
     place: &Path,

@@ -3,17 +3,21 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use portico_base::{Clock, hash, random};
 use reqwest::Response;
 use tokio::task::spawn_blocking;
 use url::Url;
 
+use super::error::StoreError;
 use super::signature::{RequestSigner, encode_key, encode_query};
-use super::{COPY_TIMEOUT, xml};
-use crate::backend::BackendError;
+use super::xml;
 use crate::settings::S3StoreSettings;
 
+pub(super) const COPY_SOURCE: HeaderName = HeaderName::from_static("x-amz-copy-source");
+pub(super) const COPY_SOURCE_RANGE: HeaderName = HeaderName::from_static("x-amz-copy-source-range");
+/// The time for a request during which a store copies content.
+pub(super) const COPY_TIMEOUT: Duration = Duration::from_secs(900);
 /// The times that a request is sent.
 const ATTEMPTS: u32 = 4;
 /// The longest pause before the second attempt. Each further one may be twice as long.
@@ -24,56 +28,6 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_DOCUMENT: usize = 16 * 1024 * 1024;
 /// Bodies from this size are hashed on a thread that may block.
 const LARGE_BODY: usize = 256 * 1024;
-
-/// The reason why a store did not do what was requested.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum StoreError {
-    #[error("the object store answered {status} {code}")]
-    Refused { status: u16, code: String },
-    #[error("the object store could not be reached: {0}")]
-    Unreachable(String),
-    #[error("the object store sent an answer that is not of its protocol")]
-    Malformed,
-}
-
-impl StoreError {
-    /// Returns true for the code of an error.
-    pub fn is(&self, wanted: &str) -> bool {
-        matches!(self, Self::Refused { code, .. } if code == wanted)
-    }
-
-    /// Returns true if the object does not exist, although its bucket does.
-    pub fn is_missing(&self) -> bool {
-        // The answer to HEAD has no document
-        matches!(self, Self::Refused { status: 404, code } if matches!(code.as_str(), "NoSuchKey" | ""))
-    }
-
-    fn is_passing(&self) -> bool {
-        match self {
-            Self::Unreachable(_) => true,
-            Self::Refused { status: 429 | 500 | 502 | 503 | 504, .. } => true,
-            Self::Refused { code, .. } => {
-                matches!(code.as_str(), "InternalError" | "RequestTimeout" | "ServiceUnavailable" | "SlowDown")
-            }
-            Self::Malformed => false,
-        }
-    }
-}
-
-impl From<StoreError> for BackendError {
-    fn from(error: StoreError) -> Self {
-        match &error {
-            error if error.is_missing() => Self::NotFound,
-            StoreError::Refused { status: 416, .. } => Self::Range,
-            StoreError::Refused { code, .. } if code == "EntityTooLarge" => Self::TooLarge,
-            StoreError::Refused { status: 507, .. } => Self::Full,
-            StoreError::Refused { code, .. } if matches!(code.as_str(), "QuotaExceeded" | "XMinioStorageFull") => {
-                Self::Full
-            }
-            _ => Self::Io(std::io::Error::other(error)),
-        }
-    }
-}
 
 /// A request to a store.
 #[derive(Debug, Clone)]
@@ -317,6 +271,11 @@ pub(super) fn unreachable(error: reqwest::Error) -> StoreError {
     StoreError::Unreachable(text)
 }
 
+/// Returns the length of the body that an answer describes.
+pub(super) fn size_of(headers: &HeaderMap) -> Option<u64> {
+    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -341,17 +300,6 @@ mod tests {
         for endpoint in ["minio:9000", "ftp://minio", "not a url"] {
             assert_eq!(url(Some(endpoint), true), None, "{endpoint}");
         }
-    }
-
-    #[test]
-    fn an_error_of_the_store_is_one_of_the_backend() {
-        let refused = |status, code: &str| BackendError::from(StoreError::Refused { status, code: code.into() });
-        assert!(matches!(refused(404, "NoSuchKey"), BackendError::NotFound));
-        // The operator's mistake, not a lost object
-        assert!(matches!(refused(404, "NoSuchBucket"), BackendError::Io(_)));
-        assert!(matches!(refused(416, "InvalidRange"), BackendError::Range));
-        assert!(matches!(refused(507, "XMinioStorageFull"), BackendError::Full));
-        assert!(matches!(refused(403, "AccessDenied"), BackendError::Io(_)));
     }
 
     #[test]

@@ -16,8 +16,10 @@ use http::{HeaderMap, Method, header};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use reqwest::Response;
 
-use super::client::{StoreClient, StoreError, StoreRequest, unreachable};
-use crate::backend::{BackendError, ByteRange, Content};
+use super::client::{StoreClient, StoreRequest, size_of, unreachable};
+use super::error::StoreError;
+use super::upload::etag_of;
+use crate::backend::model::{BackendError, ByteRange, OpenContent};
 
 /// The times that a download continues after an interruption without a byte in between.
 const RESUMPTIONS: u32 = 3;
@@ -30,13 +32,13 @@ pub(super) async fn open(
     client: &Arc<StoreClient>,
     key: String,
     range: Option<ByteRange>,
-) -> Result<Content, BackendError> {
+) -> Result<OpenContent, BackendError> {
     let mut request = StoreRequest::of_object(Method::GET, &key);
     if let Some(range) = range {
         request = request.header(header::RANGE, &value_of(range).ok_or(BackendError::Range)?);
     }
     let response = client.open(request).await?;
-    let size = super::size_of(response.headers()).ok_or(StoreError::Malformed)?;
+    let size = size_of(response.headers()).ok_or(StoreError::Malformed)?;
     let (part, size) = match content_range(response.headers()) {
         Some((start, end, size)) => ((start, end), size),
         None => ((0, size), size),
@@ -50,7 +52,7 @@ pub(super) async fn open(
     let download = Download {
         client: Arc::clone(client),
         key,
-        etag: super::upload::etag_of(response.headers()),
+        etag: etag_of(response.headers()),
         position: part.0,
         end: part.1,
         response: Some(response),
@@ -60,7 +62,7 @@ pub(super) async fn open(
         Ok(download.next().await?.map(|chunk| (chunk, download)))
     });
     let body = RemoteBody { chunks: chunks.boxed(), left: part.1 - part.0 };
-    Ok(Content { size, part, body: Body::new(body) })
+    Ok(OpenContent { size, part, body: Body::new(body) })
 }
 
 /// Returns the value of `Range`; `None` for a range without bytes.

@@ -8,7 +8,7 @@
 
 use portico_base::hash;
 
-use crate::backend::VersionKey;
+use crate::backend::model::VersionKey;
 use crate::backend::path::is_uuid;
 
 /// The longest key of an object, in bytes. Stores allow 1,024 with the prefix and the version.

@@ -16,24 +16,24 @@ use md5::{Digest, Md5};
 use portico_base::random;
 
 use super::client::StoreRequest;
-use super::upload::MultipartUpload;
-use super::{DELETED_AT_ONCE, S3Store, is_old};
+use super::store::{DELETED_AT_ONCE, S3Store, is_old};
+use super::upload::StoreMultipartUpload;
+use crate::backend::model::{BackendError, BackendFuture, ContentStream, StoredContent, VersionKey};
 use crate::backend::parts::{PartName, PartStore, PartedVersion, StoredPart, composite_etag};
 use crate::backend::path::is_uuid;
-use crate::backend::{BackendError, BackendFuture, ContentStream, StoredContent, VersionKey};
 use crate::error::StorageError;
 
 /// The name of the mark of an upload that has not ended.
 const MARK: &str = "upload";
 
 /// Content whose MD5 and size are counted while it passes.
-struct Counted<'a> {
+struct CountedContent<'a> {
     content: ContentStream<'a>,
     digest: Md5,
     size: u64,
 }
 
-impl Stream for Counted<'_> {
+impl Stream for CountedContent<'_> {
     type Item = Result<Bytes, StorageError>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -91,7 +91,7 @@ impl PartStore for S3Store {
         Box::pin(async move {
             let folder = self.parts_of(&of.upload)?;
             let key = format!("{folder}{}", name.file());
-            let mut counted = Counted { content, digest: Md5::new(), size: 0 };
+            let mut counted = CountedContent { content, digest: Md5::new(), size: 0 };
             self.put_at(&key, &mut counted, size).await?;
             // Without the mark, the upload has ended meanwhile
             self.size(&format!("{folder}{MARK}")).await?;
@@ -125,7 +125,7 @@ impl PartStore for S3Store {
                 several => {
                     let source = |part: &&StoredPart| self.source(&format!("{folder}{}", part.name.file()));
                     let sources: Vec<String> = several.iter().map(source).collect();
-                    let mut upload = MultipartUpload::begin(&self.client, &to).await?;
+                    let mut upload = StoreMultipartUpload::begin(&self.client, &to).await?;
                     upload.copy_objects(&sources).await?;
                     upload.complete(size).await?;
                 }

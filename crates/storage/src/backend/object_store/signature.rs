@@ -5,16 +5,15 @@ use std::fmt::Write as _;
 use aws_lc_rs::hmac;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use portico_base::hash;
 use time::OffsetDateTime;
 use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
 use url::Url;
 
 use crate::settings::S3StoreCredentials;
+use crate::sigv4::{ALGORITHM, SigningScope};
 
 const MOMENT: &[BorrowedFormatItem<'_>] = format_description!("[year][month][day]T[hour][minute][second]Z");
-const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 /// The characters of a query that stay as they are.
 const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 /// The characters of a key that stay as they are.
@@ -72,21 +71,14 @@ impl RequestSigner {
         let _ = write!(canonical, "\n{names}\n{payload}");
 
         let day = moment.get(..8).unwrap_or_default();
-        let scope = format!("{day}/{}/s3/aws4_request", self.region);
-        let text = format!("{ALGORITHM}\n{moment}\n{scope}\n{}", hash::sha256_hex(canonical.as_bytes()));
-        let signature = hex::encode(mac(self.key_of(day).as_ref(), text.as_bytes()));
-        let S3StoreCredentials { access_key_id, .. } = &self.credentials;
+        let scope = SigningScope { date: day, region: &self.region, service: "s3" };
+        let S3StoreCredentials { access_key_id, secret_access_key, .. } = &self.credentials;
+        let text = scope.string_to_sign(&moment, &canonical);
+        let signature = hex::encode(hmac::sign(&scope.signing_key(secret_access_key), text.as_bytes()));
+        let scope = scope.text();
         let authorization =
             format!("{ALGORITHM} Credential={access_key_id}/{scope}, SignedHeaders={names}, Signature={signature}");
         set(headers, header::AUTHORIZATION, &authorization);
-    }
-
-    /// Returns the key that signs the requests of a day.
-    fn key_of(&self, day: &str) -> hmac::Tag {
-        let secret = format!("AWS4{}", self.credentials.secret_access_key.expose());
-        let scope = [day, self.region.as_str(), "s3", "aws4_request"];
-        let first = mac(secret.as_bytes(), scope[0].as_bytes());
-        scope[1..].iter().fold(first, |key, part| mac(key.as_ref(), part.as_bytes()))
     }
 }
 
@@ -97,10 +89,6 @@ fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     }
 }
 
-fn mac(key: &[u8], data: &[u8]) -> hmac::Tag {
-    hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), data)
-}
-
 /// Returns the value of `Host` for a URL.
 fn host(url: &Url) -> String {
     let name = url.host_str().unwrap_or_default();
@@ -109,7 +97,7 @@ fn host(url: &Url) -> String {
 
 #[cfg(test)]
 mod tests {
-    use portico_base::Secret;
+    use portico_base::{Secret, hash};
     use time::macros::datetime;
 
     use super::*;

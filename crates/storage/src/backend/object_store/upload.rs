@@ -9,12 +9,14 @@ use bytes::{Bytes, BytesMut};
 use futures_util::future::join;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use http::{HeaderMap, Method, header};
+use portico_base::inherit_request;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::client::{StoreClient, StoreError, StoreRequest};
+use super::client::{COPY_SOURCE, COPY_SOURCE_RANGE, COPY_TIMEOUT, StoreClient, StoreRequest, size_of};
+use super::error::StoreError;
 use super::xml::{self, EtagAnswer, InitiatedUpload};
-use crate::backend::{BackendError, ContentStream, StoredContent};
+use crate::backend::model::{BackendError, ContentStream, StoredContent};
 
 /// The bytes of an upload that need no share of the memory for parts.
 const FREE: usize = 256 * 1024;
@@ -49,7 +51,7 @@ impl PartMemory {
 }
 
 /// A part of an upload, with its share of the memory.
-struct Part {
+struct PartUpload {
     bytes: Bytes,
     _memory: Option<OwnedSemaphorePermit>,
 }
@@ -68,7 +70,7 @@ struct PartReader<'a> {
 impl PartReader<'_> {
     /// Receives the next part. It is shorter than the others at the end of the content, and empty
     /// behind it.
-    async fn next(&mut self) -> Result<Part, BackendError> {
+    async fn next(&mut self) -> Result<PartUpload, BackendError> {
         let (mut bytes, mut memory) = (BytesMut::new(), None);
         loop {
             if !self.rest.is_empty() {
@@ -86,7 +88,7 @@ impl PartReader<'_> {
             self.left = self.left.checked_sub(chunk.len() as u64).ok_or(BackendError::TooLarge)?;
             self.rest = chunk;
         }
-        Ok(Part { bytes: bytes.freeze(), _memory: memory })
+        Ok(PartUpload { bytes: bytes.freeze(), _memory: memory })
     }
 }
 
@@ -119,7 +121,7 @@ pub(super) async fn put(
         let answer = client.call(request).await?;
         return Ok(StoredContent { etag: etag_of(&answer.headers), size, modified: client.now() });
     }
-    let mut upload = MultipartUpload::begin(client, key).await?;
+    let mut upload = StoreMultipartUpload::begin(client, key).await?;
     let (mut part, mut size) = (first, 0);
     while !part.bytes.is_empty() {
         size += part.bytes.len() as u64;
@@ -132,7 +134,7 @@ pub(super) async fn put(
 }
 
 /// A multipart upload. It is aborted if it is dropped before its end.
-pub(super) struct MultipartUpload {
+pub(super) struct StoreMultipartUpload {
     client: Arc<StoreClient>,
     key: String,
     id: String,
@@ -140,7 +142,7 @@ pub(super) struct MultipartUpload {
     is_complete: bool,
 }
 
-impl MultipartUpload {
+impl StoreMultipartUpload {
     /// Begins an upload.
     ///
     /// # Errors
@@ -152,7 +154,7 @@ impl MultipartUpload {
         Ok(Self { client, key: key.to_owned(), id: begun.upload_id, etags: Vec::new(), is_complete: false })
     }
 
-    async fn send(&mut self, part: Part) -> Result<(), StoreError> {
+    async fn send(&mut self, part: PartUpload) -> Result<(), StoreError> {
         let number = (self.etags.len() + 1).to_string();
         let request = StoreRequest::of_object(Method::PUT, &self.key)
             .query("partNumber", &number)
@@ -195,10 +197,10 @@ impl MultipartUpload {
         let mut request = StoreRequest::of_object(Method::PUT, &self.key)
             .query("partNumber", &number)
             .query("uploadId", &self.id)
-            .header(super::COPY_SOURCE, source)
-            .timeout(super::COPY_TIMEOUT);
+            .header(COPY_SOURCE, source)
+            .timeout(COPY_TIMEOUT);
         if let Some((first, last)) = range {
-            request = request.header(super::COPY_SOURCE_RANGE, &format!("bytes={first}-{last}"));
+            request = request.header(COPY_SOURCE_RANGE, &format!("bytes={first}-{last}"));
         }
         Ok(xml::parse::<EtagAnswer>(&self.client.call(request).await?.document)?.etag)
     }
@@ -211,13 +213,13 @@ impl MultipartUpload {
         let request = StoreRequest::of_object(Method::POST, &self.key)
             .query("uploadId", &self.id)
             .body(xml::completion(&self.etags))
-            .timeout(super::COPY_TIMEOUT);
+            .timeout(COPY_TIMEOUT);
         let etag = match self.client.call(request).await {
             Ok(answer) => xml::parse::<EtagAnswer>(&answer.document)?.etag,
             // The answer to an attempt that succeeded was lost
             Err(error) if error.is("NoSuchUpload") => {
                 let answer = self.client.call(StoreRequest::of_object(Method::HEAD, &self.key)).await?;
-                let is_whole = super::size_of(&answer.headers) == Some(size);
+                let is_whole = size_of(&answer.headers) == Some(size);
                 etag_of(&answer.headers).filter(|_| is_whole).ok_or(error)?
             }
             Err(error) => return Err(error),
@@ -227,18 +229,18 @@ impl MultipartUpload {
     }
 }
 
-impl Drop for MultipartUpload {
+impl Drop for StoreMultipartUpload {
     fn drop(&mut self) {
         if self.is_complete {
             return;
         }
         let Ok(runtime) = Handle::try_current() else { return };
         let (client, key, id) = (Arc::clone(&self.client), self.key.clone(), self.id.clone());
-        runtime.spawn(async move {
+        runtime.spawn(inherit_request(async move {
             if let Err(error) = abort(&client, &key, &id).await {
                 tracing::warn!(error = %error, "an upload to the object store could not be aborted");
             }
-        });
+        }));
     }
 }
 

@@ -4,21 +4,21 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::client::StoreError;
+use super::error::StoreError;
 
 /// A page of objects.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct ObjectPage {
     #[serde(default)]
-    pub contents: Vec<ListedObject>,
+    pub contents: Vec<ListedKey>,
     pub next_continuation_token: Option<String>,
 }
 
 /// An object of a page.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-pub(super) struct ListedObject {
+pub(super) struct ListedKey {
     pub key: String,
     #[serde(default)]
     pub size: u64,

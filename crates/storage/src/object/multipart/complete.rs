@@ -1,42 +1,29 @@
 //! The end of an upload: its parts become one object.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::HashMap;
 
 use bytes::Bytes;
-use portico_base::{hash, random};
+use portico_base::{hash, inherit_request, random};
 use portico_database::wire::RowSeparators;
-use serde_json::{Value, json};
+use serde_json::json;
 use uuid::{Builder, Uuid};
 
-use super::{MAX_PART_NUMBER, MultipartUpload, PartRow, UploadName, abort_in_background, find, parts};
+use super::lifecycle::{MAX_PART_NUMBER, MultipartUpload, PartRow, UploadName, abort_in_background, find, parts};
 use crate::backend::BackendError;
 use crate::backend::parts::{PartName, PartedVersion, StoredPart};
-use crate::error::{Result, StorageError};
-use crate::identity::Identity;
-use crate::model::{NewMetadata, ObjectRow};
-use crate::object::ObjectPath;
+use crate::error::{Result, S3Error, StorageError};
+use crate::identity::CallerIdentity;
+use crate::model::ObjectRow;
+use crate::name::ObjectPath;
 use crate::object::upload::{self, NewRow};
 use crate::object::version::NewVersion;
-use crate::operation::{Actor, Operation, Step};
-use crate::s3::S3Error;
+use crate::operation::{Actor, Operation, SqlStep};
 use crate::sql;
 
 /// The bytes of a version's id that tell which completion has made it.
 const MARK_BYTES: usize = 8;
 /// The smallest part besides the last one, in bytes.
 const MIN_PART_SIZE: u64 = 5 * 1024 * 1024;
-
-/// The uploads that are being completed. Each is completed by one request at a time, since every
-/// attempt writes the whole content.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Completions(Arc<Mutex<HashSet<String>>>);
-
-/// The right to complete an upload.
-struct Completion {
-    all: Completions,
-    id: String,
-}
 
 /// The first half of the ids of the versions that a completion makes: a digest of the caller, the
 /// upload and the parts. A client that has lost the answer and sends the request again gets it from
@@ -46,7 +33,7 @@ struct CompletionMark([u8; MARK_BYTES]);
 
 impl CompletionMark {
     /// Returns the mark of a request. Another caller, or another choice of parts, has another one.
-    fn of(caller: &Identity, name: &UploadName, parts: &[(u16, String)]) -> Self {
+    fn of(caller: &CallerIdentity, name: &UploadName, parts: &[(u16, String)]) -> Self {
         let UploadName { target: ObjectPath { bucket, name: key }, id } = name;
         let parts: Vec<(u16, &str)> = parts.iter().map(|(number, etag)| (*number, etag.trim_matches('"'))).collect();
         let request = json!([caller.role, caller.subject, bucket, key, id, parts]).to_string();
@@ -68,23 +55,6 @@ impl CompletionMark {
     fn marked(self, mut bytes: [u8; 16]) -> Uuid {
         bytes[..MARK_BYTES].copy_from_slice(&self.0);
         Builder::from_custom_bytes(bytes).into_uuid()
-    }
-}
-
-impl Completions {
-    fn begin(&self, id: &str) -> Result<Completion> {
-        let is_first = self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id.to_owned());
-        if is_first { Ok(Completion { all: self.clone(), id: id.to_owned() }) } else { Err(S3Error::CONFLICT.into()) }
-    }
-
-    pub(super) fn is_running(&self, id: &str) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(id)
-    }
-}
-
-impl Drop for Completion {
-    fn drop(&mut self) {
-        self.all.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
     }
 }
 
@@ -118,12 +88,12 @@ async fn complete_once(
     let upload = find(operation, name, 0).await?;
     let completion = operation.service.completions.begin(&upload.id)?;
     let (operation, name) = (operation.clone(), name.clone());
-    let task = tokio::spawn(async move {
+    let task = tokio::spawn(inherit_request(async move {
         let _completion = completion;
         // An attempt before may have completed it meanwhile
         let upload = find(&operation, &name, 0).await?;
         complete_alone(&operation, upload, &wanted, mark).await
-    });
+    }));
     task.await.unwrap_or_else(|error| {
         tracing::error!(error = %error, "an upload could not be completed");
         Err(StorageError::Internal)
@@ -137,7 +107,7 @@ async fn completed_before(operation: &Operation, target: &ObjectPath, mark: Comp
         return Ok(None);
     }
     let values = [Some(target.bucket.as_bytes()), Some(target.name.as_bytes())];
-    let step = Step { text: sql::FIND_OBJECT, values: &values };
+    let step = SqlStep { text: sql::FIND_OBJECT, values: &values };
     let found = operation.read(Actor::Service, step, RowSeparators::default()).await?;
     let version = found.one::<ObjectRow>()?.and_then(|row| row.version);
     Ok(version.filter(|version| mark.is_of(version)).map(|_| found.bytes()))
@@ -168,20 +138,7 @@ async fn complete_alone(
     };
     let description = upload.description();
     upload::check_content(service, &version, content.size, &description.mimetype).await?;
-    let metadata = NewMetadata {
-        etag: content.etag.as_deref().unwrap_or_default(),
-        size: content.size,
-        modified: content.modified,
-        mimetype: &description.mimetype,
-        cache_control: &description.cache_control,
-        robots_tag: None,
-    };
-    let row = NewRow {
-        metadata: metadata.to_json(),
-        user_metadata: description.user_metadata.as_ref().map(Value::to_string),
-        owner: operation.caller()?.owner(),
-        upsert: true,
-    };
+    let row = NewRow::of_content(&content, &description, operation.caller()?.owner(), true);
     let written = upload::write_row_of_upload(operation, version, row, upload.id).await;
     if written.is_ok() {
         abort_in_background(service, parted);

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use crate::error::Result;
 use crate::object::list_page;
-use crate::operation::{Actor, JSON_ARRAY, Operation, Step, parse};
+use crate::operation::{Actor, JSON_ARRAY, Operation, SqlStep, parse};
 use crate::sql::multipart as statements;
 
 /// A request for a page of uploads.
@@ -73,7 +73,7 @@ pub(crate) async fn list(operation: &Operation, request: UploadListRequest) -> R
             owner.as_deref().map(str::as_bytes),
             Some(batch.as_bytes()),
         ];
-        let step = Step { text: statements::LIST_UPLOADS, values: &values };
+        let step = SqlStep { text: statements::LIST_UPLOADS, values: &values };
         let rows = operation.read(Actor::Service, step, JSON_ARRAY).await?;
         let rows: Vec<UploadRow> = if rows.joined.rows == 0 { Vec::new() } else { parse(&rows.bytes())? };
         let is_last = rows.len() <= limit;

@@ -97,7 +97,7 @@ fn apple_reads_the_name_of_the_first_sign_in() {
 }
 
 #[test]
-fn facebook() {
+fn facebook_profiles_have_the_picture_of_their_data() {
     gives(
         "facebook",
         &documents([
@@ -133,7 +133,7 @@ fn azure_trusts_an_address_unless_its_owner_is_known_to_be_another() {
 }
 
 #[test]
-fn azure_of_any_tenant_trusts_nobody_s_word_but_microsoft_s() {
+fn azure_of_any_tenant_trusts_only_the_word_of_microsoft() {
     let read = |issuer: &str, owned: Option<Value>| {
         let mut claims = json!({"iss": issuer, "sub": "AAA", "name": "Ada L", "email": "ada@corp.example"});
         if let Some(owned) = owned {
@@ -192,7 +192,7 @@ fn gitlab_trusts_only_a_confirmed_primary_address() {
 }
 
 #[test]
-fn bitbucket() {
+fn bitbucket_profiles_join_the_list_of_addresses() {
     gives(
         "bitbucket",
         &documents([
@@ -276,7 +276,7 @@ fn spotify_takes_the_largest_image_and_trusts_no_address() {
 }
 
 #[test]
-fn twitch() {
+fn twitch_profiles_are_the_first_of_their_data() {
     gives(
         "twitch",
         &documents([

@@ -16,17 +16,17 @@ const MAX_FOLDERS: usize = 10_000;
 /// process that died. So everything that is not in this set is flushed before an upload below it
 /// is acknowledged.
 #[derive(Debug, Default)]
-pub(super) struct DurableFolders(Mutex<State>);
+pub(super) struct DurableFolders(Mutex<FolderSet>);
 
 #[derive(Debug, Default)]
-struct State {
+struct FolderSet {
     durable: HashSet<PathBuf>,
     /// The number of folders made so far.
     made: u64,
 }
 
 impl DurableFolders {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, FolderSet> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -1,42 +1,22 @@
 //! The clean-up of content without a row.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, Method};
-use serde::Deserialize;
-use std::sync::Arc;
 
-use super::VersionKey;
-use super::journal::{JournalEntry, JournalNames};
+use crate::backend::journal::JournalNames;
 use crate::error::Result;
+use crate::model::NamedVersion;
 use crate::object::multipart;
-use crate::operation::{Actor, JSON_ARRAY, Operation, RequestDescription, Step, parse};
-use crate::storage::Service;
-use crate::{rendering, sql};
-
-/// The name of an object and the version that its row refers to.
-#[derive(Debug, Deserialize)]
-pub(crate) struct NamedVersion {
-    pub name: String,
-    pub version: Option<String>,
-}
-
-/// Deletes versions that no row refers to any more, and closes the entry if nothing is left. What
-/// fails is left for [`run`].
-pub(crate) async fn delete_versions(service: &Service, entry: JournalEntry, versions: Vec<VersionKey>) {
-    let deleted = service.backend.delete_many(&versions).await;
-    // Behind the deletion of the content: nothing can be rendered of it any more
-    rendering::forget(service, &versions).await;
-    match deleted {
-        Ok(()) => entry.close().await,
-        Err(error) => tracing::warn!(error = %error, "content that is no longer used could not be deleted"),
-    }
-}
+use crate::operation::{Actor, JSON_ARRAY, Operation, RequestDescription, SqlStep, parse};
+use crate::service::StorageService;
+use crate::sql;
 
 /// Compares the objects of old journal entries with their rows and deletes the versions that are
 /// older than `grace` and that no row refers to.
-pub(crate) async fn run(service: &Arc<Service>, grace: Duration) {
+pub(crate) async fn run(service: &Arc<StorageService>, grace: Duration) {
     if let Err(error) = service.backend.sweep(grace).await {
         tracing::warn!(error = %error, "interrupted uploads could not be deleted");
     }
@@ -62,7 +42,7 @@ pub(crate) async fn run(service: &Arc<Service>, grace: Duration) {
 }
 
 /// Returns true if nothing is left that is too young to be deleted.
-async fn reconcile(service: &Arc<Service>, names: &JournalNames, grace: Duration) -> Result<bool> {
+async fn reconcile(service: &Arc<StorageService>, names: &JournalNames, grace: Duration) -> Result<bool> {
     let mut kept = Vec::new();
     // Before the rows are read: what is stored later is younger than the grace period
     for name in &names.names {
@@ -74,7 +54,7 @@ async fn reconcile(service: &Arc<Service>, names: &JournalNames, grace: Duration
     let operation = Operation::new(service, "storage.object.delete", None, request);
     let list = sql::text_array(&names.names);
     let values = [Some(names.bucket.as_bytes()), Some(list.as_bytes())];
-    let step = Step { text: sql::CURRENT_VERSIONS, values: &values };
+    let step = SqlStep { text: sql::CURRENT_VERSIONS, values: &values };
     let rows = operation.read(Actor::Service, step, JSON_ARRAY).await?;
     let rows: Vec<NamedVersion> = parse(&rows.bytes())?;
     let current: HashMap<String, Option<String>> = rows.into_iter().map(|row| (row.name, row.version)).collect();
@@ -85,7 +65,7 @@ async fn reconcile(service: &Arc<Service>, names: &JournalNames, grace: Duration
         }
         if version.since.elapsed().is_ok_and(|age| age >= grace) && !in_progress.contains(&version.key) {
             service.backend.delete(&version.key).await?;
-            rendering::forget(service, std::slice::from_ref(&version.key)).await;
+            service.forget_images(std::slice::from_ref(&version.key)).await;
         } else {
             is_complete = false;
         }

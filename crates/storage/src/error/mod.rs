@@ -3,6 +3,10 @@
 //! The logical status is in the body, as a string. The HTTP status of nearly every error is 400:
 //! clients depend on both.
 
+mod s3;
+
+pub(crate) use self::s3::S3Error;
+
 use std::borrow::Cow;
 
 use axum::body::Body;
@@ -11,8 +15,6 @@ use http::{HeaderValue, StatusCode, header};
 use portico_database::wire::{PostgresError, WireError};
 use portico_images::RenderError;
 use serde_json::json;
-
-use crate::s3::S3Error;
 
 /// The result of an operation.
 pub(crate) type Result<T> = std::result::Result<T, StorageError>;
@@ -287,6 +289,12 @@ const TOO_MANY_CONNECTIONS: [&str; 4] = [
     "no more connections allowed",
     "Max client connections reached",
 ];
+
+impl From<S3Error> for StorageError {
+    fn from(error: S3Error) -> Self {
+        Self::S3(error)
+    }
+}
 
 impl From<RenderError> for StorageError {
     fn from(error: RenderError) -> Self {

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 /// The unfinished uploads by their requesters: a user, or the network of an address.
 #[derive(Debug, Default)]
-pub(super) struct PendingUploads(Mutex<PendingIndex>);
+pub(crate) struct PendingUploads(Mutex<PendingIndex>);
 
 #[derive(Debug, Default)]
 struct PendingIndex {

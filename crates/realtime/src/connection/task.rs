@@ -13,10 +13,11 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::{Instant, Sleep};
 use tokio_websockets::{CloseCode, Config, Limits, Message, ServerBuilder, WebSocketStream};
 
-use super::frame::{Frame, Inbound, Version};
-use super::outbox::{Command, Next, Outbox};
-use crate::channel::channels::{Channels, SocketEnd};
-use crate::realtime::{SERVICE_RESTART, Service};
+use crate::channel::SocketChannels;
+use crate::service::RealtimeService;
+use crate::socket::frame::{Frame, Inbound, Version};
+use crate::socket::outbox::{Outbox, OutboxItem, SocketCommand};
+use crate::socket::{SocketEnd, SocketHead};
 
 /// The time for a client to acknowledge that the socket is closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -27,20 +28,8 @@ const WRITE_THRESHOLD: usize = 64 * 1024;
 /// The time after which a socket is closed that had channels and has none.
 const NO_CHANNEL_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// The properties of a socket from its handshake.
-#[derive(Debug)]
-pub(crate) struct SocketHead {
-    pub version: Version,
-    /// The token that the API key stands for: that of every channel without one of its own.
-    pub token: Arc<str>,
-    /// The headers that policies see, as a JSON object.
-    pub headers: Arc<str>,
-    /// False for a page that may not use secret keys.
-    pub may_be_privileged: bool,
-}
-
 /// Serves a socket on a connection that is upgraded, until one side closes it.
-pub(crate) async fn serve(service: Arc<Service>, head: SocketHead, io: impl AsyncRead + AsyncWrite + Unpin) {
+pub(crate) async fn serve(service: Arc<RealtimeService>, head: SocketHead, io: impl AsyncRead + AsyncWrite + Unpin) {
     let limits = &service.settings.limits;
     let websocket = ServerBuilder::new()
         // A message is one frame, whatever its size: clients may not join fragments
@@ -51,12 +40,12 @@ pub(crate) async fn serve(service: Arc<Service>, head: SocketHead, io: impl Asyn
     let count = service.count_connection(&outbox);
     if service.is_closing() {
         // It was upgraded while the others were closed
-        outbox.command(Command::Disconnect(SERVICE_RESTART));
+        outbox.command(SocketCommand::Disconnect(SocketEnd::SERVICE_RESTART));
     }
     let version = head.version;
-    let channels = Channels::new(&service, head, Arc::clone(&outbox));
+    let channels = SocketChannels::new(&service, head, Arc::clone(&outbox));
     let now = Instant::now();
-    let mut connection = Connection {
+    let mut connection = SocketConnection {
         websocket,
         version,
         channels,
@@ -74,7 +63,7 @@ pub(crate) async fn serve(service: Arc<Service>, head: SocketHead, io: impl Asyn
     connection.outbox.close();
     drop(count);
     if connection.violated {
-        let Connection { websocket, channels, .. } = connection;
+        let SocketConnection { websocket, channels, .. } = connection;
         drop(channels);
         linger(websocket.into_inner()).await;
     }
@@ -91,10 +80,10 @@ async fn linger(mut io: impl AsyncRead + AsyncWrite + Unpin) {
     let _ = tokio::time::timeout(LINGER, read).await;
 }
 
-struct Connection<S> {
+struct SocketConnection<S> {
     websocket: WebSocketStream<S>,
     version: Version,
-    channels: Channels,
+    channels: SocketChannels,
     outbox: Arc<Outbox>,
     idle_timeout: Duration,
     /// The time of the last frame of the client.
@@ -109,97 +98,99 @@ struct Connection<S> {
     violated: bool,
 }
 
-enum Event {
+enum SocketEvent {
     Message(Message),
     /// The client broke the protocol.
     Violation(CloseCode),
-    Command(Command),
+    Command(SocketCommand),
     /// Work of a channel is done and was handled.
     Worked(Option<SocketEnd>),
     Timer,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// Ready with `None` when the socket has ended.
-    fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Option<Event>> {
+impl<S: AsyncRead + AsyncWrite + Unpin> SocketConnection<S> {
+    /// Polls for the next event; ready with `None` when the socket has ended.
+    fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Option<SocketEvent>> {
         let may_read = match self.poll_write(context) {
-            Written::Event(event) => return Poll::Ready(Some(event)),
-            Written::Ended => return Poll::Ready(None),
+            WriteProgress::Event(event) => return Poll::Ready(Some(event)),
+            WriteProgress::Ended => return Poll::Ready(None),
             // A client that does not read is not read from: its pings would be answered without end
-            Written::Blocked => self.closing,
-            Written::All => true,
+            WriteProgress::Blocked => self.closing,
+            WriteProgress::All => true,
         };
         if let Poll::Ready(end) = self.channels.poll_work(context) {
-            return Poll::Ready(Some(Event::Worked(end)));
+            return Poll::Ready(Some(SocketEvent::Worked(end)));
         }
         if may_read
             && (self.closing || self.channels.may_receive())
             && let Poll::Ready(read) = Pin::new(&mut self.websocket).poll_next(context)
         {
             return Poll::Ready(match read {
-                Some(Ok(message)) => Some(Event::Message(message)),
+                Some(Ok(message)) => Some(SocketEvent::Message(message)),
                 Some(Err(tokio_websockets::Error::PayloadTooLong { .. })) => {
-                    Some(Event::Violation(CloseCode::MESSAGE_TOO_BIG))
+                    Some(SocketEvent::Violation(CloseCode::MESSAGE_TOO_BIG))
                 }
-                Some(Err(tokio_websockets::Error::Protocol(_))) => Some(Event::Violation(CloseCode::PROTOCOL_ERROR)),
+                Some(Err(tokio_websockets::Error::Protocol(_))) => {
+                    Some(SocketEvent::Violation(CloseCode::PROTOCOL_ERROR))
+                }
                 Some(Err(_)) | None => None,
             });
         }
         ready!(self.timer.as_mut().poll(context));
-        Poll::Ready(Some(Event::Timer))
+        Poll::Ready(Some(SocketEvent::Timer))
     }
 
     /// Writes what waits, as far as the client takes it.
-    fn poll_write(&mut self, context: &mut Context<'_>) -> Written {
+    fn poll_write(&mut self, context: &mut Context<'_>) -> WriteProgress {
         if !self.closing {
             loop {
                 match Pin::new(&mut self.websocket).poll_ready(context) {
                     Poll::Ready(Ok(())) => {}
-                    Poll::Ready(Err(_)) => return Written::Ended,
+                    Poll::Ready(Err(_)) => return WriteProgress::Ended,
                     Poll::Pending => {
                         return match self.outbox.next_command(context.waker()) {
-                            Next::Command(command) => Written::Event(Event::Command(command)),
-                            Next::Overflowed => Written::Ended,
-                            Next::Frame(_) | Next::Empty => Written::Blocked,
+                            OutboxItem::Command(command) => WriteProgress::Event(SocketEvent::Command(command)),
+                            OutboxItem::Overflowed => WriteProgress::Ended,
+                            OutboxItem::Frame(_) | OutboxItem::Empty => WriteProgress::Blocked,
                         };
                     }
                 }
                 let message = match self.outbox.next(context.waker()) {
-                    Next::Frame(Frame::Text(bytes)) => Message::text(bytes),
-                    Next::Frame(Frame::Binary(bytes)) => Message::binary(bytes),
-                    Next::Command(command) => return Written::Event(Event::Command(command)),
-                    Next::Overflowed => return Written::Ended,
-                    Next::Empty => break,
+                    OutboxItem::Frame(Frame::Text(bytes)) => Message::text(bytes),
+                    OutboxItem::Frame(Frame::Binary(bytes)) => Message::binary(bytes),
+                    OutboxItem::Command(command) => return WriteProgress::Event(SocketEvent::Command(command)),
+                    OutboxItem::Overflowed => return WriteProgress::Ended,
+                    OutboxItem::Empty => break,
                 };
                 if Pin::new(&mut self.websocket).start_send(message).is_err() {
-                    return Written::Ended;
+                    return WriteProgress::Ended;
                 }
             }
         }
         match Pin::new(&mut self.websocket).poll_flush(context) {
-            Poll::Ready(Err(_)) => Written::Ended,
-            Poll::Ready(Ok(())) | Poll::Pending => Written::All,
+            Poll::Ready(Err(_)) => WriteProgress::Ended,
+            Poll::Ready(Ok(())) | Poll::Pending => WriteProgress::All,
         }
     }
 
-    fn handle(&mut self, event: Event) {
+    fn handle(&mut self, event: SocketEvent) {
         let end = match event {
-            Event::Message(message) => self.receive(message),
-            Event::Violation(code) => {
+            SocketEvent::Message(message) => self.receive(message),
+            SocketEvent::Violation(code) => {
                 self.violated = true;
                 Some(SocketEnd { code: code.into(), reason: "" })
             }
-            Event::Command(Command::Disconnect(end)) => Some(end),
-            Event::Command(Command::CheckTokens) => {
+            SocketEvent::Command(SocketCommand::Disconnect(end)) => Some(end),
+            SocketEvent::Command(SocketCommand::CheckTokens) => {
                 self.channels.check_tokens();
                 None
             }
-            Event::Command(Command::ShutDown(channel, reason)) => {
+            SocketEvent::Command(SocketCommand::ShutDown(channel, reason)) => {
                 self.channels.shut_down(channel, &reason);
                 None
             }
-            Event::Worked(end) => end,
-            Event::Timer => self.check_times(),
+            SocketEvent::Worked(end) => end,
+            SocketEvent::Timer => self.check_times(),
         };
         match end {
             Some(end) => self.close(&end),
@@ -301,13 +292,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 }
 
 /// The progress of the writing.
-enum Written {
+enum WriteProgress {
     /// Nothing waits any more, apart from what the system has not taken yet.
     All,
     /// The client does not read at the moment.
     Blocked,
     /// There is something else to do first.
-    Event(Event),
+    Event(SocketEvent),
     /// The socket has ended.
     Ended,
 }

@@ -10,13 +10,13 @@ use crate::decode::{Change, ChangeKind, ColumnValue, CommitTime, DescribedTable,
 
 /// A committed change of a row.
 #[derive(Debug)]
-pub(crate) struct RowChange {
+pub(crate) struct CommittedChange {
     pub commit_time: CommitTime,
     pub table: Arc<DescribedTable>,
     pub change: Change,
 }
 
-impl RowChange {
+impl CommittedChange {
     /// Returns the kind.
     pub fn action(&self) -> ChangeAction {
         match self.change.kind {

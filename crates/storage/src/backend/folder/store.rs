@@ -1,37 +1,33 @@
-//! Content in a folder.
-//!
-//! An upload is written to a file in `incoming`, flushed, and moved to its place, whose folder is
-//! then flushed too: a version is there as a whole and survives a loss of power, or is not there.
-//! A copy is a second name of the same file, since versions never change.
-
-mod content;
-pub(super) mod draft;
+//! The folder and its versions.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt};
 use portico_base::random;
 use tokio::sync::mpsc;
-use tokio::task::spawn_blocking;
 
-use self::draft::{Draft, Writer, place_in, remove_empty};
+use super::content;
+use super::draft::{Draft, DraftWriter, place_in, remove_empty};
 use super::durable::{DurableFolders, flush_folder};
-use super::{
-    Backend, BackendError, BackendFuture, ByteRange, Content, ContentStream, KeptVersion, StoredContent, StoredFile,
-    VersionKey, path,
+use super::file::{blocking, changed};
+use crate::backend::interface::Backend;
+use crate::backend::model::{
+    BackendError, BackendFuture, ByteRange, ContentStream, KeptVersion, OpenContent, StoredContent, StoredFile,
+    VersionKey,
 };
+use crate::backend::path;
 
 /// The bytes of an upload that are written at once.
 const WRITE_SIZE: usize = 256 * 1024;
 
 /// A folder with content.
-pub(crate) struct Folder {
+pub(crate) struct ContentFolder {
     pub(super) objects: PathBuf,
     pub(super) incoming: PathBuf,
     /// The parts of versions that are not assembled yet.
@@ -39,7 +35,7 @@ pub(crate) struct Folder {
     pub(super) folders: Arc<DurableFolders>,
 }
 
-impl Folder {
+impl ContentFolder {
     /// Opens the folder. It is made if it does not exist, closed to other users.
     ///
     /// # Errors
@@ -80,9 +76,9 @@ impl Folder {
     }
 
     /// Receives content of at most `limit` bytes into a draft.
-    pub(super) async fn receive(&self, content: ContentStream<'_>, limit: u64) -> Result<Writer, BackendError> {
+    pub(super) async fn receive(&self, content: ContentStream<'_>, limit: u64) -> Result<DraftWriter, BackendError> {
         let draft = self.incoming.join(random::uuid().to_string());
-        let mut writer = blocking(move || Writer::create(draft)).await?;
+        let mut writer = blocking(move || DraftWriter::create(draft)).await?;
         let (mut size, mut has_ended) = (0_u64, false);
         while !has_ended {
             let Some(first) = content.next().await else { break };
@@ -110,7 +106,7 @@ impl Folder {
     }
 }
 
-impl Backend for Folder {
+impl Backend for ContentFolder {
     fn put<'a>(
         &'a self,
         at: &'a VersionKey,
@@ -124,7 +120,7 @@ impl Backend for Folder {
         })
     }
 
-    fn get<'a>(&'a self, at: &'a VersionKey, range: Option<ByteRange>) -> BackendFuture<'a, Content> {
+    fn get<'a>(&'a self, at: &'a VersionKey, range: Option<ByteRange>) -> BackendFuture<'a, OpenContent> {
         let place = self.place(at);
         Box::pin(blocking(move || content::open(&place, range)))
     }
@@ -261,23 +257,6 @@ const PERM: i32 = 1;
 const NOT_SUPPORTED: i32 = 95;
 const OTHER_DEVICE: i32 = 18;
 
-/// Runs work on files on a thread that may block.
-pub(super) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, BackendError> + Send + 'static,
-) -> Result<T, BackendError> {
-    match spawn_blocking(work).await {
-        Ok(outcome) => outcome,
-        Err(error) => Err(BackendError::Io(io::Error::other(error))),
-    }
-}
-
-/// Returns the time since which a file has its name and content.
-pub(super) fn changed(metadata: &fs::Metadata) -> SystemTime {
-    let seconds = u64::try_from(metadata.ctime()).unwrap_or_default();
-    let nanoseconds = u32::try_from(metadata.ctime_nsec()).unwrap_or_default();
-    SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds)
-}
-
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
@@ -293,13 +272,13 @@ mod tests {
         VersionKey::new("bucket", name, Some(&uuid::Uuid::from_u128(version).to_string()))
     }
 
-    async fn put(folder: &Folder, at: &VersionKey, content: &[u8]) -> Result<StoredContent, BackendError> {
+    async fn put(folder: &ContentFolder, at: &VersionKey, content: &[u8]) -> Result<StoredContent, BackendError> {
         let chunks: Vec<Result<Bytes, StorageError>> =
             content.chunks(7000).map(|chunk| Ok(Bytes::copy_from_slice(chunk))).collect();
         folder.put(at, &mut stream::iter(chunks), 1_000_000).await
     }
 
-    async fn get(folder: &Folder, at: &VersionKey, range: Option<ByteRange>) -> Result<Bytes, BackendError> {
+    async fn get(folder: &ContentFolder, at: &VersionKey, range: Option<ByteRange>) -> Result<Bytes, BackendError> {
         let content = folder.get(at, range).await?;
         let exact = content.body.size_hint().exact();
         let bytes = content.body.collect().await.unwrap().to_bytes();
@@ -319,7 +298,7 @@ mod tests {
     #[tokio::test]
     async fn a_version_is_read_as_it_was_written_in_whole_and_in_part() {
         let root = tempfile::tempdir().unwrap();
-        let folder = Folder::open(root.path()).unwrap();
+        let folder = ContentFolder::open(root.path()).unwrap();
         let content: Vec<u8> = (0..600_000_u32).map(|n| (n * 7 % 251) as u8).collect();
         let stored = put(&folder, &key("a/b", 1), &content).await.unwrap();
         assert_eq!((stored.size, stored.etag), (600_000, Some(format!("\"{}\"", hex::encode(Md5::digest(&content))))));
@@ -340,7 +319,7 @@ mod tests {
     #[tokio::test]
     async fn a_failed_upload_leaves_nothing() {
         let root = tempfile::tempdir().unwrap();
-        let folder = Folder::open(root.path()).unwrap();
+        let folder = ContentFolder::open(root.path()).unwrap();
         let broken = || vec![Ok(Bytes::from_static(b"abc")), Err(StorageError::Aborted)];
         let outcome = folder.put(&key("a", 1), &mut stream::iter(broken()), 100).await;
         assert!(matches!(outcome, Err(BackendError::Source(StorageError::Aborted))));
@@ -358,7 +337,7 @@ mod tests {
     #[tokio::test]
     async fn a_copy_outlives_its_source_and_a_deletion_removes_empty_folders() {
         let root = tempfile::tempdir().unwrap();
-        let folder = Folder::open(root.path()).unwrap();
+        let folder = ContentFolder::open(root.path()).unwrap();
         put(&folder, &key("a/b/c", 1), b"content").await.unwrap();
         let copied = folder.copy(&key("a/b/c", 1), &key("d", 2)).await.unwrap();
         assert_eq!(copied.size, 7);
@@ -375,7 +354,7 @@ mod tests {
     #[tokio::test]
     async fn uploads_and_deletions_of_one_folder_do_not_disturb_each_other() {
         let root = tempfile::tempdir().unwrap();
-        let folder = Arc::new(Folder::open(root.path()).unwrap());
+        let folder = Arc::new(ContentFolder::open(root.path()).unwrap());
         let workers = (0..8_u128).map(|worker| {
             let folder = Arc::clone(&folder);
             tokio::spawn(async move {

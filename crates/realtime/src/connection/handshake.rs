@@ -10,47 +10,57 @@ use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use portico_base::hash;
+use portico_base::{hash, inherit_request};
 use serde_json::{Map, Value, json};
 
-use super::connection::{self, SocketHead};
-use super::frame::Version;
-use crate::error::TokenRefusal;
-use crate::realtime::{RequestOrigin, Service};
+use super::task;
+use crate::error::TokenRejection;
+use crate::service::RealtimeService;
+use crate::socket::SocketHead;
+use crate::socket::frame::Version;
 
 /// Completes the key of a handshake (RFC 6455, 1.3).
 const KEY_SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
+/// The origin of a request.
+pub struct RequestOrigin {
+    /// False for a page that may not use secret keys.
+    pub may_be_privileged: bool,
+    /// Kept for as long as the connection is open, if it is upgraded: its place among the
+    /// connections of the listener.
+    pub connection: Option<Box<dyn Send + Sync>>,
+}
+
 /// Answers an upgrade request, and serves the socket on the current runtime.
-pub(crate) fn answer(service: &Arc<Service>, mut request: Request, origin: RequestOrigin) -> Response {
+pub(crate) fn answer(service: &Arc<RealtimeService>, mut request: Request, origin: RequestOrigin) -> Response {
     if request.method() != Method::GET {
         return StatusCode::BAD_REQUEST.into_response();
     }
     let Some(accept) = accepted_key(request.headers()) else {
         return (StatusCode::BAD_REQUEST, "a WebSocket upgrade is required").into_response();
     };
-    let query = Query::of(request.uri().query().unwrap_or_default());
+    let query = HandshakeQuery::of(request.uri().query().unwrap_or_default());
     let Some(version) = Version::parse(query.version.as_deref()) else {
         return StatusCode::FORBIDDEN.into_response();
     };
     let head = match admit(service, request.headers(), query.api_key, version, origin.may_be_privileged) {
         Ok(head) => head,
-        Err(refusal) => return refuse(&refusal),
+        Err(rejection) => return reject(&rejection),
     };
     let Some(upgrade) = request.extensions_mut().remove::<OnUpgrade>() else {
         // HTTP/2 has another way to begin a WebSocket, which clients use behind TLS only
         return (StatusCode::BAD_REQUEST, "a WebSocket needs HTTP/1.1").into_response();
     };
     let service = Arc::clone(service);
-    tokio::spawn(async move {
+    tokio::spawn(inherit_request(async move {
         match upgrade.await {
             Ok(upgraded) => {
-                connection::serve(service, head, TokioIo::new(upgraded)).await;
+                task::serve(service, head, TokioIo::new(upgraded)).await;
                 drop(origin.connection);
             }
             Err(error) => tracing::debug!(error = %error, "a connection was lost during its upgrade"),
         }
-    });
+    }));
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let headers = response.headers_mut();
@@ -60,41 +70,41 @@ pub(crate) fn answer(service: &Arc<Service>, mut request: Request, origin: Reque
     response
 }
 
-/// A reason to refuse a handshake.
-enum Refusal {
+/// A reason to reject a handshake.
+enum HandshakeRejection {
     NoKey,
-    Token(TokenRefusal),
+    Token(TokenRejection),
     TooManySockets,
     TooManyJoins,
 }
 
-fn refuse(refusal: &Refusal) -> Response {
-    let (status, message) = match refusal {
-        Refusal::NoKey => (StatusCode::UNAUTHORIZED, "API key is missing".to_owned()),
-        Refusal::Token(refusal) => (StatusCode::UNAUTHORIZED, refusal.at_handshake()),
-        Refusal::TooManySockets => (StatusCode::TOO_MANY_REQUESTS, "Too many connected users".to_owned()),
-        Refusal::TooManyJoins => (StatusCode::TOO_MANY_REQUESTS, "Too many joins per second".to_owned()),
+fn reject(rejection: &HandshakeRejection) -> Response {
+    let (status, message) = match rejection {
+        HandshakeRejection::NoKey => (StatusCode::UNAUTHORIZED, "API key is missing".to_owned()),
+        HandshakeRejection::Token(rejection) => (StatusCode::UNAUTHORIZED, rejection.at_handshake()),
+        HandshakeRejection::TooManySockets => (StatusCode::TOO_MANY_REQUESTS, "Too many connected users".to_owned()),
+        HandshakeRejection::TooManyJoins => (StatusCode::TOO_MANY_REQUESTS, "Too many joins per second".to_owned()),
     };
     (status, axum::Json(json!({ "error": message }))).into_response()
 }
 
 fn admit(
-    service: &Arc<Service>,
+    service: &Arc<RealtimeService>,
     headers: &HeaderMap,
     api_key: Option<String>,
     version: Version,
     may_be_privileged: bool,
-) -> Result<SocketHead, Refusal> {
+) -> Result<SocketHead, HandshakeRejection> {
     let of_header = ["x-api-key", "apikey"].into_iter().find_map(|name| headers.get(name));
     let of_header = of_header.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
-    let key = of_header.or(api_key).filter(|key| !key.is_empty()).ok_or(Refusal::NoKey)?;
+    let key = of_header.or(api_key).filter(|key| !key.is_empty()).ok_or(HandshakeRejection::NoKey)?;
     let token = service.verifier.token_of_key(&key);
-    service.verifier.verify(&token, may_be_privileged).map_err(Refusal::Token)?;
+    service.verifier.verify(&token, may_be_privileged).map_err(HandshakeRejection::Token)?;
     if !service.has_room_for_sockets() {
-        return Err(Refusal::TooManySockets);
+        return Err(HandshakeRejection::TooManySockets);
     }
     if service.joins.exceeds(service.settings.limits.max_joins_per_second) {
-        return Err(Refusal::TooManyJoins);
+        return Err(HandshakeRejection::TooManyJoins);
     }
     Ok(SocketHead { version, token: token.into(), headers: visible_headers(headers).into(), may_be_privileged })
 }
@@ -129,12 +139,12 @@ fn accepted_key(headers: &HeaderMap) -> Option<HeaderValue> {
 
 /// The parameters of the URL that matter. The others are ignored.
 #[derive(Default)]
-struct Query {
+struct HandshakeQuery {
     api_key: Option<String>,
     version: Option<String>,
 }
 
-impl Query {
+impl HandshakeQuery {
     fn of(query: &str) -> Self {
         let mut found = Self::default();
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
@@ -176,7 +186,7 @@ mod tests {
 
     #[test]
     fn other_parameters_are_ignored() {
-        let query = Query::of("log_level=info&apikey=a%2Bb&vsn=2.0.0&vsn=1.0.0");
+        let query = HandshakeQuery::of("log_level=info&apikey=a%2Bb&vsn=2.0.0&vsn=1.0.0");
         assert_eq!((query.api_key.as_deref(), query.version.as_deref()), (Some("a+b"), Some("2.0.0")));
     }
 }

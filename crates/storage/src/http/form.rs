@@ -24,11 +24,11 @@ pub(crate) struct FormReader<S> {
     buffer: BytesMut,
     /// `\r\n--` and the boundary.
     delimiter: Vec<u8>,
-    state: State,
+    position: FormPosition,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum FormPosition {
     /// Before the end of a part, or before the first one.
     InPart,
     /// Behind a delimiter.
@@ -65,7 +65,7 @@ impl<S: Stream<Item = Result<Bytes>> + Unpin> FormReader<S> {
         let delimiter = [b"\r\n--", boundary.as_bytes()].concat();
         // The first delimiter needs no line break before it
         let buffer = BytesMut::from(&b"\r\n"[..]);
-        Ok(Self { body, buffer, delimiter, state: State::InPart })
+        Ok(Self { body, buffer, delimiter, position: FormPosition::InPart })
     }
 
     /// Returns the headers of the next part; `None` at the end. What is left of the part before is
@@ -99,12 +99,12 @@ impl<S: Stream<Item = Result<Bytes>> + Unpin> FormReader<S> {
 
     fn poll_part(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<PartHead>>> {
         loop {
-            match self.state {
-                State::End => return Poll::Ready(Ok(None)),
-                State::InPart => while ready!(self.poll_chunk(context))?.is_some() {},
-                State::BehindDelimiter => {
+            match self.position {
+                FormPosition::End => return Poll::Ready(Ok(None)),
+                FormPosition::InPart => while ready!(self.poll_chunk(context))?.is_some() {},
+                FormPosition::BehindDelimiter => {
                     if self.buffer.starts_with(b"--") {
-                        self.state = State::End;
+                        self.position = FormPosition::End;
                         return Poll::Ready(Ok(None));
                     }
                     let end = memmem::find(&self.buffer, b"\r\n\r\n");
@@ -121,7 +121,7 @@ impl<S: Stream<Item = Result<Bytes>> + Unpin> FormReader<S> {
                     let head = self.buffer.split_to(end);
                     self.buffer.advance(4);
                     // An empty part: its delimiter's line break is the end of the headers
-                    self.state = State::InPart;
+                    self.position = FormPosition::InPart;
                     return Poll::Ready(read_head(&head).map(Some));
                 }
             }
@@ -131,14 +131,14 @@ impl<S: Stream<Item = Result<Bytes>> + Unpin> FormReader<S> {
     /// Returns a piece of the part; `None` at its end.
     fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>>> {
         loop {
-            if self.state != State::InPart {
+            if self.position != FormPosition::InPart {
                 return Poll::Ready(Ok(None));
             }
             match memmem::find(&self.buffer, &self.delimiter) {
                 Some(0) => match delimiter_end(&self.buffer[self.delimiter.len()..]) {
                     DelimiterEnd::Is => {
                         self.buffer.advance(self.delimiter.len());
-                        self.state = State::BehindDelimiter;
+                        self.position = FormPosition::BehindDelimiter;
                         return Poll::Ready(Ok(None));
                     }
                     // A longer boundary, which is content

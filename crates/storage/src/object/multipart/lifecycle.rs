@@ -1,36 +1,26 @@
-//! Uploads in parts: begun once, received in any order and by several connections, completed in one
-//! step.
-//!
-//! An upload belongs to the caller who has begun it. The policies decide about the object at the
-//! beginning, with each part and at the end, as for an upload in one request. The rows of the
-//! bookkeeping are the service's.
-
-mod complete;
-mod list;
+//! The life of an upload in parts, from its beginning to its last part or its abort.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, Method};
-use portico_base::random;
+use portico_base::{inherit_request, random};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
-pub(crate) use self::complete::{Completions, complete};
-pub(crate) use self::list::{UploadListEntry, UploadListRequest, list};
-
-use super::ObjectPath;
-use super::upload::{self, ContentDescription, UploadAuthority, UploadPermit, UploadRequest};
 use crate::backend::parts::{PartName, PartedVersion, StoredPart};
 use crate::backend::{BackendError, ContentStream, VersionKey};
-use crate::error::{Result, StorageError};
-use crate::identity::Identity;
-use crate::operation::{Actor, Ending, JSON_ARRAY, Operation, RequestDescription, Step, WriteError, parse};
-use crate::s3::S3Error;
+use crate::error::{Result, S3Error, StorageError};
+use crate::identity::CallerIdentity;
+use crate::media_type::OCTETS;
+use crate::model::NO_CACHE;
+use crate::name::ObjectPath;
+use crate::object::upload::{self, ContentDescription, UploadAuthority, UploadPermit, UploadRequest};
+use crate::operation::{Actor, JSON_ARRAY, Operation, RequestDescription, SqlStep, TransactionEnd, WriteError, parse};
+use crate::service::StorageService;
 use crate::sql::multipart as statements;
-use crate::storage::Service;
 
 /// The largest number of a part.
 pub(crate) const MAX_PART_NUMBER: u16 = 10_000;
@@ -40,21 +30,21 @@ pub(crate) const MAX_PART_SIZE: u64 = 5 * 1024 * 1024 * 1024;
 /// An upload that has begun and has not ended.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct MultipartUpload {
-    id: String,
-    bucket: String,
-    key: String,
-    version: String,
-    owner_id: Option<String>,
-    metadata: Option<Value>,
-    user_metadata: Option<Value>,
+    pub id: String,
+    pub bucket: String,
+    pub key: String,
+    pub version: String,
+    pub owner_id: Option<String>,
+    pub metadata: Option<Value>,
+    pub user_metadata: Option<Value>,
     /// The size of the parts besides the one that the request is about.
-    other_size: u64,
+    pub other_size: u64,
 }
 
 /// A part as the bookkeeping knows it.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct PartRow {
-    id: String,
+    pub id: String,
     pub number: u16,
     pub etag: String,
     pub size: u64,
@@ -81,16 +71,16 @@ impl MultipartUpload {
 
     /// Tests whether a caller has begun the upload. Callers without a subject differ by their
     /// roles.
-    fn is_of(&self, caller: &Identity) -> bool {
+    fn is_of(&self, caller: &CallerIdentity) -> bool {
         self.text("role") == Some(&caller.role) && self.owner_id == caller.owner().id
     }
 
     /// Returns the description that was given at the beginning.
-    fn description(&self) -> ContentDescription {
+    pub fn description(&self) -> ContentDescription {
         let text = |field: &str| self.text(field).map(str::to_owned);
         ContentDescription {
-            mimetype: text("mimetype").unwrap_or_else(|| "application/octet-stream".into()),
-            cache_control: text("cacheControl").unwrap_or_else(|| "no-cache".into()),
+            mimetype: text("mimetype").unwrap_or_else(|| OCTETS.into()),
+            cache_control: text("cacheControl").unwrap_or_else(|| NO_CACHE.into()),
             robots_tag: None,
             user_metadata: self.user_metadata.clone(),
         }
@@ -101,7 +91,7 @@ impl MultipartUpload {
     }
 
     /// Tests whether the caller may write the object, now with this content.
-    async fn permit(&self, operation: &Operation, content_length: Option<u64>, size: u64) -> Result<UploadPermit> {
+    pub async fn permit(&self, operation: &Operation, content_length: Option<u64>, size: u64) -> Result<UploadPermit> {
         let request = UploadRequest {
             target: self.target(),
             upsert: true,
@@ -149,8 +139,8 @@ pub(crate) async fn begin(
         Some(metadata.as_bytes()),
         user_metadata.as_deref().map(str::as_bytes),
     ];
-    let step = Step { text: statements::INSERT_UPLOAD, values: &values };
-    match operation.write(Actor::Service, &[step], Ending::Commit).await {
+    let step = SqlStep { text: statements::INSERT_UPLOAD, values: &values };
+    match operation.write(Actor::Service, &[step], TransactionEnd::Commit).await {
         Ok(_) => Ok(parted.upload),
         Err(error) => {
             // After an unknown outcome a sweep decides, by the row
@@ -174,7 +164,7 @@ pub(crate) async fn find(operation: &Operation, name: &UploadName, number: u16) 
         return Err(S3Error::NO_SUCH_UPLOAD.into());
     }
     let values = texts.map(|text| Some(text.as_bytes()));
-    let step = Step { text: statements::FIND_UPLOAD, values: &values };
+    let step = SqlStep { text: statements::FIND_UPLOAD, values: &values };
     let found = operation.read(Actor::Service, step, Default::default()).await?;
     let caller = operation.caller()?;
     let is_own = |upload: &MultipartUpload| caller.is_service_role() || upload.is_of(caller);
@@ -228,13 +218,13 @@ pub(crate) async fn put_part(
     ];
     let operation = operation.clone();
     // Once begun it is completed, even if the request is cancelled
-    let task = tokio::spawn(async move {
+    let task = tokio::spawn(inherit_request(async move {
         let values = texts.each_ref().map(|text| Some(text.as_bytes()));
         let steps = [
-            Step { text: statements::LOCK_UPLOAD, values: &values[..1] },
-            Step { text: statements::PUT_PART, values: &values },
+            SqlStep { text: statements::LOCK_UPLOAD, values: &values[..1] },
+            SqlStep { text: statements::PUT_PART, values: &values },
         ];
-        let results = match operation.write(Actor::Service, &steps, Ending::Commit).await {
+        let results = match operation.write(Actor::Service, &steps, TransactionEnd::Commit).await {
             Err(error) => {
                 // After an unknown outcome the row may exist
                 if matches!(error, WriteError::Unknown(_)) {
@@ -256,7 +246,7 @@ pub(crate) async fn put_part(
             // Other parts have arrived since the permission
             (false, _) => Err(StorageError::TooLarge("object")),
         }
-    });
+    }));
     task.await.unwrap_or(Err(StorageError::Internal))?;
     Ok(part)
 }
@@ -264,7 +254,7 @@ pub(crate) async fn put_part(
 /// A part whose row is not committed yet. If this is dropped, its bytes are deleted, unless it is
 /// kept. What fails is deleted with the upload.
 struct NewPart {
-    service: Arc<Service>,
+    service: Arc<StorageService>,
     parted: PartedVersion,
     name: PartName,
     is_kept: bool,
@@ -295,10 +285,10 @@ fn delete_replaced(new: &NewPart, ids: Vec<String>) {
     }
 }
 
-fn delete_in_background(service: &Arc<Service>, parted: &PartedVersion, names: Vec<PartName>) {
+fn delete_in_background(service: &Arc<StorageService>, parted: &PartedVersion, names: Vec<PartName>) {
     let Ok(runtime) = Handle::try_current() else { return };
     let (service, parted) = (Arc::clone(service), parted.clone());
-    runtime.spawn(async move {
+    runtime.spawn(inherit_request(async move {
         for name in names {
             match service.backend.delete_part(&parted, &name).await {
                 // The upload has ended meanwhile
@@ -306,7 +296,7 @@ fn delete_in_background(service: &Arc<Service>, parted: &PartedVersion, names: V
                 Err(error) => tracing::warn!(error = %error, "a part that is not used could not be deleted"),
             }
         }
-    });
+    }));
 }
 
 /// Returns the parts of an upload behind a number, in their order.
@@ -321,7 +311,7 @@ pub(crate) async fn parts(
 ) -> Result<Vec<PartRow>> {
     let (after, limit) = (after.to_string(), limit.to_string());
     let values = [Some(upload.id.as_bytes()), Some(after.as_bytes()), Some(limit.as_bytes())];
-    let step = Step { text: statements::LIST_PARTS, values: &values };
+    let step = SqlStep { text: statements::LIST_PARTS, values: &values };
     let rows = operation.read(Actor::Service, step, JSON_ARRAY).await?;
     if rows.joined.rows == 0 { Ok(Vec::new()) } else { parse(&rows.bytes()) }
 }
@@ -337,8 +327,8 @@ pub(crate) async fn abort(operation: &Operation, upload: &MultipartUpload) -> Re
 
 async fn end(operation: &Operation, upload: &MultipartUpload) -> Result<()> {
     let values = [Some(upload.id.as_bytes())];
-    let step = Step { text: statements::DELETE_UPLOAD, values: &values };
-    let results = operation.write(Actor::Service, &[step], Ending::Commit).await?;
+    let step = SqlStep { text: statements::DELETE_UPLOAD, values: &values };
+    let results = operation.write(Actor::Service, &[step], TransactionEnd::Commit).await?;
     if results.rows(0).is_empty() {
         return Err(S3Error::NO_SUCH_UPLOAD.into());
     }
@@ -347,13 +337,13 @@ async fn end(operation: &Operation, upload: &MultipartUpload) -> Result<()> {
 }
 
 /// Deletes the parts of an upload that has ended. What fails is left for [`sweep`].
-fn abort_in_background(service: &Arc<Service>, parted: PartedVersion) {
+pub(super) fn abort_in_background(service: &Arc<StorageService>, parted: PartedVersion) {
     let service = Arc::clone(service);
-    tokio::spawn(async move {
+    tokio::spawn(inherit_request(async move {
         if let Err(error) = service.backend.abort_parts(&parted).await {
             tracing::warn!(error = %error, "the parts of an upload could not be deleted");
         }
-    });
+    }));
 }
 
 /// Ends the uploads that have received nothing for `age`, and deletes parts without an upload that
@@ -361,14 +351,14 @@ fn abort_in_background(service: &Arc<Service>, parted: PartedVersion) {
 ///
 /// # Errors
 /// Those of PostgreSQL and of the backend.
-pub(crate) async fn end_abandoned(service: &Arc<Service>, age: Duration) -> Result<Vec<ObjectPath>> {
+pub(crate) async fn end_abandoned(service: &Arc<StorageService>, age: Duration) -> Result<Vec<ObjectPath>> {
     let request = RequestDescription::new(&Method::DELETE, "", &HeaderMap::new(), None);
     let operation = Operation::new(service, "storage.s3.upload.abort_multipart", None, request);
     let seconds = age.as_secs().to_string();
     let mut ended = Vec::new();
     loop {
         let values = [Some(seconds.as_bytes())];
-        let step = Step { text: statements::OLD_UPLOADS, values: &values };
+        let step = SqlStep { text: statements::OLD_UPLOADS, values: &values };
         let rows = operation.read(Actor::Service, step, JSON_ARRAY).await?;
         let uploads: Vec<MultipartUpload> = if rows.joined.rows == 0 { break } else { parse(&rows.bytes())? };
         let before = ended.len();
@@ -395,7 +385,7 @@ pub(crate) async fn end_abandoned(service: &Arc<Service>, age: Duration) -> Resu
 /// Those of PostgreSQL and of the backend.
 pub(crate) async fn sweep(operation: &Operation, grace: Duration) -> Result<()> {
     // An upload that is begun from here on is younger
-    let step = Step { text: statements::ALL_UPLOADS, values: &[] };
+    let step = SqlStep { text: statements::ALL_UPLOADS, values: &[] };
     let rows = operation.read(Actor::Service, step, JSON_ARRAY).await?;
     let kept: HashSet<String> = if rows.joined.rows == 0 { HashSet::new() } else { parse(&rows.bytes())? };
     Ok(operation.service.backend.sweep_parts(&kept, grace).await?)

@@ -18,7 +18,7 @@ use tokio::task::spawn_blocking;
 use uuid::Uuid;
 
 use crate::backend::BackendError;
-use crate::object::ObjectPath;
+use crate::name::ObjectPath;
 
 /// The ending of the names of files with bytes.
 const BYTES: &str = "bytes";
@@ -29,13 +29,13 @@ const DRAFT: &str = "new";
 
 /// The folder of the unfinished uploads. Clones share it.
 #[derive(Debug, Clone)]
-pub(super) struct UploadStore {
+pub(crate) struct UploadStore {
     folder: PathBuf,
 }
 
 /// The facts about an upload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct UploadRecord {
+pub(crate) struct UploadRecord {
     pub bucket: String,
     pub name: String,
     /// The size of the whole content, if it is known.
@@ -59,7 +59,7 @@ pub(super) struct UploadRecord {
 
 /// The durable bytes of an upload.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct UploadProgress {
+pub(crate) struct UploadProgress {
     pub offset: u64,
     /// The state of the digest of these bytes, in hexadecimal.
     digest: String,
@@ -234,7 +234,7 @@ impl UploadStore {
 }
 
 /// The bytes of an upload that is being received.
-pub(super) struct PartialContent {
+pub(crate) struct PartialContent {
     file: File,
     digest: Md5,
     pub offset: u64,

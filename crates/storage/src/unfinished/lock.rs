@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 /// The uploads that requests work on.
 #[derive(Debug, Clone, Default)]
-pub(super) struct UploadLocks(Arc<Mutex<HashMap<Uuid, Weak<LockSlot>>>>);
+pub(crate) struct UploadLocks(Arc<Mutex<HashMap<Uuid, Weak<LockSlot>>>>);
 
 /// The lock of one upload.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ struct SlotUse {
 
 /// The right to work on an upload.
 #[derive(Debug)]
-pub(super) struct UploadLock {
+pub(crate) struct UploadLock {
     number: u64,
     newest: watch::Receiver<u64>,
     /// Released before the slot.

@@ -1,0 +1,193 @@
+//! New tokens of channels that are subscribed: the subscription stays, with its checked entries, and
+//! gets another reader. No change is lost, and none comes twice.
+//!
+//! A change that is being delivered was decided on for the reader before. So while changes are being
+//! delivered, a new reader waits for their end.
+
+use std::sync::Arc;
+
+use super::registry::{GroupKey, Registry, RegistryState, SubscriptionRegistration};
+use super::role_reads::ChangeReader;
+use super::system_message::{EXTENSION, SUBSCRIBED};
+use crate::rooms::Subscriber;
+
+/// A new reader of a subscription, which waits for the end of a delivery.
+#[derive(Debug)]
+pub(super) struct PendingRenewal {
+    reader: Arc<ChangeReader>,
+    subscriber: Arc<Subscriber>,
+}
+
+/// Keeps the readers of all subscriptions as they are until it is dropped.
+#[derive(Debug)]
+pub(crate) struct DeliveryInProgress<'a>(&'a Registry);
+
+impl Registry {
+    /// Begins a delivery. There is one at a time.
+    pub fn begin_delivery(&self) -> DeliveryInProgress<'_> {
+        self.state().is_delivering = true;
+        DeliveryInProgress(self)
+    }
+
+    /// Gives a subscription another reader of the same role, for which its entries were checked,
+    /// and sends `Subscribed to PostgreSQL`. If `is_same_subject`, changes that are being delivered
+    /// still reach it as they were decided on for the reader before; otherwise it receives nothing
+    /// from this call until they are delivered. Returns false if the subscription has ended.
+    pub fn renew(
+        &self,
+        registration: &SubscriptionRegistration,
+        reader: Arc<ChangeReader>,
+        is_same_subject: bool,
+    ) -> bool {
+        let mut state = self.state();
+        let number = registration.number();
+        let Some(group) = state.subscriptions.get(&number).cloned() else { return false };
+        let member = match is_same_subject {
+            true => group.members().get(&number).cloned(),
+            false => group.members().swap_remove(&number),
+        };
+        // One that waits already has no member in its group
+        let pending = state.renewals.remove(&number).map(|renewal| renewal.subscriber);
+        let Some(subscriber) = member.or(pending) else { return false };
+        let renewal = PendingRenewal { reader, subscriber };
+        if state.is_delivering {
+            state.renewals.insert(number, renewal);
+        } else {
+            state.renew(number, renewal);
+        }
+        true
+    }
+}
+
+impl Drop for DeliveryInProgress<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.is_delivering = false;
+        for (number, renewal) in std::mem::take(&mut state.renewals) {
+            state.renew(number, renewal);
+        }
+    }
+}
+
+impl RegistryState {
+    /// Moves a subscription to the group of its new reader.
+    fn renew(&mut self, number: u64, renewal: PendingRenewal) {
+        let Some(before) = self.subscriptions.get(&number).cloned() else { return };
+        let PendingRenewal { reader, subscriber } = renewal;
+        let key = GroupKey { reader, ..before.key.clone() };
+        let after = match self.groups.get(&key) {
+            Some(group) => Arc::clone(group),
+            None => self.add_group(key, Arc::clone(&before.valid)),
+        };
+        before.members().swap_remove(&number);
+        after.members().insert(number, Arc::clone(&subscriber));
+        self.subscriptions.insert(number, after);
+        self.remove_if_empty(&before);
+        subscriber.send_system(EXTENSION, "ok", SUBSCRIBED);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use serde_json::json;
+
+    use super::super::column_test::FieldValue;
+    use super::super::entry::{ChangeAction, PreparedEntries};
+    use super::super::validate::ValidEntry;
+    use super::*;
+    use crate::fixture::{TestChannel, json_of, room};
+    use crate::socket::frame::{Frame, Version};
+
+    fn reader(claims: &str) -> Arc<ChangeReader> {
+        Arc::new(ChangeReader { role: "authenticated".into(), claims: claims.into() })
+    }
+
+    /// Subscribes a channel to all changes of a table.
+    fn subscribe(registry: &Registry, channel: &TestChannel, claims: &str) -> SubscriptionRegistration {
+        let prepared = PreparedEntries::of_entries(&[json!({ "event": "*", "schema": "public", "table": "items" })]);
+        let entries = Arc::clone(prepared.entries().unwrap());
+        let valid: Vec<_> =
+            entries.iter().map(|entry| ValidEntry { entry: Arc::clone(entry), filters: HashMap::new() }).collect();
+        let key = GroupKey {
+            reader: reader(claims),
+            topic: "a".into(),
+            version: Version::V2,
+            form: prepared.form(),
+            entries,
+        };
+        registry.insert(key, &valid, Arc::clone(&channel.subscriber))
+    }
+
+    /// Sends a frame to the groups that a change of the table matches. Returns their claims.
+    fn deliver(registry: &Registry, frame: &Frame) -> Vec<Box<str>> {
+        let targets = registry.matching(("public", "items"), ChangeAction::Insert, |_| FieldValue::Absent);
+        targets
+            .iter()
+            .filter(|target| target.group.send(frame) > 0)
+            .map(|target| target.group.key.reader.claims.clone())
+            .collect()
+    }
+
+    fn frame() -> Frame {
+        Frame::Binary(bytes::Bytes::from_static(b"a change"))
+    }
+
+    /// Returns the number of changes and of `Subscribed to PostgreSQL` that have arrived.
+    fn received(channel: &TestChannel) -> (usize, usize) {
+        let received = channel.received();
+        let changes = received.iter().filter(|received| **received == frame()).count();
+        let system = received.iter().filter(|received| matches!(received, Frame::Text(_)));
+        (changes, system.filter(|message| json_of(message)[4]["message"] == SUBSCRIBED).count())
+    }
+
+    #[test]
+    fn a_delivery_in_progress_keeps_the_reader_it_decided_for() {
+        let (registry, channel) = (Registry::default(), TestChannel::new(&room(false, "a"), Version::V2));
+        let registration = subscribe(&registry, &channel, "before");
+        let delivery = registry.begin_delivery();
+        registry.renew(&registration, reader("between"), true);
+        registry.renew(&registration, reader("after"), true);
+        assert_eq!(deliver(&registry, &frame()), ["before".into()]);
+        assert_eq!(received(&channel), (1, 0));
+        drop(delivery);
+        assert_eq!(received(&channel), (0, 1));
+        assert_eq!(deliver(&registry, &frame()), ["after".into()]);
+        assert_eq!(received(&channel), (1, 0), "once");
+        registry.renew(&registration, reader("later"), true);
+        assert_eq!(deliver(&registry, &frame()), ["later".into()]);
+        registry.remove(&registration);
+        assert_eq!(registry.matching(("public", "items"), ChangeAction::Insert, |_| FieldValue::Absent).len(), 0);
+    }
+
+    #[test]
+    fn another_subject_receives_nothing_that_was_decided_for_the_one_before() {
+        let (registry, channel) = (Registry::default(), TestChannel::new(&room(false, "a"), Version::V2));
+        let registration = subscribe(&registry, &channel, "ann");
+        let delivery = registry.begin_delivery();
+        registry.renew(&registration, reader("bob"), false);
+        assert_eq!(deliver(&registry, &frame()), [] as [Box<str>; 0]);
+        // A refreshed token of the new subject
+        registry.renew(&registration, reader("bob again"), true);
+        assert_eq!(deliver(&registry, &frame()), [] as [Box<str>; 0]);
+        drop(delivery);
+        assert_eq!(deliver(&registry, &frame()), ["bob again".into()]);
+        assert_eq!(received(&channel), (1, 1));
+    }
+
+    #[test]
+    fn a_subscription_that_ends_during_a_delivery_is_not_renewed_after_it() {
+        let (registry, channel) = (Registry::default(), TestChannel::new(&room(false, "a"), Version::V2));
+        for is_same_subject in [true, false] {
+            let registration = subscribe(&registry, &channel, "before");
+            let delivery = registry.begin_delivery();
+            registry.renew(&registration, reader("after"), is_same_subject);
+            registry.remove(&registration);
+            drop(delivery);
+            assert_eq!(deliver(&registry, &frame()), [] as [Box<str>; 0]);
+            assert_eq!(received(&channel), (0, 0));
+            assert!(registry.state().groups.is_empty() && registry.state().subscriptions.is_empty());
+        }
+    }
+}

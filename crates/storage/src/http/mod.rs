@@ -1,0 +1,7 @@
+//! The parts of HTTP that the protocols share: requests, their bodies, and the headers of objects.
+
+pub(crate) mod body;
+pub(crate) mod call;
+pub(crate) mod form;
+pub(crate) mod object_headers;
+pub(crate) mod response;
