@@ -43,7 +43,7 @@ pub async fn measure(report: &mut Report) -> Result<()> {
         let settings = RendererSettings { workers: threads, ..RendererSettings::default() };
         let renderer = Renderer::new(settings, None);
         let first = render(&renderer, &thumbnail, "first").await?;
-        ensure!(first == bare(&thumbnail)?.len(), "subject and limit write the same file");
+        ensure!(first == bare(&thumbnail)?.len(), "subject and limit do not write the same file");
         let subject = async || subject(&renderer, &thumbnail, threads).await;
         let limit = async || limit(&thumbnail, threads).await;
         compare(report, thumbnail.what, "bare loop", subject, limit).await?;
@@ -141,10 +141,13 @@ fn bare(thumbnail: &Thumbnail) -> Result<Vec<u8>> {
     let (source_width, source_height) = (f64::from(picture.width()), f64::from(picture.height()));
     let scale = (f64::from(width) / source_width).max(f64::from(height) / source_height);
     let region = (f64::from(width) / scale, f64::from(height) / scale);
+    // The renderer crops at whole pixels of the scaled picture
+    let margin = |length: f64, kept: u32| ((length * scale - f64::from(kept)) / 2.0).round().max(0.0) / scale;
+    let (left, top) = (margin(source_width, width), margin(source_height, height));
     let source = ImageRef::new(picture.width(), picture.height(), picture.as_raw(), PixelType::U8x3)?;
     let mut result = Image::new(width, height, PixelType::U8x3);
     let options = ResizeOptions::new()
-        .crop((source_width - region.0) / 2.0, (source_height - region.1) / 2.0, region.0, region.1)
+        .crop(left, top, region.0, region.1)
         .resize_alg(ResizeAlg::Convolution(FilterType::Lanczos3));
     Resizer::new().resize(&source, &mut result, &options)?;
     let pixels = result.into_vec();

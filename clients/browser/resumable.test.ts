@@ -11,14 +11,9 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest
 
 import { signedUp } from "../harness/accounts.ts";
 import { Portico } from "../harness/portico.ts";
+import { OWN_FOLDERS_OF_FILES } from "../harness/storage.ts";
 import { launch } from "./harness.ts";
 
-const POLICIES = `
-  insert into storage.buckets (id, name) values ('files', 'files');
-  create policy "own folder" on storage.objects to authenticated
-    using ((storage.foldername(name))[1] = (select auth.uid())::text)
-    with check ((storage.foldername(name))[1] = (select auth.uid())::text);
-`;
 const HTML = `<!doctype html><html lang="en"><title>Upload</title><h1>Upload</h1>
 <div id="zone" style="height: 200px">Drop files here</div><progress id="progress" value="0" max="1"></progress>
 <button id="pause">Pause</button><button id="resume">Resume</button><p id="state"></p><p id="error"></p>
@@ -53,7 +48,7 @@ async function serve(): Promise<void> {
 }
 
 beforeAll(async () => {
-  [portico, browser] = await Promise.all([Portico.start({ files: { "supabase/migrations/20260101000000_storage.sql": POLICIES } }), launch(), serve()]);
+  [portico, browser] = await Promise.all([Portico.start({ files: OWN_FOLDERS_OF_FILES }), launch(), serve()]);
   ({ client: alice, id: aliceId } = await signedUp(portico));
 });
 afterAll(async () => {

@@ -15,6 +15,12 @@ export const OWN_FOLDERS = {
 `,
 };
 
+/** The same migration, and one that adds the private bucket `files`. */
+export const OWN_FOLDERS_OF_FILES = {
+  ...OWN_FOLDERS,
+  "supabase/migrations/20260101000001_files.sql": "insert into storage.buckets (id, name) values ('files', 'files');",
+};
+
 export interface StorageServer {
   portico: Portico;
   service: SupabaseClient;

@@ -219,11 +219,12 @@ describe("with confirmation", () => {
     expect(error).toBeNull();
     expect(data.session).toBeNull();
     expect(data.user?.identities).toEqual([]);
-    // The owner of the address gets a notice, without a code or a link that a stranger could have
-    // requested.
+    // The owner of the address gets a notice that leads to the sign-in page, without a code or a
+    // link with a token that a stranger could have requested.
     const notice = await emailTo(confirming.status.MAILPIT_URL, email, 1);
     expect(notice.Subject).toBe("You already have an account");
     expect(notice.Text).not.toMatch(/\d{6}|token/);
+    expect(notice.Text).toContain("/sign-in");
     expect(await emailsTo(confirming.status.MAILPIT_URL, email)).toHaveLength(2);
   });
 });

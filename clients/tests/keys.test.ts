@@ -100,7 +100,7 @@ describe("a development server", () => {
     for (const key of published.keys) expect(Object.keys(key)).not.toEqual(expect.arrayContaining(["d"]));
   });
 
-  test("rotations under load fail no request and sign nobody out, and a revoked key ends its tokens", async () => {
+  test("rotations under load fail no request and end no session, and a revoked key ends its tokens", async () => {
     const people = await Promise.all(Array.from({ length: 4 }, () => signedUp(server)));
     const old = await Promise.all(people.map(({ client }) => tokenOf(client)));
     const signingBefore = headerOf(old[0]!).kid!;
@@ -207,7 +207,7 @@ test("keys are managed while the server is stopped, and a configured key file gi
   }
 });
 
-test("a production server rotates away from its secret without signing anybody out", async () => {
+test("a production server rotates away from its secret without ending a session", async () => {
   const server = await Portico.serve({ config, files });
   try {
     const before = await keys<Key[]>(server, "list", "--production");

@@ -10,14 +10,9 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { signedUp } from "../harness/accounts.ts";
 import { Portico, projectFolder } from "../harness/portico.ts";
 import { CHUNK, content, digest, endpointOf, target, upload } from "../harness/resumable.ts";
+import { OWN_FOLDERS_OF_FILES } from "../harness/storage.ts";
 
-const POLICIES = `
-  insert into storage.buckets (id, name) values ('files', 'files');
-  create policy "own folder" on storage.objects to authenticated
-    using ((storage.foldername(name))[1] = (select auth.uid())::text)
-    with check ((storage.foldername(name))[1] = (select auth.uid())::text);
-`;
-const files = { "supabase/migrations/20260101000000_storage.sql": POLICIES };
+const files = OWN_FOLDERS_OF_FILES;
 
 let portico: Portico;
 let service: SupabaseClient;

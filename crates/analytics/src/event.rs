@@ -25,7 +25,7 @@ pub(crate) struct Event {
 
 /// The reasons for which the events of a request are rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum EventError {
+pub(crate) enum ProductEventError {
     #[error(
         "Could not parse request body as JSON of the form {{\"events\":[{{\"name\",\"properties\",\"occurred_at\"}}]}}"
     )]
@@ -42,7 +42,7 @@ pub(crate) enum EventError {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Envelope {
+struct EventBatch {
     events: Vec<ReceivedEvent>,
 }
 
@@ -60,10 +60,10 @@ struct ReceivedEvent {
 struct EventKind {
     name: &'static str,
     /// The one property, and its allowed texts.
-    property: Option<(&'static str, Check)>,
+    property: Option<(&'static str, PropertyCheck)>,
 }
 
-type Check = fn(&str) -> bool;
+type PropertyCheck = fn(&str) -> bool;
 
 const EVENT_KINDS: [EventKind; 4] = [
     EventKind { name: "sign_in", property: Some(("method", is_method)) },
@@ -73,16 +73,16 @@ const EVENT_KINDS: [EventKind; 4] = [
 ];
 
 /// Parses the events of a request: all of them or none.
-pub(crate) fn parse(body: &[u8], user_id: Option<Uuid>, now: OffsetDateTime) -> Result<Vec<Event>, EventError> {
-    let envelope: Envelope = serde_json::from_slice(body).map_err(|_| EventError::Shape)?;
+pub(crate) fn parse(body: &[u8], user_id: Option<Uuid>, now: OffsetDateTime) -> Result<Vec<Event>, ProductEventError> {
+    let envelope: EventBatch = serde_json::from_slice(body).map_err(|_| ProductEventError::Shape)?;
     if envelope.events.is_empty() || envelope.events.len() > MAX_EVENTS {
-        return Err(EventError::Count);
+        return Err(ProductEventError::Count);
     }
     envelope.events.into_iter().map(|received| check(received, user_id, now)).collect()
 }
 
-fn check(received: ReceivedEvent, user_id: Option<Uuid>, now: OffsetDateTime) -> Result<Event, EventError> {
-    let kind = EVENT_KINDS.iter().find(|kind| kind.name == received.name).ok_or(EventError::Name)?;
+fn check(received: ReceivedEvent, user_id: Option<Uuid>, now: OffsetDateTime) -> Result<Event, ProductEventError> {
+    let kind = EVENT_KINDS.iter().find(|kind| kind.name == received.name).ok_or(ProductEventError::Name)?;
     let properties = received.properties.unwrap_or_default();
     let fits = match kind.property {
         Some((name, is_allowed)) => {
@@ -91,10 +91,10 @@ fn check(received: ReceivedEvent, user_id: Option<Uuid>, now: OffsetDateTime) ->
         None => properties.is_empty(),
     };
     if !fits {
-        return Err(EventError::Properties);
+        return Err(ProductEventError::Properties);
     }
     let occurred_at = match received.occurred_at {
-        Some(text) => OffsetDateTime::parse(&text, &Rfc3339).map_err(|_| EventError::Time)?,
+        Some(text) => OffsetDateTime::parse(&text, &Rfc3339).map_err(|_| ProductEventError::Time)?,
         None => now,
     };
     // Compared as distances, which cannot overflow for any time of the format
@@ -129,7 +129,7 @@ mod tests {
 
     const NOW: OffsetDateTime = time::macros::datetime!(2026-05-01 12:00 UTC);
 
-    fn one(json: &str) -> Result<Event, EventError> {
+    fn one(json: &str) -> Result<Event, ProductEventError> {
         parse(format!("{{\"events\":[{json}]}}").as_bytes(), None, NOW).map(|mut events| events.remove(0))
     }
 
@@ -157,12 +157,12 @@ mod tests {
             r#"{"name":"page_view","properties":{"route":"/u/0f6b3f6e-8f0c-4f6b-9a53-0b8f1d4f7a10"}}"#,
             r#"{"name":"page_view","properties":{"route":"/a\u0000"}}"#,
         ] {
-            assert_eq!(one(bad), Err(EventError::Properties), "{bad}");
+            assert_eq!(one(bad), Err(ProductEventError::Properties), "{bad}");
         }
-        assert_eq!(one(r#"{"name":"purchase","properties":{}}"#), Err(EventError::Name));
-        assert_eq!(one(r#"{"name":"sign_out","occurred_at":"yesterday"}"#), Err(EventError::Time));
-        assert_eq!(one(r#"{"name":"sign_out","occurred_at":5}"#), Err(EventError::Shape));
-        assert_eq!(one(r#"{"name":"sign_out","user":"ada"}"#), Err(EventError::Shape));
+        assert_eq!(one(r#"{"name":"purchase","properties":{}}"#), Err(ProductEventError::Name));
+        assert_eq!(one(r#"{"name":"sign_out","occurred_at":"yesterday"}"#), Err(ProductEventError::Time));
+        assert_eq!(one(r#"{"name":"sign_out","occurred_at":5}"#), Err(ProductEventError::Shape));
+        assert_eq!(one(r#"{"name":"sign_out","user":"ada"}"#), Err(ProductEventError::Shape));
     }
 
     #[test]
@@ -185,15 +185,15 @@ mod tests {
     fn the_number_of_events_is_bounded() {
         let body = |n: usize| format!("{{\"events\":[{}]}}", vec![r#"{"name":"sign_out"}"#; n].join(","));
         assert_eq!(parse(body(MAX_EVENTS).as_bytes(), None, NOW).unwrap().len(), MAX_EVENTS);
-        assert_eq!(parse(body(MAX_EVENTS + 1).as_bytes(), None, NOW), Err(EventError::Count));
-        assert_eq!(parse(body(0).as_bytes(), None, NOW), Err(EventError::Count));
+        assert_eq!(parse(body(MAX_EVENTS + 1).as_bytes(), None, NOW), Err(ProductEventError::Count));
+        assert_eq!(parse(body(0).as_bytes(), None, NOW), Err(ProductEventError::Count));
     }
 
     #[test]
     fn malformed_json_is_rejected() {
         for bad in ["", "null", "[]", "{}", "{\"events\":1}", "{\"events\":[1]}", "\u{0}", &"[".repeat(60_000)] {
-            assert_eq!(parse(bad.as_bytes(), None, NOW), Err(EventError::Shape));
+            assert_eq!(parse(bad.as_bytes(), None, NOW), Err(ProductEventError::Shape));
         }
-        assert_eq!(parse(&[0xff, 0xfe], None, NOW), Err(EventError::Shape));
+        assert_eq!(parse(&[0xff, 0xfe], None, NOW), Err(ProductEventError::Shape));
     }
 }

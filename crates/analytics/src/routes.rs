@@ -13,7 +13,7 @@ use portico_tokens::Caller;
 use uuid::Uuid;
 
 use crate::Analytics;
-use crate::event::{self, EventError};
+use crate::event::{self, ProductEventError};
 use crate::writer::Overloaded;
 
 /// The largest body, in bytes. Browsers send beacons of up to 64 KiB.
@@ -25,9 +25,9 @@ pub(crate) fn router(analytics: Analytics) -> Router {
 
 /// The reasons for which a request is rejected.
 #[derive(Debug, thiserror::Error)]
-enum Refusal {
+enum EventRejection {
     #[error(transparent)]
-    Event(#[from] EventError),
+    Event(#[from] ProductEventError),
     #[error("Request body too large (max {MAX_BODY_BYTES} bytes)")]
     TooLarge,
     #[error("Events are sent as application/json or text/plain")]
@@ -40,7 +40,7 @@ enum Refusal {
     Overloaded,
 }
 
-impl IntoResponse for Refusal {
+impl IntoResponse for EventRejection {
     fn into_response(self) -> Response {
         let (status, wait) = match self {
             Self::Event(_) => (StatusCode::BAD_REQUEST, None),
@@ -61,28 +61,28 @@ impl IntoResponse for Refusal {
     }
 }
 
-async fn collect(State(analytics): State<Analytics>, request: Request) -> Result<StatusCode, Refusal> {
+async fn collect(State(analytics): State<Analytics>, request: Request) -> Result<StatusCode, EventRejection> {
     let (parts, body) = request.into_parts();
     if asks_for_privacy(&parts.headers) {
         return Ok(StatusCode::NO_CONTENT);
     }
     if parts.headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site") {
-        return Err(Refusal::OtherSite);
+        return Err(EventRejection::OtherSite);
     }
     if !is_taken(&parts.headers) {
-        return Err(Refusal::MediaType);
+        return Err(EventRejection::MediaType);
     }
     let collector = &analytics.inner;
     let address =
         parts.extensions.get::<ClientAddress>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |address| address.0);
-    collector.rate.take_request(address).map_err(Refusal::TooMany)?;
-    let body = to_bytes(body, MAX_BODY_BYTES).await.map_err(|_| Refusal::TooLarge)?;
+    collector.rate.take_request(address).map_err(EventRejection::TooMany)?;
+    let body = to_bytes(body, MAX_BODY_BYTES).await.map_err(|_| EventRejection::TooLarge)?;
     let user_id =
         parts.extensions.get::<Caller>().and_then(Caller::subject).and_then(|subject| Uuid::parse_str(subject).ok());
     // The body may have taken a while to arrive
     let events = event::parse(&body, user_id, collector.clock.now())?;
-    collector.rate.take_events(address, events.len()).map_err(Refusal::TooMany)?;
-    collector.writer.add(events).map_err(|Overloaded| Refusal::Overloaded)?;
+    collector.rate.take_events(address, events.len()).map_err(EventRejection::TooMany)?;
+    collector.writer.add(events).map_err(|Overloaded| EventRejection::Overloaded)?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -20,7 +20,7 @@ const MAX_HELD: usize = 5_000;
 /// The number of requests that wait for the task.
 const MAX_QUEUED: usize = 1_000;
 /// The number of attempts for a statement that PostgreSQL rejects.
-const MAX_REFUSALS: u32 = 3;
+const MAX_REJECTIONS: u32 = 3;
 /// The pauses while the database is unavailable.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -79,7 +79,7 @@ pub(crate) async fn delete_surplus(database: &Database, kept: u32, steps: u32) -
     Ok(deleted)
 }
 
-enum Message {
+enum WriterMessage {
     Events(Vec<Event>),
     /// Replies whether nothing waits any more.
     Flush(oneshot::Sender<bool>),
@@ -87,7 +87,7 @@ enum Message {
 
 /// The channel to the task that writes.
 pub(crate) struct Writer {
-    queue: mpsc::Sender<Message>,
+    queue: mpsc::Sender<WriterMessage>,
 }
 
 /// The error of a full queue.
@@ -100,7 +100,7 @@ impl Writer {
         let task = Task {
             database,
             held: Vec::new(),
-            refusals: 0,
+            rejections: 0,
             pause: FIRST_PAUSE,
             due: None,
             is_paused: false,
@@ -112,12 +112,12 @@ impl Writer {
     }
 
     pub(crate) fn add(&self, events: Vec<Event>) -> Result<(), Overloaded> {
-        self.queue.try_send(Message::Events(events)).map_err(|_| Overloaded)
+        self.queue.try_send(WriterMessage::Events(events)).map_err(|_| Overloaded)
     }
 
     pub(crate) async fn flush(&self) -> bool {
         let (answer, done) = oneshot::channel();
-        self.queue.send(Message::Flush(answer)).await.is_ok() && done.await.unwrap_or(false)
+        self.queue.send(WriterMessage::Flush(answer)).await.is_ok() && done.await.unwrap_or(false)
     }
 }
 
@@ -125,7 +125,7 @@ struct Task {
     database: Database,
     held: Vec<Event>,
     /// The number of times that PostgreSQL has rejected the waiting events.
-    refusals: u32,
+    rejections: u32,
     /// The wait after the next failure.
     pause: Duration,
     /// The time at which the waiting events are written.
@@ -139,7 +139,7 @@ struct Task {
 }
 
 impl Task {
-    async fn run(mut self, mut messages: mpsc::Receiver<Message>) {
+    async fn run(mut self, mut messages: mpsc::Receiver<WriterMessage>) {
         loop {
             let message = match self.due {
                 None => messages.recv().await.map(Some),
@@ -149,8 +149,8 @@ impl Task {
                 },
             };
             match message {
-                Some(Some(Message::Events(events))) => self.hold(events).await,
-                Some(Some(Message::Flush(answer))) => {
+                Some(Some(WriterMessage::Events(events))) => self.hold(events).await,
+                Some(Some(WriterMessage::Flush(answer))) => {
                     self.write().await;
                     let _ = answer.send(self.held.is_empty());
                 }
@@ -191,21 +191,21 @@ impl Task {
                 self.since_look = self.since_look.saturating_add(u32::try_from(self.held.len()).unwrap_or(u32::MAX));
                 self.held.clear();
                 self.bound_table().await;
-                (self.refusals, self.pause) = (0, FIRST_PAUSE);
+                (self.rejections, self.pause) = (0, FIRST_PAUSE);
             }
             Err(DatabaseError::Closed) => self.held.clear(),
             Err(error) => {
                 if !error.is_unavailable() {
-                    self.refusals += 1;
+                    self.rejections += 1;
                 }
-                if self.refusals >= MAX_REFUSALS {
+                if self.rejections >= MAX_REJECTIONS {
                     tracing::error!(
                         error = %error,
                         events = self.held.len(),
                         "events are given up: PostgreSQL refuses them"
                     );
                     self.held.clear();
-                    (self.refusals, self.pause) = (0, FIRST_PAUSE);
+                    (self.rejections, self.pause) = (0, FIRST_PAUSE);
                     return;
                 }
                 tracing::warn!(

@@ -12,10 +12,10 @@ use time::{Duration, OffsetDateTime};
 /// [`Clock::system`] is the machine's clock. [`Clock::movable`] stands still until it is advanced;
 /// its clones move together.
 #[derive(Clone)]
-pub struct Clock(Source);
+pub struct Clock(TimeSource);
 
 #[derive(Clone)]
-enum Source {
+enum TimeSource {
     System,
     Movable(Arc<MovableTime>),
 }
@@ -34,22 +34,22 @@ static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 impl Clock {
     /// Returns the machine's clock.
     pub fn system() -> Self {
-        Self(Source::System)
+        Self(TimeSource::System)
     }
 
     /// Returns a clock that shows `start` until [`Clock::advance`] moves it. Times outside the
     /// years 1678 to 2261 are clamped.
     pub fn movable(start: OffsetDateTime) -> Self {
         let start = clamp(start.unix_timestamp_nanos());
-        Self(Source::Movable(Arc::new(MovableTime { start, now: start.into(), latest: start.into() })))
+        Self(TimeSource::Movable(Arc::new(MovableTime { start, now: start.into(), latest: start.into() })))
     }
 
     /// Returns the time now, in UTC.
     #[expect(clippy::disallowed_methods, reason = "the one reader of the wall clock")]
     pub fn now(&self) -> OffsetDateTime {
         match &self.0 {
-            Source::System => OffsetDateTime::now_utc(),
-            Source::Movable(time) => {
+            TimeSource::System => OffsetDateTime::now_utc(),
+            TimeSource::Movable(time) => {
                 OffsetDateTime::from_unix_timestamp_nanos(i128::from(time.now.load(Ordering::SeqCst)))
                     .unwrap_or(OffsetDateTime::UNIX_EPOCH)
             }
@@ -70,18 +70,18 @@ impl Clock {
     /// movable clock stands still while the clock is behind the latest time that it has shown.
     pub fn monotonic(&self) -> Span {
         match &self.0 {
-            Source::System => {
+            TimeSource::System => {
                 let start = *START;
                 Instant::now().saturating_duration_since(start)
             }
-            Source::Movable(time) => Span::from_nanos(time.latest.load(Ordering::SeqCst).abs_diff(time.start)),
+            TimeSource::Movable(time) => Span::from_nanos(time.latest.load(Ordering::SeqCst).abs_diff(time.start)),
         }
     }
 
     /// Moves a movable clock, backwards if `by` is negative. Returns false for the machine's clock,
     /// which cannot be moved.
     pub fn advance(&self, by: Duration) -> bool {
-        let Source::Movable(time) = &self.0 else {
+        let TimeSource::Movable(time) = &self.0 else {
             return false;
         };
         let by = clamp(by.whole_nanoseconds());
@@ -96,8 +96,8 @@ impl Clock {
 impl fmt::Debug for Clock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Source::System => f.write_str("Clock::system"),
-            Source::Movable(_) => write!(f, "Clock::movable({})", self.now()),
+            TimeSource::System => f.write_str("Clock::system"),
+            TimeSource::Movable(_) => write!(f, "Clock::movable({})", self.now()),
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::endpoint::Endpoint;
 use crate::error::{DatabaseError, is_unavailable};
 use crate::pooler::cleaning::END_IF_VALUES_ARE_KEPT;
 use crate::pooler::emulation::SessionEmulation;
+use crate::quote;
 use crate::tls::Tls;
 
 /// A server that restarts refuses connections for a moment: wait this long between two attempts.
@@ -38,7 +39,7 @@ pub async fn connect(endpoint: &Endpoint) -> Result<Client, DatabaseError> {
 pub(crate) fn local_role(endpoint: &Endpoint) -> String {
     match endpoint.role() == endpoint.user() {
         true => String::new(),
-        false => format!("set local role \"{}\"", endpoint.role().replace('"', "\"\"")),
+        false => format!("set local role {}", quote::identifier(endpoint.role())),
     }
 }
 
@@ -101,7 +102,7 @@ pub(crate) async fn open(
     // One attempt may hang by itself, in a server that accepts and says nothing.
     match tokio::time::timeout(patience + Duration::from_secs(1), dial_patiently(&start, patience, is_passing)).await {
         Ok(Ok(connected)) => Ok(connected),
-        Ok(Err(error)) => Err(refusal(endpoint, error)),
+        Ok(Err(error)) => Err(rejection(endpoint, error)),
         Err(_) => {
             let source = format!("no answer within {} seconds", patience.as_secs()).into();
             Err(DatabaseError::Unreachable { place: endpoint.place(), source })
@@ -110,7 +111,7 @@ pub(crate) async fn open(
 }
 
 /// Tells a server that is not there from one that does not want us.
-pub(crate) fn refusal(endpoint: &Endpoint, error: tokio_postgres::Error) -> DatabaseError {
+pub(crate) fn rejection(endpoint: &Endpoint, error: tokio_postgres::Error) -> DatabaseError {
     if error.code().is_none() || is_unavailable(&error) {
         DatabaseError::Unreachable { place: endpoint.place(), source: error.into() }
     } else {
@@ -169,8 +170,9 @@ where
     })
 }
 
-/// Refused, reset or rejected for the moment: temporary while the server restarts. A name that
-/// does not resolve or a certificate that does not fit does not mend by waiting.
+/// Returns whether a failure may pass, as while the server restarts: the connection was refused,
+/// reset or rejected for the moment. A name that does not resolve or a certificate that does not
+/// fit does not mend by waiting.
 pub(crate) fn is_passing(error: &tokio_postgres::Error) -> bool {
     if let Some(code) = error.code() {
         return [SqlState::CANNOT_CONNECT_NOW, SqlState::ADMIN_SHUTDOWN, SqlState::CRASH_SHUTDOWN].contains(code);

@@ -11,6 +11,7 @@ use crate::connection;
 use crate::endpoint::Endpoint;
 use crate::error::DatabaseError;
 use crate::pool::{Client, PoolSettings, PoolStart, RolePool, RoleProfile};
+use crate::quote;
 use crate::tls::Tls;
 use crate::wire::{FunctionTraits, PoolStatus};
 
@@ -80,8 +81,8 @@ impl Database {
         self.inner.pools.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A pooled connection as the owner of our own schema `portico`, which is the endpoint's login
-    /// role: upkeep, analytics.
+    /// Returns a pooled connection as the owner of our own schema `portico`, which is the
+    /// endpoint's login role: upkeep, analytics.
     ///
     /// # Errors
     /// [`DatabaseError::is_unavailable`] when the database is down or all connections stay busy.
@@ -89,7 +90,7 @@ impl Database {
         self.pool(RoleProfile::LOGIN).client().await
     }
 
-    /// A connection of its own as the endpoint's login role (the superuser on the embedded
+    /// Returns a connection of its own as the endpoint's login role (the superuser on the embedded
     /// cluster), without the limits of the pools: for changes of the schema and for `listen`.
     ///
     /// # Errors
@@ -144,7 +145,7 @@ impl Database {
         let role = self.inner.endpoint.role_for(role);
         let client = connection::connect(&endpoint).await?;
         if role != endpoint.role() {
-            client.batch_execute(&format!("set role \"{}\"", role.replace('"', "\"\""))).await?;
+            client.batch_execute(&format!("set role {}", quote::identifier(&role))).await?;
         }
         Ok(client)
     }
@@ -154,8 +155,8 @@ impl Database {
     async fn create_missing(&self) -> Result<(), DatabaseError> {
         let endpoint = &self.inner.endpoint;
         let elsewhere = connection::connect_guarded(&endpoint.with_database("template1")).await?;
-        let name = endpoint.database().replace('"', "\"\"");
-        Ok(elsewhere.batch_execute(&format!("create database \"{name}\" template template0")).await?)
+        let name = quote::identifier(endpoint.database());
+        Ok(elsewhere.batch_execute(&format!("create database {name} template template0")).await?)
     }
 
     /// Returns the role that has the part of `role`. It has another name on an external server
@@ -199,7 +200,7 @@ impl Database {
         self.inner.endpoint.receives_notifications()
     }
 
-    /// The limits in force.
+    /// Returns the limits in force.
     pub fn settings(&self) -> &PoolSettings {
         &self.inner.settings
     }

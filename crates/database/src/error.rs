@@ -17,7 +17,7 @@ pub enum DatabaseError {
     #[error("no database connection became free within {0:?}")]
     Busy(Duration),
     /// The server could not be reached, or did not answer in time.
-    #[error("the database at {place} cannot be reached: {}", Chain(.source.as_ref()))]
+    #[error("the database at {place} cannot be reached: {}", ErrorChain(.source.as_ref()))]
     Unreachable {
         /// The address, without any secret.
         place: String,
@@ -35,14 +35,14 @@ pub enum DatabaseError {
     #[error(transparent)]
     Tls(#[from] TlsError),
     /// PostgreSQL answered with an error, or the connection broke under a statement.
-    #[error("{}", Chain(.0))]
+    #[error("{}", ErrorChain(.0))]
     Postgres(#[from] tokio_postgres::Error),
     /// A step of bringing the schema up to date failed.
-    #[error("{step}: {}", Chain(.source))]
+    #[error("{step}: {}", ErrorChain(.source))]
     Bootstrap {
         /// The operation.
         step: String,
-        /// PostgreSQL's error.
+        /// Returns PostgreSQL's error.
         #[source]
         source: tokio_postgres::Error,
     },
@@ -62,8 +62,8 @@ impl DatabaseError {
         }
     }
 
-    /// PostgreSQL's error code, when the error came from a statement or from the server's refusal
-    /// to connect.
+    /// Returns PostgreSQL's error code, when the error came from a statement or from the server's
+    /// rejection to connect.
     pub fn sqlstate(&self) -> Option<&SqlState> {
         match self {
             Self::Postgres(error) | Self::Bootstrap { source: error, .. } => error.code(),
@@ -87,9 +87,9 @@ pub(crate) fn is_unavailable(error: &tokio_postgres::Error) -> bool {
 
 /// Writes an error with its causes, and PostgreSQL's own message instead of the driver's "db
 /// error".
-pub(crate) struct Chain<'a>(pub &'a (dyn std::error::Error + 'static));
+pub(crate) struct ErrorChain<'a>(pub &'a (dyn std::error::Error + 'static));
 
-impl fmt::Display for Chain<'_> {
+impl fmt::Display for ErrorChain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(answer) = self.0.downcast_ref::<tokio_postgres::Error>().and_then(|error| error.as_db_error()) {
             write!(f, "{} ({})", answer.message(), answer.code().code())?;

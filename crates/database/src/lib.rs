@@ -2,9 +2,13 @@
 //!
 //! - [`cluster`] runs the real PostgreSQL server as a supervised child process;
 //! - [`Endpoint`] says where a server is and as whom to connect, for the embedded and an external
-//!   one alike;
-//! - [`Database`] gives pooled connections by [`RoleProfile`], and brings the schema up to date;
-//! - [`wire`] is the lean client of the data API, for many small batches;
+//!   one alike; `acting` has the names and logins of roles on a server of others;
+//! - [`Database`] gives pooled connections by [`RoleProfile`] (`pool`), and brings the roles and
+//!   schemas up to date (`bootstrap`);
+//! - `pooler` makes whole sessions of those behind a connection pooler;
+//! - [`wire`] is the lean client of the data API, for many small batches: `protocol`, `session`,
+//!   `pool`, `coalescing`;
+//! - [`quote`] writes names and texts as SQL;
 //! - [`replication`] is the stream of committed changes;
 //! - [`scratch`] makes databases that live as long as a test.
 //!
@@ -22,6 +26,7 @@ mod listen;
 mod lock;
 mod pool;
 mod pooler;
+pub mod quote;
 pub mod replication;
 pub mod scratch;
 pub mod sqlstate;

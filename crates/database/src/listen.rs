@@ -8,6 +8,7 @@ use tokio_postgres::{AsyncMessage, Client};
 use crate::connection;
 use crate::endpoint::Endpoint;
 use crate::error::DatabaseError;
+use crate::quote;
 use crate::tls::Tls;
 
 /// Notifications that wait to be read; more are dropped, the newest first, since a listener that is
@@ -41,7 +42,7 @@ impl Listener {
         let endpoint = endpoint.direct();
         let tls = Tls::new(endpoint.tls(), endpoint.host())?;
         let connected = endpoint.to_config().connect(tls).await;
-        let (client, mut driven) = connected.map_err(|error| connection::refusal(endpoint, error))?;
+        let (client, mut driven) = connected.map_err(|error| connection::rejection(endpoint, error))?;
         let (sender, payloads) = mpsc::channel(WAITING);
         let driver = tokio::spawn(async move {
             // A full queue loses nothing that matters: see `WAITING`. An error ends the stream,
@@ -53,16 +54,16 @@ impl Listener {
             }
         });
         let listening = Listening { client, payloads, driver };
-        let channel = channel.replace('"', "\"\"");
+        let channel = quote::identifier(channel);
         listening
             .client
-            .batch_execute(&format!("listen \"{channel}\""))
+            .batch_execute(&format!("listen {channel}"))
             .await
-            .map_err(|error| connection::refusal(endpoint, error))?;
+            .map_err(|error| connection::rejection(endpoint, error))?;
         Ok(Self(Some(listening)))
     }
 
-    /// The payload of the next notification; `None` when the connection is lost.
+    /// Returns the payload of the next notification; `None` when the connection is lost.
     pub async fn next(&mut self) -> Option<String> {
         match &mut self.0 {
             Some(listening) => listening.payloads.recv().await,
@@ -70,7 +71,7 @@ impl Listener {
         }
     }
 
-    /// The payloads that have arrived and were not read yet, without waiting.
+    /// Returns the payloads that have arrived and were not read yet, without waiting.
     pub fn pending(&mut self) -> Vec<String> {
         let Some(listening) = &mut self.0 else { return Vec::new() };
         std::iter::from_fn(|| listening.payloads.try_recv().ok()).collect()

@@ -24,6 +24,7 @@ use crate::cluster::{Binaries, Cluster, ClusterError, ClusterSettings, Durabilit
 use crate::connection;
 use crate::endpoint::Endpoint;
 use crate::error::DatabaseError;
+use crate::quote;
 use crate::replication::end_streams;
 
 /// The time to wait for other connections to leave the template: a connection that was just closed
@@ -54,18 +55,18 @@ pub fn older_binaries() -> Option<Binaries> {
     }
 }
 
-/// The cluster that all tests of this process share, started when it is first asked for. It loses
-/// everything when the machine crashes, and is fast for it.
+/// Returns the cluster that all tests of this process share, started at the first call. It loses
+/// everything when the machine crashes, which makes it fast.
 ///
-/// Its data outlives the process: the next test program takes it over, with the templates in it,
-/// and need neither make a cluster nor fill a template. Programs that run at the same time each
+/// Its data outlives the process: the next test program uses it again, with the templates in it,
+/// and needs to make neither a cluster nor a template. Programs that run at the same time each
 /// have their own. What an earlier program left behind is dropped: every database but PostgreSQL's
 /// own and those whose name begins with `template_`.
 ///
 /// # Errors
 /// [`ClusterError`] when PostgreSQL is missing or cannot start.
 pub async fn shared_cluster() -> Result<&'static Cluster, ClusterError> {
-    // Never dropped: when the process ends, the system asks PostgreSQL to end.
+    // Never dropped: when the process ends, the system ends PostgreSQL.
     static SHARED: OnceCell<Cluster> = OnceCell::const_new();
     SHARED.get_or_try_init(start_in_a_free_slot).await
 }
@@ -90,7 +91,7 @@ async fn start_in_a_free_slot() -> Result<Cluster, ClusterError> {
     forget_other_boots(&folder, &generation[..8.min(generation.len())]);
     // On a thread of its own, since the tests need not wait for it
     std::thread::spawn(|| Places::of_this_system().sweep());
-    let mut refusal = ClusterError::SupervisorGone;
+    let mut rejection = ClusterError::SupervisorGone;
     for slot in 0..SLOTS {
         let settings = ClusterSettings {
             binaries: Some(binaries.folder().to_owned()),
@@ -106,11 +107,11 @@ async fn start_in_a_free_slot() -> Result<Cluster, ClusterError> {
                 }
                 return Ok(cluster);
             }
-            Err(error @ ClusterError::Locked { .. }) => refusal = error,
+            Err(error @ ClusterError::Locked { .. }) => rejection = error,
             Err(error) => return Err(error),
         }
     }
-    Err(refusal)
+    Err(rejection)
 }
 
 /// Returns a folder that belongs to this user alone. Its name can be guessed, so its owner and mode
@@ -129,7 +130,8 @@ fn slots_folder() -> io::Result<PathBuf> {
     Ok(folder)
 }
 
-/// Without durability a cluster is worth nothing after the machine went down.
+/// Removes the clusters of earlier boots: without durability a cluster is worth nothing after the
+/// machine went down.
 fn forget_other_boots(folder: &Path, boot: &str) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
@@ -154,7 +156,13 @@ async fn set_aside_left_behind(admin: &Endpoint) -> Result<Vec<String>, Database
     for row in left {
         let name: String = row.try_get(0)?;
         let new = fresh_name();
-        client.batch_execute(&format!("alter database {} rename to {}", quoted(&name), quoted(&new))).await?;
+        client
+            .batch_execute(&format!(
+                "alter database {} rename to {}",
+                quote::identifier(&name),
+                quote::identifier(&new)
+            ))
+            .await?;
         aside.push(new);
     }
     Ok(aside)
@@ -179,7 +187,7 @@ fn drop_in_background(admin: Endpoint, names: Vec<String>) {
     }
 }
 
-/// A name for a scratch database that no other has.
+/// Returns a name for a scratch database that no other has.
 pub fn fresh_name() -> String {
     let mut bytes = [0; 8];
     let counted = || {
@@ -214,7 +222,7 @@ where
         return Ok(());
     }
     let unfinished = format!("{PREFIX}{name}");
-    let (from, to) = (quoted(&unfinished), quoted(name));
+    let (from, to) = (quote::identifier(&unfinished), quote::identifier(name));
     client.batch_execute(&format!("drop database if exists {from} with (force)")).await?;
     client.batch_execute(&format!("create database {from} template template0")).await?;
     fill(admin.with_database(&unfinished)).await?;
@@ -228,16 +236,19 @@ where
 /// What PostgreSQL says: the name is taken, the template is missing or stays in use.
 pub async fn clone_database(admin: &Endpoint, template: &str, name: &str) -> Result<Endpoint, DatabaseError> {
     let client = connection::connect(admin).await?;
-    let statement = format!("create database {} template {} strategy file_copy", quoted(name), quoted(template));
+    let statement = format!(
+        "create database {} template {} strategy file_copy",
+        quote::identifier(name),
+        quote::identifier(template)
+    );
     unless_in_use(&client, &statement).await?;
     client.batch_execute(&inherit(template, name)).await?;
     Ok(admin.with_database(name))
 }
 
-/// `create database` copies neither the owner nor the grants and settings of its template, which
-/// the bootstrap has made.
+/// Returns the statement that copies the owner, the grants and the settings that the bootstrap has
+/// given to a template, which `create database` does not copy.
 fn inherit(template: &str, name: &str) -> String {
-    let literal = |text: &str| format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"));
     format!(
         "do $inherit$
          declare
@@ -256,8 +267,8 @@ fn inherit(template: &str, name: &str) -> String {
              execute format('alter database %I set %I = %L', {name}, item.name, item.value);
            end loop;
          end $inherit$",
-        template = literal(template),
-        name = literal(name),
+        template = quote::literal(template),
+        name = quote::literal(name),
     )
 }
 
@@ -268,7 +279,7 @@ fn inherit(template: &str, name: &str) -> String {
 pub async fn drop_database(admin: &Endpoint, name: &str) -> Result<(), DatabaseError> {
     let client = connection::connect(admin).await?;
     end_streams(&client, name).await?;
-    unless_in_use(&client, &format!("drop database if exists {} with (force)", quoted(name))).await
+    unless_in_use(&client, &format!("drop database if exists {} with (force)", quote::identifier(name))).await
 }
 
 /// Returns whether there is a database of that name.
@@ -279,7 +290,7 @@ pub async fn database_exists(admin: &Endpoint, name: &str) -> Result<bool, Datab
     Ok(exists(&connection::connect(admin).await?, name).await?)
 }
 
-/// One connection, closed when dropped.
+/// Returns one connection, closed when dropped.
 ///
 /// # Errors
 /// As [`connect`](crate::connect).
@@ -303,9 +314,4 @@ async fn unless_in_use(client: &tokio_postgres::Client, statement: &str) -> Resu
             outcome => return Ok(outcome?),
         }
     }
-}
-
-/// An SQL identifier, quoted.
-fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
 }

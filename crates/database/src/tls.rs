@@ -50,7 +50,7 @@ impl Tls {
             return Ok(Self(None));
         }
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let verifier = Arc::new(Verifier::new(settings, &provider)?);
+        let verifier = Arc::new(CertificateVerifier::new(settings, &provider)?);
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
             .dangerous()
@@ -87,7 +87,7 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
 /// Judges the server's certificate by the mode. Signatures are checked in every mode: they prove
 /// that the server holds the certificate's key, which channel binding builds on.
 #[derive(Debug)]
-struct Verifier {
+struct CertificateVerifier {
     trusted: Option<Trusted>,
     checks_name: bool,
     algorithms: WebPkiSupportedAlgorithms,
@@ -101,7 +101,7 @@ struct Trusted {
     certificates: Vec<CertificateDer<'static>>,
 }
 
-impl Verifier {
+impl CertificateVerifier {
     fn new(settings: &TlsSettings, provider: &CryptoProvider) -> Result<Self, TlsError> {
         let trusted = match (settings.mode, &settings.root_certificates) {
             (TlsMode::Disable | TlsMode::Prefer, _) | (TlsMode::Require, None) => None,
@@ -132,7 +132,7 @@ fn system_authorities() -> Result<Trusted, TlsError> {
     Ok(Trusted { roots, certificates: Vec::new() })
 }
 
-impl ServerCertVerifier for Verifier {
+impl ServerCertVerifier for CertificateVerifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -186,7 +186,7 @@ impl<S> MakeTlsConnect<S> for Tls
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    type Stream = Stream<S>;
+    type Stream = EncryptedStream<S>;
     type TlsConnect = TlsConnector;
     type Error = rustls::Error;
 
@@ -202,9 +202,9 @@ impl<S> TlsConnect<S> for TlsConnector
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    type Stream = Stream<S>;
+    type Stream = EncryptedStream<S>;
     type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = io::Result<Stream<S>>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = io::Result<EncryptedStream<S>>> + Send>>;
 
     fn connect(self, stream: S) -> Self::Future {
         Box::pin(async move {
@@ -213,25 +213,25 @@ where
                 .host
                 .map_err(|host| io::Error::other(format!("`{host}` cannot be a host name in a certificate")))?;
             let stream = tokio_rustls::TlsConnector::from(config).connect(host, stream).await?;
-            Ok(Stream(Box::new(stream)))
+            Ok(EncryptedStream(Box::new(stream)))
         })
     }
 }
 
 /// The encrypted connection. Boxed: most connections are plain, and should not carry the size of a
 /// TLS session.
-pub(crate) struct Stream<S>(Box<tokio_rustls::client::TlsStream<S>>);
+pub(crate) struct EncryptedStream<S>(Box<tokio_rustls::client::TlsStream<S>>);
 
-impl<S> Stream<S> {
-    /// RFC 5929 `tls-server-end-point`: the hash of the server's certificate, so that a password
-    /// exchange that someone relays over another TLS connection fails.
+impl<S> EncryptedStream<S> {
+    /// Returns the channel binding `tls-server-end-point` of RFC 5929: the hash of the server's
+    /// certificate. With it, a password exchange that is relayed over another TLS connection fails.
     pub fn end_point(&self) -> Option<Vec<u8>> {
         let certificates = self.0.get_ref().1.peer_certificates();
         certificates.and_then(|chain| chain.first()).and_then(|certificate| end_point_hash(certificate))
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for Stream<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for EncryptedStream<S> {
     fn channel_binding(&self) -> ChannelBinding {
         match self.end_point() {
             Some(hash) => ChannelBinding::tls_server_end_point(hash),
@@ -240,9 +240,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for Stream<S> {
     }
 }
 
-/// The certificate's hash by the hash function of its own signature, except that MD5 and SHA-1
-/// become SHA-256. `None` when the signature has no single hash function (Ed25519) or we do not
-/// know it: then nothing is bound.
+/// Returns the certificate's hash by the hash function of its own signature, except that MD5 and
+/// SHA-1 become SHA-256. `None` when the signature has no single hash function (Ed25519) or we do
+/// not know it: then nothing is bound.
 fn end_point_hash(certificate: &[u8]) -> Option<Vec<u8>> {
     use aws_lc_rs::digest::{SHA256, SHA384, SHA512, digest};
     let algorithm =
@@ -260,9 +260,8 @@ fn end_point_hash(certificate: &[u8]) -> Option<Vec<u8>> {
     Some(digest(algorithm, certificate).as_ref().to_vec())
 }
 
-/// The object identifier in
-/// `Certificate ::= SEQUENCE { tbsCertificate SEQUENCE, signatureAlgorithm SEQUENCE { OID, .. },
-/// .. }`.
+/// Returns the object identifier in `Certificate ::= SEQUENCE { tbsCertificate SEQUENCE,
+/// signatureAlgorithm SEQUENCE { OID, .. }, .. }`.
 fn signature_algorithm(certificate: &[u8]) -> Option<&[u8]> {
     const SEQUENCE: u8 = 0x30;
     const OBJECT_IDENTIFIER: u8 = 0x06;
@@ -287,13 +286,13 @@ fn element(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     if first == tag { rest.split_at_checked(length) } else { None }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Stream<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for EncryptedStream<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut *self.0).poll_read(cx, buffer)
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Stream<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for EncryptedStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut *self.0).poll_write(cx, bytes)
     }

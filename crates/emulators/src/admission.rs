@@ -14,7 +14,7 @@ use portico_base::AllowedOrigins;
 
 /// The rules of one port.
 #[derive(Debug, Clone)]
-pub(crate) struct Admission {
+pub(crate) struct AdmissionRules {
     pub(crate) origins: AllowedOrigins,
     /// Pages of other origins that are allowed may read answers (CORS).
     pub(crate) shares: bool,
@@ -22,8 +22,8 @@ pub(crate) struct Admission {
 
 /// Answers pages and programs of this machine, and pages of the project's own sites; others are
 /// refused.
-pub(crate) async fn admit(State(admission): State<Admission>, request: Request, next: Next) -> Response {
-    let Admission { origins, shares } = admission;
+pub(crate) async fn admit(State(admission): State<AdmissionRules>, request: Request, next: Next) -> Response {
+    let AdmissionRules { origins, shares } = admission;
     if !host_of(&request).is_some_and(|host| origins.knows_host(&host)) {
         return refuse("This port is found at the names of this machine only, such as 127.0.0.1 and localhost");
     }
@@ -61,8 +61,8 @@ fn harden(headers: &mut HeaderMap) {
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
 }
 
-/// The host of the request without its port. `None`: it names none, several, or none that could be
-/// one.
+/// Returns the host of the request without its port. `None`: it names none, several, or none that
+/// could be one.
 fn host_of(request: &Request) -> Option<String> {
     let mut named = request.headers().get_all(header::HOST).iter();
     let header = named.next();

@@ -25,18 +25,18 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
 use http_body::Body as _;
 use ipnet::IpNet;
 use portico_base::{AllowedOrigins, ClientAddress, Clock, CurrentRequest, RequestId, with_request};
-use portico_tokens::CurrentKeys;
+use portico_tokens::{CurrentKeys, KeyRefresh};
 use tower::Service;
 
 use crate::request::LONGEST_TARGET;
-use crate::request::access::{Access, KeyPolicy};
+use crate::request::access::{AccessRules, KeyPolicy};
 use crate::request::body::{self, RequestBody};
-use crate::request::client::Client;
+use crate::request::client::RequestClient;
 use crate::request::compression::CompressionRequest;
 use crate::request::cors;
 use crate::request::gateway_headers::{CalledUrl, GatewayHeaders, REQUEST_ID};
 use crate::request::host;
-use crate::request::keys::{self, KeyRefresh, Keys, PathRules};
+use crate::request::keys::{self, Keys, PathRules};
 use crate::request::rejection::Rejection;
 use crate::web_app::WebApp;
 
@@ -103,7 +103,7 @@ impl GatewayBuilder {
     /// Sends requests below `prefix` (`"/auth/v1"`) to `router`, which sees paths without it. The
     /// longest prefix wins.
     #[must_use]
-    pub fn mount(self, prefix: &str, router: Router, access: Access) -> Self {
+    pub fn mount(self, prefix: &str, router: Router, access: AccessRules) -> Self {
         let router = router.layer(middleware::from_fn(record_route));
         let answer = move |mut request: Request, gateway_headers: GatewayHeaders| -> BoxedResponse {
             gateway_headers.write_to(request.headers_mut());
@@ -122,7 +122,7 @@ impl GatewayBuilder {
         mut self,
         prefix: &str,
         answer: impl Fn(Request, GatewayHeaders) -> BoxedResponse + Send + Sync + 'static,
-        access: Access,
+        access: AccessRules,
     ) -> Self {
         let prefix = prefix.trim_end_matches('/').to_owned();
         // A prefix is a path of this program, which is a valid header value
@@ -178,7 +178,7 @@ struct Mount {
     /// The prefix as a header value.
     prefix_header: HeaderValue,
     answer: MountedService,
-    access: Access,
+    access: AccessRules,
 }
 
 /// The pattern of the route that answered, for the log.
@@ -201,7 +201,7 @@ impl Gateway {
         let begun = Instant::now();
         let state = &*self.0;
         let (mut parts, body) = request.into_parts();
-        let client = Client::of(&mut parts.headers, peer, &state.trusted_proxies);
+        let client = RequestClient::of(&mut parts.headers, peer, &state.trusted_proxies);
         let id = request_id(&parts.headers, client.by_proxy);
         let current = CurrentRequest { id: id.clone(), method: method_name(&parts.method) };
 
@@ -236,7 +236,7 @@ fn tenths(number: f64) -> f64 {
 
 impl GatewayState {
     /// Finds the mount and returns its response, with the prefix for the log.
-    async fn route(&self, mut parts: Parts, body: Body, client: Client, id: RequestId) -> (Response, &str) {
+    async fn route(&self, mut parts: Parts, body: Body, client: RequestClient, id: RequestId) -> (Response, &str) {
         let rejection = too_large(&parts).or_else(|| host::settle(&mut parts).err().map(|_| Rejection::WrongHost));
         if let Some(rejection) = rejection {
             return (refuse(rejection, &parts.headers, body).await, "");
@@ -256,7 +256,7 @@ impl GatewayState {
     }
 
     /// Applies the CORS and compression rules of a mount.
-    async fn enter(&self, mount: &Mount, parts: Parts, body: Body, client: Client, id: RequestId) -> Response {
+    async fn enter(&self, mount: &Mount, parts: Parts, body: Body, client: RequestClient, id: RequestId) -> Response {
         let cors = &mount.access.cors;
         let has_own_cors =
             parts.uri.path().get(mount.prefix.len()..).is_some_and(|path| mount.access.has_own_cors(path));
@@ -276,7 +276,14 @@ impl GatewayState {
         answer
     }
 
-    async fn admit(&self, mount: &Mount, mut parts: Parts, body: Body, client: Client, id: RequestId) -> Response {
+    async fn admit(
+        &self,
+        mount: &Mount,
+        mut parts: Parts,
+        body: Body,
+        client: RequestClient,
+        id: RequestId,
+    ) -> Response {
         let access = &mount.access;
         let path = parts.uri.path().get(mount.prefix.len()..).unwrap_or("/");
         let rules = PathRules { open: access.is_open(path), third_party: access.third_party };

@@ -22,7 +22,7 @@ use serde_json::Value;
 
 use crate::request::encoding::{self, Encoding};
 use crate::request::rejection::Rejection;
-use asset::{Asset, Content, Document, Source};
+use asset::{Asset, AssetContent, AssetSource, Document};
 
 /// The path of the page's configuration.
 const CONFIG_PATH: &str = "portico/config.json";
@@ -33,7 +33,7 @@ const NOT_FOUND: &str = "404.html";
 /// The static files of the web app.
 #[derive(Debug, Clone)]
 pub struct WebApp {
-    source: Arc<Source>,
+    source: Arc<AssetSource>,
     /// Files that are made when the server starts, by path and suffix of the encoding. They come
     /// before those of the source.
     documents: HashMap<String, Arc<Document>>,
@@ -60,17 +60,17 @@ impl WebApp {
     /// Serves embedded files: paths without a leading slash (`"index.html"`), and their content.
     /// Siblings that end in `.br` and `.gz` are precompressed forms.
     pub fn from_files(files: &'static [(&'static str, &'static [u8])]) -> Result<Self, WebAppError> {
-        Self::new(Source::embedded(files)).ok_or_else(|| WebAppError::NoIndex("the program".to_owned()))
+        Self::new(AssetSource::embedded(files)).ok_or_else(|| WebAppError::NoIndex("the program".to_owned()))
     }
 
     /// Serves the files of a folder. They are read at each request, so a new build shows at once.
     pub fn from_dir(folder: impl Into<PathBuf>) -> Result<Self, WebAppError> {
         let folder = folder.into();
         let name = folder.display().to_string();
-        Self::new(Source::Folder(folder)).ok_or(WebAppError::NoIndex(name))
+        Self::new(AssetSource::Folder(folder)).ok_or(WebAppError::NoIndex(name))
     }
 
-    fn new(source: Source) -> Option<Self> {
+    fn new(source: AssetSource) -> Option<Self> {
         source.has_index().then(|| Self {
             source: Arc::new(source),
             documents: HashMap::new(),
@@ -173,7 +173,7 @@ impl WebApp {
         answer
     }
 
-    async fn find(&self, path: &str, headers: &HeaderMap) -> Option<Found> {
+    async fn find(&self, path: &str, headers: &HeaderMap) -> Option<FoundAsset> {
         let path = clean(path)?;
         let path = if path.is_empty() { INDEX.to_owned() } else { path };
         let accepted = encoding::accepted(headers.get_all(header::ACCEPT_ENCODING));
@@ -192,20 +192,20 @@ impl WebApp {
             return Some(page);
         }
         match self.load(NOT_FOUND, &accepted).await {
-            Some(page) => Some(Found { status: StatusCode::NOT_FOUND, ..page }),
+            Some(page) => Some(FoundAsset { status: StatusCode::NOT_FOUND, ..page }),
             None => self.load(INDEX, &accepted).await,
         }
     }
 
     /// Returns a file in the encoding that the client prefers.
-    async fn load(&self, path: &str, accepted: &[Encoding]) -> Option<Found> {
+    async fn load(&self, path: &str, accepted: &[Encoding]) -> Option<FoundAsset> {
         // The precompressed forms are not files of their own
         if Encoding::of_path(path) != Encoding::Identity {
             return None;
         }
         for encoding in accepted.iter().copied().chain([Encoding::Identity]) {
             if let Some(asset) = self.load_encoded(path, encoding).await {
-                return Some(Found { asset, path: path.to_owned(), encoding, status: StatusCode::OK });
+                return Some(FoundAsset { asset, path: path.to_owned(), encoding, status: StatusCode::OK });
             }
         }
         None
@@ -229,14 +229,14 @@ fn redirect(target: HeaderValue) -> Response {
     answer
 }
 
-struct Found {
+struct FoundAsset {
     asset: Asset,
     path: String,
     encoding: Encoding,
     status: StatusCode,
 }
 
-impl Found {
+impl FoundAsset {
     fn render(self, asked: &HeaderMap) -> Response {
         let tag = self.asset.tag.clone();
         let unchanged = self.status == StatusCode::OK
@@ -248,8 +248,8 @@ impl Found {
             answer
         } else {
             let body = match self.asset.content {
-                Content::Memory(bytes) => Body::from(bytes),
-                Content::File(file, _) => Body::from_stream(tokio_util::io::ReaderStream::new(file)),
+                AssetContent::Memory(bytes) => Body::from(bytes),
+                AssetContent::File(file, _) => Body::from_stream(tokio_util::io::ReaderStream::new(file)),
             };
             let mut answer = Response::new(body);
             *answer.status_mut() = self.status;

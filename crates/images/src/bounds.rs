@@ -26,7 +26,7 @@ pub struct RenderLimits {
 }
 
 impl Default for RenderLimits {
-    /// The limits of the wire contract, and bounds that follow from them.
+    /// Returns the limits of the wire contract, and bounds that follow from them.
     fn default() -> Self {
         Self {
             max_source_bytes: 25_000_000,

@@ -3,7 +3,7 @@
 
 use moxcms::{ColorProfile, DataColorSpace, Layout, TransformOptions};
 
-use crate::decode::{Channels, Pixels};
+use crate::decode::{PixelChannels, Pixels};
 
 /// The largest profile that is read. Those of cameras and screens have at most some hundred KiB.
 const MAX_PROFILE_BYTES: usize = 4 << 20;
@@ -17,9 +17,9 @@ pub(crate) fn to_srgb(pixels: Pixels, profile: Option<&[u8]>) -> Pixels {
     let Ok(profile) = ColorProfile::new_from_slice(profile) else { return pixels };
     let srgb = ColorProfile::new_srgb();
     let (source, destination, channels) = match (profile.color_space, pixels.channels) {
-        (DataColorSpace::Rgb, Channels::Rgb) => (Layout::Rgb, Layout::Rgb, Channels::Rgb),
-        (DataColorSpace::Rgb, Channels::Rgba) => (Layout::Rgba, Layout::Rgba, Channels::Rgba),
-        (DataColorSpace::Gray, Channels::Gray) => (Layout::Gray, Layout::Rgb, Channels::Rgb),
+        (DataColorSpace::Rgb, PixelChannels::Rgb) => (Layout::Rgb, Layout::Rgb, PixelChannels::Rgb),
+        (DataColorSpace::Rgb, PixelChannels::Rgba) => (Layout::Rgba, Layout::Rgba, PixelChannels::Rgba),
+        (DataColorSpace::Gray, PixelChannels::Gray) => (Layout::Gray, Layout::Rgb, PixelChannels::Rgb),
         _ => return pixels,
     };
     let Ok(transform) = profile.create_transform_8bit(source, &srgb, destination, TransformOptions::default()) else {

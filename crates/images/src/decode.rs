@@ -21,7 +21,7 @@ const MAX_PNG_METADATA_BYTES: u64 = 32 << 20;
 
 /// The meaning of the bytes of [`Pixels`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Channels {
+pub(crate) enum PixelChannels {
     /// One byte a pixel.
     Gray,
     /// Three bytes a pixel.
@@ -30,7 +30,7 @@ pub(crate) enum Channels {
     Rgba,
 }
 
-impl Channels {
+impl PixelChannels {
     /// Returns the number of bytes of a pixel.
     pub(crate) fn bytes_per_pixel(self) -> usize {
         match self {
@@ -45,7 +45,7 @@ impl Channels {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pixels {
     pub(crate) size: PixelSize,
-    pub(crate) channels: Channels,
+    pub(crate) channels: PixelChannels,
     pub(crate) bytes: Vec<u8>,
 }
 
@@ -55,12 +55,12 @@ impl Pixels {
         let size = PixelSize::new(image.width(), image.height());
         let (channels, bytes) = match image {
             DynamicImage::ImageLuma8(_) | DynamicImage::ImageLuma16(_) => {
-                (Channels::Gray, image.into_luma8().into_raw())
+                (PixelChannels::Gray, image.into_luma8().into_raw())
             }
             DynamicImage::ImageRgb8(_) | DynamicImage::ImageRgb16(_) | DynamicImage::ImageRgb32F(_) => {
-                (Channels::Rgb, image.into_rgb8().into_raw())
+                (PixelChannels::Rgb, image.into_rgb8().into_raw())
             }
-            _ => (Channels::Rgba, image.into_rgba8().into_raw()),
+            _ => (PixelChannels::Rgba, image.into_rgba8().into_raw()),
         };
         Self { size, channels, bytes }
     }
@@ -73,9 +73,9 @@ impl Pixels {
     pub(crate) fn into_image(self) -> Result<DynamicImage, RenderError> {
         let PixelSize { width, height } = self.size;
         let image = match self.channels {
-            Channels::Gray => image::GrayImage::from_raw(width, height, self.bytes).map(DynamicImage::from),
-            Channels::Rgb => image::RgbImage::from_raw(width, height, self.bytes).map(DynamicImage::from),
-            Channels::Rgba => image::RgbaImage::from_raw(width, height, self.bytes).map(DynamicImage::from),
+            PixelChannels::Gray => image::GrayImage::from_raw(width, height, self.bytes).map(DynamicImage::from),
+            PixelChannels::Rgb => image::RgbImage::from_raw(width, height, self.bytes).map(DynamicImage::from),
+            PixelChannels::Rgba => image::RgbaImage::from_raw(width, height, self.bytes).map(DynamicImage::from),
         };
         image.ok_or(RenderError::Internal)
     }
@@ -94,29 +94,31 @@ impl Pixels {
     pub(crate) fn into_rgba(self) -> Self {
         let mut bytes = Vec::with_capacity(self.bytes.len() / self.channels.bytes_per_pixel() * 4);
         match self.channels {
-            Channels::Rgba => return self,
-            Channels::Gray => self.bytes.iter().for_each(|&gray| bytes.extend([gray, gray, gray, 255])),
-            Channels::Rgb => self.bytes.chunks_exact(3).for_each(|rgb| bytes.extend([rgb[0], rgb[1], rgb[2], 255])),
+            PixelChannels::Rgba => return self,
+            PixelChannels::Gray => self.bytes.iter().for_each(|&gray| bytes.extend([gray, gray, gray, 255])),
+            PixelChannels::Rgb => {
+                self.bytes.chunks_exact(3).for_each(|rgb| bytes.extend([rgb[0], rgb[1], rgb[2], 255]))
+            }
         }
-        Self { channels: Channels::Rgba, bytes, ..self }
+        Self { channels: PixelChannels::Rgba, bytes, ..self }
     }
 
     /// Converts grey to three channels, for encoders without grey.
     pub(crate) fn without_gray(self) -> Self {
-        if self.channels != Channels::Gray {
+        if self.channels != PixelChannels::Gray {
             return self;
         }
         let bytes = self.bytes.iter().flat_map(|&gray| [gray; 3]).collect();
-        Self { channels: Channels::Rgb, bytes, ..self }
+        Self { channels: PixelChannels::Rgb, bytes, ..self }
     }
 
     /// Removes an alpha channel that is opaque everywhere.
     pub(crate) fn without_opaque_alpha(self) -> Self {
-        if self.channels != Channels::Rgba || self.bytes.chunks_exact(4).any(|pixel| pixel[3] != 255) {
+        if self.channels != PixelChannels::Rgba || self.bytes.chunks_exact(4).any(|pixel| pixel[3] != 255) {
             return self;
         }
         let bytes = self.bytes.chunks_exact(4).flat_map(|pixel| [pixel[0], pixel[1], pixel[2]]).collect();
-        Self { channels: Channels::Rgb, bytes, ..self }
+        Self { channels: PixelChannels::Rgb, bytes, ..self }
     }
 }
 
@@ -140,7 +142,7 @@ enum SourceDecoder<'a> {
 }
 
 /// The decoded content of a source.
-pub(crate) enum Content<'a> {
+pub(crate) enum DecodedContent<'a> {
     /// One image.
     Still(Pixels),
     /// Several images, decoded one after the other, and how often they are shown.
@@ -209,21 +211,21 @@ impl<'a> OpenSource<'a> {
     ///
     /// # Errors
     /// [`RenderError::InvalidSource`], [`RenderError::ResolutionTooLarge`].
-    pub(crate) fn decode(self, file: &[u8]) -> Result<Content<'a>, RenderError> {
+    pub(crate) fn decode(self, file: &[u8]) -> Result<DecodedContent<'a>, RenderError> {
         match self.decoder {
-            SourceDecoder::Still(decoder) => {
-                Ok(Content::Still(Pixels::from_image(DynamicImage::from_decoder(decoder).map_err(source_error)?)))
-            }
+            SourceDecoder::Still(decoder) => Ok(DecodedContent::Still(Pixels::from_image(
+                DynamicImage::from_decoder(decoder).map_err(source_error)?,
+            ))),
             SourceDecoder::Gif(decoder) => {
                 // The decoder does not tell a missing count, which means once, from an endless one
                 const LOOP_EXTENSION: &[u8] = b"NETSCAPE2.0";
                 let is_looped = file.windows(LOOP_EXTENSION.len()).any(|window| window == LOOP_EXTENSION);
                 let count = if is_looped { decoder.loop_count() } else { LoopCount::Finite(std::num::NonZeroU32::MIN) };
-                Ok(Content::Animation(decoder.into_frames(), count))
+                Ok(DecodedContent::Animation(decoder.into_frames(), count))
             }
             SourceDecoder::AnimatedWebP(decoder) => {
                 let count = decoder.loop_count();
-                Ok(Content::Animation(decoder.into_frames(), count))
+                Ok(DecodedContent::Animation(decoder.into_frames(), count))
             }
         }
     }

@@ -10,7 +10,7 @@ use image::metadata::LoopCount;
 use image::{ExtendedColorType, ImageEncoder};
 use jpeg_encoder::ColorType;
 
-use crate::decode::{Channels, Pixels};
+use crate::decode::{PixelChannels, Pixels};
 use crate::{OutputFormat, RenderError, RenderLimits};
 use animated_gif::GifAnimation;
 use animated_webp::WebPAnimation;
@@ -124,9 +124,9 @@ fn encoder_error(error: impl std::fmt::Display) -> RenderError {
 
 fn encode_jpeg(pixels: &Pixels, quality: u8) -> Result<Vec<u8>, RenderError> {
     let color = match pixels.channels {
-        Channels::Gray => ColorType::Luma,
-        Channels::Rgb => ColorType::Rgb,
-        Channels::Rgba => ColorType::Rgba,
+        PixelChannels::Gray => ColorType::Luma,
+        PixelChannels::Rgb => ColorType::Rgb,
+        PixelChannels::Rgba => ColorType::Rgba,
     };
     let side = |length: u32| u16::try_from(length).map_err(encoder_error);
     let (width, height) = (side(pixels.size.width)?, side(pixels.size.height)?);
@@ -162,9 +162,9 @@ fn encode_webp(pixels: Pixels, quality: u8) -> Result<Vec<u8>, RenderError> {
     config.quality = f32::from(quality);
     let crate::geometry::PixelSize { width, height } = pixels.size;
     let encoder = match pixels.channels {
-        Channels::Rgba => webp::Encoder::from_rgba(&pixels.bytes, width, height),
-        Channels::Rgb => webp::Encoder::from_rgb(&pixels.bytes, width, height),
-        Channels::Gray => return encode_webp(pixels.without_gray(), quality),
+        PixelChannels::Rgba => webp::Encoder::from_rgba(&pixels.bytes, width, height),
+        PixelChannels::Rgb => webp::Encoder::from_rgb(&pixels.bytes, width, height),
+        PixelChannels::Gray => return encode_webp(pixels.without_gray(), quality),
     };
     let file = match encoder.encode_advanced(&config) {
         // The modes of a very large picture can exceed the part of the file that is for them
@@ -178,10 +178,10 @@ fn encode_webp(pixels: Pixels, quality: u8) -> Result<Vec<u8>, RenderError> {
     Ok(file.to_vec())
 }
 
-fn color_type(channels: Channels) -> ExtendedColorType {
+fn color_type(channels: PixelChannels) -> ExtendedColorType {
     match channels {
-        Channels::Gray => ExtendedColorType::L8,
-        Channels::Rgb => ExtendedColorType::Rgb8,
-        Channels::Rgba => ExtendedColorType::Rgba8,
+        PixelChannels::Gray => ExtendedColorType::L8,
+        PixelChannels::Rgb => ExtendedColorType::Rgb8,
+        PixelChannels::Rgba => ExtendedColorType::Rgba8,
     }
 }

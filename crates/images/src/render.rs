@@ -7,7 +7,7 @@ use fast_image_resize::images::{Image, ImageRef};
 use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
 use image::metadata::{LoopCount, Orientation};
 
-use crate::decode::{Channels, Content, OpenSource, Pixels, frame_pixels, source_error};
+use crate::decode::{DecodedContent, OpenSource, PixelChannels, Pixels, frame_pixels, source_error};
 use crate::encode::{AnimationEncoder, check_size, encode_still};
 use crate::geometry::{PixelSize, ResizePlan, plan};
 use crate::saliency::{PREVIEW_SIDE, most_detailed};
@@ -93,12 +93,14 @@ impl Rendering<'_> {
 
         let mut scaler = Scaler { resizer: Resizer::new(), transformation: self.transformation, plan: None };
         let (format, bytes) = match source.decode(self.file)? {
-            Content::Still(pixels) => {
+            DecodedContent::Still(pixels) => {
                 self.control.check()?;
                 let pixels = crate::color::to_srgb(scaler.scale(pixels, orientation)?, profile.as_deref());
                 self.encode(pixels.without_opaque_alpha(), requested)?
             }
-            Content::Animation(frames, loop_count) => self.animate(frames, loop_count, &mut scaler, requested)?,
+            DecodedContent::Animation(frames, loop_count) => {
+                self.animate(frames, loop_count, &mut scaler, requested)?
+            }
         };
         if bytes.len() > self.limits.max_output_bytes {
             return Err(RenderError::ResolutionTooLarge);
@@ -109,7 +111,7 @@ impl Rendering<'_> {
     /// Encodes a still image.
     fn encode(&self, pixels: Pixels, requested: RequestedFormat) -> Result<(OutputFormat, Vec<u8>), RenderError> {
         self.control.check()?;
-        let has_alpha = pixels.channels == Channels::Rgba;
+        let has_alpha = pixels.channels == PixelChannels::Rgba;
         let format = OutputFormat::choose(self.source_format, requested, has_alpha);
         check_size(pixels.size, format, self.limits)?;
         Ok((format, encode_still(pixels, format, self.transformation.quality())?))
@@ -211,9 +213,9 @@ impl Scaler<'_> {
 
     fn resize(&mut self, pixels: &Pixels, plan: &ResizePlan) -> Result<Pixels, RenderError> {
         let pixel_type = match pixels.channels {
-            Channels::Gray => PixelType::U8,
-            Channels::Rgb => PixelType::U8x3,
-            Channels::Rgba => PixelType::U8x4,
+            PixelChannels::Gray => PixelType::U8,
+            PixelChannels::Rgb => PixelType::U8x3,
+            PixelChannels::Rgba => PixelType::U8x4,
         };
         let failed = |error: &dyn std::fmt::Display| {
             tracing::error!(%error, "an image could not be scaled");

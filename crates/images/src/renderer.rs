@@ -30,7 +30,7 @@ pub struct RendererSettings {
 }
 
 impl Default for RendererSettings {
-    /// The time limit of the wire contract, and a worker for each core, at most four.
+    /// Returns the time limit of the wire contract, and a worker for each core, at most four.
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Self { limits: RenderLimits::default(), time_limit: Duration::from_secs(15), workers: cores.min(4), queue: 64 }

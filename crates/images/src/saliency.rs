@@ -79,13 +79,13 @@ impl DetailSums {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decode::Channels;
+    use crate::decode::PixelChannels;
 
     #[test]
     fn the_window_lies_on_the_detail_and_otherwise_in_the_middle() {
         let gray = |detail: std::ops::Range<usize>| Pixels {
             size: PixelSize::new(100, 20),
-            channels: Channels::Gray,
+            channels: PixelChannels::Gray,
             bytes: (0..2000).map(|i| if detail.contains(&(i % 100)) && i % 2 == 0 { 255 } else { 100 }).collect(),
         };
         let (x, y) = most_detailed(gray(80..90), 0.2, 1.0);

@@ -86,7 +86,7 @@ impl Address {
     }
 }
 
-/// The domain in lower-case ASCII ("xn--" labels), or `None` if it is no host name.
+/// Returns the domain in lower-case ASCII ("xn--" labels), or `None` if it is no host name.
 fn ascii_domain(domain: &str) -> Option<String> {
     // The URL parser decodes percent signs and reads numbers as IPv4 addresses; neither is a mail
     // domain

@@ -179,7 +179,8 @@ impl Email {
     }
 }
 
-/// Headers that the message sets itself, or that would send copies elsewhere.
+/// Returns whether a header is one that the message sets itself, or that would send copies
+/// elsewhere.
 fn is_reserved(name: &str) -> bool {
     const RESERVED: [&str; 14] = [
         "from",

@@ -30,7 +30,8 @@ pub use templates::{RenderedMail, Templates};
 pub use transport::{Discard, SendError, Transport};
 pub use variables::Variables;
 
-/// A mail as the lines that travel over the wire, with its plain-text part, date and identifier.
+/// Returns a mail as the lines that travel over the wire, with its plain-text part, date and
+/// identifier.
 ///
 /// # Errors
 ///

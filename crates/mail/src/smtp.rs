@@ -63,7 +63,7 @@ pub struct SmtpSettings {
 }
 
 impl SmtpSettings {
-    /// A server on the given port, without login, protected as the port suggests.
+    /// Makes a server on the given port, without login, protected as the port suggests.
     pub fn new(host: impl Into<String>, port: u16) -> Self {
         Self {
             host: host.into(),
@@ -186,8 +186,8 @@ fn classify(error: &Error, needs_utf8: bool) -> SendError {
     }
 }
 
-/// The kind and code of a failure. Servers repeat the recipient in their words, which do not belong
-/// in a log.
+/// Returns the kind and code of a failure. Servers repeat the recipient in their words, which do
+/// not belong in a log.
 fn describe(error: &Error) -> String {
     if let Some(code) = error.status() {
         return format!("it answered with code {code}");
@@ -241,7 +241,7 @@ pub(crate) fn message(email: &Email) -> Result<WireMessage, SendError> {
     Ok(WireMessage { envelope: message.envelope().clone(), bytes })
 }
 
-/// An identifier that no other message has; it need not be hard to guess.
+/// Returns an identifier that no other message has; it need not be hard to guess.
 fn unique() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let random = || RandomState::new().build_hasher().finish();

@@ -23,7 +23,7 @@ const LARGEST_FILE: u64 = 1_000_000;
 #[derive(Debug, Clone)]
 pub struct Templates {
     subjects: BTreeMap<MailKind, Arc<Template>>,
-    bodies: BTreeMap<MailKind, Arc<Body>>,
+    bodies: BTreeMap<MailKind, Arc<TemplateSource>>,
     built_in: Arc<BuiltIn>,
 }
 
@@ -64,7 +64,7 @@ pub struct RenderedMail {
 }
 
 #[derive(Debug)]
-enum Body {
+enum TemplateSource {
     Fixed(Template),
     File {
         path: PathBuf,
@@ -102,7 +102,7 @@ impl Templates {
     ///
     /// [`TemplateError`] says where the text is no template.
     pub fn set_body(&mut self, kind: MailKind, html: &str) -> Result<(), TemplateError> {
-        self.bodies.insert(kind, Arc::new(Body::Fixed(Template::parse(html)?)));
+        self.bodies.insert(kind, Arc::new(TemplateSource::Fixed(Template::parse(html)?)));
         Ok(())
     }
 
@@ -114,14 +114,14 @@ impl Templates {
     pub fn set_body_file(&mut self, kind: MailKind, path: impl Into<PathBuf>) -> Result<(), TemplateError> {
         let path = path.into();
         let last = Mutex::new(read(&path)?);
-        self.bodies.insert(kind, Arc::new(Body::File { path, last }));
+        self.bodies.insert(kind, Arc::new(TemplateSource::File { path, last }));
         Ok(())
     }
 
     /// Announces a body that arrives later, by [`Templates::put_body`]; until then the built-in one
     /// is used.
     pub fn expect_body(&mut self, kind: MailKind) {
-        self.bodies.insert(kind, Arc::new(Body::Expected(Mutex::default())));
+        self.bodies.insert(kind, Arc::new(TemplateSource::Expected(Mutex::default())));
     }
 
     /// Sets a body that was announced with [`Templates::expect_body`]; all clones use it from now
@@ -132,7 +132,7 @@ impl Templates {
     /// [`TemplateError`] says where the text is no template; then the previous body stays.
     pub fn put_body(&self, kind: MailKind, html: &str) -> Result<(), TemplateError> {
         let template = Arc::new(Template::parse(html)?);
-        if let Some(Body::Expected(place)) = self.bodies.get(&kind).map(AsRef::as_ref) {
+        if let Some(TemplateSource::Expected(place)) = self.bodies.get(&kind).map(AsRef::as_ref) {
             *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(template);
         }
         Ok(())
@@ -169,7 +169,7 @@ impl Templates {
     }
 }
 
-impl Body {
+impl TemplateSource {
     /// Returns the template. `None`: it has not arrived.
     fn template(&self) -> Option<Arc<Template>> {
         match self {

@@ -60,4 +60,7 @@ pub struct Variables {
     /// The page where the person can undo a change that was not theirs: `{{ .SecurityURL }}`.
     #[serde(rename = "SecurityURL", skip_serializing_if = "Option::is_none")]
     pub security_url: Option<String>,
+    /// The page where people sign in: `{{ .SignInURL }}`.
+    #[serde(rename = "SignInURL", skip_serializing_if = "Option::is_none")]
+    pub sign_in_url: Option<String>,
 }

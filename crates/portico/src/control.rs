@@ -29,7 +29,7 @@ const MAX_SOCKET_PATH: usize = 100;
 /// A request of a command to the running server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case")]
-pub enum Request {
+pub enum ControlRequest {
     /// The request for the output of `portico status`.
     Status {
         /// `pretty`, `env`, `json`, `toml` or `yaml`.
@@ -91,7 +91,7 @@ pub enum Reply {
 #[derive(Debug)]
 pub struct ControlCall {
     /// The request.
-    pub request: Request,
+    pub request: ControlRequest,
     /// The channel of the replies. The connection ends after the last one.
     pub replies: mpsc::Sender<Reply>,
 }
@@ -247,7 +247,7 @@ pub enum ControlError {
 /// When no server runs, the request fails, or the connection breaks.
 pub async fn call(
     data: &Path,
-    request: &Request,
+    request: &ControlRequest,
     mut progress: impl FnMut(&str),
 ) -> Result<serde_json::Value, ControlError> {
     let not_running = || ControlError::NotRunning(data.parent().unwrap_or(data).to_owned());
@@ -315,16 +315,16 @@ mod tests {
         }
         tokio::spawn(async move {
             let call = incoming.recv().await.unwrap();
-            assert_eq!(call.request, Request::Reset { version: None, last: 0, seed: true });
+            assert_eq!(call.request, ControlRequest::Reset { version: None, last: 0, seed: true });
             call.replies.send(Reply::Progress { line: "Applying".into() }).await.unwrap();
             call.replies.send(Reply::Done { value: serde_json::json!({"ok": true}) }).await.unwrap();
         });
         let mut lines = Vec::new();
-        let request = Request::Reset { version: None, last: 0, seed: true };
+        let request = ControlRequest::Reset { version: None, last: 0, seed: true };
         let value = call(data.path(), &request, |line| lines.push(line.to_owned())).await.unwrap();
         assert_eq!((lines.as_slice(), value), (&["Applying".to_owned()][..], serde_json::json!({"ok": true})));
         drop(control);
-        let gone = call(data.path(), &Request::Stop, |_| {}).await;
+        let gone = call(data.path(), &ControlRequest::Stop, |_| {}).await;
         assert!(matches!(gone, Err(ControlError::NotRunning(_))), "{gone:?}");
     }
 
@@ -340,10 +340,10 @@ mod tests {
             AccountCommand::SetPassword { account: "ada@example.com".to_owned(), password: "correct horse".into() },
             AccountCommand::List { filter: None, limit: 50, offset: 0 },
         ] {
-            let request = Request::Accounts { operation };
+            let request = ControlRequest::Accounts { operation };
             assert!(!format!("{request:?}").contains("correct horse"));
             let sent = serde_json::to_string(&request).unwrap();
-            assert_eq!(serde_json::from_str::<Request>(&sent).unwrap(), request);
+            assert_eq!(serde_json::from_str::<ControlRequest>(&sent).unwrap(), request);
         }
     }
 
@@ -358,7 +358,7 @@ mod tests {
             let call = incoming.recv().await.unwrap();
             call.replies.send(Reply::Failed { message: "no".into() }).await.unwrap();
         });
-        let answer = call(&data, &Request::Stop, |_| {}).await;
+        let answer = call(&data, &ControlRequest::Stop, |_| {}).await;
         assert!(matches!(answer, Err(ControlError::Failed(message)) if message == "no"));
     }
 }

@@ -12,21 +12,21 @@ use crate::error::{ProjectError, SourcePosition};
 
 /// A value and its line.
 #[derive(Debug, Clone)]
-pub(crate) struct Node {
+pub(crate) struct DocumentNode {
     pub value: Value,
-    pub origin: Origin,
+    pub origin: ValueOrigin,
 }
 
 /// The source of a value.
 #[derive(Debug, Clone)]
-pub(crate) struct Origin {
+pub(crate) struct ValueOrigin {
     file: Arc<PathBuf>,
     line: usize,
     /// True for values of a chosen remote, which take precedence over the environment.
     pub beats_environment: bool,
 }
 
-impl Origin {
+impl ValueOrigin {
     pub fn place(&self) -> SourcePosition {
         SourcePosition::line(self.file.as_ref(), self.line)
     }
@@ -35,8 +35,8 @@ impl Origin {
 /// A TOML value. Names of tables are lower-case, in the order in which they are written.
 #[derive(Debug, Clone)]
 pub(crate) enum Value {
-    Table(IndexMap<String, Node>),
-    Array(Vec<Node>),
+    Table(IndexMap<String, DocumentNode>),
+    Array(Vec<DocumentNode>),
     Text(String),
     Integer(i64),
     Float,
@@ -59,7 +59,7 @@ impl Value {
     }
 }
 
-impl Node {
+impl DocumentNode {
     /// Parses the text of a file. `shown` is the file name for messages.
     pub fn parse(text: &str, shown: &Path) -> Result<Self, ProjectError> {
         let file = Arc::new(shown.to_owned());
@@ -81,7 +81,7 @@ impl Node {
     pub fn empty() -> Self {
         Self {
             value: Value::Table(IndexMap::new()),
-            origin: Origin { file: Arc::new(PathBuf::new()), line: 0, beats_environment: false },
+            origin: ValueOrigin { file: Arc::new(PathBuf::new()), line: 0, beats_environment: false },
         }
     }
 
@@ -131,12 +131,12 @@ struct Reader {
 }
 
 impl Reader {
-    fn origin(&self, span: &Range<usize>) -> Origin {
-        Origin { file: self.file.clone(), line: self.lines.line(span.start), beats_environment: false }
+    fn origin(&self, span: &Range<usize>) -> ValueOrigin {
+        ValueOrigin { file: self.file.clone(), line: self.lines.line(span.start), beats_environment: false }
     }
 
     fn table(&self, table: &DeTable<'_>, problems: &mut Vec<ProjectError>) -> Value {
-        let mut entries: IndexMap<String, Node> = IndexMap::with_capacity(table.len());
+        let mut entries: IndexMap<String, DocumentNode> = IndexMap::with_capacity(table.len());
         for (key, value) in table {
             // Keys are case-insensitive and become lower-case
             let name = key.get_ref().to_lowercase();
@@ -152,7 +152,7 @@ impl Reader {
         Value::Table(entries)
     }
 
-    fn node(&self, value: &Spanned<DeValue<'_>>, problems: &mut Vec<ProjectError>) -> Node {
+    fn node(&self, value: &Spanned<DeValue<'_>>, problems: &mut Vec<ProjectError>) -> DocumentNode {
         let origin = self.origin(&value.span());
         let mut fail = |message: String| {
             problems.push(ProjectError::Syntax { place: origin.place(), message });
@@ -176,7 +176,7 @@ impl Reader {
             DeValue::Array(items) => Value::Array(items.iter().map(|item| self.node(item, problems)).collect()),
             DeValue::Table(table) => self.table(table, problems),
         };
-        Node { value, origin }
+        DocumentNode { value, origin }
     }
 }
 
@@ -205,8 +205,10 @@ mod tests {
 
     #[test]
     fn every_value_knows_its_line() -> Result<(), ProjectError> {
-        let node =
-            Node::parse("a = 1\n\n[Auth]\nSite_URL = \"x\"\nlist = [\n 0x10,\n 2_000,\n]\n", Path::new("c.toml"))?;
+        let node = DocumentNode::parse(
+            "a = 1\n\n[Auth]\nSite_URL = \"x\"\nlist = [\n 0x10,\n 2_000,\n]\n",
+            Path::new("c.toml"),
+        )?;
         let line = |path: &[&str]| node.find(path).map(|node| node.origin.place().to_string());
         assert_eq!(line(&["a"]).as_deref(), Some("c.toml:1"));
         assert_eq!(line(&["auth", "site_url"]).as_deref(), Some("c.toml:4"));
@@ -221,16 +223,17 @@ mod tests {
 
     #[test]
     fn a_syntax_error_names_its_line() {
-        let error = Node::parse("a = 1\nb = \n", Path::new("c.toml")).map(|_| ()).map_err(|error| error.to_string());
+        let error =
+            DocumentNode::parse("a = 1\nb = \n", Path::new("c.toml")).map(|_| ()).map_err(|error| error.to_string());
         assert!(error.as_ref().is_err_and(|text| text.contains("c.toml:2")), "{error:?}");
-        let error = Node::parse("a = 99999999999999999999999\n", Path::new("c.toml")).map(|_| ());
+        let error = DocumentNode::parse("a = 99999999999999999999999\n", Path::new("c.toml")).map(|_| ());
         assert!(matches!(error, Err(ProjectError::Syntax { .. })));
     }
 
     proptest! {
         #[test]
         fn no_text_makes_the_parser_panic(text in "[\\[\\]={}\"'a-c.#\\n0-9_x ]{0,60}") {
-            let _ = Node::parse(&text, Path::new("c.toml"));
+            let _ = DocumentNode::parse(&text, Path::new("c.toml"));
         }
     }
 }

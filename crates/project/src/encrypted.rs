@@ -23,7 +23,7 @@ pub(crate) struct DecryptionKeys {
 
 /// The reasons for which a value cannot be decrypted.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub(crate) enum DecryptError {
+pub(crate) enum EncryptedValueError {
     #[error("missing private key")]
     MissingKey,
     #[error("the value is no encrypted message")]
@@ -52,19 +52,19 @@ impl DecryptionKeys {
     }
 
     /// Decrypts a message (base64) with the first matching key.
-    pub fn decrypt(&self, message: &str) -> Result<Secret, DecryptError> {
+    pub fn decrypt(&self, message: &str) -> Result<Secret, EncryptedValueError> {
         if self.keys.is_empty() {
-            return Err(DecryptError::MissingKey);
+            return Err(EncryptedValueError::MissingKey);
         }
-        let message = STANDARD.decode(message.trim()).map_err(|_| DecryptError::Malformed)?;
+        let message = STANDARD.decode(message.trim()).map_err(|_| EncryptedValueError::Malformed)?;
         if message.len() < POINT + NONCE + TAG {
-            return Err(DecryptError::Malformed);
+            return Err(EncryptedValueError::Malformed);
         }
         let (point, sealed) = message.split_at(POINT);
-        let ephemeral = PublicKey::from_sec1_bytes(point).map_err(|_| DecryptError::Malformed)?;
+        let ephemeral = PublicKey::from_sec1_bytes(point).map_err(|_| EncryptedValueError::Malformed)?;
         let opened = self.keys.iter().find_map(|key| open(key, &ephemeral, point, sealed));
-        let plain = opened.ok_or(DecryptError::WrongKey)?;
-        String::from_utf8(plain).map(Secret::new).map_err(|_| DecryptError::Malformed)
+        let plain = opened.ok_or(EncryptedValueError::WrongKey)?;
+        String::from_utf8(plain).map(Secret::new).map_err(|_| EncryptedValueError::Malformed)
     }
 }
 
@@ -123,15 +123,18 @@ mod tests {
 
     #[test]
     fn an_undecryptable_message_has_a_reason() {
-        assert_eq!(keys(&[]).decrypt(MESSAGE), Err(DecryptError::MissingKey));
-        assert_eq!(keys(&[("DOTENV_PRIVATE_KEYS", KEY)]).decrypt(MESSAGE), Err(DecryptError::MissingKey));
-        assert_eq!(keys(&[("DOTENV_PRIVATE_KEY", &"2a".repeat(32))]).decrypt(MESSAGE), Err(DecryptError::WrongKey));
-        assert_eq!(keys(&[("DOTENV_PRIVATE_KEY", "no key")]).decrypt(MESSAGE), Err(DecryptError::WrongKey));
+        assert_eq!(keys(&[]).decrypt(MESSAGE), Err(EncryptedValueError::MissingKey));
+        assert_eq!(keys(&[("DOTENV_PRIVATE_KEYS", KEY)]).decrypt(MESSAGE), Err(EncryptedValueError::MissingKey));
+        assert_eq!(
+            keys(&[("DOTENV_PRIVATE_KEY", &"2a".repeat(32))]).decrypt(MESSAGE),
+            Err(EncryptedValueError::WrongKey)
+        );
+        assert_eq!(keys(&[("DOTENV_PRIVATE_KEY", "no key")]).decrypt(MESSAGE), Err(EncryptedValueError::WrongKey));
         let mine = keys(&[("DOTENV_PRIVATE_KEY", KEY)]);
-        assert_eq!(mine.decrypt("***"), Err(DecryptError::Malformed));
-        assert_eq!(mine.decrypt(&MESSAGE[..100]), Err(DecryptError::Malformed));
+        assert_eq!(mine.decrypt("***"), Err(EncryptedValueError::Malformed));
+        assert_eq!(mine.decrypt(&MESSAGE[..100]), Err(EncryptedValueError::Malformed));
         let tampered = format!("{}{}", &MESSAGE[..MESSAGE.len() - 6], "AAAA==");
-        assert_eq!(mine.decrypt(&tampered), Err(DecryptError::WrongKey));
+        assert_eq!(mine.decrypt(&tampered), Err(EncryptedValueError::WrongKey));
     }
 
     proptest! {

@@ -32,10 +32,11 @@ pub use exposure::Exposure;
 pub use init::init;
 pub use migrations::{Migration, MigrationError, PlanError, PlanOptions, StatementError};
 pub use prepare::{
-    PrepareOptions, Prepared, current_branch, prepare, reset, store_vault_secrets, warn_of_edited, warn_of_unprotected,
+    PrepareOptions, PreparedDatabase, current_branch, prepare, reset, store_vault_secrets, warn_of_edited,
+    warn_of_unprotected,
 };
 pub use progress::{Progress, ProgressSink};
 pub use project::{LoadOptions, Project};
-pub use sql::{Statement, split as split_statements};
+pub use sql::{SqlStatement, split as split_statements};
 pub use units::duration as parse_duration;
 pub use unprotected::{Unprotected, unprotected};

@@ -21,20 +21,20 @@ use portico_base::colour::Colour;
 use url::Url;
 
 pub use auth::{
-    AccountSettings, BreachCheck, CustomProviderExtras, EmailExtras, EncryptionExtras, HookExtras, PasswordExtras,
+    AccountSettings, BreachCheckMode, CustomProviderExtras, EmailExtras, EncryptionExtras, HookExtras, PasswordExtras,
     RefreshTokenExtras, SessionExtras,
 };
 pub use messages::{LinkPaths, RateLimitExtras, SendRate, SmsExtras};
 pub use object_store::ObjectStoreSettings;
 pub use people::DevelopmentUser;
-pub use realtime::{ClusterWay, RealtimeExtras, RealtimeLimits};
+pub use realtime::{ClusterMode, RealtimeExtras, RealtimeLimitExtras};
 pub use storage::{S3Extras, StorageExtras};
 
 use crate::config::absolute;
-use crate::document::Node;
+use crate::document::DocumentNode;
 use crate::error::{ProjectError, Warning, read_text};
 use crate::project::{MAX_CONFIG, Project};
-use crate::section::{Reading, Section, UnknownKeys};
+use crate::section::{ConfigReader, Section, UnknownKeys};
 
 /// The settings of `portico.toml`, with defaults filled in.
 #[derive(Debug, Clone)]
@@ -164,10 +164,10 @@ impl Settings {
     pub fn load(project: &Project) -> Result<Self, ProjectError> {
         let shown = Path::new("supabase/portico.toml");
         let tree = match read_text(&project.root().join(shown), MAX_CONFIG)? {
-            Some(text) => Node::parse(&text, shown)?,
-            None => Node::empty(),
+            Some(text) => DocumentNode::parse(&text, shown)?,
+            None => DocumentNode::empty(),
         };
-        let reading = Reading::new(project.environment(), "PORTICO", UnknownKeys::Fail);
+        let reading = ConfigReader::new(project.environment(), "PORTICO", UnknownKeys::Fail);
         let mut settings = Self::read(reading.root(&tree), project);
         let (mut problems, warnings) = reading.into_findings();
         if !problems.is_empty() {

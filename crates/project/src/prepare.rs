@@ -8,7 +8,9 @@ use std::path::Path;
 use portico_database::{BootstrapSettings, Database, MigrationSession};
 
 use crate::error::read_text;
-use crate::migrations::{self, Listing, Migration, MigrationError, PlanOptions, Record, Script, history, run_script};
+use crate::migrations::{
+    self, Listing, Migration, MigrationError, PlanOptions, Record, SqlScript, history, run_script,
+};
 use crate::progress::{Progress, ProgressSink};
 use crate::project::Project;
 use crate::seeds;
@@ -32,7 +34,7 @@ impl Default for PrepareOptions {
 
 /// The outcome of a preparation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Prepared {
+pub struct PreparedDatabase {
     /// True if the database had not been prepared before.
     pub is_fresh: bool,
     /// The versions that were applied.
@@ -70,7 +72,7 @@ pub async fn prepare(
     project: &Project,
     options: &PrepareOptions,
     progress: ProgressSink<'_>,
-) -> Result<Prepared, MigrationError> {
+) -> Result<PreparedDatabase, MigrationError> {
     let lock = session.lock(LOCK).await?;
     let outcome = prepare_locked(session, project, options, progress).await;
     lock.release().await;
@@ -82,13 +84,13 @@ async fn prepare_locked(
     project: &Project,
     options: &PrepareOptions,
     progress: ProgressSink<'_>,
-) -> Result<Prepared, MigrationError> {
+) -> Result<PreparedDatabase, MigrationError> {
     let files = migrations::list(project)?;
     // Before anything is written: a plan that cannot be carried out changes nothing
     let applied = history::applied(session).await?;
     migrations::plan(&files.migrations, &applied, &options.plan)?;
 
-    let mut prepared = Prepared { is_fresh: begin(session).await?, ..Prepared::default() };
+    let mut prepared = PreparedDatabase { is_fresh: begin(session).await?, ..PreparedDatabase::default() };
     if prepared.is_fresh {
         store_vault_secrets(session, project, progress).await?;
         run_roles(session, project, progress).await?;
@@ -178,7 +180,7 @@ async fn run_roles(
     let shown = Path::new("supabase/roles.sql");
     if let Some(text) = read_text(&project.root().join(shown), MAX_SQL)? {
         progress(Progress::SeedingRoles);
-        run_script(session, &Script { shown, text: &text }, Record::Nothing).await?;
+        run_script(session, &SqlScript { shown, text: &text }, Record::Nothing).await?;
     }
     Ok(())
 }
@@ -242,7 +244,7 @@ pub async fn reset(
     project: &Project,
     options: &PrepareOptions,
     progress: ProgressSink<'_>,
-) -> Result<Prepared, MigrationError> {
+) -> Result<PreparedDatabase, MigrationError> {
     // A version that does not exist must not cost the data
     migrations::plan(&migrations::list(project)?.migrations, &[], &options.plan)?;
     progress(Progress::Resetting { version: options.plan.up_to.clone() });

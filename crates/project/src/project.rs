@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use crate::config::{Config, Folders, apply_remote, check_remotes};
-use crate::document::Node;
+use crate::document::DocumentNode;
 use crate::environment::Environment;
 use crate::error::{ProjectError, Warning, WarningKind, read_text};
-use crate::section::{Reading, UnknownKeys};
+use crate::section::{ConfigReader, UnknownKeys};
 
 /// The largest configuration file, in bytes.
 pub(crate) const MAX_CONFIG: u64 = 4 * 1024 * 1024;
@@ -62,15 +62,15 @@ impl Project {
         let path = root.join("supabase/config.toml");
         let shown = Path::new("supabase/config.toml");
         let mut tree = match read_text(&path, MAX_CONFIG)? {
-            Some(text) => Node::parse(&text, shown)?,
-            None => Node::empty(),
+            Some(text) => DocumentNode::parse(&text, shown)?,
+            None => DocumentNode::empty(),
         };
         let folders = Folders { root: &root, supabase: root.join("supabase") };
         let (mut remote_problems, mut remote_warnings) = (Vec::new(), Vec::new());
         check_remotes(&tree, &environment, &folders, &mut remote_problems, &mut remote_warnings);
         let override_name = options.remote.as_deref().and_then(|remote| apply_remote(&mut tree, remote));
 
-        let reading = Reading::new(&environment, "SUPABASE", UnknownKeys::Warn);
+        let reading = ConfigReader::new(&environment, "SUPABASE", UnknownKeys::Warn);
         if let Some(name) = override_name {
             let message = format!("Loading config override: [remotes.{name}]");
             reading.warn(WarningKind::Information, None, format!("remotes.{name}"), message);

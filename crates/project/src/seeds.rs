@@ -11,7 +11,7 @@ use portico_database::MigrationSession;
 use crate::config::DEFAULT_SEED_PATH;
 use crate::error::{ProjectError, read_text};
 use crate::glob;
-use crate::migrations::{MigrationError, Record, Script, history, run_script};
+use crate::migrations::{MigrationError, Record, SqlScript, history, run_script};
 use crate::progress::{Progress, ProgressSink};
 use crate::project::Project;
 use crate::sql::MAX_SQL;
@@ -107,7 +107,7 @@ pub async fn apply(
             }
             None => {
                 progress(Progress::Seeding { path: file.shown.clone() });
-                let script = Script { shown: Path::new(&file.shown), text: &text };
+                let script = SqlScript { shown: Path::new(&file.shown), text: &text };
                 run_script(session, &script, Record::Seed { path: &file.shown, hash: &hash }).await?;
                 ran.push(file.shown);
             }

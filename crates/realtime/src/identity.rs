@@ -1,19 +1,17 @@
 //! The identity of a channel: the role and the claims of its token.
 
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use portico_base::Clock;
-use portico_tokens::{ApiRole, Claims, CurrentKeys, TokenError, TokenHeader, TokenIssuer, looks_opaque};
+use portico_tokens::{
+    ApiRole, Claims, CurrentKeys, KEY_REFRESH_WAIT, KeyRefresh, TokenError, TokenHeader, UnreadIssuers,
+    check_request_role, looks_opaque,
+};
 use serde_json::Value;
 use time::OffsetDateTime;
 
 use crate::error::TokenRejection;
-
-/// The role that the connections log in with. No token may act as it.
-const LOGIN: &str = "authenticator";
 
 /// The role and the claims that a channel acts with, from a verified token. Two identities are
 /// equal if PostgreSQL cannot tell them apart.
@@ -51,12 +49,6 @@ impl ChannelIdentity {
     }
 }
 
-/// Reads the keys of an issuer again, and returns when that has been done or failed.
-pub type KeyRefresh = Arc<dyn Fn(TokenIssuer) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
-
-/// The time for which a token waits for keys that it may have been signed with.
-const REFRESH_WAIT: Duration = Duration::from_secs(5);
-
 /// Verifies the tokens of sockets and channels.
 #[derive(Clone)]
 pub(crate) struct TokenVerifier {
@@ -76,10 +68,10 @@ impl TokenVerifier {
     /// Returns the reading of keys that may verify a token whose key is not known; `None` if more
     /// keys would change nothing.
     pub fn refresh(&self, token: &str) -> Option<impl Future<Output = ()> + Send + use<>> {
-        let issuer = self.keys.now().issuer_of_unknown_key(token)?;
-        let reading = self.refresh.as_ref()?(issuer);
+        let issuers = self.keys.now().issuers_of_unknown_key(token);
+        let reading = self.refresh.as_ref().filter(|_| !issuers.is_none())?(issuers);
         Some(async move {
-            let _ = tokio::time::timeout(REFRESH_WAIT, reading).await;
+            let _ = tokio::time::timeout(KEY_REFRESH_WAIT, reading).await;
         })
     }
 
@@ -117,9 +109,7 @@ impl TokenVerifier {
         let identity = Self::identity(claims)?;
         self.check_expiry(&identity)?;
         let role = identity.role();
-        // `set role none` would leave the role that the server logs in with, and every role may
-        // assume itself
-        if role == "none" || role == LOGIN || role == &*self.login {
+        if check_request_role(role, &self.login).is_err() {
             return Err(TokenRejection::BadSignature);
         }
         if !may_be_privileged && !matches!(role, "anon" | "authenticated") {

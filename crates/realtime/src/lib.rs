@@ -1,9 +1,18 @@
 //! Channels over WebSockets: broadcast, presence and database changes, everything under
 //! `/realtime/v1`.
 //!
-//! `connection` accepts and serves sockets, `socket` has their frames, `channel` joins and the
-//! state of a channel, `rooms` the way of a message to its receivers. PostgreSQL decides who may
-//! read and write a private channel and who sees a change.
+//! - `connection`: the handshake and the task of one socket; `socket`: frames of both versions as
+//!   bytes, and the outbox
+//! - `channel`: joins, and the messages of a socket by kind; `service`: the shared state
+//! - `rooms`: the delivery of a message to its receivers, by thread; a message is encoded once for
+//!   each version, and its bytes are shared by all receivers
+//! - `authorise`: policies of private channels; `presence`; `broadcast`: over HTTP and from SQL;
+//!   `replay`: stored messages
+//! - `stream`: one logical replication for the server → `decode`: changes and their values as JSON
+//!   → `changes`: subscriptions, filters, who may see a row
+//! - `cluster`: several servers
+//!
+//! PostgreSQL decides who may read and write a private channel and who sees a change.
 //!
 //! Promises: what one channel may not see does not reach it, whatever another one does; a client
 //! that does not read costs bounded memory and delays no other. This crate must not know
@@ -36,7 +45,6 @@ mod sql;
 mod stream;
 
 pub use connection::RequestOrigin;
-pub use identity::KeyRefresh;
 pub use realtime::Realtime;
 pub use service::RealtimeFoundation;
 pub use settings::{

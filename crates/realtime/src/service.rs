@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use portico_base::Clock;
 use portico_database::Database;
 use portico_database::wire::ReadCoalescer;
-use portico_tokens::{CurrentKeys, KeySet};
+use portico_tokens::{CurrentKeys, KeyRefresh, KeySet};
 use serde_json::json;
 
 use crate::authorise::Authoriser;
 use crate::changes::DatabaseChanges;
 use crate::cluster::{ClusterMember, ClusterParts, ClusterTimes};
-use crate::identity::{KeyRefresh, TokenVerifier};
+use crate::identity::TokenVerifier;
 use crate::meter::{Meter, SAMPLE_PERIOD, Samples};
 use crate::presence::Presence;
 use crate::rooms::Rooms;

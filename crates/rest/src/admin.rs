@@ -12,9 +12,9 @@ use http::{StatusCode, header};
 
 use portico_tokens::{Caller, RingFigures};
 
-use crate::service::Service;
+use crate::data_api::DataApi;
 
-pub(crate) fn router(service: Arc<Service>) -> Router {
+pub(crate) fn router(service: Arc<DataApi>) -> Router {
     Router::new()
         .route("/live", get(StatusCode::OK))
         .route("/ready", get(ready))
@@ -25,14 +25,14 @@ pub(crate) fn router(service: Arc<Service>) -> Router {
 
 /// Reports whether the schema cache is loaded and, as far as is known, current, and the database
 /// answers.
-async fn ready(State(service): State<Arc<Service>>) -> StatusCode {
+async fn ready(State(service): State<Arc<DataApi>>) -> StatusCode {
     let is_loaded = service.snapshots.current().await.cache.is_some() && !service.snapshots.statistics().stale;
     if is_loaded && service.pool.checkout().await.is_ok() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
 }
 
 /// Returns the names of the relations and functions of the exposed schemas, for the secret key
 /// only: enough to see whether the cache contains a table or function.
-async fn schema_cache(State(service): State<Arc<Service>>, Extension(caller): Extension<Caller>) -> Response {
+async fn schema_cache(State(service): State<Arc<DataApi>>, Extension(caller): Extension<Caller>) -> Response {
     if !caller.is_service_role() {
         return StatusCode::FORBIDDEN.into_response();
     }
@@ -43,7 +43,7 @@ async fn schema_cache(State(service): State<Arc<Service>>, Extension(caller): Ex
 
 /// Returns the figures of the server's keys, which all services share, and of the keys that the
 /// database defines.
-async fn token_figures(service: &Service) -> RingFigures {
+async fn token_figures(service: &DataApi) -> RingFigures {
     let own = service.keys.figures();
     match &service.snapshots.current().await.config.keys {
         None => own,
@@ -59,7 +59,7 @@ async fn token_figures(service: &Service) -> RingFigures {
     }
 }
 
-async fn metrics(State(service): State<Arc<Service>>, Extension(caller): Extension<Caller>) -> Response {
+async fn metrics(State(service): State<Arc<DataApi>>, Extension(caller): Extension<Caller>) -> Response {
     if !caller.is_service_role() {
         return StatusCode::FORBIDDEN.into_response();
     }

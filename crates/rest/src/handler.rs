@@ -10,6 +10,7 @@ use http::Method;
 use http::request::Parts;
 use portico_tokens::Caller;
 
+use crate::data_api::DataApi;
 use crate::error::RestError;
 use crate::execute::statement_result::StatementResult;
 use crate::execute::{self, RequestContext, missing_grant};
@@ -20,12 +21,11 @@ use crate::request::role::RequestRole;
 use crate::request::{ApiRequest, ForwardedHeaders, RequestHead};
 use crate::response::server_timing::{ServerTiming, since};
 use crate::response::{self, CompletedRequest};
-use crate::service::Service;
 use crate::snapshot::Snapshot;
 use crate::sql::MainStatement;
 
 /// Answers a request. Errors become responses.
-pub(crate) async fn answer(service: &Service, request: Request, forwarded: ForwardedHeaders<'_>) -> Response {
+pub(crate) async fn answer(service: &DataApi, request: Request, forwarded: ForwardedHeaders<'_>) -> Response {
     let (parts, body) = request.into_parts();
     let snapshot = service.snapshots.current().await;
     let config = Arc::clone(&snapshot.config);
@@ -50,7 +50,7 @@ pub(crate) async fn answer(service: &Service, request: Request, forwarded: Forwa
 }
 
 async fn respond(
-    service: &Service,
+    service: &DataApi,
     snapshot: Arc<Snapshot>,
     parts: &Parts,
     body: Body,
@@ -107,7 +107,7 @@ async fn respond(
 /// Plans a request by the snapshot, or by a newer one where the age of the snapshot may be the
 /// cause of an error. Returns the snapshot that was used.
 async fn plan(
-    service: &Service,
+    service: &DataApi,
     snapshot: Arc<Snapshot>,
     request: &ApiRequest<'_>,
 ) -> Result<(Arc<Snapshot>, RequestPlan), RestError> {
@@ -129,7 +129,7 @@ fn plan_by(snapshot: &Snapshot, request: &ApiRequest<'_>) -> Result<RequestPlan,
 /// Runs the statement of a plan. Where PostgreSQL rejects it because the schema has changed since,
 /// the request is planned again by a newer snapshot. Returns the plan that was run.
 async fn run(
-    service: &Service,
+    service: &DataApi,
     snapshot: Arc<Snapshot>,
     request: &ApiRequest<'_>,
     plan: Box<StatementPlan>,

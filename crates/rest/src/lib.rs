@@ -18,6 +18,7 @@
 mod admin;
 mod array;
 pub mod config;
+mod data_api;
 pub mod error;
 mod execute;
 mod handler;
@@ -28,7 +29,6 @@ pub mod request;
 mod response;
 mod rest;
 pub mod schema;
-mod service;
 mod snapshot;
 pub mod sql;
 pub mod statement_builder;

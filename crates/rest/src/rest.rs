@@ -11,11 +11,10 @@ use http::HeaderMap;
 use portico_base::Clock;
 use portico_database::wire::{CoalescingSettings, Pool, ReadCoalescer, WirePoolSettings};
 use portico_database::{Database, DatabaseError};
-use portico_tokens::CurrentKeys;
+use portico_tokens::{CurrentKeys, LOGIN_ROLE};
 
 use crate::config::RestConfig;
-use crate::config::database::LOGIN;
-use crate::service::Service;
+use crate::data_api::DataApi;
 use crate::snapshot::SnapshotStore;
 use crate::{admin, handler};
 
@@ -52,7 +51,7 @@ impl Default for RestSettings {
 /// The data API. Clones share all state.
 #[derive(Clone)]
 pub struct Rest {
-    service: Arc<Service>,
+    service: Arc<DataApi>,
 }
 
 impl Rest {
@@ -73,7 +72,7 @@ impl Rest {
             prepared: settings.config.prepared_statements,
             ..WirePoolSettings::default()
         };
-        let pool = Pool::open(database.endpoint(), LOGIN, pool_settings)?;
+        let pool = Pool::open(database.endpoint(), LOGIN_ROLE, pool_settings)?;
         let processors = std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
         let coalescing = CoalescingSettings {
             max_quick_reads: Some(QUICK_READS_PER_PROCESSOR.saturating_mul(processors)),
@@ -84,7 +83,7 @@ impl Rest {
         let (snapshots, reload_task) = SnapshotStore::start(database, pool.clone(), settings.config.clone());
         let RestSettings { public_url, connections, .. } = settings;
         let service =
-            Service { keys, clock, pool, reads, snapshots, public_url, login, connections, _reload_task: reload_task };
+            DataApi { keys, clock, pool, reads, snapshots, public_url, login, connections, _reload_task: reload_task };
         Ok(Self { service: Arc::new(service) })
     }
 

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use bytes::Bytes;
+use portico_database::quote;
 
 /// A parameter of a statement, in PostgreSQL's text format and without a type. The type follows
 /// from its position in the statement.
@@ -49,13 +50,13 @@ impl Sql {
 
     /// Appends a quoted identifier. A zero byte, which no identifier can hold, is left out.
     pub fn name(&mut self, name: &str) -> &mut Self {
-        push_quoted(&mut self.text, name);
+        quote::push_identifier(&mut self.text, name);
         self
     }
 
     /// Appends a quoted identifier that is composed of parts, such as `films_1`.
     pub fn name_of(&mut self, name: std::fmt::Arguments<'_>) -> &mut Self {
-        push_quoted(&mut self.text, &name.to_string());
+        quote::push_identifier(&mut self.text, &name.to_string());
         self
     }
 
@@ -134,18 +135,6 @@ impl From<Bytes> for BoundValue {
     fn from(bytes: Bytes) -> Self {
         Self::Bytes(bytes)
     }
-}
-
-fn push_quoted(text: &mut String, name: &str) {
-    text.push('"');
-    for c in name.chars() {
-        match c {
-            '"' => text.push_str("\"\""),
-            '\0' => {}
-            c => text.push(c),
-        }
-    }
-    text.push('"');
 }
 
 #[cfg(test)]

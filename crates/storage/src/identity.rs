@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::{HeaderMap, header};
 use portico_base::Secret;
-use portico_tokens::{ApiRole, Caller, Claims, CurrentKeys, TokenError, bearer, looks_opaque};
+use portico_tokens::{ApiRole, Caller, Claims, CurrentKeys, TokenError, bearer, check_request_role, looks_opaque};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -12,9 +12,6 @@ use crate::error::{Result, StorageError};
 
 /// The role that bypasses row-level security.
 pub(crate) const SERVICE_ROLE: &str = "service_role";
-
-/// The role that the connections of the data API and of this service log in with.
-const LOGIN: &str = "authenticator";
 
 /// The role and the claims that a request acts with.
 #[derive(Debug, Clone)]
@@ -76,9 +73,7 @@ impl CallerIdentity {
 
     fn of_claims(claims: &Arc<Claims>, token: &str, login: &str) -> Result<Self> {
         let role = claims.role().unwrap_or(ApiRole::Anon.as_str());
-        // `set role none` would leave the request in the role that the server logs in with, and
-        // every role may assume itself
-        if role == "none" || role == LOGIN || role == login {
+        if check_request_role(role, login).is_err() {
             return Err(StorageError::AccessDenied(format!("permission denied to set role \"{role}\"")));
         }
         Ok(Self {

@@ -4,8 +4,21 @@
 //! role and the claims of its caller ([`operation`]): PostgreSQL decides what is allowed. An upload
 //! is tested under the caller's role, received, and then written by the service.
 //!
-//! `routes` knows HTTP and no SQL. `bucket`, `object` and `sign` are the operations, which other
-//! protocols ([`s3`], resumable uploads) call as well. `sql` has the statements.
+//! From the bottom:
+//!
+//! - `error`, `settings`, `model`, `name`, `sql`: the statements
+//! - `backend`: the content (`folder`, `object_store`, `parts`, `journal`); `unfinished`: resumable
+//!   uploads on disk, one request at a time for each
+//! - `service`: the state that requests share; `operation`: one step of SQL as the caller or as the
+//!   service
+//! - `bucket`, `object` (upload, download, list, move, copy, delete), `sign` (tokens of URLs),
+//!   `rendering` (objects as images, by the crate `images`), `media_type` (the beginnings of files)
+//! - `http`: requests, bodies and headers that the protocols share
+//! - the protocols: `routes` (REST), `resumable` (TUS) and `s3` (signatures, coded bodies, XML)
+//! - `cleanup`: what a crash has left; `gc`: rows and content that do not fit together; `seed`: the
+//!   buckets of `config.toml`; `reserved`: objects that the program itself keeps
+//!
+//! All protocols call `object`: permission, limits, versions and commit are inside.
 //!
 //! Promises: an acknowledged object is durable; an object that was not acknowledged is never
 //! visible; no request reads or changes a row that its role cannot. This crate must not know

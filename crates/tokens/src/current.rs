@@ -1,6 +1,9 @@
 //! The keys in force, which change while the server runs.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use portico_base::hash;
 use serde::Serialize;
@@ -13,14 +16,29 @@ use crate::ring::{KeyRing, RingFigures};
 use crate::third_party::ThirdPartyKeys;
 use crate::token::{TokenError, TokenHeader};
 
-/// The issuers of accepted tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum TokenIssuer {
-    /// The keys of this server, on all its nodes.
-    Own,
+/// The issuers whose keys should be read again for a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct UnreadIssuers {
+    /// This server, whose other nodes may sign with a new key.
+    pub own: bool,
     /// The configured third party.
-    ThirdParty,
+    pub third_party: bool,
 }
+
+impl UnreadIssuers {
+    /// Returns true if more keys would change nothing.
+    #[must_use]
+    pub fn is_none(self) -> bool {
+        self == Self::default()
+    }
+}
+
+/// Reads the keys of these issuers again, and returns when that has been done or failed. It decides how
+/// often, and several callers wait for one read.
+pub type KeyRefresh = Arc<dyn Fn(UnreadIssuers) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+
+/// The time for which a caller waits for keys that its token may have been signed with.
+pub const KEY_REFRESH_WAIT: Duration = Duration::from_secs(5);
 
 /// The keys at one moment. A request uses one set from its begin to its end.
 #[derive(Debug, Clone)]
@@ -68,16 +86,23 @@ impl KeySet {
         }
     }
 
-    /// Returns the issuer whose keys should be read again, since the token names one that is not
-    /// among them. `None`: more keys would change nothing. A rejected token that names the third
-    /// party is supposed to be signed with a key of it.
+    /// Returns the issuers whose keys should be read again for a rejected token, since it names a
+    /// key that is not among theirs.
+    ///
+    /// A token that names the third party may be of either: this server can have the same `iss`.
+    /// One with the id of a key that the third party has published is not of a new key of this
+    /// server, so that tokens which the third party issued for others cost this server nothing.
     #[must_use]
-    pub fn issuer_of_unknown_key(&self, token: &str) -> Option<TokenIssuer> {
-        let id = TokenHeader::read(token).ok()?.key_id;
-        match self.third_party.as_ref().filter(|keys| keys.is_named_in(token)) {
-            Some(keys) if keys.is_known() => id.filter(|id| !keys.may_know(id)).map(|_| TokenIssuer::ThirdParty),
-            Some(_) => Some(TokenIssuer::ThirdParty),
-            None => id.filter(|id| !self.ring.may_know(id)).map(|_| TokenIssuer::Own),
+    pub fn issuers_of_unknown_key(&self, token: &str) -> UnreadIssuers {
+        let Ok(TokenHeader { key_id: id, .. }) = TokenHeader::read(token) else {
+            return UnreadIssuers::default();
+        };
+        let id = id.as_deref();
+        let named = self.third_party.as_ref().filter(|keys| keys.is_named_in(token));
+        let is_theirs = named.is_some_and(|keys| id.is_some_and(|id| keys.has_key(id)));
+        UnreadIssuers {
+            own: !is_theirs && id.is_some_and(|id| !self.ring.may_know(id)),
+            third_party: named.is_some_and(|keys| !keys.is_known() || id.is_some_and(|id| !keys.may_know(id))),
         }
     }
 }

@@ -344,7 +344,7 @@ impl SigningKey {
         }
     }
 
-    /// `None`: the key cannot sign, or the library failed.
+    /// Signs a message. `None`: the key cannot sign, or the library failed.
     pub(crate) fn sign(&self, message: &[u8]) -> Option<Vec<u8>> {
         let random = SystemRandom::new();
         match (self.signer.as_ref()?, &self.verifier) {

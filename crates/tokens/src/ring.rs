@@ -186,6 +186,11 @@ impl KeyRing {
         self.keys.iter().any(|key| key.id() == Some(id) || (self.nameless_keys_fit && key.id().is_none()))
     }
 
+    /// Returns true if the ring has a key with this `kid`.
+    pub(crate) fn has_key(&self, id: &str) -> bool {
+        self.keys.iter().any(|key| key.id() == Some(id))
+    }
+
     /// Signs `claims` (a JSON object) with the current key: the first private key that may sign,
     /// else the secret.
     pub fn sign(&self, claims: &impl Serialize) -> Result<String, TokenError> {

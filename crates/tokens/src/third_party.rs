@@ -85,6 +85,11 @@ impl ThirdPartyKeys {
         self.ring.as_ref().is_some_and(|ring| ring.may_know(id))
     }
 
+    /// Returns true if a key of this id was published.
+    pub(crate) fn has_key(&self, id: &str) -> bool {
+        self.ring.as_ref().is_some_and(|ring| ring.has_key(id))
+    }
+
     /// Returns true if the token names this issuer, which is not verified.
     #[must_use]
     pub fn is_named_in(&self, token: &str) -> bool {

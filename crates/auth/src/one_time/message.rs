@@ -416,7 +416,11 @@ pub(crate) async fn send_account_exists(
     op.auth.limits().check_decoy_interval(TokenKind::Confirmation, email.as_str(), settings.max_frequency)?;
     op.auth.recipients().check(email)?;
     mailer::count_mail(op.auth)?;
-    let variables = Variables { email: email.to_string(), ..mailer::variables(op.auth, owner) };
+    let variables = Variables {
+        email: email.to_string(),
+        sign_in_url: settings.sign_in_page.clone(),
+        ..mailer::variables(op.auth, owner)
+    };
     op.auth.mailer().enqueue(op.tx, MailKind::AccountExists, email.as_str(), &variables).await
 }
 

@@ -8,7 +8,7 @@ use crate::error::AuthError;
 use crate::hooks::custom_access_token;
 use crate::model::{JsonObject, User};
 use crate::operation::AccountOperation;
-use crate::session::AuthenticationMethod;
+use crate::session::authentication_method::AuthenticationMethod;
 use crate::session::lifetime::end_of_low_aal;
 use crate::settings::HookPoint;
 use crate::sql::sessions::Session;

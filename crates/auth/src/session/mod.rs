@@ -5,6 +5,7 @@
 //! up for each request.
 
 mod access_token;
+mod authentication_method;
 pub(crate) mod clean_up;
 pub(crate) mod elevation;
 pub(crate) mod grants;
@@ -15,6 +16,7 @@ pub(crate) mod refresh_queue;
 pub mod refresh_token;
 mod response;
 
+pub use authentication_method::AuthenticationMethod;
 pub use response::TokenResponse;
 
 use http::HeaderMap;
@@ -29,93 +31,6 @@ use crate::session::access_token::{AccessToken, access_token};
 use crate::session::refresh_token::{RefreshToken, SessionKey};
 use crate::sql::refresh_tokens;
 use crate::sql::sessions::{self, Amr, NewSession, Session};
-
-/// An authentication method of a session: an entry of `amr`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AuthenticationMethod {
-    /// Password.
-    Password,
-    /// A code or a link, without a code exchange.
-    Otp,
-    /// An identity provider.
-    OAuth,
-    /// A sign-in link, after a code exchange.
-    MagicLink,
-    /// A recovery link, after a code exchange.
-    Recovery,
-    /// An invitation, after a code exchange.
-    Invite,
-    /// Confirmation of a new account, after a code exchange.
-    EmailSignup,
-    /// Confirmation of another address, after a code exchange.
-    EmailChange,
-    /// Without a contact or an identity.
-    Anonymous,
-    /// A second factor: an authenticator app.
-    Totp,
-    /// A second factor: a code in a text message.
-    MfaPhone,
-    /// A second factor: a security key.
-    MfaWebauthn,
-    /// A recovery code in the place of a second factor.
-    MfaRecoveryCode,
-    /// A passkey.
-    Passkey,
-    /// The wallet of a blockchain.
-    Web3,
-}
-
-impl AuthenticationMethod {
-    const ALL: [Self; 15] = [
-        Self::Password,
-        Self::Otp,
-        Self::OAuth,
-        Self::MagicLink,
-        Self::Recovery,
-        Self::Invite,
-        Self::EmailSignup,
-        Self::EmailChange,
-        Self::Anonymous,
-        Self::Totp,
-        Self::MfaPhone,
-        Self::MfaWebauthn,
-        Self::MfaRecoveryCode,
-        Self::Passkey,
-        Self::Web3,
-    ];
-
-    /// The names of the methods that raise a session to `aal2`.
-    pub const SECOND_FACTORS: [&str; 4] =
-        [Self::Totp.as_str(), Self::MfaPhone.as_str(), Self::MfaWebauthn.as_str(), Self::MfaRecoveryCode.as_str()];
-
-    /// Returns the name in the claim and the table.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Password => "password",
-            Self::Otp => "otp",
-            Self::OAuth => "oauth",
-            Self::MagicLink => "magiclink",
-            Self::Recovery => "recovery",
-            Self::Invite => "invite",
-            Self::EmailSignup => "email/signup",
-            Self::EmailChange => "email_change",
-            Self::Anonymous => "anonymous",
-            Self::Totp => "totp",
-            Self::MfaPhone => "mfa/phone",
-            Self::MfaWebauthn => "mfa/webauthn",
-            Self::MfaRecoveryCode => "mfa/recovery_code",
-            Self::Passkey => "passkey",
-            Self::Web3 => "web3",
-        }
-    }
-
-    /// Returns the method with that name.
-    #[must_use]
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|method| method.as_str() == name)
-    }
-}
 
 /// Signs `user` in: makes a session, its first refresh token and an access token. Part of the
 /// caller's transaction.
@@ -229,17 +144,4 @@ pub(crate) async fn respond(
 /// Returns the user agent of a request, if it has one.
 pub(crate) fn user_agent(request: &RequestInfo) -> Option<&str> {
     Some(request.user_agent.as_str()).filter(|text| !text.is_empty())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn methods_round_trip() {
-        for method in AuthenticationMethod::ALL {
-            assert_eq!(AuthenticationMethod::parse(method.as_str()), Some(method));
-        }
-        assert_eq!(AuthenticationMethod::parse("telepathy"), None);
-    }
 }

@@ -44,6 +44,9 @@ pub struct EmailSettings {
     /// The page where people request a new password, which the notification of a changed password
     /// links to.
     pub recovery_page: Option<String>,
+    /// The page where people sign in, which the mail about a sign-up with an address that has an
+    /// account links to.
+    pub sign_in_page: Option<String>,
     /// The name of the product in the built-in mails.
     pub brand_name: String,
     /// The colour of buttons in the built-in mails. `None`: Portico's.
@@ -112,6 +115,7 @@ impl Default for EmailSettings {
             notifications: Vec::new(),
             security_page: None,
             recovery_page: None,
+            sign_in_page: None,
             brand_name: "Portico".into(),
             brand_accent: None,
             sender_name: "Portico".into(),

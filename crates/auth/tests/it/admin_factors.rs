@@ -1,5 +1,6 @@
 //! `/admin/users/{user_id}/factors`.
 
+use portico_mail::MailKind;
 use portico_testkit::{TestResponse, TestServer};
 use serde_json::{Value, json};
 
@@ -28,6 +29,27 @@ async fn a_lost_factor_is_removed_and_its_sessions_are_lowered() {
     let entry = "select count(*) from auth.audit_log_entries
                   where payload->>'action' = 'factor_deleted' and payload->>'actor_username' = 'ada@example.com'";
     assert_eq!(t.count(entry).await, 1);
+}
+
+#[tokio::test]
+async fn the_owner_is_notified_of_a_factor_that_an_administrator_removes() {
+    let t = TestServer::with_auth(|settings| {
+        settings.email.notifications = vec![MailKind::MfaFactorUnenrolled];
+    })
+    .await;
+    let (factor, session) = with_totp(&t, ADA).await;
+    let user = session["user"]["id"].as_str().unwrap();
+    // One that was never proved needs no word
+    let draft = enroll_totp(&t, &session, "draft").await;
+    for id in [&draft.id, &factor.id] {
+        call(&t, "DELETE", &format!("{user}/factors/{id}"), &Value::Null).await.expect(200);
+    }
+    let notice = t.nth_mail_to(ADA, 1).await;
+    assert_eq!(notice.subject().as_str(), "A verification method was removed from your account");
+    let expected = "A second step was removed from ada@example.com: an authenticator app.";
+    assert!(notice.html().contains(expected), "{}", notice.html());
+    t.post("/auth/v1/recover").json(&json!({"email": ADA})).send().await.expect(200);
+    assert_eq!(t.nth_mail_to(ADA, 2).await.subject().as_str(), "Reset your password", "one notice");
 }
 
 #[tokio::test]

@@ -1,9 +1,12 @@
 //! Hooks that are PostgreSQL functions.
 
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use portico_auth::settings::HookPoint;
 use portico_testkit::{TestResponse, TestServer, claims_of};
-use serde_json::json;
+use serde_json::{Value, json};
 
+use crate::factors;
 use crate::hook_server::function;
 
 const ADA: &str = "ada@example.com";
@@ -132,4 +135,123 @@ async fn a_function_counts_attempts_at_a_password_and_the_count_stays() {
     }
     assert_eq!(t.count("select count(*) from public.failed").await, 3);
     sign_in(&t, PASSWORD).await.expect(200);
+}
+
+fn email_of(person: usize) -> String {
+    format!("person{person}@example.com")
+}
+
+fn phone_of(person: usize) -> String {
+    format!("1555000100{person}")
+}
+
+fn sign_up(t: &TestServer, person: usize) -> BoxFuture<'_, TestResponse> {
+    t.post("/auth/v1/signup").json(&json!({"email": email_of(person), "password": PASSWORD})).send().boxed()
+}
+
+fn request_text(t: &TestServer, person: usize) -> BoxFuture<'_, TestResponse> {
+    t.post("/auth/v1/otp").json(&json!({"phone": phone_of(person)})).send().boxed()
+}
+
+fn prove_factor(t: &TestServer, person: usize) -> BoxFuture<'_, TestResponse> {
+    async move {
+        let session = t.signed_in(&email_of(person), PASSWORD).await;
+        let factor = factors::enroll_totp(t, &session, "phone app").await;
+        factors::prove(t, &session, &factor).await
+    }
+    .boxed()
+}
+
+/// A point, and what its function and the requests that call it see.
+struct FunctionCase {
+    point: HookPoint,
+    /// Sends a request of a new person.
+    request: for<'a> fn(&'a TestServer, usize) -> BoxFuture<'a, TestResponse>,
+    /// Returns whether the input is that of the request, from the input and the response.
+    fits: fn(&Value, &Value) -> bool,
+    /// The output that rejects the request, with the status and the text of its response.
+    rejection: (Value, u16, &'static str),
+    /// The accounts after an accepted request, a rejected one, and one whose function raises.
+    accounts: [i64; 3],
+}
+
+fn function_cases() -> [FunctionCase; 4] {
+    let error = |status: u16, text: &str| json!({"error": {"http_code": status, "message": text}});
+    [
+        FunctionCase {
+            point: HookPoint::SendSms,
+            request: request_text,
+            fits: |input, _| input["user"]["phone"] == phone_of(0) && input["sms"]["phone"] == phone_of(0),
+            rejection: (error(402, "No credit"), 402, "No credit"),
+            accounts: [1, 1, 1],
+        },
+        FunctionCase {
+            point: HookPoint::MfaVerificationAttempt,
+            request: prove_factor,
+            fits: |input, session| {
+                input["user_id"] == session["user"]["id"]
+                    && input["factor_id"] == session["user"]["factors"][0]["id"]
+                    && (&input["factor_type"], &input["valid"]) == (&json!("totp"), &json!(true))
+            },
+            rejection: (json!({"decision": "reject", "message": "Not now"}), 403, "Not now"),
+            accounts: [1, 2, 3],
+        },
+        FunctionCase {
+            point: HookPoint::BeforeUserCreated,
+            request: sign_up,
+            fits: |input, user| input["user"]["id"] == user["id"] && input["user"]["email"] == email_of(0),
+            rejection: (error(403, "Staff only"), 403, "Staff only"),
+            accounts: [1, 1, 1],
+        },
+        FunctionCase {
+            point: HookPoint::AfterUserCreated,
+            request: sign_up,
+            fits: |input, user| input["user"]["id"] == user["id"] && input["user"]["email"] == email_of(0),
+            // The account stays
+            rejection: (error(403, "Staff only"), 500, "Error invoking hook"),
+            accounts: [1, 2, 3],
+        },
+    ]
+}
+
+#[tokio::test]
+async fn a_function_takes_part_at_every_other_point() {
+    for FunctionCase { point, request, fits, rejection: (output, status, text), accounts } in function_cases() {
+        let t = TestServer::with_auth(|settings| {
+            function(settings, point, "hook");
+            settings.sms.enabled = true;
+            (settings.factors.totp.enroll, settings.factors.totp.verify) = (true, true);
+        })
+        .await;
+        let name = point.name();
+        let accounts_are = async |expected: i64, when: &str| {
+            assert_eq!(t.count("select count(*) from auth.users").await, expected, "{name} {when}");
+        };
+        let proved = async || t.count("select count(*) from auth.mfa_factors where status = 'verified'").await;
+
+        t.execute("create table public.calls (input jsonb); grant all on public.calls to supabase_auth_admin").await;
+        create(&t, "jsonb", "begin insert into public.calls values (event); return '{}'; end").await;
+        let accepted = request(&t, 0).await.expect(200).json();
+        let calls = t.query("select input::text from public.calls").await;
+        assert_eq!(calls.len(), 1, "{name}");
+        let input: Value = serde_json::from_str(calls[0].get(0)).unwrap();
+        assert!(input["metadata"]["name"] == name && fits(&input, &accepted), "{name}: {input} {accepted}");
+        accounts_are(accounts[0], "accepts").await;
+        let before = proved().await;
+        if point == HookPoint::SendSms {
+            assert!(t.texts_to(&phone_of(0)).is_empty(), "the function sends it");
+            let typed = json!({"type": "sms", "phone": phone_of(0), "token": input["sms"]["otp"]});
+            t.post("/auth/v1/verify").json(&typed).send().await.expect(200);
+        }
+
+        create(&t, "jsonb", &format!("begin return '{output}'; end")).await;
+        let rejected = request(&t, 1).await;
+        assert_eq!((rejected.status, &rejected.json()["msg"]), (status, &json!(text)), "{name}");
+        accounts_are(accounts[1], "rejects").await;
+
+        create(&t, "jsonb", "begin raise exception 'not today'; end").await;
+        assert_eq!(request(&t, 2).await.status, 500, "{name}");
+        accounts_are(accounts[2], "raises").await;
+        assert_eq!(proved().await, before, "{name}");
+    }
 }

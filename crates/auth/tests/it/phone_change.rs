@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use portico_auth::{AuthSettings, TextMessage, TextTransport};
+use portico_mail::MailKind;
 use portico_testkit::{TestResponse, TestServer};
 use serde_json::{Value, json};
 use time::Duration;
@@ -179,4 +180,36 @@ async fn equal_codes_of_two_accounts_need_an_access_token() {
     assert_refused(&verify(&t, TEST_CODE).await);
     eve.verify(&t, TEST_CODE).await.expect(200);
     assert_eq!(owners(&t).await, [eve.email]);
+}
+
+#[tokio::test]
+async fn the_owner_is_notified_of_a_changed_number() {
+    const NEXT: &str = "15550003333";
+    for autoconfirm in [false, true] {
+        let t = TestServer::with_auth(|settings| {
+            with_phones(settings);
+            settings.sms.autoconfirm = autoconfirm;
+            settings.email.notifications = vec![MailKind::PhoneChanged];
+        })
+        .await;
+        let ada = Applicant::new(&t, "ada").await;
+        if !autoconfirm {
+            assert_eq!(t.mails_to(&ada.email).len(), 1, "nothing has changed before the number is proved");
+            verify(&t, &t.text_to(PHONE).await.code).await.expect(200);
+        }
+        let notice = t.nth_mail_to(&ada.email, 1).await;
+        assert_eq!(notice.subject().as_str(), "Your phone number was changed");
+        let expected = format!("The phone number of ada@example.com was changed to +{PHONE}.");
+        assert!(notice.html().contains(&expected), "{}", notice.html());
+
+        let change = t.put("/auth/v1/user").bearer(&ada.token).json(&json!({"phone": NEXT}));
+        change.send().await.expect(200);
+        if !autoconfirm {
+            let code = t.text_to(NEXT).await.code;
+            let typed = json!({"type": "phone_change", "phone": NEXT, "token": code});
+            t.post("/auth/v1/verify").json(&typed).send().await.expect(200);
+        }
+        let notice = t.nth_mail_to(&ada.email, 2).await;
+        assert!(notice.html().contains(&format!("was changed from +{PHONE} to +{NEXT}.")), "{}", notice.html());
+    }
 }

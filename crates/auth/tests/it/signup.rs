@@ -79,7 +79,8 @@ async fn a_sign_up_without_confirmation_returns_a_session() {
 
 #[tokio::test]
 async fn a_sign_up_does_not_reveal_a_taken_address() {
-    let t = TestServer::start().await;
+    let sign_in = "https://app.example/sign-in";
+    let t = TestServer::with_auth(|settings| settings.email.sign_in_page = Some(sign_in.into())).await;
     let id = t.account(ADA, "correct-horse").await;
     let before = t.mails_to(ADA).len();
     let user = sign_up(&t, json!({"email": ADA, "password": "another-one", "data": {"a": 1}})).await.expect(200).json();
@@ -90,10 +91,14 @@ async fn a_sign_up_does_not_reveal_a_taken_address() {
     assert!(user["confirmation_sent_at"].is_string());
     assert!(user.get("last_sign_in_at").is_none() && user.get("email_confirmed_at").is_none());
     assert!(t.actions().await.contains(&"user_repeated_signup".to_owned()));
-    // Its owner learns of it, and gets no link or code that a stranger could ask for
+    // Its owner learns of it, and gets no code and no link with a token that a stranger could ask
+    // for
     let mail = t.nth_mail_to(ADA, before).await;
     assert_eq!(mail.subject().as_str(), "You already have an account");
-    assert!(mail.html().contains(ADA) && !mail.html().contains("href="), "{}", mail.html());
+    let links: Vec<_> = mail.html().split("href=\"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
+    assert_eq!(links, [sign_in], "{}", mail.html());
+    assert!(mail.html().contains(ADA), "{}", mail.html());
+    assert_eq!(t.count("select count(*) from auth.one_time_tokens").await, 0);
     t.sign_in(ADA, "correct-horse").await;
 }
 

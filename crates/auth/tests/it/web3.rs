@@ -1,5 +1,8 @@
 //! Sign-in with wallets: what the official client's tests do not see.
 
+use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use k256::ecdsa::SigningKey;
 use portico_testkit::{TestResponse, TestServer, claims_of};
 use serde_json::{Value, json};
@@ -178,6 +181,78 @@ async fn each_check_has_its_error_in_the_order_of_the_contract() {
         assert_eq!((answer.refusal(), &answer.json()["msg"]), ((status, code.to_owned()), &json!(text)));
     }
     assert_eq!(t.count("select count(*) from auth.users").await, 0);
+}
+
+/// A wallet of Solana.
+struct SolanaWallet(Ed25519KeyPair);
+
+impl SolanaWallet {
+    fn new(seed: u8) -> Self {
+        Self(Ed25519KeyPair::from_seed_unchecked(&[seed; 32]).unwrap())
+    }
+
+    /// Returns a message for [`SITE`] with further lines.
+    fn message(&self, lines: &str) -> String {
+        let address = bs58::encode(self.0.public_key()).into_string();
+        format!(
+            "app.example.com wants you to sign in with your Solana account:\n{address}\n\nURI: {SITE}\nVersion: 1\n\
+             Chain ID: solana:mainnet\n{lines}"
+        )
+    }
+
+    fn signed(&self, message: &str) -> Value {
+        let signature = BASE64.encode(self.0.sign(message.as_bytes()).as_ref());
+        json!({"chain": "solana", "message": message, "signature": signature})
+    }
+}
+
+#[tokio::test]
+async fn a_message_of_solana_is_rejected_for_what_it_says() {
+    let t = server(|settings| settings.web3.solana = true).await;
+    let wallet = SolanaWallet::new(7);
+    let message = |offset: i64| wallet.message(&format!("Issued At: {}", at(&t, Duration::seconds(offset))));
+    let valid = message(0);
+    for (message, description) in [
+        (
+            valid.replace(SITE, "http://app.example.com/login"),
+            "Signed Solana message is using URI which does not use HTTPS",
+        ),
+        (
+            valid.replace(SITE, "https://evil.example/"),
+            "Signed Solana message is using URI which is not allowed on this server, message was signed for another app",
+        ),
+        (
+            valid.replace("app.example.com wants", "evil.example wants"),
+            "Signed Solana message is using a Domain that does not match the one in URI which is not allowed on this server",
+        ),
+        (
+            format!("{valid}\nNot Before: {}", at(&t, Duration::seconds(1))),
+            "Signed Solana message becomes valid in the future",
+        ),
+        (message(-601), "Solana message was issued too long ago"),
+        (message(601), "Solana message was issued too far in the future"),
+    ] {
+        let answer = post(&t, &wallet.signed(&message)).await;
+        assert_eq!(answer.status, 400, "{description}");
+        assert_eq!(answer.json(), json!({"error": "invalid_grant", "error_description": description}));
+    }
+    let mut forged = wallet.signed(&valid);
+    forged["signature"] = SolanaWallet::new(8).signed(&valid)["signature"].clone();
+    let answer = post(&t, &forged).await;
+    assert_eq!(answer.json()["error_description"], "Signature does not match address in message");
+    for (message, text) in [
+        (valid.replace("solana:mainnet", "1"), "siws: Chain ID is not valid"),
+        (
+            valid.replace('\n', "\r\n"),
+            "siws: message first line does not end in \" wants you to sign in with your Solana account:\"",
+        ),
+    ] {
+        let answer = post(&t, &wallet.signed(&message)).await;
+        assert_eq!(answer.refusal(), (400, "validation_failed".into()), "{text}");
+        assert_eq!(answer.json()["msg"], text);
+    }
+    assert_eq!(t.count("select count(*) from auth.users").await, 0);
+    post(&t, &wallet.signed(&valid)).await.expect(200);
 }
 
 #[tokio::test]

@@ -51,12 +51,12 @@ impl DetectedServer {
         *self.0.pooling.write().unwrap_or_else(PoisonError::into_inner) = Some(pooling);
     }
 
-    /// The login roles of this installation.
+    /// Returns the login roles of this installation.
     pub fn logins(&self) -> Option<&Logins> {
         self.0.logins.as_ref()
     }
 
-    /// The names, if they were chosen already.
+    /// Returns the names, if they were chosen already.
     pub fn names(&self) -> Option<Arc<Names>> {
         self.0.names.read().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -40,7 +40,7 @@ impl Logins {
         Some((format!("portico_{}_{short}", self.tag), Password::new(password)))
     }
 
-    /// The names as text, for a fingerprint.
+    /// Returns the names as text, for a fingerprint.
     pub fn identity(&self) -> &str {
         &self.tag
     }

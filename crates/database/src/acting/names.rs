@@ -102,7 +102,7 @@ impl Names {
         Cow::Owned(text)
     }
 
-    /// The names as text, for a fingerprint.
+    /// Returns the names as text, for a fingerprint.
     pub fn identity(&self) -> String {
         self.0.iter().map(|(part, name)| format!("{part}={name};")).collect()
     }

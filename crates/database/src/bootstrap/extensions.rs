@@ -11,9 +11,10 @@ use std::path::{Path, PathBuf};
 
 use tokio_postgres::Client;
 
-use super::{quote_literal, step};
+use super::step;
 use crate::acting::names::Names;
 use crate::error::DatabaseError;
+use crate::quote;
 
 /// One extension that we ship.
 struct Shipped {
@@ -95,7 +96,7 @@ pub(super) const PERMITTED_EXTENSIONS: &[&str] = &[
     "vector",
 ];
 
-/// Everything the fingerprint must cover.
+/// Returns everything the fingerprint must cover.
 pub(super) fn texts() -> impl Iterator<Item = &'static str> {
     SHIPPED.iter().flat_map(|extension| [extension.script, extension.renewal])
 }
@@ -140,7 +141,7 @@ pub fn install(folder: &Path, sources: &[PathBuf]) -> io::Result<()> {
     Ok(())
 }
 
-/// The extensions that are copied and marked as trusted, where a source has them.
+/// Returns the extensions that are copied and marked as trusted, where a source has them.
 fn trusted_here() -> impl Iterator<Item = &'static str> {
     let ours = |name: &str| SHIPPED.iter().any(|extension| extension.name == name && !extension.real_wins);
     PERMITTED_EXTENSIONS.iter().copied().filter(move |name| !ours(name))
@@ -242,13 +243,13 @@ pub(super) async fn create(client: &Client, names: &Names) -> Result<(), Databas
         }
         let text = match available {
             true => {
-                format!("select pg_temp.ensure_extension({}, '{}')", quote_literal(extension.name), extension.schema)
+                format!("select pg_temp.ensure_extension({}, '{}')", quote::literal(extension.name), extension.schema)
             }
-            // A refusal is reported as a limitation, as in the steps written in SQL
+            // A rejection is reported as a limitation, as in the steps written in SQL
             false => format!(
                 "select pg_temp.attempt({}, {})",
-                quote_literal(extension.name),
-                quote_literal(&as_plain_objects(extension, pgcrypto.as_deref().unwrap_or_default()))
+                quote::literal(extension.name),
+                quote::literal(&as_plain_objects(extension, pgcrypto.as_deref().unwrap_or_default()))
             ),
         };
         client.batch_execute(&names.in_sql(&text)).await.map_err(step(extension.name))?;
@@ -269,8 +270,8 @@ pub(super) async fn renew_vault(client: &Client, names: &Names) -> Result<(), Da
     }
 }
 
-/// The script as a server would run it, in the extension's schema and as the owner of the service
-/// schemas.
+/// Returns the script as a server would run it, in the extension's schema and as the owner of the
+/// service schemas.
 fn as_plain_objects(extension: &Shipped, pgcrypto: &str) -> String {
     let script = [extension.script, extension.renewal].concat();
     let script = script.replace("@extschema@", extension.schema).replace("@extschema:pgcrypto@", pgcrypto);

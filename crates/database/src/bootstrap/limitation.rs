@@ -6,6 +6,7 @@ use tokio_postgres::Client;
 use super::step;
 use crate::endpoint::Endpoint;
 use crate::error::DatabaseError;
+use crate::quote;
 
 /// Something that the bootstrap could not set up.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,12 +87,12 @@ pub(super) async fn check_login(client: &Client, endpoint: &Endpoint) -> Result<
             version / 10_000
         )));
     }
-    let login = super::quote_identifier(endpoint.user());
+    let login = quote::identifier(endpoint.user());
     if !is_superuser && !creates_roles {
         remedies.push(format!("alter role {login} createrole;"));
     }
     if !is_superuser && !owns {
-        remedies.push(format!("alter database {} owner to {login};", super::quote_identifier(endpoint.database())));
+        remedies.push(format!("alter database {} owner to {login};", quote::identifier(endpoint.database())));
     }
     match remedies.is_empty() {
         true => Ok(()),

@@ -4,40 +4,41 @@ use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
 use super::limitation::Limitation;
-use super::{quote_identifier, quote_literal, step};
+use super::step;
 use crate::acting::logins::Logins;
 use crate::acting::names::{API, AUTH, Names};
 use crate::connection;
 use crate::endpoint::{Endpoint, Host};
 use crate::error::DatabaseError;
+use crate::quote;
 
 /// A part for which the server does not admit our login, and its reason.
-pub(super) struct Refusal {
+pub(super) struct RejectedLogin {
     part: &'static str,
     error: DatabaseError,
 }
 
-/// Tries every login and notes which ones the server admits. Returns the refusals.
+/// Tries every login and notes which ones the server admits. Returns the rejections.
 ///
 /// # Errors
 /// When the server cannot be reached.
-pub(super) async fn probe(endpoint: &Endpoint) -> Result<Vec<Refusal>, DatabaseError> {
-    let (mut admitted, mut refusals) = (Vec::new(), Vec::new());
+pub(super) async fn probe(endpoint: &Endpoint) -> Result<Vec<RejectedLogin>, DatabaseError> {
+    let (mut admitted, mut rejections) = (Vec::new(), Vec::new());
     for (part, _) in Logins::PARTS {
         let Some(login) = endpoint.with_own_login(part) else { continue };
         match try_login(&login).await {
             Ok(()) => admitted.push(part),
             // A pooler has such an error for logins that it does not know
-            Err(error) if endpoint.is_pooled() && error.sqlstate().is_some_and(is_refusal) => {
-                refusals.push(Refusal { part, error });
+            Err(error) if endpoint.is_pooled() && error.sqlstate().is_some_and(is_rejection) => {
+                rejections.push(RejectedLogin { part, error });
             }
             // A server without a free connection says nothing about the login
             Err(error) if error.is_unavailable() => return Err(error),
-            Err(error) => refusals.push(Refusal { part, error }),
+            Err(error) => rejections.push(RejectedLogin { part, error }),
         }
     }
     endpoint.detected().set_admitted(admitted);
-    Ok(refusals)
+    Ok(rejections)
 }
 
 /// Runs a statement, since a pooler may admit a client before it logs in to the server.
@@ -48,7 +49,7 @@ async fn try_login(login: &Endpoint) -> Result<(), DatabaseError> {
 
 /// Returns whether a pooler refuses a login with this code: PgBouncer reports unknown users as a
 /// violation of the protocol.
-fn is_refusal(code: &SqlState) -> bool {
+fn is_rejection(code: &SqlState) -> bool {
     [SqlState::PROTOCOL_VIOLATION, SqlState::INVALID_PASSWORD, SqlState::INVALID_AUTHORIZATION_SPECIFICATION]
         .contains(code)
 }
@@ -69,7 +70,7 @@ pub(super) async fn create(
             continue;
         }
         let verifier = postgres_protocol::password::scram_sha_256(password.expose().as_bytes());
-        let (name, role) = (quote_literal(&login), quote_literal(names.of(part)));
+        let (name, role) = (quote::literal(&login), quote::literal(names.of(part)));
         let text = format!(
             "select pg_temp.ensure_role({name}, 'login noinherit', '', '{{}}');
              select pg_temp.attempt({what}, {password}, '');
@@ -80,14 +81,14 @@ pub(super) async fn create(
              select pg_temp.ensure_member(session_user, {name}, 'inherit true, set true') where not pg_temp.is_superuser();
              select pg_temp.attempt({what}, {connect}, '');
              select pg_temp.attempt({what}, {acts}, '') where {is_pooled}",
-            what = quote_literal(&format!("login {login}")),
-            password = quote_literal(&format!("alter role {login} login password {}", quote_literal(&verifier))),
+            what = quote::literal(&format!("login {login}")),
+            password = quote::literal(&format!("alter role {login} login password {}", quote::literal(&verifier))),
             // Where sessions do not begin with our settings, `reset role` returns to what the
             // server knows of the login
-            acts = quote_literal(&format!("alter role {login} set role = {}", quote_identifier(names.of(part)))),
-            connect = quote_literal(&format!(
+            acts = quote::literal(&format!("alter role {login} set role = {}", quote::identifier(names.of(part)))),
+            connect = quote::literal(&format!(
                 "grant connect, temporary on database {} to {login}",
-                quote_identifier(endpoint.database())
+                quote::identifier(endpoint.database())
             )),
         );
         client.batch_execute(&text).await.map_err(step("login roles"))?;
@@ -96,16 +97,16 @@ pub(super) async fn create(
 }
 
 /// Returns what an operator should know when the server refuses logins.
-pub(super) fn limitation(endpoint: &Endpoint, refusals: &[Refusal]) -> Option<Limitation> {
-    let (first, logins) = (refusals.first()?, endpoint.detected().logins()?);
+pub(super) fn limitation(endpoint: &Endpoint, rejections: &[RejectedLogin]) -> Option<Limitation> {
+    let (first, logins) = (rejections.first()?, endpoint.detected().logins()?);
     let joined = |texts: Vec<String>, between: &str| texts.join(between);
-    let roles = refusals.iter().filter_map(|refusal| logins.of(refusal.part)).map(|(login, _)| login).collect();
-    let (database, roles) = (quote_identifier(endpoint.database()), joined(roles, ","));
+    let roles = rejections.iter().filter_map(|rejection| logins.of(rejection.part)).map(|(login, _)| login).collect();
+    let (database, roles) = (quote::identifier(endpoint.database()), joined(roles, ","));
     let rule = match endpoint.host() {
         Host::Socket(_) => format!("local {database} {roles} scram-sha-256"),
         Host::Tcp(_) => format!("host {database} {roles} samenet scram-sha-256"),
     };
-    let sessions = refusals.iter().map(|refusal| match refusal.part {
+    let sessions = rejections.iter().map(|rejection| match rejection.part {
         API => "requests of the data API".to_owned(),
         AUTH => "the account service".to_owned(),
         _ => "migrations".to_owned(),
@@ -128,7 +129,7 @@ pub(super) fn limitation(endpoint: &Endpoint, refusals: &[Refusal]) -> Option<Li
         effect: format!(
             "{} run in sessions of the login role {}, and the project's SQL can return to its rights with `reset role`",
             joined(sessions.collect(), ", "),
-            quote_identifier(endpoint.user())
+            quote::identifier(endpoint.user())
         ),
         remedy,
     })

@@ -42,21 +42,22 @@ use crate::endpoint::Endpoint;
 use crate::error::DatabaseError;
 use crate::lock::HeldLock;
 use crate::pooler::detection;
+use crate::quote;
 use crate::replication::end_streams;
 use crate::sqlstate;
 
 /// A step: its name in errors, and its text.
-type Step = (&'static str, &'static str);
+type BootstrapStep = (&'static str, &'static str);
 
-/// The tools of all other steps. Every transaction begins with them, since some last as long as
-/// one.
 /// The time within which streams of changes have to end before a database is dropped.
 const STREAMS_END: Duration = Duration::from_secs(30);
 
-const TOOLS: Step = ("bootstrap tools", include_str!("sql/helpers.sql"));
+/// The tools of all other steps. Every transaction begins with them, since some last as long as
+/// one.
+const TOOLS: BootstrapStep = ("bootstrap tools", include_str!("sql/helpers.sql"));
 
 /// The first steps, which the login role runs.
-const FOUNDATIONS: &[Step] = &[
+const FOUNDATIONS: &[BootstrapStep] = &[
     ("roles", include_str!("sql/roles.sql")),
     ("schemas and grants", include_str!("sql/schemas.sql")),
     ("extensions", include_str!("sql/extensions.sql")),
@@ -64,7 +65,7 @@ const FOUNDATIONS: &[Step] = &[
 ];
 
 /// The steps for objects that roles of the project own, which run with the rights of `postgres`.
-const SERVICES: &[Step] = &[
+const SERVICES: &[BootstrapStep] = &[
     ("types and functions of schema auth", include_str!("sql/auth_types.sql")),
     ("tables of schema auth", include_str!("sql/auth_tables.sql")),
     ("access to schema auth", include_str!("sql/auth_access.sql")),
@@ -81,16 +82,16 @@ const SERVICES: &[Step] = &[
 ];
 
 /// The last steps, which the login role runs, before and after our own migrations.
-const RIGHTS: &[Step] = &[
+const RIGHTS: &[BootstrapStep] = &[
     ("migrations of schema realtime", include_str!("sql/realtime_migrations.sql")),
     ("rights of postgres", include_str!("sql/powers.sql")),
     ("key of the vault", include_str!("sql/vault_key.sql")),
     ("statements for postgres", include_str!("sql/run.sql")),
 ];
-const VAULT: Step = ("vault", include_str!("sql/vault.sql"));
-const EVENT_TRIGGERS: Step = ("event triggers", include_str!("sql/watch.sql"));
+const VAULT: BootstrapStep = ("vault", include_str!("sql/vault.sql"));
+const EVENT_TRIGGERS: BootstrapStep = ("event triggers", include_str!("sql/watch.sql"));
 /// Behind all steps that make functions.
-const SESSION_TRAITS: Step = ("functions and sessions", include_str!("sql/session_traits.sql"));
+const SESSION_TRAITS: BootstrapStep = ("functions and sessions", include_str!("sql/session_traits.sql"));
 
 const MESSAGE_PARTITIONS: &str = include_str!("sql/message_partitions.sql");
 
@@ -130,8 +131,13 @@ impl Database {
         let mut attempt = 1;
         loop {
             let roles = names.identity() + endpoint.detected().logins().map_or("", Logins::identity);
-            let work =
-                Work { endpoint, is_pooled, names: &names, settings, fingerprint: fingerprint(settings, &roles) };
+            let work = BootstrapRun {
+                endpoint,
+                is_pooled,
+                names: &names,
+                settings,
+                fingerprint: fingerprint(settings, &roles),
+            };
             match work.run(&client).await {
                 Ok(mut limitations) => {
                     limitations.extend(self.inspect_pooler(&names).await?);
@@ -177,7 +183,8 @@ impl Database {
         Ok(logins::limitation(endpoint, &logins::probe(endpoint).await?))
     }
 
-    /// A connection of its own that acts as `postgres`, for a project's migrations and seeds.
+    /// Returns a connection of its own that acts as `postgres`, for a project's migrations and
+    /// seeds.
     ///
     /// # Errors
     /// When the server cannot be reached, or the login role may not act as `postgres`.
@@ -195,7 +202,7 @@ impl Database {
         let name = self.endpoint().database();
         let elsewhere = if name == "template1" { "postgres" } else { "template1" };
         let client = connection::connect_guarded(&self.endpoint().direct().with_database(elsewhere)).await?;
-        let quoted = quote_identifier(name);
+        let quoted = quote::identifier(name);
         let _recreation = self.note_recreation();
         // Before they are ended from the other side, which a pool would find odd
         self.drop_idle_connections();
@@ -254,7 +261,7 @@ async fn is_done(client: &Client, fingerprint: &str) -> Result<bool, DatabaseErr
 }
 
 /// One run of the bootstrap.
-struct Work<'a> {
+struct BootstrapRun<'a> {
     endpoint: &'a Endpoint,
     /// The services reach the database through a connection pooler.
     is_pooled: bool,
@@ -263,7 +270,7 @@ struct Work<'a> {
     fingerprint: String,
 }
 
-impl Work<'_> {
+impl BootstrapRun<'_> {
     /// Returns what could not be set up.
     async fn run(&self, client: &Client) -> Result<Vec<Limitation>, DatabaseError> {
         if self.is_done(client).await? && logins::probe(self.endpoint).await?.is_empty() {
@@ -284,18 +291,18 @@ impl Work<'_> {
     }
 
     async fn run_locked(&self, client: &Client) -> Result<Vec<Limitation>, DatabaseError> {
-        let refusals = logins::probe(self.endpoint).await?;
-        if refusals.is_empty() && self.is_done(client).await? {
+        let rejections = logins::probe(self.endpoint).await?;
+        if rejections.is_empty() && self.is_done(client).await? {
             return Ok(Vec::new());
         }
         let mut limitations = Vec::new();
         self.begin(client).await?;
         self.run_steps(client, FOUNDATIONS).await?;
-        if !refusals.is_empty() {
+        if !rejections.is_empty() {
             logins::create(client, self.endpoint, self.names, self.is_pooled).await?;
         }
         commit(client, &mut limitations).await?;
-        if !refusals.is_empty() {
+        if !rejections.is_empty() {
             limitations.extend(logins::limitation(self.endpoint, &logins::probe(self.endpoint).await?));
         }
         let services = connection::connect_guarded(&self.endpoint.for_part(OWNER)).await?;
@@ -328,7 +335,7 @@ impl Work<'_> {
         self.run_steps(client, &[TOOLS]).await
     }
 
-    async fn run_steps(&self, client: &Client, steps: &[Step]) -> Result<(), DatabaseError> {
+    async fn run_steps(&self, client: &Client, steps: &[BootstrapStep]) -> Result<(), DatabaseError> {
         for (what, text) in steps {
             run_step(client, &self.names.in_sql(text)).await.map_err(step(what))?;
         }
@@ -378,12 +385,12 @@ fn settings_text(settings: &BootstrapSettings, names: &Names) -> String {
     let mut text = names.in_sql(exposure).into_owned();
     text.push_str(&format!(
         "select pg_temp.set_database_setting('app.settings.jwt_exp', {});",
-        quote_literal(&settings.jwt_expiry.as_secs().to_string())
+        quote::literal(&settings.jwt_expiry.as_secs().to_string())
     ));
     if let Some(secret) = &settings.jwt_secret {
         text.push_str(&format!(
             "select pg_temp.set_database_setting('app.settings.jwt_secret', {});",
-            quote_literal(secret.expose())
+            quote::literal(secret.expose())
         ));
     }
     text.push_str(&format!("select pg_temp.secure_new_tables({});", settings.secure_new_tables));
@@ -391,8 +398,8 @@ fn settings_text(settings: &BootstrapSettings, names: &Names) -> String {
         let verifier = postgres_protocol::password::scram_sha_256(password.expose().as_bytes());
         text.push_str(&format!(
             "alter role {} password {};",
-            quote_identifier(names.of(role)),
-            quote_literal(&verifier)
+            quote::identifier(names.of(role)),
+            quote::literal(&verifier)
         ));
     }
     text
@@ -455,17 +462,4 @@ fn digest<'a>(texts: impl IntoIterator<Item = &'a [u8]>) -> String {
         context.update(text);
     }
     hex::encode(context.finish())
-}
-
-/// An identifier as SQL text.
-fn quote_identifier(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
-/// A text literal as SQL text, the same whatever `standard_conforming_strings` says.
-fn quote_literal(text: &str) -> String {
-    match text.contains('\\') {
-        true => format!(" E'{}'", text.replace('\\', "\\\\").replace('\'', "''")),
-        false => format!("'{}'", text.replace('\'', "''")),
-    }
 }

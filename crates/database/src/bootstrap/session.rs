@@ -99,7 +99,7 @@ impl MigrationSession {
         Ok(session)
     }
 
-    /// The connection itself, for queries of one's own.
+    /// Returns the connection itself, for queries of one's own.
     pub fn client(&self) -> &Client {
         &self.client
     }
@@ -137,28 +137,28 @@ impl MigrationSession {
         if refers_to_rls_function(sql) && !self.client.query_one(HAS_RLS_FUNCTION, &[]).await?.get::<_, bool>(0) {
             self.client.batch_execute(RLS_FUNCTION).await?;
         }
-        match self.way_for(sql).await {
-            Way::Plain => self.client.batch_execute(sql).await,
-            Way::Skip => Ok(()),
-            Way::Run => self.client.execute("select portico.run($1)", &[&sql]).await.map(drop),
+        match self.execution_mode(sql).await {
+            ExecutionMode::Plain => self.client.batch_execute(sql).await,
+            ExecutionMode::Skip => Ok(()),
+            ExecutionMode::Run => self.client.execute("select portico.run($1)", &[&sql]).await.map(drop),
         }
     }
 
-    async fn way_for(&self, sql: &str) -> Way {
-        let Some(statement) = Statement::read(sql) else { return Way::Plain };
+    async fn execution_mode(&self, sql: &str) -> ExecutionMode {
+        let Some(statement) = PrivilegedStatement::read(sql) else { return ExecutionMode::Plain };
         if let Some(name) = &statement.extension {
             // In a failed transaction the question fails, and so will the statement
-            let Ok(known) = self.client.query_opt(EXTENSION, &[name]).await else { return Way::Plain };
+            let Ok(known) = self.client.query_opt(EXTENSION, &[name]).await else { return ExecutionMode::Plain };
             match known.map(|row| (row.get::<_, bool>(0), row.get::<_, bool>(1))) {
-                None if EMULATED.contains(&name.as_str()) => return Way::Skip,
-                Some((true, _)) if statement.creates => return Way::Plain,
-                Some((_, true)) if !statement.creates => return Way::Plain,
+                None if EMULATED.contains(&name.as_str()) => return ExecutionMode::Skip,
+                Some((true, _)) if statement.creates => return ExecutionMode::Plain,
+                Some((_, true)) if !statement.creates => return ExecutionMode::Plain,
                 // The extension is a superuser's and up to date
-                _ if statement.only_describes => return Way::Skip,
+                _ if statement.only_describes => return ExecutionMode::Skip,
                 _ => {}
             }
         }
-        if statement.needs_superuser && self.has_run { Way::Run } else { Way::Plain }
+        if statement.needs_superuser && self.has_run { ExecutionMode::Run } else { ExecutionMode::Plain }
     }
 
     /// Begins a transaction.
@@ -208,7 +208,7 @@ impl MigrationSession {
 }
 
 /// The way in which a text is run.
-enum Way {
+enum ExecutionMode {
     Plain,
     Run,
     Skip,
@@ -231,7 +231,7 @@ const EXTENSION: &str = "
 /// A single statement that needs more than PostgreSQL gives to `postgres`, though the hosted
 /// service runs it.
 #[derive(Debug, PartialEq, Eq)]
-struct Statement {
+struct PrivilegedStatement {
     needs_superuser: bool,
     /// The extension it is about.
     extension: Option<String>,
@@ -240,8 +240,9 @@ struct Statement {
     only_describes: bool,
 }
 
-impl Statement {
-    /// `None`: any other statement, or more than one, which together might do anything.
+impl PrivilegedStatement {
+    /// Reads a text. `None`: it is another statement, or more than one, which together might do
+    /// anything.
     fn read(sql: &str) -> Option<Self> {
         let mut rest = sql;
         let first: Vec<String> = words(&mut rest).collect();
@@ -349,7 +350,7 @@ fn without_version(sql: &str) -> Cow<'_, str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{CHECKED_EXTENSIONS, EMULATED, PERMITTED_EXTENSIONS, Statement, without_version};
+    use super::{CHECKED_EXTENSIONS, EMULATED, PERMITTED_EXTENSIONS, PrivilegedStatement, without_version};
 
     #[test]
     fn the_function_has_the_same_lists() {
@@ -393,9 +394,9 @@ mod tests {
             "alter database postgres set \"app.settings.own\" = 'x'",
             "alter database postgres set app.own to 'x'",
         ] {
-            assert!(Statement::read(sql).is_some_and(|statement| statement.needs_superuser), "{sql}");
+            assert!(PrivilegedStatement::read(sql).is_some_and(|statement| statement.needs_superuser), "{sql}");
         }
-        let skipped = Statement::read("comment on extension pg_net is 'a; b'").expect("it is recognised");
+        let skipped = PrivilegedStatement::read("comment on extension pg_net is 'a; b'").expect("it is recognised");
         assert_eq!((skipped.extension.as_deref(), skipped.only_describes), (Some("pg_net"), true));
         for sql in [
             "",
@@ -411,7 +412,7 @@ mod tests {
             "alter database postgres set log_statement = 'none'",
             "\u{e9}",
         ] {
-            assert_eq!(Statement::read(sql), None, "{sql}");
+            assert_eq!(PrivilegedStatement::read(sql), None, "{sql}");
         }
     }
 }

@@ -53,7 +53,8 @@ impl BootstrapSettings {
         super::fingerprint(self, "")
     }
 
-    /// The settings as bytes: equal settings give equal bytes, and different ones different bytes.
+    /// Returns the settings as bytes: equal settings give equal bytes, and different ones different
+    /// bytes.
     pub(super) fn identity(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut part = |text: Option<&str>| match text {

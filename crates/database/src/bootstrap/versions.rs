@@ -29,7 +29,7 @@ create table if not exists portico.bootstrap (
   done_at timestamptz not null default now()
 );";
 
-/// All migrations as bytes, for the fingerprint.
+/// Returns all migrations as bytes, for the fingerprint.
 pub(super) fn texts() -> impl Iterator<Item = &'static str> {
     MIGRATIONS.iter().map(|(_, text)| *text)
 }
@@ -63,8 +63,8 @@ pub(super) async fn apply(client: &Client, names: &Names) -> Result<(), Database
     Ok(())
 }
 
-/// Names are numbered, and releases only add to the end: what they do not know is newer than all
-/// that they know.
+/// Returns the error of a migration that this version does not know. Names are numbered, and
+/// releases only add to the end: an unknown name after all known ones is of a newer version.
 fn unknown(name: &str) -> String {
     if MIGRATIONS.iter().any(|(known, _)| *known > name) {
         return unreleased(&format!("its migration {name} was never released"));

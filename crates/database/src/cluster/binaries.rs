@@ -26,7 +26,7 @@ pub struct Binaries {
 
 /// A symbolic link that the npm package lists because npm does not keep any.
 #[derive(Debug, serde::Deserialize)]
-struct Link {
+struct PackageLink {
     source: PathBuf,
     target: PathBuf,
 }
@@ -49,7 +49,7 @@ impl Binaries {
         .run()
     }
 
-    /// The programs in `folder`, or in its `bin`.
+    /// Returns the programs in `folder`, or in its `bin`.
     fn in_folder(folder: &Path) -> Option<PathBuf> {
         [folder.to_owned(), folder.join("bin")]
             .into_iter()
@@ -74,28 +74,28 @@ impl Binaries {
         self
     }
 
-    /// The folder of further extensions, with `share/extension` and `lib` in it. Its name has the
-    /// major version, so libraries in it fit the programs.
+    /// Returns the folder of further extensions, with `share/extension` and `lib` in it. Its name
+    /// has the major version, so libraries in it fit the programs.
     pub(super) fn additions(&self) -> Option<&Path> {
         self.additions.as_deref()
     }
 
-    /// The folder that holds the programs.
+    /// Returns the folder that holds the programs.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The folder in which the programs were found; they may run from a copy of it.
+    /// Returns the folder in which the programs were found; they may run from a copy of it.
     pub(super) fn found(&self) -> &Path {
         &self.found
     }
 
-    /// PostgreSQL's major version, such as 18.
+    /// Returns PostgreSQL's major version, such as 18.
     pub fn major(&self) -> u32 {
         self.major
     }
 
-    /// One of the programs.
+    /// Returns one of the programs.
     pub fn program(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
@@ -230,7 +230,7 @@ impl Search {
     }
 }
 
-/// This machine's name in the npm packages.
+/// Returns this machine's name in the npm packages.
 fn platform() -> String {
     let system = match env::consts::OS {
         "macos" => "darwin",
@@ -246,7 +246,8 @@ fn platform() -> String {
     format!("{system}-{processor}")
 }
 
-/// The major version as the npm package or Debian's path tells it, which saves starting a program.
+/// Returns the major version as the npm package or Debian's path tells it, which saves starting a
+/// program.
 fn major_by_place(folder: &Path) -> Option<u32> {
     if let Ok(package) = fs::read(folder.join("../../package.json"))
         && let Ok(package) = serde_json::from_slice::<serde_json::Value>(&package)
@@ -277,7 +278,7 @@ fn major_by_asking(folder: &Path) -> Result<u32, ClusterError> {
 /// package or a copy of it.
 fn restore_links(native: &Path, target: &Path) -> std::io::Result<()> {
     let list = fs::read(native.join("pg-symlinks.json"))?;
-    let links: Vec<Link> = serde_json::from_slice(&list)?;
+    let links: Vec<PackageLink> = serde_json::from_slice(&list)?;
     for link in links {
         let (Ok(source), Ok(place)) = (link.source.strip_prefix("native"), link.target.strip_prefix("native")) else {
             continue;

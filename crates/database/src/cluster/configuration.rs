@@ -10,6 +10,7 @@ use super::binaries::Binaries;
 use super::extensions;
 use super::home::{Home, SOCKET_PORT, SUPERUSER};
 use super::settings::{ClusterSettings, Durability};
+use crate::quote;
 
 /// The name of the map from system users to roles.
 const MAP: &str = "portico";
@@ -82,7 +83,7 @@ const MAPPED_ROLES: &[&str] = &[
     "supabase_functions_admin",
 ];
 
-/// The loopback addresses that this machine has: a container often lacks the newer one.
+/// Returns the loopback addresses that this machine has: a container often lacks the newer one.
 pub(super) fn loopback_addresses() -> Vec<IpAddr> {
     let newer = IpAddr::V6(Ipv6Addr::LOCALHOST);
     let has_newer = TcpListener::bind((newer, 0)).is_ok();
@@ -172,9 +173,10 @@ fn postgresql_conf(home: &Home, settings: &ClusterSettings, binaries: &Binaries)
     text
 }
 
-/// One item of a setting that is a list: quoted, so that commas and spaces in a path stay inside.
+/// Returns one item of a setting that is a list: quoted, so that commas and spaces in a path stay
+/// inside.
 fn list_item(text: &str) -> String {
-    format!("\"{}\"", text.replace('"', "\"\""))
+    quote::identifier(text)
 }
 
 #[cfg(test)]

@@ -163,7 +163,7 @@ impl ClusterError {
         }
     }
 
-    /// A program that the system does not start, as `account`.
+    /// Makes the error of a program that the system does not start as `account`.
     pub(super) fn not_run(program: PathBuf, account: SystemAccount, error: &io::Error) -> Self {
         let problem = match account {
             SystemAccount::Lesser { uid, .. } if error.kind() == io::ErrorKind::PermissionDenied => format!(
@@ -175,7 +175,7 @@ impl ClusterError {
         Self::BinariesBroken { program, problem }
     }
 
-    /// For `map_err`: what was being done when the system refused.
+    /// Returns a function for `map_err`, which says what was being done when the system refused.
     pub(super) fn system(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let doing = doing.into();
         move |source| Self::System { doing, source }

@@ -60,30 +60,31 @@ pub(super) fn has_library(binaries: &Binaries, name: &str) -> bool {
 }
 
 /// A place besides the programs' own.
-struct Place {
+struct ExtensionFolders {
     control: PathBuf,
     library: PathBuf,
 }
 
-fn further(binaries: &Binaries) -> Vec<Place> {
-    let fetched =
-        binaries.additions().map(|folder| Place { control: folder.join("share"), library: folder.join("lib") });
+fn further(binaries: &Binaries) -> Vec<ExtensionFolders> {
+    let fetched = binaries
+        .additions()
+        .map(|folder| ExtensionFolders { control: folder.join("share"), library: folder.join("lib") });
     let is_debians = binaries.folder().starts_with("/usr/lib/postgresql");
     let debian = if is_debians { None } else { debian(Path::new("/usr"), binaries.major()) };
     fetched.into_iter().chain(debian).collect()
 }
 
 /// Returns Debian's place for a major version, if anything is installed there. `usr` is `/usr`.
-fn debian(usr: &Path, major: u32) -> Option<Place> {
+fn debian(usr: &Path, major: u32) -> Option<ExtensionFolders> {
     let major = major.to_string();
-    let place = Place {
+    let place = ExtensionFolders {
         control: usr.join("share/postgresql").join(&major),
         library: usr.join("lib/postgresql").join(&major).join("lib"),
     };
     place.control.join("extension").is_dir().then_some(place)
 }
 
-/// A folder as an item of the settings, whose items a colon separates.
+/// Returns a folder as an item of the settings, whose items a colon separates.
 fn setting(folder: &Path) -> Option<String> {
     folder.to_str().filter(|text| !text.contains(':')).map(str::to_owned)
 }

@@ -178,10 +178,10 @@ fn reachable_folder(data: &Path, account: SystemAccount) -> Result<PathBuf, Clus
     fs::write(place.join("origin"), data.as_os_str().as_bytes()).map_err(failed)?;
     symlink(&place, data).map_err(failed)?;
     tracing::info!(
-        "PostgreSQL runs as user {}, which cannot reach {}: its data lies in {}",
-        account.uid(),
-        data.display(),
-        place.display()
+        uid = account.uid(),
+        folder = %data.display(),
+        data = %place.display(),
+        "PostgreSQL runs as a user that cannot reach the folder: its data lies elsewhere"
     );
     Ok(place)
 }

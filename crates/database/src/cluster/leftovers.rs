@@ -28,8 +28,8 @@ pub(super) fn end(pgdata: &Path) -> Result<(), ClusterError> {
     let start = Instant::now();
     if let Some(leader) = leader.filter(|leader| works_in(*leader, pgdata)) {
         tracing::info!(
-            "a PostgreSQL that an earlier server left behind (process {}) is being stopped",
-            leader.as_raw_nonzero()
+            process = leader.as_raw_nonzero().get(),
+            "a PostgreSQL that an earlier server left behind is being stopped"
         );
         let _ = kill_process(leader, Signal::INT);
         let mut measures = [(POLITENESS, Signal::QUIT), (FIRMNESS, Signal::KILL)].into_iter().peekable();
@@ -61,8 +61,8 @@ fn forget(pid_file: &Path) {
     }
 }
 
-/// Before a restart: like [`end`], but only when the server that died could not clean up behind
-/// itself.
+/// Does the same as [`end`] before a restart, but only when the server that died could not clean up
+/// behind itself.
 pub(super) fn end_followers_of_the_dead(pgdata: &Path) -> Result<(), ClusterError> {
     let pid_file = pgdata.join("postmaster.pid");
     if pid_file.exists() {
@@ -96,8 +96,8 @@ fn end_followers(pgdata: &Path) -> Result<(), ClusterError> {
     }
 }
 
-/// Every process of PostgreSQL has its data folder as its current folder. A number that another
-/// program has by now differs.
+/// Returns whether a process is one of PostgreSQL with this data folder, which is the current
+/// folder of each of them: the number may be another program's by now.
 fn works_in(process: Pid, pgdata: &Path) -> bool {
     current_folder(process).is_some_and(|folder| folder == pgdata)
 }

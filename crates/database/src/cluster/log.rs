@@ -33,7 +33,7 @@ impl LastLines {
 /// PostgreSQL never waits for a reader.
 pub(super) fn forward(stream: impl Read, last: &LastLines) {
     let mut reader = BufReader::new(stream);
-    let mut level = Level::Info;
+    let mut level = ServerLogLevel::Info;
     let mut line = Vec::new();
     loop {
         line.clear();
@@ -47,25 +47,25 @@ pub(super) fn forward(stream: impl Read, last: &LastLines) {
             continue;
         }
         last.push(text);
-        level = Level::of(text).unwrap_or(level);
+        level = ServerLogLevel::of(text).unwrap_or(level);
         match level {
-            Level::Info => tracing::info!(target: "postgres", "{text}"),
-            Level::Warning => tracing::warn!(target: "postgres", "{text}"),
-            Level::Error => tracing::error!(target: "postgres", "{text}"),
-            Level::Detail => tracing::debug!(target: "postgres", "{text}"),
+            ServerLogLevel::Info => tracing::info!(target: "postgres", "{text}"),
+            ServerLogLevel::Warning => tracing::warn!(target: "postgres", "{text}"),
+            ServerLogLevel::Error => tracing::error!(target: "postgres", "{text}"),
+            ServerLogLevel::Detail => tracing::debug!(target: "postgres", "{text}"),
         }
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Level {
+enum ServerLogLevel {
     Detail,
     Info,
     Warning,
     Error,
 }
 
-impl Level {
+impl ServerLogLevel {
     /// Returns the level that a line names. Lines without one (`DETAIL`, `HINT`, further lines of a
     /// message) belong to the line before.
     ///
@@ -99,10 +99,13 @@ mod tests {
 
     #[test]
     fn lines_belong_to_the_level_that_was_named_last() {
-        assert_eq!(Level::of("LOG:  server process (PID 1) was terminated by signal 9: Killed"), Some(Level::Warning));
-        assert_eq!(Level::of("LOG:  starting PostgreSQL"), Some(Level::Detail));
-        assert_eq!(Level::of("DETAIL:  more of it"), None);
-        assert_eq!(Level::of("a second line"), None);
+        assert_eq!(
+            ServerLogLevel::of("LOG:  server process (PID 1) was terminated by signal 9: Killed"),
+            Some(ServerLogLevel::Warning)
+        );
+        assert_eq!(ServerLogLevel::of("LOG:  starting PostgreSQL"), Some(ServerLogLevel::Detail));
+        assert_eq!(ServerLogLevel::of("DETAIL:  more of it"), None);
+        assert_eq!(ServerLogLevel::of("a second line"), None);
     }
 
     #[test]

@@ -129,7 +129,7 @@ fn end(shared: &Shared) {
     if shared.wait_until_ended(FAST) {
         return;
     }
-    tracing::warn!("PostgreSQL takes long to stop: it is told to end at once, and recovers at the next start");
+    tracing::warn!("PostgreSQL takes long to stop: its processes are ended at once, and it recovers at the next start");
     shared.insist(Signal::QUIT);
     if !shared.wait_until_ended(IMMEDIATE) {
         shared.insist(Signal::KILL);

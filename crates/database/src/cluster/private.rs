@@ -90,8 +90,8 @@ mod tests {
         fs::symlink_metadata(path).unwrap().mode() & 0o7777
     }
 
-    /// Closed to everyone else, but for the group of the user that PostgreSQL runs as where we are
-    /// root.
+    /// Checks that a folder is closed to all accounts but its owner and, where this program is
+    /// root, the group of the user that PostgreSQL runs as.
     fn assert_closed(folder: &Path) {
         let open = if rustix::process::geteuid().is_root() { 0o710 } else { 0o700 };
         assert_eq!(mode(folder), open);

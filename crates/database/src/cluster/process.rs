@@ -54,7 +54,7 @@ pub(super) fn end_with_us(command: &mut Command, signal: Signal) {
 #[cfg(not(target_os = "linux"))]
 pub(super) fn end_with_us(_: &mut Command, _: Signal) {}
 
-/// The socket's file.
+/// Returns the socket's file.
 pub(super) fn socket(home: &Home, settings: &ClusterSettings) -> PathBuf {
     home.socket_folder().join(format!(".s.PGSQL.{}", settings.tcp_port.unwrap_or(SOCKET_PORT)))
 }
@@ -86,7 +86,7 @@ pub(super) fn accepts_sessions(socket: &Path) -> bool {
 /// The number of bytes of an error message that are read.
 const LONGEST_ERROR: u32 = 4096;
 
-/// The protocol's first message, for a session of the superuser.
+/// Returns the protocol's first message, for a session of the superuser.
 fn startup_message() -> Vec<u8> {
     let mut message = vec![0; 4];
     message.extend(196_608_u32.to_be_bytes());

@@ -35,12 +35,12 @@ const WELL: Duration = Duration::from_secs(60);
 /// The state that the thread and the handle share.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
-    state: Mutex<State>,
+    state: Mutex<SupervisorState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SupervisorState {
     /// The running server. Set only while its process id cannot have been reused.
     child: Option<Pid>,
     stopping: bool,
@@ -57,7 +57,7 @@ pub(super) struct Started {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SupervisorState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -74,7 +74,7 @@ impl Shared {
         self.signal(&self.lock(), signal);
     }
 
-    fn signal(&self, state: &State, signal: Signal) {
+    fn signal(&self, state: &SupervisorState, signal: Signal) {
         if let Some(child) = state.child {
             let _ = kill_process(child, signal);
         }
@@ -193,8 +193,8 @@ fn keep(
                 let _ = answer.send(Err(error));
                 break;
             }
-            (Err(error), None) => tracing::error!("PostgreSQL could not be started again: {error}"),
-            (Ok(status), _) => tracing::error!("PostgreSQL ended unexpectedly ({status}); it is being started again"),
+            (Err(error), None) => tracing::error!(error = %error, "PostgreSQL could not be started again"),
+            (Ok(status), _) => tracing::error!(status = %status, "PostgreSQL ended unexpectedly and is started again"),
         }
         if since.elapsed() > WELL {
             pause = FIRST_PAUSE;

@@ -40,7 +40,8 @@ impl Endpoint {
         config
     }
 
-    /// The `options` of the session's start, with the role that `reset role` is to return to.
+    /// Returns the `options` of the session's start, with the role that `reset role` is to return
+    /// to.
     fn options_with_role(&self) -> Option<Cow<'_, str>> {
         match (&self.role, self.options.as_deref()) {
             (None, given) => given.map(Cow::Borrowed),

@@ -63,8 +63,8 @@ impl Endpoint {
         Self { database, detected: self.detected.afresh(), direct, ..self.clone() }
     }
 
-    /// The same server, another login role; the password goes, since it was the other role's,
-    /// unless one is given.
+    /// Returns the same server with another login role. The password is dropped, since it was the
+    /// other role's, unless one is given.
     #[must_use]
     pub fn with_user(&self, user: impl Into<String>, password: Option<Password>) -> Self {
         Self {
@@ -77,7 +77,7 @@ impl Endpoint {
         }
     }
 
-    /// The same server, with login roles of our own, whose names and passwords follow from
+    /// Returns the same server with login roles of our own, whose names and passwords follow from
     /// `secret`. The bootstrap creates them; from then on SQL of the project runs in their sessions
     /// and not in those of the login role, if the server admits them. The embedded cluster needs
     /// none.
@@ -133,7 +133,7 @@ impl Endpoint {
         self.detected.names().map_or_else(|| part.to_owned(), |names| names.of(part).to_owned())
     }
 
-    /// The role that sessions act as from their beginning.
+    /// Returns the role that sessions act as from their beginning.
     pub(crate) fn role(&self) -> &str {
         self.role.as_deref().unwrap_or(&self.user)
     }
@@ -153,33 +153,33 @@ impl Endpoint {
         &self.detected
     }
 
-    /// The same, under a name that `pg_stat_activity` shows.
+    /// Returns the same endpoint under a name that `pg_stat_activity` shows.
     #[must_use]
     pub fn with_application_name(&self, name: impl Into<String>) -> Self {
         Self { application_name: Some(name.into()), ..self.clone() }
     }
 
-    /// The way to the server.
+    /// Returns the server's host.
     pub fn host(&self) -> &Host {
         &self.host
     }
 
-    /// The port, also part of a socket's file name.
+    /// Returns the port, also part of a socket's file name.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The login role.
+    /// Returns the login role.
     pub fn user(&self) -> &str {
         &self.user
     }
 
-    /// The login role's password.
+    /// Returns the login role's password.
     pub fn password(&self) -> Option<&Password> {
         self.password.as_ref()
     }
 
-    /// The database.
+    /// Returns the database.
     pub fn database(&self) -> &str {
         &self.database
     }
@@ -200,12 +200,12 @@ impl Endpoint {
         self.connect_timeout
     }
 
-    /// The `options` of the session's start.
+    /// Returns the `options` of the session's start.
     pub(crate) fn options(&self) -> Option<&str> {
         self.options.as_deref()
     }
 
-    /// The name that `pg_stat_activity` shows.
+    /// Returns the name that `pg_stat_activity` shows.
     pub(crate) fn application_name(&self) -> Option<&str> {
         self.application_name.as_deref()
     }

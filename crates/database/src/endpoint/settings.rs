@@ -25,7 +25,7 @@ impl Password {
         Self(text.into())
     }
 
-    /// The password's text, for the connection and for URLs that the person asked for.
+    /// Returns the password's text, for the connection and for URLs that a user requested.
     pub fn expose(&self) -> &str {
         &self.0
     }

@@ -114,8 +114,8 @@ impl Endpoint {
         Ok(endpoint)
     }
 
-    /// PostgreSQL's protocol ends its texts with a zero byte, so a zero byte inside one would cut
-    /// it.
+    /// Checks that no text has a zero byte: PostgreSQL's protocol ends its texts with one, so it
+    /// would cut them.
     fn refuse_zero_bytes(&self) -> Result<(), EndpointError> {
         let password = self.password.as_ref().map(Password::expose);
         let texts = [
@@ -131,7 +131,7 @@ impl Endpoint {
         }
     }
 
-    /// A URL of the same server for `role` and `database`, without a password.
+    /// Returns a URL of the same server for `role` and `database`, without a password.
     pub fn url_for(&self, role: &str, database: &str) -> String {
         let escaped = |text: &str| utf8_percent_encode(text, ESCAPED).to_string();
         let host = match &self.host {

@@ -10,7 +10,8 @@ use crate::connection::{self, SessionStart, dial_patiently, is_passing};
 use crate::endpoint::Endpoint;
 use crate::tls::Tls;
 
-/// While the project's database is made anew, it is missing for a moment: services wait for it.
+/// Returns whether a service waits for this failure to pass: while the project's database is
+/// created anew, it is missing for a moment.
 fn is_passing_for_services(error: &tokio_postgres::Error) -> bool {
     is_passing(error) || error.code() == Some(&SqlState::INVALID_CATALOG_NAME)
 }
@@ -25,7 +26,7 @@ pub(super) struct PoolConnector {
     pub(super) preamble: String,
 }
 
-type Opened = (tokio_postgres::Client, JoinHandle<()>);
+type OpenedConnection = (tokio_postgres::Client, JoinHandle<()>);
 
 impl PoolConnector {
     /// Returns the login and the statements that follow it. Found out anew for each connection: the
@@ -60,7 +61,7 @@ impl PoolConnector {
 }
 
 impl Connect for PoolConnector {
-    fn connect(&self, _: &tokio_postgres::Config) -> BoxFuture<'_, Result<Opened, tokio_postgres::Error>> {
+    fn connect(&self, _: &tokio_postgres::Config) -> BoxFuture<'_, Result<OpenedConnection, tokio_postgres::Error>> {
         async move {
             let patience = self.endpoint.connect_timeout();
             if self.endpoint.is_pooled() {

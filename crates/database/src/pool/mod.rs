@@ -147,7 +147,7 @@ impl RolePool {
                 place: endpoint.place(),
                 source: "the connection attempt took too long".into(),
             },
-            Err(PoolError::Backend(error)) => connection::refusal(endpoint, error),
+            Err(PoolError::Backend(error)) => connection::rejection(endpoint, error),
             Err(PoolError::Closed) => DatabaseError::Closed,
             Err(other @ (PoolError::NoRuntimeSpecified | PoolError::PostCreateHook(_))) => {
                 DatabaseError::Unreachable { place: endpoint.place(), source: other.into() }

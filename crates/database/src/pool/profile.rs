@@ -30,8 +30,8 @@ impl RoleProfile {
         connections.max(1)
     }
 
-    /// The statements that begin a new connection, in one round trip. Nothing here comes from a
-    /// request.
+    /// Returns the statements that begin a new connection, in one round trip. Nothing here comes
+    /// from a request.
     pub(super) fn set_up(&self, settings: &PoolSettings) -> String {
         let guard = if self.role.is_none() { GUARD_LOGIN } else { "" };
         format!("{guard} {}", self.settings("set", settings))

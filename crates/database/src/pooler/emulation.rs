@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 use super::cleaning::{END_IF_VALUES_ARE_KEPT, END_UNLESS_BARE, MARK_AS_USED, RESET};
-use super::messages::{Message, put, put_query, put_refusal, split_text, take};
+use super::messages::{PoolerMessage, put, put_error, put_query, split_text, take};
 use super::session_statements::{SessionStatement, ends_transaction, sets_role};
 use crate::endpoint::Endpoint;
 use crate::tls::Tls;
@@ -61,7 +61,7 @@ enum EmulationEnd {
 
 /// The messages of the driver up to the one that expects a response.
 struct DriverRequest {
-    messages: Vec<Message>,
+    messages: Vec<PoolerMessage>,
 }
 
 /// A part of an exchange with the server; each ends with a `ReadyForQuery`.
@@ -143,7 +143,7 @@ impl SessionEmulation {
             Err(error) => {
                 // The driver retries after a connection that is lost, and not after an error
                 if !matches!(error, WireError::Lost(_)) {
-                    put_refusal(&mut self.collected, &error);
+                    put_error(&mut self.collected, &error);
                 }
                 return Err(EmulationEnd::ByPooler);
             }
@@ -201,7 +201,7 @@ impl SessionEmulation {
         written.map_err(|_| EmulationEnd::ByDriver)
     }
 
-    /// The statements of a transaction's beginning.
+    /// Returns the statements of a transaction's beginning.
     fn preamble(&self) -> String {
         let mut text = RESET.join("; ");
         text.push(';');

@@ -6,7 +6,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use crate::wire::{PostgresError, WireError};
 
 /// A message: its tag and its body.
-pub(super) type Message = (u8, Bytes);
+pub(super) type PoolerMessage = (u8, Bytes);
 
 /// Writes a message.
 pub(super) fn put(out: &mut BytesMut, tag: u8, body: &[u8]) {
@@ -21,7 +21,7 @@ pub(super) fn put_query(out: &mut BytesMut, text: &str) {
 }
 
 /// Writes the error by which a connection attempt failed.
-pub(super) fn put_refusal(out: &mut BytesMut, error: &WireError) {
+pub(super) fn put_error(out: &mut BytesMut, error: &WireError) {
     let refused;
     let error = match error {
         WireError::Postgres(error) => error,
@@ -42,7 +42,7 @@ pub(super) fn put_refusal(out: &mut BytesMut, error: &WireError) {
 }
 
 /// Takes a whole message from what was read, if there is one.
-pub(super) fn take(buffer: &mut BytesMut) -> Option<Message> {
+pub(super) fn take(buffer: &mut BytesMut) -> Option<PoolerMessage> {
     let length = usize::try_from(u32::from_be_bytes(*buffer.get(1..5)?.first_chunk()?)).ok()?;
     if buffer.len() < length + 1 {
         return None;

@@ -94,7 +94,7 @@ mod tests {
     use super::{SessionStatement, ends_transaction};
 
     #[test]
-    fn statements_are_told_apart_by_their_first_words() {
+    fn statements_are_classified_by_their_first_words() {
         let begin = SessionStatement::Begin { begin: "-- x\nBEGIN ISOLATION LEVEL SERIALIZABLE", rest: "" };
         assert_eq!(SessionStatement::read("-- x\nBEGIN ISOLATION LEVEL SERIALIZABLE"), begin);
         let begin = SessionStatement::Begin { begin: "begin", rest: "select 1; commit" };

@@ -20,4 +20,4 @@ pub use error::ReplicationError;
 pub use messages::{Lsn, WalMessage};
 pub use publications::{existing_publications, prepare_publications};
 pub(crate) use slots::end_streams;
-pub use stream::{ReplicationStream, StreamSettings};
+pub use stream::{ReplicationSettings, ReplicationStream};

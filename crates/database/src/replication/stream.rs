@@ -14,6 +14,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::error::ReplicationError;
 use super::messages::{Lsn, ServerMessage, WalMessage, status};
 use crate::endpoint::Endpoint;
+use crate::quote;
 use crate::tls::Tls;
 use crate::wire::protocol::authentication::authenticate;
 use crate::wire::protocol::connect::open_stream;
@@ -36,7 +37,7 @@ const MAX_NAME: usize = 63;
 
 /// The slot and the publications of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StreamSettings {
+pub struct ReplicationSettings {
     /// The name of the temporary slot: lower-case letters, digits and underscores, at most 63.
     pub slot: String,
     /// The names of the publications whose tables are sent.
@@ -71,7 +72,7 @@ impl ReplicationStream {
     ///
     /// # Errors
     /// [`ReplicationError`], with the remedy where the server's configuration is the reason.
-    pub async fn open(endpoint: &Endpoint, settings: &StreamSettings) -> Result<Self, ReplicationError> {
+    pub async fn open(endpoint: &Endpoint, settings: &ReplicationSettings) -> Result<Self, ReplicationError> {
         let start = settings.start_command()?;
         let endpoint = endpoint.direct().with_application_name(APPLICATION_NAME);
         let tls = Tls::new(endpoint.tls(), endpoint.host())?;
@@ -270,7 +271,7 @@ impl std::fmt::Debug for ReplicationStream {
     }
 }
 
-impl StreamSettings {
+impl ReplicationSettings {
     /// Checks the names and returns the command that starts the stream.
     fn start_command(&self) -> Result<String, ReplicationError> {
         let is_slot_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
@@ -281,7 +282,7 @@ impl StreamSettings {
         if self.publications.is_empty() || !self.publications.iter().all(is_name) {
             return Err(ReplicationError::InvalidName("publication"));
         }
-        let names: Vec<_> = self.publications.iter().map(|name| format!("\"{}\"", name.replace('"', "\"\""))).collect();
+        let names: Vec<_> = self.publications.iter().map(|name| quote::identifier(name)).collect();
         // The value is a literal in which a quote is doubled and a backslash has no meaning
         let names = names.join(",").replace('\'', "''");
         Ok(format!("START_REPLICATION SLOT {} LOGICAL 0/0 (proto_version '1', publication_names '{names}')", self.slot))
@@ -347,7 +348,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(folder.path().join(".s.PGSQL.1")).unwrap();
         let endpoint = Endpoint::socket(folder.path(), 1, "someone", "db");
-        let settings = StreamSettings { slot: "slot".into(), publications: vec!["p".into()] };
+        let settings = ReplicationSettings { slot: "slot".into(), publications: vec!["p".into()] };
         let server = async {
             let (mut server, _) = listener.accept().await.unwrap();
             let mut bytes = Vec::new();
@@ -401,7 +402,7 @@ mod tests {
     fn names_are_quoted_or_rejected() {
         let command = |slot: &str, publications: &[&str]| {
             let publications = publications.iter().map(ToString::to_string).collect();
-            StreamSettings { slot: slot.into(), publications }.start_command().ok()
+            ReplicationSettings { slot: slot.into(), publications }.start_command().ok()
         };
         assert_eq!(
             command("slot_1", &["a", "B'\"c"]).as_deref(),

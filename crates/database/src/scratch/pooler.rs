@@ -28,23 +28,23 @@ pub enum PoolerMode {
 #[derive(Debug, Clone)]
 pub struct TestPooler {
     address: SocketAddr,
-    lender: Arc<Lender>,
+    sessions: Arc<ServerSessions>,
 }
 
 #[derive(Debug)]
-struct Lender {
+struct ServerSessions {
     mode: PoolerMode,
     server: SocketAddr,
-    /// The sessions that are not lent, by login and database.
+    /// The sessions that are not checked out, by login and database.
     free: Mutex<HashMap<Vec<u8>, Vec<TcpStream>>>,
-    /// The server sessions that may be lent at once.
+    /// The server sessions that may be checked out at once.
     permits: Arc<Semaphore>,
 }
 
 /// Far more server sessions than any test needs.
 const MANY: u32 = 64;
 
-type Message = (u8, Vec<u8>);
+type ProtocolMessage = (u8, Vec<u8>);
 
 impl TestPooler {
     /// Starts a pooler on a free loopback port.
@@ -54,11 +54,11 @@ impl TestPooler {
     pub async fn start(server: SocketAddr, mode: PoolerMode) -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let permits = Arc::new(Semaphore::new(MANY as usize));
-        let lender = Arc::new(Lender { mode, server, free: Mutex::default(), permits });
-        let pooler = Self { address: listener.local_addr()?, lender: Arc::clone(&lender) };
+        let sessions = Arc::new(ServerSessions { mode, server, free: Mutex::default(), permits });
+        let pooler = Self { address: listener.local_addr()?, sessions: Arc::clone(&sessions) };
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(Arc::clone(&lender).serve(client));
+                tokio::spawn(Arc::clone(&sessions).serve(client));
             }
         });
         Ok(pooler)
@@ -69,47 +69,47 @@ impl TestPooler {
         self.address
     }
 
-    /// Closes the server sessions that are not lent.
+    /// Closes the server sessions that are not checked out.
     pub fn close_idle_sessions(&self) {
-        self.lender.free().clear();
+        self.sessions.free().clear();
     }
 
-    /// Lends at most `count` server sessions at once from now on, once fewer are lent, and closes
-    /// those that are not lent.
+    /// Limits the server sessions in use to `count` at once from now on, once fewer are checked
+    /// out, and closes those that are not checked out.
     pub async fn keep_sessions(&self, count: u32) {
-        if let Ok(permits) = self.lender.permits.acquire_many(MANY.saturating_sub(count)).await {
+        if let Ok(permits) = self.sessions.permits.acquire_many(MANY.saturating_sub(count)).await {
             permits.forget();
         }
         self.close_idle_sessions();
     }
 }
 
-impl Lender {
+impl ServerSessions {
     fn free(&self) -> MutexGuard<'_, HashMap<Vec<u8>, Vec<TcpStream>>> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Serves a client until either side closes its connection. A session that is lent then is
-    /// closed.
+    /// Serves a client until either side closes its connection. A session that is checked out then
+    /// is closed.
     async fn serve(self: Arc<Self>, mut client: TcpStream) -> io::Result<()> {
         let startup = read_startup(&mut client).await?;
         let given = parameters(&startup);
         let text = |name: &str| given.get(name).cloned().unwrap_or_default();
-        if let Some(reason) = self.refusal(&given) {
+        if let Some(reason) = self.rejection(&given) {
             return refuse(&mut client, &reason).await;
         }
         let key = format!("user\0{}\0database\0{}\0\0", text("user"), text("database")).into_bytes();
         send(&mut client, &(b'R', vec![0; 4])).await?;
         send(&mut client, &(b'Z', b"I".to_vec())).await?;
-        let mut lent: Option<(TcpStream, OwnedSemaphorePermit)> = None;
+        let mut checked_out: Option<(TcpStream, OwnedSemaphorePermit)> = None;
         loop {
             let request = message(&mut client).await?;
             if request.0 == b'X' {
                 return Ok(());
             }
-            let (mut server, permit) = match lent.take() {
-                Some(lent) => lent,
-                None => match self.lend(&key).await {
+            let (mut server, permit) = match checked_out.take() {
+                Some(checked_out) => checked_out,
+                None => match self.check_out(&key).await {
                     Ok(server) => server,
                     Err(error) => return refuse(&mut client, &format!("server login failed: {error}")).await,
                 },
@@ -121,7 +121,7 @@ impl Lender {
                     let answer = message(&mut server).await?;
                     send(&mut client, &answer).await?;
                     if answer.0 == b'Z' {
-                        is_over = answer.1 == b"I" && self.lends_for_transactions();
+                        is_over = answer.1 == b"I" && self.pools_transactions();
                         break;
                     }
                 }
@@ -130,13 +130,13 @@ impl Lender {
                 self.free().entry(key.clone()).or_default().push(server);
                 drop(permit);
             } else {
-                lent = Some((server, permit));
+                checked_out = Some((server, permit));
             }
         }
     }
 
     /// Returns the reason for which the mode refuses a client with these parameters.
-    fn refusal(&self, given: &HashMap<String, String>) -> Option<String> {
+    fn rejection(&self, given: &HashMap<String, String>) -> Option<String> {
         let known = ["user", "database", "application_name", "client_encoding"];
         let unknown = given.keys().find(|name| !known.contains(&name.as_str()));
         if let Some(unknown) = unknown.filter(|_| self.mode != PoolerMode::SessionWithoutSettings) {
@@ -150,11 +150,11 @@ impl Lender {
         }
     }
 
-    fn lends_for_transactions(&self) -> bool {
+    fn pools_transactions(&self) -> bool {
         matches!(self.mode, PoolerMode::Transaction | PoolerMode::TransactionOfOneLogin(_))
     }
 
-    async fn lend(&self, key: &[u8]) -> io::Result<(TcpStream, OwnedSemaphorePermit)> {
+    async fn check_out(&self, key: &[u8]) -> io::Result<(TcpStream, OwnedSemaphorePermit)> {
         let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(io::Error::other)?;
         let free = self.free().get_mut(key).and_then(Vec::pop);
         if let Some(server) = free {
@@ -193,12 +193,12 @@ async fn read_startup(client: &mut TcpStream) -> io::Result<Vec<u8>> {
     }
 }
 
-async fn message(stream: &mut TcpStream) -> io::Result<Message> {
+async fn message(stream: &mut TcpStream) -> io::Result<ProtocolMessage> {
     let tag = stream.read_u8().await?;
     Ok((tag, read_body(stream).await?))
 }
 
-async fn send(stream: &mut TcpStream, (tag, body): &Message) -> io::Result<()> {
+async fn send(stream: &mut TcpStream, (tag, body): &ProtocolMessage) -> io::Result<()> {
     let length = u32::try_from(body.len() + 4).map_err(io::Error::other)?.to_be_bytes();
     stream.write_all(&[&[*tag], &length[..], body].concat()).await
 }

@@ -233,7 +233,7 @@ async fn a_file_in_the_folders_place_and_a_setting_that_breaks_the_line_are_refu
 }
 
 #[tokio::test]
-async fn a_setting_that_postgresql_refuses_is_told_in_its_words() {
+async fn a_setting_that_postgresql_rejects_is_reported_in_its_words() {
     let folder = tempfile::tempdir().unwrap();
     let parameters = vec![("shared_buffers".to_owned(), "a lot".to_owned())];
     let error =

@@ -273,7 +273,7 @@ async fn a_superusers_server_has_an_owner_without_its_rights() {
 }
 
 #[tokio::test]
-async fn a_login_that_may_not_set_up_anything_is_told_what_it_needs() {
+async fn the_error_of_a_login_that_may_not_set_up_anything_names_what_it_needs() {
     let server = ordinary(18).await;
     let admin = connect(&server.superuser("postgres")).await.unwrap();
     admin.batch_execute("create role powerless login password 'secret'").await.unwrap();

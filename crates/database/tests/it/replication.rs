@@ -1,7 +1,7 @@
 //! Streams of committed changes.
 
 use portico_database::replication::{
-    Lsn, ReplicationError, ReplicationStream, StreamSettings, WalMessage, prepare_publications,
+    Lsn, ReplicationError, ReplicationSettings, ReplicationStream, WalMessage, prepare_publications,
 };
 use portico_database::scratch::OrdinaryServer;
 use portico_database::{BootstrapSettings, Endpoint, connect, scratch};
@@ -11,8 +11,8 @@ use crate::bootstrap::{column, empty, majors, ready, value};
 use crate::cluster::reachable;
 use crate::wire::Scratch;
 
-fn settings(slot: &str) -> StreamSettings {
-    StreamSettings { slot: slot.into(), publications: vec!["all \"of\" 'them".into()] }
+fn settings(slot: &str) -> ReplicationSettings {
+    ReplicationSettings { slot: slot.into(), publications: vec!["all \"of\" 'them".into()] }
 }
 
 /// Creates a table and publishes it.
@@ -136,7 +136,7 @@ async fn a_publication_that_is_dropped_ends_the_stream_or_its_changes() {
     let scratch = Scratch::new().await;
     let client = published(&scratch.endpoint).await;
     let slot = scratch.endpoint.database().to_owned();
-    let both = StreamSettings { publications: vec!["all \"of\" 'them".into(), "other".into()], ..settings(&slot) };
+    let both = ReplicationSettings { publications: vec!["all \"of\" 'them".into(), "other".into()], ..settings(&slot) };
     client
         .batch_execute("create table others (id int primary key); create publication other for table others")
         .await
@@ -217,7 +217,7 @@ async fn a_server_with_a_smaller_log_names_the_setting() {
 #[tokio::test]
 async fn a_database_is_recreated_although_a_stream_is_open() {
     let database = empty(18).await;
-    let settings = StreamSettings { slot: "open_at_reset".into(), ..settings("") };
+    let settings = ReplicationSettings { slot: "open_at_reset".into(), ..settings("") };
     published(database.endpoint()).await;
     let mut stream = ReplicationStream::open(database.endpoint(), &settings).await.unwrap();
     database.recreate(&BootstrapSettings::default()).await.unwrap();

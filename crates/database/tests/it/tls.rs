@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use portico_database::cluster::{Cluster, ClusterSettings, Durability};
-use portico_database::replication::{ReplicationStream, StreamSettings, WalMessage};
+use portico_database::replication::{ReplicationSettings, ReplicationStream, WalMessage};
 use portico_database::wire::{Batch, Pool, Statement, WirePoolSettings};
 use portico_database::{DatabaseError, Endpoint, connect};
 
@@ -132,7 +132,7 @@ async fn replicate(cluster: &Cluster, parameters: &str) {
     }
     let port = cluster.tcp_port().unwrap();
     let url = format!("postgresql://visitor:secret@localhost:{port}/postgres?connect_timeout=20&{parameters}");
-    let settings = StreamSettings { slot: "protected".into(), publications: vec!["p".into()] };
+    let settings = ReplicationSettings { slot: "protected".into(), publications: vec!["p".into()] };
     let mut stream = ReplicationStream::open(&Endpoint::parse(&url).unwrap(), &settings).await.unwrap();
     admin.batch_execute("insert into items values (repeat('x', 200000))").await.unwrap();
     let mut messages = Vec::new();

@@ -33,6 +33,8 @@ fn yes() -> bool {
 }
 
 impl Account {
+    /// Makes an account from the fields of a form.
+    ///
     /// # Errors
     ///
     /// A text for the person who filled in the form.
@@ -56,7 +58,7 @@ impl Account {
         self.email.rsplit('@').next().unwrap_or_default()
     }
 
-    /// One or two letters for the picture.
+    /// Returns one or two letters for the picture.
     pub(super) fn initials(&self) -> String {
         let letters = [Some(self.given_name()), self.family_name().and_then(|family| family.split_whitespace().last())];
         letters
@@ -68,13 +70,13 @@ impl Account {
             .collect()
     }
 
-    /// A colour of the person's own, as a hue.
+    /// Returns a colour of the person's own, as a hue.
     pub(super) fn hue(&self) -> u32 {
         hash::sha256(self.email.as_bytes())[..2].iter().fold(0, |hue, byte| (hue * 256 + u32::from(*byte)) % 360)
     }
 }
 
-/// 21 digits, as Google's subjects have.
+/// Returns 21 digits that depend on the address, as Google's subjects have.
 fn subject(email: &str) -> String {
     let digits =
         hash::sha256(email.as_bytes()).iter().take(20).map(|byte| char::from(b'0' + byte % 10)).collect::<String>();
@@ -119,7 +121,7 @@ impl Accounts {
         &self.list
     }
 
-    /// By subject or address.
+    /// Returns the account with this subject or address.
     pub(super) fn find(&self, wanted: &str) -> Option<&Account> {
         self.list.iter().find(|account| account.sub == wanted || account.email.eq_ignore_ascii_case(wanted))
     }
@@ -141,6 +143,8 @@ impl Accounts {
         self.save()
     }
 
+    /// Removes the account with this subject.
+    ///
     /// # Errors
     ///
     /// A text for the person at the page.

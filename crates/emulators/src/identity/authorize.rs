@@ -57,7 +57,7 @@ pub(super) async fn show_posted(State(provider): State<IdentityProvider>, RawFor
 fn begin(provider: &IdentityProvider, query: String) -> Response {
     let request = match AuthorizationRequest::read(provider, query) {
         Ok(request) => request,
-        Err(refusal) => return provider.refuse(refusal),
+        Err(rejection) => return provider.refuse(rejection),
     };
     key::prepare();
     if request.prompt.split(' ').any(|word| word == "none") {
@@ -78,7 +78,7 @@ pub(super) async fn decide(State(provider): State<IdentityProvider>, RawForm(for
     let field = |name: &str| fields.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
     let request = match AuthorizationRequest::read(&provider, field("request").unwrap_or_default().to_owned()) {
         Ok(request) => request,
-        Err(refusal) => return provider.refuse(refusal),
+        Err(rejection) => return provider.refuse(rejection),
     };
     if let Some(sub) = field("forget") {
         let removed = provider.accounts().remove(sub);
@@ -177,8 +177,8 @@ impl AuthorizationRequest {
 }
 
 impl IdentityProvider {
-    fn refuse(&self, refusal: AuthorizeError) -> Response {
-        match refusal {
+    fn refuse(&self, rejection: AuthorizeError) -> Response {
+        match rejection {
             AuthorizeError::Page { title, text } => {
                 (StatusCode::BAD_REQUEST, page::error(&self.url("/style.css"), title, &text)).into_response()
             }

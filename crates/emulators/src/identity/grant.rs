@@ -34,7 +34,7 @@ struct Code {
 }
 
 #[derive(Debug)]
-struct Token {
+struct GrantedToken {
     grant: Grant,
     expires_at: Option<OffsetDateTime>,
 }
@@ -58,7 +58,7 @@ pub(super) struct Exchange<'r> {
 #[derive(Debug, Default)]
 pub(super) struct Grants {
     codes: HashMap<String, Code>,
-    tokens: HashMap<String, Token>,
+    tokens: HashMap<String, GrantedToken>,
 }
 
 impl Grants {
@@ -79,6 +79,8 @@ impl Grants {
         code
     }
 
+    /// Exchanges a code for tokens.
+    ///
     /// # Errors
     ///
     /// The description of `invalid_grant`.
@@ -120,7 +122,8 @@ impl Grants {
         Ok(Issued { grant, access_token, refresh_token })
     }
 
-    /// A new access token for a refresh token; the refresh token stays valid, as Google's do.
+    /// Returns a new access token for a refresh token; the refresh token stays valid, as Google's
+    /// do.
     pub(super) fn refresh(&mut self, refresh_token: &str, now: OffsetDateTime) -> Option<Issued> {
         let known = self.tokens.get(refresh_token).filter(|token| token.expires_at.is_none())?;
         let grant = Grant { nonce: None, ..known.grant.clone() };
@@ -140,7 +143,7 @@ impl Grants {
     }
 
     fn keep(&mut self, token: &str, grant: &Grant, expires_at: Option<OffsetDateTime>) {
-        self.tokens.insert(token.to_owned(), Token { grant: grant.clone(), expires_at });
+        self.tokens.insert(token.to_owned(), GrantedToken { grant: grant.clone(), expires_at });
     }
 
     /// Drops what has expired, and everything when that does not help: this is a development

@@ -31,12 +31,12 @@ pub(super) struct KeyFailure;
 
 impl IntoResponse for KeyFailure {
     fn into_response(self) -> Response {
-        tracing::error!("{self}");
+        tracing::error!(error = %self, "a request to the identity provider failed");
         (StatusCode::INTERNAL_SERVER_ERROR, self.to_string()).into_response()
     }
 }
 
-/// The key.
+/// Returns the key.
 pub(super) async fn get() -> Result<Arc<ProviderKey>, KeyFailure> {
     let make = || async {
         let pair = tokio::task::spawn_blocking(|| RsaKeyPair::generate(KeySize::Rsa2048)).await;
@@ -78,7 +78,8 @@ impl ProviderKey {
     }
 }
 
-/// The modulus and the exponent of a public key in the form of PKCS #1: a sequence of two integers.
+/// Returns the modulus and the exponent of a public key in the form of PKCS #1: a sequence of two
+/// integers.
 fn public_numbers(der: &[u8]) -> Option<(&[u8], &[u8])> {
     let (sequence, _) = element(der, 0x30)?;
     let (modulus, rest) = element(sequence, 0x02)?;
@@ -87,7 +88,7 @@ fn public_numbers(der: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((modulus.strip_prefix(&[0]).unwrap_or(modulus), exponent.strip_prefix(&[0]).unwrap_or(exponent)))
 }
 
-/// The content of the DER element that `der` begins with, and what follows it.
+/// Returns the content of the DER element that `der` begins with, and what follows it.
 fn element(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let [found, length, rest @ ..] = der else { return None };
     let (length, rest) = match usize::from(*length) {

@@ -51,7 +51,7 @@ use portico_base::{AllowedOrigins, Clock, Secret};
 use serde_json::{Value, json};
 
 use crate::Development;
-use crate::admission::{self, Admission};
+use crate::admission::{self, AdmissionRules};
 use account::Accounts;
 use grant::Grants;
 
@@ -80,7 +80,7 @@ pub struct IdentityProviderSettings {
 }
 
 impl Default for IdentityProviderSettings {
-    /// The published client; the issuer and the redirect targets are to be filled in.
+    /// Makes the published client; the issuer and the redirect targets are to be filled in.
     fn default() -> Self {
         Self {
             issuer: String::new(),
@@ -94,7 +94,8 @@ impl Default for IdentityProviderSettings {
 }
 
 impl IdentityProviderSettings {
-    /// Google's stand-in with the published client, sending people back to `callback`.
+    /// Returns the settings of Google's stand-in with the published client, sending people back to
+    /// `callback`.
     pub fn google(issuer: impl Into<String>, callback: impl Into<String>) -> Self {
         Self { issuer: issuer.into(), redirect_uris: vec![callback.into()], ..Self::default() }
     }
@@ -159,11 +160,11 @@ impl IdentityProvider {
         })
     }
 
-    /// The endpoints, to be mounted where the issuer says: for programs, and for pages of this
-    /// machine and of `origins`. Pages of other websites are refused, and no page may read answers
-    /// to calls across origins.
+    /// Returns the endpoints, to be mounted where the issuer says: for programs, and for pages of
+    /// this machine and of `origins`. Pages of other websites are refused, and no page may read
+    /// answers to calls across origins.
     pub fn router(&self, origins: AllowedOrigins) -> Router {
-        let admission = Admission { origins, shares: false };
+        let admission = AdmissionRules { origins, shares: false };
         Router::new()
             .route("/.well-known/openid-configuration", get(discovery))
             .route("/jwks", get(jwks))

@@ -42,7 +42,7 @@ struct Person<'p> {
 }
 
 #[derive(Serialize)]
-struct Shown<'p> {
+struct ChooserPage<'p> {
     issuer: &'p str,
     request: &'p str,
     client: &'p str,
@@ -62,7 +62,7 @@ pub(super) fn chooser(page: &Chooser<'_>) -> Response {
         // The version changes with the name, so that a browser does not show the old letters
         picture: format!("{}/avatar/{}.svg?v={}", page.issuer, account.sub, account.initials()),
     });
-    let shown = Shown {
+    let shown = ChooserPage {
         issuer: page.issuer,
         request: page.request,
         client: page.client,
@@ -77,12 +77,12 @@ pub(super) fn chooser(page: &Chooser<'_>) -> Response {
 
 pub(super) fn error(style: &str, title: &str, text: &str) -> Response {
     #[derive(Serialize)]
-    struct Shown<'p> {
+    struct ErrorPage<'p> {
         style: &'p str,
         title: &'p str,
         text: &'p str,
     }
-    html(&ERROR, &Shown { style, title, text })
+    html(&ERROR, &ErrorPage { style, title, text })
 }
 
 fn html(template: &Template, shown: &impl Serialize) -> Response {
@@ -115,7 +115,7 @@ pub(super) async fn style() -> Response {
         .into_response()
 }
 
-/// A picture with the person's initials.
+/// Returns a picture with the person's initials.
 pub(super) fn avatar(account: &Account) -> String {
     let hue = account.hue();
     let letters: String = account

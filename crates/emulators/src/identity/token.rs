@@ -21,19 +21,19 @@ use super::{
 };
 
 /// An error answer of RFC 6749.
-struct TokenError {
+struct TokenEndpointError {
     status: StatusCode,
     error: &'static str,
     text: String,
 }
 
-impl TokenError {
+impl TokenEndpointError {
     fn new(error: &'static str, text: impl Into<String>) -> Self {
         Self { status: StatusCode::BAD_REQUEST, error, text: text.into() }
     }
 }
 
-impl IntoResponse for TokenError {
+impl IntoResponse for TokenEndpointError {
     fn into_response(self) -> Response {
         let body = Json(json!({"error": self.error, "error_description": self.text}));
         let mut response = (self.status, [(header::CACHE_CONTROL, "no-store")], body).into_response();
@@ -55,10 +55,10 @@ impl Form {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    fn needed(&self, name: &str) -> Result<&str, TokenError> {
+    fn needed(&self, name: &str) -> Result<&str, TokenEndpointError> {
         self.get(name)
             .filter(|value| !value.is_empty())
-            .ok_or_else(|| TokenError::new("invalid_request", format!("The parameter {name} is missing.")))
+            .ok_or_else(|| TokenEndpointError::new("invalid_request", format!("The parameter {name} is missing.")))
     }
 }
 
@@ -74,7 +74,7 @@ pub(super) async fn token(
     }
 }
 
-async fn answer(provider: &IdentityProvider, headers: &HeaderMap, form: &Form) -> Result<Value, TokenError> {
+async fn answer(provider: &IdentityProvider, headers: &HeaderMap, form: &Form) -> Result<Value, TokenEndpointError> {
     check_client(provider, headers, form)?;
     let now = provider.inner.clock.now();
     let issued = match form.needed("grant_type")? {
@@ -84,19 +84,18 @@ async fn answer(provider: &IdentityProvider, headers: &HeaderMap, form: &Form) -
                 .map(|verifier| BASE64_URL_SAFE_NO_PAD.encode(hash::sha256(verifier.as_bytes())));
             let exchange =
                 Exchange { code: form.needed("code")?, redirect_uri: form.needed("redirect_uri")?, challenge };
-            provider.grants().exchange(&exchange, now).map_err(|text| TokenError::new("invalid_grant", text))?
+            provider.grants().exchange(&exchange, now).map_err(|text| TokenEndpointError::new("invalid_grant", text))?
         }
-        "refresh_token" => provider
-            .grants()
-            .refresh(form.needed("refresh_token")?, now)
-            .ok_or_else(|| TokenError::new("invalid_grant", "The refresh token is not known or was revoked."))?,
+        "refresh_token" => provider.grants().refresh(form.needed("refresh_token")?, now).ok_or_else(|| {
+            TokenEndpointError::new("invalid_grant", "The refresh token is not known or was revoked.")
+        })?,
         other => {
             let text = format!("The grant type {:?} is not supported.", other.chars().take(64).collect::<String>());
-            return Err(TokenError::new("unsupported_grant_type", text));
+            return Err(TokenEndpointError::new("unsupported_grant_type", text));
         }
     };
     let account = provider.accounts().find(&issued.grant.sub).cloned();
-    let account = account.ok_or_else(|| TokenError::new("invalid_grant", "The account was removed."))?;
+    let account = account.ok_or_else(|| TokenEndpointError::new("invalid_grant", "The account was removed."))?;
     let mut body = json!({
         "access_token": issued.access_token,
         "expires_in": TOKEN_LIFETIME.whole_seconds() - 1,
@@ -114,13 +113,13 @@ async fn answer(provider: &IdentityProvider, headers: &HeaderMap, form: &Form) -
     Ok(body)
 }
 
-fn server_error(error: key::KeyFailure) -> TokenError {
-    tracing::error!("{error}");
-    TokenError { status: StatusCode::INTERNAL_SERVER_ERROR, error: "server_error", text: error.to_string() }
+fn server_error(error: key::KeyFailure) -> TokenEndpointError {
+    tracing::error!(error = %error, "a token could not be signed");
+    TokenEndpointError { status: StatusCode::INTERNAL_SERVER_ERROR, error: "server_error", text: error.to_string() }
 }
 
-/// The client's proof, in the header or in the form; never both.
-fn check_client(provider: &IdentityProvider, headers: &HeaderMap, form: &Form) -> Result<(), TokenError> {
+/// Checks the client's proof, in the header or in the form; never both.
+fn check_client(provider: &IdentityProvider, headers: &HeaderMap, form: &Form) -> Result<(), TokenEndpointError> {
     let settings = &provider.inner.settings;
     let basic = headers.get(header::AUTHORIZATION).map(|value| basic(value).unwrap_or_default());
     let (id, secret) = match basic {
@@ -135,7 +134,7 @@ fn check_client(provider: &IdentityProvider, headers: &HeaderMap, form: &Form) -
     }
     let text =
         format!("The client id or secret is wrong. This stand-in expects the client id {:?}.", settings.client_id);
-    Err(TokenError { status: StatusCode::UNAUTHORIZED, error: "invalid_client", text })
+    Err(TokenEndpointError { status: StatusCode::UNAUTHORIZED, error: "invalid_client", text })
 }
 
 fn basic(header: &HeaderValue) -> Option<(String, String)> {

@@ -21,13 +21,13 @@ use serde_json::{Value, json};
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 use tokio_stream::wrappers::BroadcastStream;
 
-use crate::admission::{self, Admission};
+use crate::admission::{self, AdmissionRules};
 
 use super::{
     CapturedMail, Mailbox, MailboxEvent,
-    message::{Part, clean_tags},
-    search::Search,
-    store::{Entry, Store},
+    message::{MailPart, clean_tags},
+    search::MailSearch,
+    store::{Store, StoredMail},
 };
 
 /// The most messages that one answer lists.
@@ -51,21 +51,21 @@ pub(super) fn router(mailbox: Mailbox, origins: AllowedOrigins) -> Router {
         .route("/readyz", get(async || "ok"))
         .fallback(async || not_found("Not found"))
         .layer(DefaultBodyLimit::max(1 << 20))
-        .layer(middleware::from_fn_with_state(Admission { origins, shares: true }, admission::admit))
+        .layer(middleware::from_fn_with_state(AdmissionRules { origins, shares: true }, admission::admit))
         .with_state(mailbox)
 }
 
 #[derive(Deserialize)]
-struct Page {
+struct PageQuery {
     #[serde(default)]
     query: String,
     start: Option<String>,
     limit: Option<String>,
 }
 
-impl Page {
-    /// The start and the length of the page. A value that is not a number counts as absent, as
-    /// Mailpit has it.
+impl PageQuery {
+    /// Returns the start and the length of the page. A value that is not a number counts as absent,
+    /// as Mailpit has it.
     fn bounds(&self) -> (usize, usize) {
         let number = |text: &Option<String>| text.as_deref().and_then(|text| text.parse::<usize>().ok());
         let limit = number(&self.limit).unwrap_or(50).min(LONGEST_PAGE);
@@ -74,20 +74,20 @@ impl Page {
 }
 
 /// `GET /api/v1/messages`
-async fn list(State(mailbox): State<Mailbox>, Query(page): Query<Page>) -> Json<Value> {
+async fn list(State(mailbox): State<Mailbox>, Query(page): Query<PageQuery>) -> Json<Value> {
     Json(summaries(&mailbox.store(), &page, |_| true))
 }
 
 /// `GET /api/v1/search?query=`
-async fn search(State(mailbox): State<Mailbox>, Query(page): Query<Page>) -> Response {
-    let search = Search::parse(&page.query);
+async fn search(State(mailbox): State<Mailbox>, Query(page): Query<PageQuery>) -> Response {
+    let search = MailSearch::parse(&page.query);
     if search.is_empty() {
         return bad_request("Error: no search query");
     }
     Json(summaries(&mailbox.store(), &page, |entry| search.finds(entry))).into_response()
 }
 
-fn summaries(store: &Store, page: &Page, wanted: impl Fn(&Entry) -> bool) -> Value {
+fn summaries(store: &Store, page: &PageQuery, wanted: impl Fn(&StoredMail) -> bool) -> Value {
     let (start, limit) = page.bounds();
     let mut found = 0;
     let mut unread_found = 0;
@@ -111,7 +111,7 @@ fn summaries(store: &Store, page: &Page, wanted: impl Fn(&Entry) -> bool) -> Val
     })
 }
 
-fn summary(entry: &Entry) -> Value {
+fn summary(entry: &StoredMail) -> Value {
     let mail = &entry.mail;
     json!({
         "ID": mail.id,
@@ -146,7 +146,7 @@ async fn message(State(mailbox): State<Mailbox>, Path(id): Path<String>) -> Resp
     Json(answer).into_response()
 }
 
-fn detail(entry: &Entry) -> Value {
+fn detail(entry: &StoredMail) -> Value {
     let mail = &entry.mail;
     let attachments = |inline: bool| -> Vec<Value> {
         mail.parts.iter().filter(|part| part.is_inline == inline).map(attachment).collect()
@@ -182,7 +182,7 @@ fn unsubscribe_links(header: &str) -> Vec<&str> {
     header.split(',').filter_map(|link| link.trim().strip_prefix('<')?.strip_suffix('>')).collect()
 }
 
-fn attachment(part: &Part) -> Value {
+fn attachment(part: &MailPart) -> Value {
     json!({
         "PartID": part.id,
         "FileName": part.file_name,
@@ -202,7 +202,8 @@ async fn headers(State(mailbox): State<Mailbox>, Path(id): Path<String>) -> Resp
     Json(headers).into_response()
 }
 
-/// `message-ID` as `Message-Id`: each word with a capital, the form in which Mailpit names headers.
+/// Returns `message-ID` as `Message-Id`: each word with a capital, the form in which Mailpit names
+/// headers.
 fn canonical(name: &str) -> String {
     let word = |word: &str| {
         let mut letters = word.chars();
@@ -244,7 +245,7 @@ async fn view(State(mailbox): State<Mailbox>, Path(file): Path<String>) -> Respo
     }
 }
 
-/// The headers that keep a message's content from acting as a page of this origin.
+/// Returns the headers that keep a message's content from acting as a page of this origin.
 fn sandbox() -> [(HeaderName, &'static str); 1] {
     [(
         header::CONTENT_SECURITY_POLICY,
@@ -265,7 +266,8 @@ struct Selection {
 }
 
 impl Selection {
-    /// Test suites send no body, an empty one, or JSON with or without a content type.
+    /// Reads a selection. Test suites send no body, an empty one, or JSON with or without a content
+    /// type.
     fn read(body: &Bytes) -> Result<Self, serde_json::Error> {
         if body.iter().all(u8::is_ascii_whitespace) {
             return Ok(Self::default());
@@ -273,9 +275,9 @@ impl Selection {
         serde_json::from_slice::<Option<Self>>(body).map(Option::unwrap_or_default)
     }
 
-    /// No ids mean all, unless a search narrows them.
-    fn selects(&self) -> impl Fn(&Entry) -> bool {
-        let search = self.search.as_deref().map(Search::parse).filter(|search| !search.is_empty());
+    /// Returns a function that selects mails. No ids mean all, unless a search narrows them.
+    fn selects(&self) -> impl Fn(&StoredMail) -> bool {
+        let search = self.search.as_deref().map(MailSearch::parse).filter(|search| !search.is_empty());
         let ids = self.ids.clone().unwrap_or_default();
         move |entry| match &search {
             Some(search) if ids.is_empty() => search.finds(entry),
@@ -296,8 +298,8 @@ async fn delete(State(mailbox): State<Mailbox>, body: Bytes) -> Response {
 }
 
 /// `DELETE /api/v1/search?query=`
-async fn delete_found(State(mailbox): State<Mailbox>, Query(page): Query<Page>) -> Response {
-    let search = Search::parse(&page.query);
+async fn delete_found(State(mailbox): State<Mailbox>, Query(page): Query<PageQuery>) -> Response {
+    let search = MailSearch::parse(&page.query);
     if search.is_empty() {
         return bad_request("Error: no search query");
     }
@@ -395,7 +397,7 @@ async fn events(State(mailbox): State<Mailbox>) -> Sse<impl Stream<Item = Result
     let stream = BroadcastStream::new(mailbox.subscribe()).map(|event| {
         Ok(match event {
             Ok(MailboxEvent::Mail(mail)) => {
-                let entry = Entry { tags: mail.header_tags(), mail, is_read: false };
+                let entry = StoredMail { tags: mail.header_tags(), mail, is_read: false };
                 Event::default().event("mail").data(summary(&entry).to_string())
             }
             Ok(MailboxEvent::Text(text)) => Event::default().event("text").data(json!(*text).to_string()),

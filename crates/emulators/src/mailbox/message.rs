@@ -53,12 +53,12 @@ pub struct CapturedMail {
     pub raw: Bytes,
     /// The headers in their order, unfolded.
     pub headers: Vec<(String, String)>,
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<MailPart>,
 }
 
 /// An attachment, or a picture that the body shows.
 #[derive(Debug, Clone)]
-pub(super) struct Part {
+pub(super) struct MailPart {
     pub id: String,
     pub file_name: String,
     pub content_type: String,
@@ -121,21 +121,21 @@ impl CapturedMail {
         self.to.iter().chain(&self.cc).chain(&self.bcc).any(|known| known.address.eq_ignore_ascii_case(address))
     }
 
-    /// The target of the first link in the body.
+    /// Returns the target of the first link in the body.
     pub fn link(&self) -> Option<String> {
         let start = self.html.find("href=\"")? + "href=\"".len();
         let end = self.html[start..].find('"')?;
         Some(self.html[start..start + end].replace("&amp;", "&").replace("&#43;", "+"))
     }
 
-    /// The first run of six to ten digits that stands alone in the text: the one-time code.
+    /// Returns the first run of six to ten digits that stands alone in the text: the one-time code.
     pub fn code(&self) -> Option<&str> {
         self.text
             .split(|character: char| !character.is_alphanumeric() && !matches!(character, '_' | '-' | '=' | '/' | '%'))
             .find(|word| (6..=10).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_digit()))
     }
 
-    /// The beginning of the text on one line.
+    /// Returns the beginning of the text on one line.
     pub(super) fn snippet(&self) -> String {
         let mut snippet = String::new();
         for word in self.text.split_whitespace() {
@@ -163,7 +163,7 @@ impl CapturedMail {
         clean_tags(tags.map(str::to_owned))
     }
 
-    /// Bytes of memory that the mail takes, roughly.
+    /// Returns roughly the bytes of memory that the mail takes.
     pub(super) fn weight(&self) -> usize {
         let parts: usize = self.parts.iter().map(|part| part.content.len() + 200).sum();
         self.raw.len() + self.text.len() + self.html.len() + parts + 1_000
@@ -205,7 +205,7 @@ fn unfold(value: &str) -> String {
     value.split(['\r', '\n']).map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-fn parts(message: &Message<'_>) -> Vec<Part> {
+fn parts(message: &Message<'_>) -> Vec<MailPart> {
     let shown: Vec<u32> = message.html_body.iter().chain(&message.text_body).copied().collect();
     (0u32..)
         .zip(&message.parts)
@@ -219,7 +219,7 @@ fn parts(message: &Message<'_>) -> Vec<Part> {
                     None => kind.ctype().to_ascii_lowercase(),
                 },
             );
-            Part {
+            MailPart {
                 id: index.to_string(),
                 file_name: part.attachment_name().unwrap_or_default().to_owned(),
                 content_type,
@@ -259,7 +259,7 @@ impl CapturedText {
         }
     }
 
-    /// The first run of digits in the text: the one-time code.
+    /// Returns the first run of digits in the text: the one-time code.
     pub fn code(&self) -> Option<&str> {
         self.body.split(|character: char| !character.is_ascii_digit()).find(|run| (4..=10).contains(&run.len()))
     }

@@ -73,26 +73,26 @@ struct Inner {
 }
 
 impl Mailbox {
-    /// An empty mailbox.
+    /// Makes an empty mailbox.
     pub fn new(development: Development, limits: MailboxLimits) -> Self {
         Self::with_clock(development, limits, Clock::system())
     }
 
-    /// An empty mailbox that dates messages by the given clock.
+    /// Makes an empty mailbox that dates messages by the given clock.
     pub fn with_clock(_: Development, limits: MailboxLimits, clock: Clock) -> Self {
         let (events, _) = broadcast::channel(256);
         let started = clock.now();
         Self { inner: Arc::new(Inner { store: Mutex::new(Store::default()), events, limits, clock, started }) }
     }
 
-    /// A transport that puts every mail into this mailbox.
+    /// Returns a transport that puts every mail into this mailbox.
     pub fn transport(&self) -> Arc<dyn Transport> {
         Arc::new(Capture(self.clone()))
     }
 
-    /// The HTTP API and the live events: for programs, for pages of this machine (loopback names),
-    /// and for pages of these sites (addresses such as `https://app.example.com`). Pages of other
-    /// websites are refused.
+    /// Returns the HTTP API and the live events: for programs, for pages of this machine (loopback
+    /// names), and for pages of these sites (addresses such as `https://app.example.com`). Pages of
+    /// other websites are refused.
     pub fn router(&self, sites: &[&str]) -> axum::Router {
         api::router(self.clone(), AllowedOrigins::new(sites.iter().copied()))
     }
@@ -135,12 +135,12 @@ impl Mailbox {
         text
     }
 
-    /// The mails, newest first.
+    /// Returns the mails, newest first.
     pub fn messages(&self) -> Vec<Arc<CapturedMail>> {
         self.store().mails().map(|entry| Arc::clone(&entry.mail)).collect()
     }
 
-    /// The text messages, newest first.
+    /// Returns the text messages, newest first.
     pub fn texts(&self) -> Vec<Arc<CapturedText>> {
         self.store().texts().cloned().collect()
     }
@@ -150,8 +150,8 @@ impl Mailbox {
         self.inner.events.subscribe()
     }
 
-    /// The newest mail that `wanted` accepts: one that is there already, or the first to come.
-    /// Waits without end.
+    /// Returns the newest mail that `wanted` accepts: one that is there already, or the first to
+    /// come. Waits without end.
     pub async fn wait_for(&self, wanted: impl Fn(&CapturedMail) -> bool) -> Arc<CapturedMail> {
         // Subscribed before looking, so that a mail between the two is not missed
         let mut events = self.subscribe();

@@ -7,12 +7,12 @@
 
 use time::{Date, Month, OffsetDateTime, PrimitiveDateTime, Time, format_description::well_known::Rfc3339};
 
-use super::{CapturedAddress, store::Entry};
+use super::{CapturedAddress, store::StoredMail};
 
 /// The most words that are looked at.
 const MOST_WORDS: usize = 50;
 
-pub(super) struct Search {
+pub(super) struct MailSearch {
     terms: Vec<Term>,
 }
 
@@ -44,7 +44,7 @@ enum TermTarget {
     Nothing,
 }
 
-impl Search {
+impl MailSearch {
     pub(super) fn parse(query: &str) -> Self {
         let terms = words(query).into_iter().take(MOST_WORDS).filter_map(|word| Term::parse(&word)).collect();
         Self { terms }
@@ -55,7 +55,7 @@ impl Search {
         self.terms.is_empty()
     }
 
-    pub(super) fn finds(&self, entry: &Entry) -> bool {
+    pub(super) fn finds(&self, entry: &StoredMail) -> bool {
         self.terms.iter().all(|term| term.what.holds(entry) != term.negated)
     }
 }
@@ -129,7 +129,7 @@ impl TermTarget {
         })
     }
 
-    fn holds(&self, entry: &Entry) -> bool {
+    fn holds(&self, entry: &StoredMail) -> bool {
         let mail = &entry.mail;
         let contains = |text: &str, wanted: &str| text.to_lowercase().contains(wanted);
         let among = |people: &[CapturedAddress], wanted: &str| {
@@ -170,7 +170,7 @@ impl TermTarget {
     }
 }
 
-/// `500`, `20k`, `1.5M`.
+/// Parses a size such as `500`, `20k`, `1.5M`.
 fn size(text: &str) -> Option<usize> {
     let (number, factor) = match text.trim_end_matches('b') {
         number if number.ends_with('k') => (number.trim_end_matches('k'), 1_024.0),
@@ -181,8 +181,8 @@ fn size(text: &str) -> Option<usize> {
     Some(bytes as usize)
 }
 
-/// `2026-01-31`, `2026/01/31`, with ` 12:30` or `t12:30:15` behind, or a full time with its zone;
-/// without one it is UTC.
+/// Parses a time: `2026-01-31`, `2026/01/31`, with ` 12:30` or `t12:30:15` behind, or a full time
+/// with its zone; without one it is UTC.
 fn moment(text: &str) -> Option<OffsetDateTime> {
     if let Ok(moment) = OffsetDateTime::parse(&text.to_uppercase(), &Rfc3339) {
         return Some(moment);
@@ -209,12 +209,12 @@ mod tests {
     use proptest::prelude::*;
     use time::macros::datetime;
 
-    use super::{Entry, Search, moment, size};
+    use super::{MailSearch, StoredMail, moment, size};
     use crate::CapturedMail;
 
-    fn entry(raw: &str) -> Option<Entry> {
+    fn entry(raw: &str) -> Option<StoredMail> {
         let mail = CapturedMail::parse(raw.as_bytes().to_vec(), "", &[], datetime!(2026-01-31 12:00 UTC))?;
-        Some(Entry { mail: Arc::new(mail), is_read: false, tags: Vec::new() })
+        Some(StoredMail { mail: Arc::new(mail), is_read: false, tags: Vec::new() })
     }
 
     #[test]
@@ -233,7 +233,7 @@ mod tests {
         #[test]
         fn any_query_can_be_asked(query in "([a-z]{1,9}:|\"|-|!| |is:|before:|larger:|\\PC){0,30}") {
             let entry = entry("From: a@b.ch\r\nSubject: x\r\n\r\nbody").unwrap();
-            let _ = Search::parse(&query).finds(&entry);
+            let _ = MailSearch::parse(&query).finds(&entry);
         }
 
         #[test]
@@ -241,9 +241,9 @@ mod tests {
             let entry = entry(&format!("From: a@b.ch\r\nSubject: the {word} here\r\n\r\nbody")).unwrap();
             let subject = format!("subject:{word}");
             let negated = format!("-{word}");
-            prop_assert!(Search::parse(&word).finds(&entry));
-            prop_assert!(Search::parse(&subject).finds(&entry));
-            prop_assert!(!Search::parse(&negated).finds(&entry));
+            prop_assert!(MailSearch::parse(&word).finds(&entry));
+            prop_assert!(MailSearch::parse(&subject).finds(&entry));
+            prop_assert!(!MailSearch::parse(&negated).finds(&entry));
         }
 
         #[test]

@@ -55,7 +55,7 @@ pub(super) async fn serve(mailbox: Mailbox, listener: TcpListener, shutdown: imp
 
 /// The envelope of the mail that is being handed over.
 #[derive(Default)]
-struct Envelope {
+struct SmtpEnvelope {
     sender: Option<String>,
     recipients: Vec<String>,
 }
@@ -64,7 +64,7 @@ async fn session(mailbox: Mailbox, socket: TcpStream) -> std::io::Result<()> {
     let (read, mut write) = socket.into_split();
     let mut input = BufReader::new(read);
     let largest = mailbox.inner.limits.message_bytes;
-    let mut envelope = Envelope::default();
+    let mut envelope = SmtpEnvelope::default();
     write.write_all(b"220 portico development mailbox ESMTP\r\n").await?;
     loop {
         let line = match read_line(&mut input, LONGEST_LINE).await? {
@@ -78,18 +78,18 @@ async fn session(mailbox: Mailbox, socket: TcpStream) -> std::io::Result<()> {
         let (verb, rest) = line.split_once(' ').unwrap_or((&line, ""));
         let reply = match verb.trim().to_ascii_uppercase().as_str() {
             "EHLO" => {
-                envelope = Envelope::default();
+                envelope = SmtpEnvelope::default();
                 format!(
                     "250-portico\r\n250-PIPELINING\r\n250-8BITMIME\r\n250-SMTPUTF8\r\n250-AUTH PLAIN LOGIN\r\n250 SIZE {largest}\r\n"
                 )
             }
             "HELO" => {
-                envelope = Envelope::default();
+                envelope = SmtpEnvelope::default();
                 "250 portico\r\n".to_owned()
             }
             "MAIL" => match path(rest, "FROM:") {
                 Some(sender) => {
-                    envelope = Envelope { sender: Some(sender), recipients: Vec::new() };
+                    envelope = SmtpEnvelope { sender: Some(sender), recipients: Vec::new() };
                     "250 2.1.0 Ok\r\n".to_owned()
                 }
                 None => "501 5.5.4 MAIL FROM:<address> is expected\r\n".to_owned(),
@@ -119,7 +119,7 @@ async fn session(mailbox: Mailbox, socket: TcpStream) -> std::io::Result<()> {
                 }
             }
             "RSET" => {
-                envelope = Envelope::default();
+                envelope = SmtpEnvelope::default();
                 "250 2.0.0 Ok\r\n".to_owned()
             }
             "NOOP" => "250 2.0.0 Ok\r\n".to_owned(),
@@ -161,7 +161,7 @@ async fn authenticate(
     Ok(true)
 }
 
-/// The address in `FROM:<address> SIZE=1`.
+/// Returns the address in `FROM:<address> SIZE=1`.
 fn path(arguments: &str, word: &str) -> Option<String> {
     let start = arguments.get(..word.len()).filter(|start| start.eq_ignore_ascii_case(word))?.len();
     let rest = arguments[start..].trim_start();

@@ -9,7 +9,7 @@ use super::{CapturedMail, CapturedText, MailboxLimits};
 
 /// A mail and what its reader has done with it.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct StoredMail {
     pub mail: Arc<CapturedMail>,
     pub is_read: bool,
     pub tags: Vec<String>,
@@ -18,7 +18,7 @@ pub(super) struct Entry {
 #[derive(Debug, Default)]
 pub(super) struct Store {
     /// Oldest first.
-    entries: VecDeque<Entry>,
+    entries: VecDeque<StoredMail>,
     texts: VecDeque<Arc<CapturedText>>,
     bytes: usize,
     pub accepted: u64,
@@ -32,7 +32,7 @@ impl Store {
         self.accepted += 1;
         self.accepted_bytes += mail.raw.len() as u64;
         let tags = mail.header_tags();
-        self.entries.push_back(Entry { mail, is_read: false, tags });
+        self.entries.push_back(StoredMail { mail, is_read: false, tags });
         while self.entries.len() > limits.messages.max(1) || (self.bytes > limits.bytes && self.entries.len() > 1) {
             if let Some(oldest) = self.entries.pop_front() {
                 self.bytes -= oldest.mail.weight();
@@ -48,32 +48,32 @@ impl Store {
         }
     }
 
-    /// Newest first.
-    pub(super) fn mails(&self) -> impl Iterator<Item = &Entry> {
+    /// Returns the mails, newest first.
+    pub(super) fn mails(&self) -> impl Iterator<Item = &StoredMail> {
         self.entries.iter().rev()
     }
 
-    /// Newest first.
+    /// Returns the text messages, newest first.
     pub(super) fn texts(&self) -> impl Iterator<Item = &Arc<CapturedText>> {
         self.texts.iter().rev()
     }
 
-    /// The mail with this id; `latest` is the newest.
-    pub(super) fn find(&mut self, id: &str) -> Option<&mut Entry> {
+    /// Returns the mail with this id; `latest` is the newest.
+    pub(super) fn find(&mut self, id: &str) -> Option<&mut StoredMail> {
         match id {
             "latest" => self.entries.back_mut(),
             id => self.entries.iter_mut().find(|entry| entry.mail.id == id),
         }
     }
 
-    pub(super) fn delete(&mut self, unwanted: impl Fn(&Entry) -> bool) {
+    pub(super) fn delete(&mut self, unwanted: impl Fn(&StoredMail) -> bool) {
         let before = self.entries.len();
         self.entries.retain(|entry| !unwanted(entry));
         self.bytes = self.entries.iter().map(|entry| entry.mail.weight()).sum();
         self.deleted += (before - self.entries.len()) as u64;
     }
 
-    pub(super) fn update(&mut self, change: impl Fn(&mut Entry)) {
+    pub(super) fn update(&mut self, change: impl Fn(&mut StoredMail)) {
         self.entries.iter_mut().for_each(change);
     }
 
@@ -98,7 +98,7 @@ impl Store {
         self.bytes
     }
 
-    /// All tags, with the number of mails that have each.
+    /// Returns all tags, with the number of mails that have each.
     pub(super) fn tags(&self) -> BTreeMap<&str, usize> {
         let mut tags = BTreeMap::new();
         for tag in self.entries.iter().flat_map(|entry| &entry.tags) {

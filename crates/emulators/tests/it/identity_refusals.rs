@@ -32,7 +32,7 @@ async fn the_person_can_make_it_fail() {
 }
 
 #[tokio::test]
-async fn nobody_is_sent_to_a_target_that_is_not_configured() {
+async fn a_target_that_is_not_configured_is_rejected() {
     let provider = provider(None).await;
     for changes in [
         [("redirect_uri", "http://127.0.0.1:54321/auth/v1/callback/")],

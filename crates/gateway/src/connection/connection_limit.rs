@@ -53,7 +53,7 @@ pub(crate) struct ConnectionLimit {
     limits: ConnectionLimits,
     open: Arc<Mutex<OpenConnections>>,
     /// The candidates of the last scan, in the order in which they close.
-    candidates: VecDeque<Arc<Connection>>,
+    candidates: VecDeque<Arc<LimitedConnection>>,
     reported_full: Option<Instant>,
     reported_network: Option<Instant>,
 }
@@ -62,14 +62,14 @@ pub(crate) struct ConnectionLimit {
 #[derive(Default)]
 struct OpenConnections {
     next: u64,
-    by_age: BTreeMap<u64, Arc<Connection>>,
+    by_age: BTreeMap<u64, Arc<LimitedConnection>>,
     /// Connections of networks with a limit.
     by_network: HashMap<IpAddr, BTreeSet<u64>>,
 }
 
 /// A connection, as the connection limit sees it.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(crate) struct LimitedConnection {
     number: u64,
     since: Instant,
     network: Option<IpAddr>,
@@ -90,12 +90,12 @@ enum Rank {
 
 /// A connection that was admitted. Dropping it makes room for another one.
 pub(crate) struct AdmittedConnection {
-    connection: Arc<Connection>,
+    connection: Arc<LimitedConnection>,
     open: Arc<Mutex<OpenConnections>>,
     _permit: OwnedSemaphorePermit,
 }
 
-impl Connection {
+impl LimitedConnection {
     /// Resolves when the connection is to close, as soon as no request is in progress on it.
     pub fn close_requested(&self) -> Notified<'_> {
         self.end.notified()
@@ -123,7 +123,7 @@ impl Connection {
 
 impl AdmittedConnection {
     /// Returns the connection.
-    pub fn connection(&self) -> &Connection {
+    pub fn connection(&self) -> &LimitedConnection {
         &self.connection
     }
 }
@@ -135,10 +135,10 @@ impl Drop for AdmittedConnection {
 }
 
 impl OpenConnections {
-    fn admit(&mut self, network: Option<IpAddr>) -> Arc<Connection> {
+    fn admit(&mut self, network: Option<IpAddr>) -> Arc<LimitedConnection> {
         let number = self.next;
         self.next += 1;
-        let connection = Arc::new(Connection {
+        let connection = Arc::new(LimitedConnection {
             number,
             since: Instant::now(),
             network,
@@ -153,7 +153,7 @@ impl OpenConnections {
         connection
     }
 
-    fn forget(&mut self, connection: &Connection) {
+    fn forget(&mut self, connection: &LimitedConnection) {
         self.by_age.remove(&connection.number);
         if let Some(network) = connection.network
             && let Some(numbers) = self.by_network.get_mut(&network)
@@ -166,7 +166,7 @@ impl OpenConnections {
     }
 
     /// Returns connections that are to close first, in this order.
-    fn scan(&self, new_for: Duration) -> VecDeque<Arc<Connection>> {
+    fn scan(&self, new_for: Duration) -> VecDeque<Arc<LimitedConnection>> {
         let [mut unfinished, mut idle, mut new] = [const { VecDeque::new() }; 3];
         for connection in self.by_age.values() {
             let (found, most) = match connection.rank(new_for) {
@@ -191,7 +191,7 @@ impl OpenConnections {
         let Some(numbers) = self.by_network.get(&network).filter(|numbers| numbers.len() >= most) else {
             return Surplus::None;
         };
-        let mut first: Option<(Rank, &Arc<Connection>)> = None;
+        let mut first: Option<(Rank, &Arc<LimitedConnection>)> = None;
         for connection in numbers.iter().filter_map(|number| self.by_age.get(number)) {
             let rank = connection.rank(limits.new_for);
             if rank != Rank::Busy && first.is_none_or(|(first, _)| rank < first) {
@@ -208,7 +208,7 @@ impl OpenConnections {
 /// The connection that a network loses for a new one.
 enum Surplus {
     None,
-    One(Arc<Connection>),
+    One(Arc<LimitedConnection>),
     AllBusy,
 }
 
@@ -295,7 +295,7 @@ impl ConnectionLimit {
     }
 
     /// Returns the next candidate whose state has not changed since the scan.
-    fn next_candidate(&mut self) -> Option<Arc<Connection>> {
+    fn next_candidate(&mut self) -> Option<Arc<LimitedConnection>> {
         loop {
             let connection = self.candidates.pop_front()?;
             if !connection.is_closing()
@@ -308,7 +308,7 @@ impl ConnectionLimit {
     }
 
     /// Tells a connection to close, and stops counting it.
-    fn close_connection(&self, connection: &Connection) {
+    fn close_connection(&self, connection: &LimitedConnection) {
         lock(&self.open).forget(connection);
         connection.request_close();
     }

@@ -34,15 +34,14 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
 use chunks::{Chunks, Walk};
-use stall_time::StallTime;
 
+use super::stall_time::StallTime;
 use crate::request::LONGEST_TARGET;
 
 pub(crate) use calls::{BodyLength, Calls, Standing, UnderWay};
 
 mod calls;
 mod chunks;
-mod stall_time;
 
 /// The replacement of a bare line feed. The library rejects this byte everywhere in a head.
 const REJECTED_BYTE: u8 = 0;
@@ -124,7 +123,11 @@ impl<S> RequestLines<S> {
                 None => return false,
             };
             let is_between = self.position == Position::Start && self.ahead.is_empty();
-            self.calls.set_reading(if is_between { calls::Reading::Between } else { calls::Reading::Within });
+            self.calls.set_reading(if is_between {
+                calls::ReaderPosition::Between
+            } else {
+                calls::ReaderPosition::Within
+            });
         }
         if self.position == Position::Start && self.calls.is_upgraded() {
             self.position = Position::Upgraded;
@@ -142,9 +145,9 @@ impl<S> RequestLines<S> {
     fn pass(&mut self, bytes: &[u8]) -> (usize, Option<Vec<u8>>) {
         let (end, changed) = if self.is_held_by_upgrade() { (0, None) } else { self.position.follow(bytes) };
         let reading = match self.position {
-            Position::Start if end == bytes.len() => calls::Reading::Between,
-            Position::Behind if end == bytes.len() => calls::Reading::Behind,
-            _ => calls::Reading::Within,
+            Position::Start if end == bytes.len() => calls::ReaderPosition::Between,
+            Position::Behind if end == bytes.len() => calls::ReaderPosition::Behind,
+            _ => calls::ReaderPosition::Within,
         };
         self.calls.set_reading(reading);
         if self.position.is_in_head() {
@@ -157,7 +160,7 @@ impl<S> RequestLines<S> {
 }
 
 impl HeadTime {
-    /// Ready when a head has taken too long.
+    /// Is ready when a head has taken too long.
     fn poll_over(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let Some(since) = self.since else { return Poll::Pending };
         let limit = self.limit;
@@ -233,7 +236,7 @@ impl Position {
     /// Walks over the bytes up to the end of a head or body. Returns how many they were, and their
     /// replacement if anything changes.
     fn follow(&mut self, bytes: &[u8]) -> (usize, Option<Vec<u8>>) {
-        let mut changed = Changes { bytes, copied: 0, made: None };
+        let mut changed = ByteEdits { bytes, copied: 0, made: None };
         let mut at = 0;
         while let Some(&byte) = bytes.get(at) {
             match self {
@@ -325,7 +328,7 @@ impl Position {
     }
 
     /// Makes the library reject the request, whose head has a bare line feed here.
-    fn reject(&mut self, changed: &mut Changes<'_>, at: &mut usize) {
+    fn reject(&mut self, changed: &mut ByteEdits<'_>, at: &mut usize) {
         changed.put(*at, &[REJECTED_BYTE]);
         *at += 1;
         *self = Self::Rejected;
@@ -333,13 +336,13 @@ impl Position {
 }
 
 /// Bytes of which some are replaced.
-struct Changes<'b> {
+struct ByteEdits<'b> {
     bytes: &'b [u8],
     copied: usize,
     made: Option<Vec<u8>>,
 }
 
-impl Changes<'_> {
+impl ByteEdits<'_> {
     /// Replaces the byte `at` by `instead`.
     fn put(&mut self, at: usize, instead: &[u8]) {
         let made = self.made.get_or_insert_with(|| Vec::with_capacity(self.bytes.len() + 64));

@@ -70,8 +70,8 @@ impl Workers {
 
     /// Counts a connection that is not served.
     #[cfg(test)]
-    pub(crate) fn count_connection(&self) -> ConnectionCount {
-        ConnectionCount::new(&self.workers[0])
+    pub(crate) fn count_connection(&self) -> WorkerConnection {
+        WorkerConnection::new(&self.workers[0])
     }
 
     /// Serves a connection on the worker that has the fewest, as one of `connections`. It counts
@@ -81,12 +81,12 @@ impl Workers {
         connections: &mut JoinSet<()>,
         stream: TcpStream,
         peer: SocketAddr,
-        serve: impl FnOnce(TcpStream, SocketAddr, ConnectionCount) -> F + Send + 'static,
+        serve: impl FnOnce(TcpStream, SocketAddr, WorkerConnection) -> F + Send + 'static,
     ) {
         let Some(worker) = self.workers.iter().min_by_key(|worker| worker.connections.load(Ordering::Relaxed)) else {
             return;
         };
-        let counted = ConnectionCount::new(worker);
+        let counted = WorkerConnection::new(worker);
         // Deregistered from the listener's runtime, to be registered with the worker's
         let Ok(stream) = stream.into_std() else { return };
         connections.spawn_on(
@@ -102,16 +102,16 @@ impl Workers {
 }
 
 /// Counts a connection of a worker until it is dropped.
-pub(crate) struct ConnectionCount(Arc<Worker>);
+pub(crate) struct WorkerConnection(Arc<Worker>);
 
-impl ConnectionCount {
+impl WorkerConnection {
     fn new(worker: &Arc<Worker>) -> Self {
         worker.connections.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(worker))
     }
 }
 
-impl Drop for ConnectionCount {
+impl Drop for WorkerConnection {
     fn drop(&mut self) {
         self.0.connections.fetch_sub(1, Ordering::Relaxed);
     }

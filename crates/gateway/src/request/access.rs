@@ -17,7 +17,7 @@ pub enum KeyPolicy {
 
 /// The rules for the requests below one prefix.
 #[derive(Debug, Clone)]
-pub struct Access {
+pub struct AccessRules {
     pub(crate) keyed: bool,
     pub(crate) open_paths: Vec<String>,
     pub(crate) body_limit: usize,
@@ -35,7 +35,7 @@ pub const DEFAULT_BODY_LIMIT: usize = 1024 * 1024;
 /// The time for a response to begin, unless the mount has its own.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
-impl Access {
+impl AccessRules {
     /// Accepts requests with or without an API key.
     pub fn open() -> Self {
         Self {
@@ -147,12 +147,12 @@ mod tests {
 
     #[test]
     fn an_exception_applies_to_whole_path_segments() {
-        let access = Access::keyed().except(["/verify", "/.well-known/jwks.json"]);
+        let access = AccessRules::keyed().except(["/verify", "/.well-known/jwks.json"]);
         assert!(access.is_open("/verify"));
         assert!(access.is_open("/verify/"));
         assert!(access.is_open("/.well-known/jwks.json"));
         assert!(!access.is_open("/verifyx"));
         assert!(!access.is_open("/user"));
-        assert!(Access::open().is_open("/user"));
+        assert!(AccessRules::open().is_open("/user"));
     }
 }

@@ -23,7 +23,7 @@ const PROXY_HEADERS: [HeaderName; 9] = [
 
 /// The client of a request, as far as it can be known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Client {
+pub(crate) struct RequestClient {
     /// Its address.
     pub address: IpAddr,
     /// True if a trusted proxy reported the address; else it is the other end of the connection.
@@ -32,7 +32,7 @@ pub(crate) struct Client {
     pub by_proxy: bool,
 }
 
-impl Client {
+impl RequestClient {
     /// Determines the client of a request that came from `peer`, and removes proxy headers that no
     /// trusted proxy wrote.
     pub fn of(headers: &mut HeaderMap, peer: SocketAddr, trusted: &[IpNet]) -> Self {
@@ -108,9 +108,9 @@ mod tests {
         headers
     }
 
-    fn of(headers: &mut HeaderMap, peer: &str, trusted: &[&str]) -> Client {
+    fn of(headers: &mut HeaderMap, peer: &str, trusted: &[&str]) -> RequestClient {
         let trusted: Vec<_> = trusted.iter().map(|network| network.parse().unwrap()).collect();
-        Client::of(headers, SocketAddr::new(peer.parse().unwrap(), 1), &trusted)
+        RequestClient::of(headers, SocketAddr::new(peer.parse().unwrap(), 1), &trusted)
     }
 
     fn client(peer: &str, forwarded: &[&str]) -> String {

@@ -30,7 +30,7 @@ pub struct Cors {
 type Admits = dyn Fn(&str) -> Option<bool> + Send + Sync;
 
 /// The decision about an origin.
-enum Verdict {
+enum CorsDecision {
     /// All pages are allowed, without cookies.
     Any,
     /// This origin is allowed, with cookies.
@@ -40,7 +40,7 @@ enum Verdict {
 }
 
 impl Default for Cors {
-    /// Every origin may send every request.
+    /// Allows every origin to send every request.
     fn default() -> Self {
         Self {
             methods: HeaderValue::from_static("GET,HEAD,PUT,PATCH,POST,DELETE,OPTIONS,TRACE,CONNECT"),
@@ -91,14 +91,14 @@ impl Cors {
         Self { admits: Some(Arc::new(admits)), ..self }
     }
 
-    fn verdict(&self, origin: Option<&HeaderValue>) -> Verdict {
-        let Some(admits) = &self.admits else { return Verdict::Any };
+    fn decide(&self, origin: Option<&HeaderValue>) -> CorsDecision {
+        let Some(admits) = &self.admits else { return CorsDecision::Any };
         // A request without an origin shows whether there is a list as well
         let asked = origin.map_or(Some(""), |origin| origin.to_str().ok()).unwrap_or_default();
         match (admits(asked), origin) {
-            (None, _) => Verdict::Any,
-            (Some(true), Some(origin)) => Verdict::Listed(origin.clone()),
-            (Some(_), _) => Verdict::Unlisted,
+            (None, _) => CorsDecision::Any,
+            (Some(true), Some(origin)) => CorsDecision::Listed(origin.clone()),
+            (Some(_), _) => CorsDecision::Unlisted,
         }
     }
 
@@ -110,10 +110,10 @@ impl Cors {
         let headers = answer.headers_mut();
         headers.insert(header::VARY, HeaderValue::from_static("Origin, Access-Control-Request-Headers"));
         headers.insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
-        match self.verdict(asked.get(header::ORIGIN)) {
-            Verdict::Unlisted => return answer,
-            Verdict::Any => headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, ANY),
-            Verdict::Listed(origin) => admit(headers, origin),
+        match self.decide(asked.get(header::ORIGIN)) {
+            CorsDecision::Unlisted => return answer,
+            CorsDecision::Any => headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, ANY),
+            CorsDecision::Listed(origin) => admit(headers, origin),
         };
         headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, self.methods.clone());
         let requested = asked.get(header::ACCESS_CONTROL_REQUEST_HEADERS);
@@ -134,15 +134,15 @@ impl Cors {
     /// never allowed.
     pub(crate) fn open(&self, origin: Option<&HeaderValue>, headers: &mut HeaderMap) {
         headers.remove(header::ACCESS_CONTROL_ALLOW_CREDENTIALS);
-        match self.verdict(origin) {
-            Verdict::Any => {
+        match self.decide(origin) {
+            CorsDecision::Any => {
                 headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, ANY);
             }
-            Verdict::Listed(origin) => {
+            CorsDecision::Listed(origin) => {
                 headers.append(header::VARY, HeaderValue::from_static("Origin"));
                 admit(headers, origin);
             }
-            Verdict::Unlisted => {
+            CorsDecision::Unlisted => {
                 headers.append(header::VARY, HeaderValue::from_static("Origin"));
                 headers.remove(header::ACCESS_CONTROL_ALLOW_ORIGIN);
                 return;

@@ -1,14 +1,14 @@
 //! The headers that the gateway adds for services: the request id, the client's address, and the
 //! URL that the client requested.
 //!
-//! Headers of a trusted proxy are kept. Those of other clients are removed before ([`Client::of`]),
-//! and replaced by what the gateway itself observes.
+//! Headers of a trusted proxy are kept. Those of other clients are removed before
+//! ([`RequestClient::of`]), and replaced by what the gateway itself observes.
 
 use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use portico_base::RequestId;
 
-use crate::request::client::Client;
+use crate::request::client::RequestClient;
 
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -23,7 +23,7 @@ const LONGEST_PREFIX: usize = 1024;
 /// costs more than most services gain, so each service decides whether it needs them.
 #[derive(Debug, Clone)]
 pub struct GatewayHeaders {
-    pub(crate) client: Client,
+    pub(crate) client: RequestClient,
     pub(crate) id: RequestId,
     pub(crate) called: CalledUrl,
     pub(crate) may_be_privileged: bool,
@@ -43,7 +43,7 @@ pub(crate) struct CalledUrl {
 impl GatewayHeaders {
     /// Returns false for a page that may not use secret keys, nor tokens with a service's rights.
     /// Only the services that check keys themselves
-    /// ([`Access::own_keys`](crate::Access::own_keys)) need it; for others it is true.
+    /// ([`AccessRules::own_keys`](crate::Access::own_keys)) need it; for others it is true.
     #[must_use]
     pub fn may_be_privileged(&self) -> bool {
         self.may_be_privileged
@@ -63,7 +63,7 @@ impl GatewayHeaders {
 impl CalledUrl {
     /// Sets `X-Forwarded-*`.
     ///
-    /// Precondition: headers of untrusted peers are removed ([`Client::of`]).
+    /// Precondition: headers of untrusted peers are removed ([`RequestClient::of`]).
     fn write_to(&self, headers: &mut HeaderMap) {
         let Self { path, prefix, authority } = self;
         if !headers.contains_key(&HOST)

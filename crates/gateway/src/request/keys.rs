@@ -1,27 +1,18 @@
 //! Determines the [`Caller`] from the `apikey` and `Authorization` of a request.
 
 use std::borrow::Cow;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::uri::Authority;
 use http::{HeaderMap, Uri, header};
 use portico_base::{AllowedOrigins, Clock, Secret};
 use portico_tokens::{
-    ApiRole, Caller, Claims, CurrentKeys, KeySet, TokenError, TokenHeader, TokenIssuer, bearer, looks_opaque,
+    ApiRole, Caller, Claims, CurrentKeys, KEY_REFRESH_WAIT, KeyRefresh, KeySet, TokenError, TokenHeader, UnreadIssuers,
+    bearer, looks_opaque,
 };
 
 use crate::request::access::KeyPolicy;
 use crate::request::rejection::Rejection;
-
-/// The time for which a request waits for keys that its token may have been signed with.
-const REFRESH_WAIT: Duration = Duration::from_secs(5);
-
-/// Reads the keys of an issuer again, and returns when that has been done or failed. It decides how
-/// often, and several callers wait for one read.
-pub type KeyRefresh = Arc<dyn Fn(TokenIssuer) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
 /// The keys that requests are checked with.
 pub(crate) struct Keys {
@@ -53,18 +44,18 @@ impl Keys {
     /// A token whose key is not known yet, as another node or the third party may have signed it a
     /// moment ago, waits until the keys have been read again, which delays this request only.
     pub(crate) async fn caller(&self, headers: &HeaderMap, uri: &Uri, rules: PathRules) -> Result<Caller, Rejection> {
-        let (outcome, issuer) = {
+        let (outcome, issuers) = {
             let keys = self.current.now();
             let outcome = self.caller_by(&keys, headers, uri, rules);
-            let issuer = self.refresh.as_ref().and_then(|_| issuer_to_refresh(&keys, &outcome, headers, uri, rules));
-            (outcome, issuer)
+            let issuers = self.refresh.as_ref().and_then(|_| issuers_to_refresh(&keys, &outcome, headers, uri, rules));
+            (outcome, issuers)
         };
-        match (&self.refresh, issuer) {
-            (Some(refresh), Some(issuer)) => {
+        match (&self.refresh, issuers) {
+            (Some(refresh), Some(issuers)) => {
                 drop(outcome);
                 // In a box, so that waiting connections do not reserve memory for it. Whatever
                 // comes of it, the keys that are known then decide
-                let refreshed = Box::pin(tokio::time::timeout(REFRESH_WAIT, refresh(issuer)));
+                let refreshed = Box::pin(tokio::time::timeout(KEY_REFRESH_WAIT, refresh(issuers)));
                 let _ = refreshed.await;
                 self.caller_by(&self.current.now(), headers, uri, rules)
             }
@@ -165,14 +156,14 @@ fn verify(keys: &KeySet, token: &str, rules: PathRules) -> Result<Arc<Claims>, T
     Ok(claims)
 }
 
-/// Returns the issuer whose keys to read again for a request that was rejected for lack of a key.
-fn issuer_to_refresh(
+/// Returns the issuers whose keys to read again for a request that was rejected for lack of a key.
+fn issuers_to_refresh(
     keys: &KeySet,
     outcome: &Result<Caller, Rejection>,
     headers: &HeaderMap,
     uri: &Uri,
     rules: PathRules,
-) -> Option<TokenIssuer> {
+) -> Option<UnreadIssuers> {
     let rejected = match outcome {
         Err(Rejection::WrongKey) => api_key(headers, uri),
         Ok(Caller { refused: Some(error), .. }) if !error.is_untimely() => {
@@ -181,8 +172,9 @@ fn issuer_to_refresh(
         }
         _ => None,
     };
-    let issuer = keys.issuer_of_unknown_key(rejected.filter(|token| !looks_opaque(token))?.as_ref())?;
-    (issuer == TokenIssuer::Own || rules.third_party).then_some(issuer)
+    let unread = keys.issuers_of_unknown_key(rejected.filter(|token| !looks_opaque(token))?.as_ref());
+    let issuers = UnreadIssuers { third_party: unread.third_party && rules.third_party, ..unread };
+    (!issuers.is_none()).then_some(issuers)
 }
 
 /// Returns the `apikey` of the header, else of the query. An empty one counts as absent.

@@ -12,7 +12,7 @@ use crate::request::encoding::Encoding;
 
 /// All files of the web app.
 #[derive(Debug)]
-pub(super) enum Source {
+pub(super) enum AssetSource {
     /// Embedded in the program, by path.
     Embedded(HashMap<&'static str, Document>),
     /// In a folder on disk.
@@ -30,19 +30,19 @@ pub(super) struct Document {
 /// One encoding of one file, ready to be sent.
 #[derive(Debug)]
 pub(super) struct Asset {
-    pub(super) content: Content,
+    pub(super) content: AssetContent,
     /// The entity tag. Each encoding has its own.
     pub(super) tag: String,
 }
 
 #[derive(Debug)]
-pub(super) enum Content {
+pub(super) enum AssetContent {
     Memory(Bytes),
     /// An open file with its length.
     File(tokio::fs::File, u64),
 }
 
-impl Source {
+impl AssetSource {
     pub(super) fn embedded(files: &'static [(&'static str, &'static [u8])]) -> Self {
         Self::Embedded(files.iter().map(|(path, bytes)| (*path, Document::new(Bytes::from_static(bytes)))).collect())
     }
@@ -81,7 +81,7 @@ impl Document {
 
     pub(super) fn asset(&self, encoding: Encoding) -> Asset {
         let fingerprint = self.fingerprint.get_or_init(|| hash::sha256_hex(&self.bytes)[..20].to_owned());
-        Asset { content: Content::Memory(self.bytes.clone()), tag: tag(fingerprint, encoding) }
+        Asset { content: AssetContent::Memory(self.bytes.clone()), tag: tag(fingerprint, encoding) }
     }
 }
 
@@ -91,13 +91,13 @@ impl Asset {
         let metadata = file.metadata().await.ok().filter(std::fs::Metadata::is_file)?;
         let changed = metadata.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
         let fingerprint = format!("{:x}-{:x}", changed.as_nanos(), metadata.len());
-        Some(Self { content: Content::File(file, metadata.len()), tag: tag(&fingerprint, encoding) })
+        Some(Self { content: AssetContent::File(file, metadata.len()), tag: tag(&fingerprint, encoding) })
     }
 
     pub(super) fn length(&self) -> u64 {
         match &self.content {
-            Content::Memory(bytes) => bytes.len() as u64,
-            Content::File(_, length) => *length,
+            AssetContent::Memory(bytes) => bytes.len() as u64,
+            AssetContent::File(_, length) => *length,
         }
     }
 }

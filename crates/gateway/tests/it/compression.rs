@@ -10,7 +10,7 @@ use axum::extract::Query;
 use axum::response::Response;
 use axum::routing::get;
 use futures_util::StreamExt as _;
-use portico_gateway::Access;
+use portico_gateway::AccessRules;
 use reqwest::Method;
 use reqwest::header::HeaderMap;
 use tokio::sync::Notify;
@@ -38,7 +38,11 @@ fn text(length: usize) -> String {
 async fn server() -> Server {
     Server::start(|gateway| {
         let service = || Router::new().route("/made", get(made));
-        gateway.mount("/rest/v1", service(), Access::open().compressed()).mount("/auth/v1", service(), Access::open())
+        gateway.mount("/rest/v1", service(), AccessRules::open().compressed()).mount(
+            "/auth/v1",
+            service(),
+            AccessRules::open(),
+        )
     })
     .await
 }
@@ -236,7 +240,8 @@ async fn a_stream_can_be_read_while_it_is_sent() {
             }
         };
         let service = Router::new().route("/stream", get(async move || pieces()));
-        let server = Server::start(|gateway| gateway.mount("/rest/v1", service, Access::open().compressed())).await;
+        let server =
+            Server::start(|gateway| gateway.mount("/rest/v1", service, AccessRules::open().compressed())).await;
         let mut answer = server.get("/rest/v1/stream").header("accept-encoding", accepted).send().await.unwrap();
         assert_eq!(answer.headers()["content-encoding"], accepted);
         let mut come = Vec::new();

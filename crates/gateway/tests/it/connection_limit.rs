@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use portico_gateway::{Access, KeyPolicy, ServeLimits, Workers};
+use portico_gateway::{AccessRules, KeyPolicy, ServeLimits, Workers};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
@@ -27,7 +27,7 @@ fn limits(max_connections: usize) -> ServeLimits {
 async fn server(limits: ServeLimits) -> Server {
     // One thread, so that bytes that were sent first are read first
     Server::start_on(Workers::on_current_runtime(), limits, |gateway| {
-        gateway.key_policy(KeyPolicy::Development).mount("/auth/v1", echo(), Access::open())
+        gateway.key_policy(KeyPolicy::Development).mount("/auth/v1", echo(), AccessRules::open())
     })
     .await
 }
@@ -162,10 +162,10 @@ async fn an_address_at_its_limit_loses_its_own_connections_only() {
     let (router, asked, go) = slow();
     let limits = ServeLimits { max_connections_per_address: 2, unlimited_peers: Vec::new(), ..limits(100) };
     let server = Server::start_on(Workers::on_current_runtime(), limits, |gateway| {
-        gateway.key_policy(KeyPolicy::Development).mount("/auth/v1", echo(), Access::open()).mount(
+        gateway.key_policy(KeyPolicy::Development).mount("/auth/v1", echo(), AccessRules::open()).mount(
             "/slow/v1",
             router,
-            Access::open(),
+            AccessRules::open(),
         )
     })
     .await;

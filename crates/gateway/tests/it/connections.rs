@@ -8,7 +8,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
 use bytes::Bytes;
-use portico_gateway::{Access, KeyPolicy, ServeLimits, Workers};
+use portico_gateway::{AccessRules, KeyPolicy, ServeLimits, Workers};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
@@ -30,7 +30,7 @@ async fn rest(socket: &mut TcpStream) -> Vec<u8> {
 #[tokio::test]
 async fn a_request_in_flight_completes_before_the_server_stops() {
     let (router, asked, go) = slow();
-    let mut server = Server::start(|gateway| gateway.mount("/slow/v1", router, Access::open())).await;
+    let mut server = Server::start(|gateway| gateway.mount("/slow/v1", router, AccessRules::open())).await;
     let request = tokio::spawn(server.get("/slow/v1/wait").send());
     asked.notified().await;
 
@@ -49,7 +49,7 @@ async fn a_request_in_flight_completes_before_the_server_stops() {
 async fn a_request_that_does_not_end_is_cut_off_after_the_drain_time() {
     let (router, asked, _go) = slow();
     let limits = ServeLimits { drain: Duration::from_millis(50), ..ServeLimits::default() };
-    let mut server = Server::start_with(limits, |gateway| gateway.mount("/slow/v1", router, Access::open())).await;
+    let mut server = Server::start_with(limits, |gateway| gateway.mount("/slow/v1", router, AccessRules::open())).await;
     let request = tokio::spawn(server.get("/slow/v1/wait").send());
     asked.notified().await;
     server.stop.take().unwrap().send(()).unwrap();
@@ -98,33 +98,69 @@ async fn a_slow_head_closes_the_connection() {
     }
 }
 
+/// A body without an end that reports when it is dropped.
+fn endless(dropped: Arc<Notify>) -> Body {
+    struct Dropped(Arc<Notify>);
+    impl Drop for Dropped {
+        fn drop(&mut self) {
+            self.0.notify_one();
+        }
+    }
+    let guard = Dropped(dropped);
+    Body::from_stream(futures_util::stream::repeat_with(move || {
+        let _held = &guard;
+        Ok::<_, Infallible>(Bytes::from_static(&[b'x'; 64 * 1024]))
+    }))
+}
+
 #[tokio::test]
 async fn a_client_that_stops_reading_is_cut_off() {
-    /// A body without an end that reports when it is dropped.
-    fn endless(dropped: Arc<Notify>) -> Body {
-        struct Dropped(Arc<Notify>);
-        impl Drop for Dropped {
-            fn drop(&mut self) {
-                self.0.notify_one();
-            }
-        }
-        let guard = Dropped(dropped);
-        Body::from_stream(futures_util::stream::repeat_with(move || {
-            let _held = &guard;
-            Ok::<_, Infallible>(Bytes::from_static(&[b'x'; 64 * 1024]))
-        }))
-    }
     let dropped = Arc::new(Notify::new());
     let body = Arc::clone(&dropped);
     let router = Router::new().route("/endless", get(move || async move { endless(body) }));
     let limits = ServeLimits { stall_timeout: Duration::from_millis(100), ..ServeLimits::default() };
-    let server = Server::start_with(limits, |gateway| gateway.mount("/slow/v1", router, Access::open())).await;
+    let server = Server::start_with(limits, |gateway| gateway.mount("/slow/v1", router, AccessRules::open())).await;
     let mut socket = TcpStream::connect(server.address).await.unwrap();
     socket.write_all(b"GET /slow/v1/endless HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
     let mut start = [0; 12];
     socket.read_exact(&mut start).await.unwrap();
     assert_eq!(&start, b"HTTP/1.1 200");
     timeout(PATIENCE, dropped.notified()).await.expect("the response is dropped");
+}
+
+#[tokio::test]
+async fn a_stream_that_is_not_read_is_reset_and_its_connection_continues() {
+    let dropped = Arc::new(Notify::new());
+    let body = Arc::clone(&dropped);
+    let router = Router::new()
+        .route("/endless", get(move || async move { endless(body) }))
+        .route("/short", get(|| async { "short" }));
+    let limits = ServeLimits { stall_timeout: Duration::from_millis(100), ..ServeLimits::default() };
+    let server = Server::start_with(limits, |gateway| gateway.mount("/slow/v1", router, Access::open())).await;
+    let socket = TcpStream::connect(server.address).await.unwrap();
+    let mut builder = h2::client::Builder::new();
+    builder.initial_window_size(64 * 1024).initial_connection_window_size(1024 * 1024);
+    let (mut client, connection) = builder.handshake::<_, Bytes>(socket).await.unwrap();
+    tokio::spawn(connection);
+    let mut send = |path| {
+        let request = http::Request::get(server.url(path)).body(()).unwrap();
+        client.send_request(request, true).unwrap().0
+    };
+    // Its window is opened once
+    let mut endless = timeout(PATIENCE, send("/slow/v1/endless")).await.unwrap().unwrap().into_body();
+    timeout(PATIENCE, dropped.notified()).await.expect("the response is dropped");
+    let reset = async {
+        loop {
+            match endless.data().await {
+                Some(Ok(_)) => {}
+                Some(Err(error)) => break error.reason(),
+                None => break None,
+            }
+        }
+    };
+    assert_eq!(timeout(PATIENCE, reset).await.unwrap(), Some(h2::Reason::CANCEL));
+    let mut short = timeout(PATIENCE, send("/slow/v1/short")).await.unwrap().unwrap().into_body();
+    assert_eq!(timeout(PATIENCE, short.data()).await.unwrap().unwrap().unwrap(), "short");
 }
 
 #[tokio::test]
@@ -173,7 +209,7 @@ async fn connections_beyond_the_limit_replace_idle_ones() {
 async fn a_request_in_progress_is_never_interrupted_for_a_new_connection() {
     let (router, asked, go) = slow();
     let limits = ServeLimits { max_connections: 1, head_timeout: PATIENCE, ..ServeLimits::default() };
-    let server = Server::start_with(limits, |gateway| gateway.mount("/slow/v1", router, Access::open())).await;
+    let server = Server::start_with(limits, |gateway| gateway.mount("/slow/v1", router, AccessRules::open())).await;
     let mut first = TcpStream::connect(server.address).await.unwrap();
     first.write_all(b"GET /slow/v1/wait HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
     asked.notified().await;
@@ -224,10 +260,10 @@ async fn a_rested_connection_continues() {
     let _listening = tracing::subscriber::set_default(Rests(Arc::clone(&rested)));
     let limits = ServeLimits { rest: Duration::from_millis(1), head_timeout: PATIENCE, ..ServeLimits::default() };
     let mut server = Server::start_on(Workers::on_current_runtime(), limits, |gateway| {
-        gateway.key_policy(KeyPolicy::Development).mount("/auth/v1", crate::echo(), Access::open()).mount(
+        gateway.key_policy(KeyPolicy::Development).mount("/auth/v1", crate::echo(), AccessRules::open()).mount(
             "/large/v1",
             Router::new().route("/", get(async || "x".repeat(LARGE))),
-            Access::open(),
+            AccessRules::open(),
         )
     })
     .await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use portico_gateway::{Access, Cors, KeyPolicy};
+use portico_gateway::{AccessRules, Cors, KeyPolicy};
 use portico_tokens::development::ANON_KEY;
 use reqwest::Method;
 use reqwest::header::HeaderValue;
@@ -47,7 +47,7 @@ async fn every_response_of_a_service_is_open_to_every_page() {
                 ]
             }),
         );
-        gateway.mount("/auth/v1", router, Access::open())
+        gateway.mount("/auth/v1", router, AccessRules::open())
     })
     .await;
     for path in ["/auth/v1/plain", "/auth/v1/own", "/auth/v1/nowhere", "/rest/v1/nowhere"] {
@@ -74,8 +74,8 @@ async fn a_service_can_have_cors_headers_of_its_own() {
             .route("/own/below", axum::routing::any(own))
             .route("/own/without", axum::routing::get(async || "x"))
             .route("/owner", axum::routing::any(own));
-        let keyed = gateway.mount("/rest/v1", router.clone(), Access::keyed().own_cors(["/own"]));
-        keyed.mount("/storage/v1", router, Access::open().own_cors(["/own"]))
+        let keyed = gateway.mount("/rest/v1", router.clone(), AccessRules::keyed().own_cors(["/own"]));
+        keyed.mount("/storage/v1", router, AccessRules::open().own_cors(["/own"]))
     })
     .await;
     let send = |method: Method, path: &str| {
@@ -126,8 +126,12 @@ async fn a_mount_can_have_its_own_rules_and_list_of_origins() {
         let listed = |origin: &str| Some(origin == "https://app.example");
         let rules = Cors::default().methods("GET, POST").headers("Accept").max_age(Duration::from_secs(86400));
         gateway
-            .mount("/listed/v1", router.clone(), Access::open().cors(rules.clone().exposing("X-Own").origins(listed)))
-            .mount("/any/v1", router, Access::open().cors(rules.origins(|_| None)))
+            .mount(
+                "/listed/v1",
+                router.clone(),
+                AccessRules::open().cors(rules.clone().exposing("X-Own").origins(listed)),
+            )
+            .mount("/any/v1", router, AccessRules::open().cors(rules.origins(|_| None)))
     })
     .await;
     let preflight = async |path: &str, origin: &str| {

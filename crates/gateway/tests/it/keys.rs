@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use portico_base::{AllowedOrigins, Secret};
-use portico_gateway::{Access, KeyPolicy};
+use portico_gateway::{AccessRules, KeyPolicy};
 use portico_tokens::development::{ANON_KEY, JWT_SECRET, PUBLISHABLE_KEY, SECRET_KEY, SERVICE_ROLE_KEY};
 use portico_tokens::{
-    Algorithm, ApiKeys, KeptKey, KeyRing, SigningKey, ThirdPartyIssuer, ThirdPartyKeys, TokenIssuer, generate_jwk,
+    Algorithm, ApiKeys, KeptKey, KeyRing, SigningKey, ThirdPartyIssuer, ThirdPartyKeys, UnreadIssuers, generate_jwk,
 };
 use serde_json::{Value, json};
 
@@ -229,7 +229,11 @@ async fn status(server: &Server, path: &str, headers: &[(&str, &str)]) -> u16 {
 async fn a_published_secret_key_is_accepted_from_programs_and_own_pages_only() {
     let pages = AllowedOrigins::new(["https://app.example.com/start", "myapp://open"]);
     let server = Server::start(|gateway| {
-        gateway.key_policy(KeyPolicy::Development).secret_keys_from(pages).mount("/auth/v1", echo(), Access::open())
+        gateway.key_policy(KeyPolicy::Development).secret_keys_from(pages).mount(
+            "/auth/v1",
+            echo(),
+            AccessRules::open(),
+        )
     })
     .await;
     let ring = KeyRing::hs256(&Secret::new(JWT_SECRET));
@@ -298,8 +302,8 @@ async fn a_token_of_a_key_that_another_node_has_just_put_in_use_is_accepted_at_o
         let refreshes = Arc::clone(&refreshes);
         Server::start_with_keys(|keys| {
             let keys = keys.clone();
-            Arc::new(move |issuer| {
-                assert_eq!(issuer, TokenIssuer::Own);
+            Arc::new(move |issuers| {
+                assert_eq!(issuers, UnreadIssuers { own: true, third_party: false });
                 refreshes.fetch_add(1, Ordering::SeqCst);
                 let (keys, key) = (keys.clone(), Arc::clone(&key));
                 Box::pin(async move {
@@ -329,6 +333,36 @@ async fn a_token_of_a_key_that_another_node_has_just_put_in_use_is_accepted_at_o
         assert_ne!(echo["role"], "authenticated", "{authorization}");
     }
     assert_eq!(refreshes.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_token_of_a_new_key_that_names_the_third_party_is_accepted_at_once() {
+    const ISSUER: &str = "https://issuer.example.com";
+    let (elsewhere, key) = ring_of_new_key(Algorithm::Es256, "new");
+    let (theirs, _) = ring_of_new_key(Algorithm::Es256, "theirs");
+    let claims = json!({ "iss": ISSUER, "sub": "u", "role": "authenticated" });
+    let presented = format!("Bearer {}", elsewhere.sign(&claims).unwrap());
+    for (path, third_party) in [("/auth/v1/user", true), ("/accounts/user", false)] {
+        let key = Arc::clone(&key);
+        let server = Server::start_with_keys(|keys| {
+            let keys = keys.clone();
+            Arc::new(move |issuers| {
+                assert_eq!(issuers, UnreadIssuers { own: true, third_party }, "{path}");
+                let (keys, key) = (keys.clone(), Arc::clone(&key));
+                Box::pin(async move {
+                    let kept = vec![KeptKey { key, signs: false }];
+                    let ring = keys.ring().with_kept_keys(kept, &[]).unwrap();
+                    keys.replace(Arc::new(ring), Arc::new(ApiKeys::development()));
+                })
+            })
+        })
+        .await;
+        let named = ThirdPartyIssuer { url: ISSUER.into(), other_names: Vec::new(), audience: None };
+        server.ring.replace_third_party(ThirdPartyKeys::published(named, &theirs.jwks()).unwrap());
+        let request = server.get(path).header("apikey", PUBLISHABLE_KEY).header("authorization", &presented);
+        let caller = json_of(request.send().await.unwrap()).await;
+        assert_eq!((&caller["role"], &caller["refused"]), (&json!("authenticated"), &Value::Null), "{path}");
+    }
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body::Frame;
 use http_body_util::StreamBody;
-use portico_gateway::{Access, KeyPolicy};
+use portico_gateway::{AccessRules, KeyPolicy};
 use reqwest::Body;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -139,7 +139,7 @@ async fn a_url_beyond_the_limit_is_rejected_with_414_and_the_connection_stays_op
 async fn a_service_that_is_too_slow_is_a_504() {
     let (router, _, _) = slow();
     let server = Server::start(|gateway| {
-        gateway.mount("/slow/v1", router, Access::open().timeout(Some(Duration::from_millis(20))))
+        gateway.mount("/slow/v1", router, AccessRules::open().timeout(Some(Duration::from_millis(20))))
     })
     .await;
     let answer = server.get("/slow/v1/wait").send().await.unwrap();
@@ -203,10 +203,10 @@ async fn an_unknown_path_has_the_response_of_supabase_s_gateway() {
 async fn the_longest_prefix_wins() {
     let text = |text: &'static str| axum::Router::new().fallback(move || async move { text });
     let server = Server::start(|gateway| {
-        gateway.mount("/storage/v1", text("storage"), Access::open()).mount(
+        gateway.mount("/storage/v1", text("storage"), AccessRules::open()).mount(
             "/storage/v1/s3",
             text("s3"),
-            Access::open(),
+            AccessRules::open(),
         )
     })
     .await;

@@ -22,8 +22,8 @@ use axum::body::Bytes;
 use axum::extract::Request;
 use axum::routing::{any, get, post};
 use portico_base::{ClientAddress, Clock, RequestId, Secret};
-use portico_gateway::{Access, Gateway, GatewayBuilder, KeyPolicy, KeyRefresh, ServeLimits, Workers, serve};
-use portico_tokens::{ApiKeys, Caller, CurrentKeys, KeyRing, development};
+use portico_gateway::{AccessRules, Gateway, GatewayBuilder, KeyPolicy, ServeLimits, Workers, serve};
+use portico_tokens::{ApiKeys, Caller, CurrentKeys, KeyRefresh, KeyRing, development};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, oneshot};
@@ -82,18 +82,17 @@ impl Server {
         let keys = CurrentKeys::new(ring, Arc::new(ApiKeys::development()));
         let refresh = refresh(&keys);
         let limits = ServeLimits { head_timeout: PATIENCE, ..ServeLimits::default() };
-        let builder = Gateway::builder(keys.clone(), Clock::system()).refresh_keys(refresh).mount(
-            "/auth/v1",
-            echo(),
-            Access::keyed(),
-        );
+        let builder = Gateway::builder(keys.clone(), Clock::system())
+            .refresh_keys(refresh)
+            .mount("/auth/v1", echo(), AccessRules::keyed())
+            .mount("/accounts", echo(), AccessRules::keyed().own_tokens());
         Self::serve(builder, keys, Workers::start(2, || ()).unwrap(), limits).await
     }
 
     /// Starts the echo service behind `/auth/v1`, with the open paths of the real one.
     async fn with_echo(policy: KeyPolicy) -> Self {
         Self::start(|gateway| {
-            let access = Access::keyed().except(["/verify", "/callback"]).body_limit(1000);
+            let access = AccessRules::keyed().except(["/verify", "/callback"]).body_limit(1000);
             let accounts = access.clone().own_tokens();
             gateway.key_policy(policy).mount("/auth/v1", echo(), access).mount("/accounts", echo(), accounts)
         })

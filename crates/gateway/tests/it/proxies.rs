@@ -1,6 +1,6 @@
 //! The client of a request, and request ids.
 
-use portico_gateway::{Access, KeyPolicy};
+use portico_gateway::{AccessRules, KeyPolicy};
 use serde_json::json;
 
 use crate::{Server, echo, json_of};
@@ -41,7 +41,7 @@ async fn headers_of_a_trusted_proxy_are_used() {
         gateway.key_policy(KeyPolicy::Development).trusted_proxies(vec!["127.0.0.0/8".parse().unwrap()]).mount(
             "/auth/v1",
             echo(),
-            Access::keyed(),
+            AccessRules::keyed(),
         )
     })
     .await;

@@ -1,6 +1,6 @@
 //! The static files and their headers.
 
-use portico_gateway::{Access, WebApp, WebAppError};
+use portico_gateway::{AccessRules, WebApp, WebAppError};
 use reqwest::Method;
 use reqwest::header::HeaderMap;
 use serde_json::json;
@@ -29,7 +29,7 @@ static PAGES: &[(&str, &[u8])] = &[
 async fn server() -> Server {
     Server::start(|gateway| {
         let app = WebApp::from_files(FILES).unwrap().with_config(&json!({ "anonKey": "k" }));
-        gateway.web_app(app).mount("/auth/v1", echo(), Access::keyed())
+        gateway.web_app(app).mount("/auth/v1", echo(), AccessRules::keyed())
     })
     .await
 }
@@ -83,7 +83,7 @@ async fn server_of_pages() -> Server {
             .with_slots(&[("name", "Shop &amp; Co".to_owned())])
             .with_document("site.webmanifest", "{}".to_owned())
             .with_redirect("/.well-known/change-password", "/update-password");
-        gateway.web_app(app).mount("/auth/v1", echo(), Access::keyed())
+        gateway.web_app(app).mount("/auth/v1", echo(), AccessRules::keyed())
     })
     .await
 }
@@ -163,7 +163,7 @@ async fn pages_run_under_a_strict_policy() {
 #[tokio::test]
 async fn responses_behind_https_set_strict_transport_security() {
     let server = Server::start(|gateway| {
-        gateway.https(true).web_app(WebApp::from_files(FILES).unwrap()).mount("/auth/v1", echo(), Access::open())
+        gateway.https(true).web_app(WebApp::from_files(FILES).unwrap()).mount("/auth/v1", echo(), AccessRules::open())
     })
     .await;
     for path in ["/", "/auth/v1/user"] {

@@ -51,12 +51,12 @@ impl CanvasArea {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decode::Channels;
+    use crate::decode::PixelChannels;
 
     #[test]
     fn the_changed_area_is_the_smallest_and_starts_at_a_step() {
         let size = PixelSize::new(10, 8);
-        let blank = Pixels { size, channels: Channels::Rgba, bytes: vec![0; 320] };
+        let blank = Pixels { size, channels: PixelChannels::Rgba, bytes: vec![0; 320] };
         assert_eq!(CanvasArea::changed(&blank, &blank, 2), None);
 
         let mut next = blank.clone();

@@ -4,7 +4,7 @@
 //! by a screen reader and as plain text. Each has at most one link, the one to follow, so that a
 //! reader, and a test suite that looks for the link of a mail, cannot take the wrong one; the code
 //! stands before it for the same reason. The link of a notification leads to the page where a
-//! change can be undone.
+//! change can be undone, and has no token in it; nor has that of a mail about an existing account.
 
 use portico_base::colour::Colour;
 
@@ -19,14 +19,12 @@ const CODE: &str = r#"<p class="soft" style="margin:24px 0 8px;font-size:14px;li
 <p class="code strong" style="margin:0;padding:16px 12px;background:#f9f8f5;border:1px solid #dddbd5;border-radius:10px;font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;font-size:30px;line-height:36px;font-weight:600;letter-spacing:0.24em;text-align:center;color:#13222b">{{ .Token }}</p>"#;
 
 const BUTTON: &str = r#"<table role="presentation" cellpadding="0" cellspacing="0" border="0" style="margin:24px 0 0"><tr><td>
-<a href="{{ .ConfirmationURL }}" style="display:inline-block;padding:13px 22px;border-radius:10px;background:[[ACCENT]];color:[[ON_ACCENT]];font-size:16px;line-height:22px;font-weight:600;text-decoration:none">[[LABEL]]</a>
+<a href="{{ [[TARGET]] }}" style="display:inline-block;padding:13px 22px;border-radius:10px;background:[[ACCENT]];color:[[ON_ACCENT]];font-size:16px;line-height:22px;font-weight:600;text-decoration:none">[[LABEL]]</a>
 </td></tr></table>"#;
 
 /// The end of a notification: what to do about a change that was not the reader's.
-const NOT_YOU: &str = r#"<p class="soft" style="margin:16px 0 0;font-size:16px;line-height:25px;color:#4a5a5c">[[NOTE]]</p>
-{{ with .SecurityURL }}<table role="presentation" cellpadding="0" cellspacing="0" border="0" style="margin:24px 0 0"><tr><td>
-<a href="{{ . }}" style="display:inline-block;padding:13px 22px;border-radius:10px;background:[[ACCENT]];color:[[ON_ACCENT]];font-size:16px;line-height:22px;font-weight:600;text-decoration:none">[[LABEL]]</a>
-</td></tr></table>{{ end }}"#;
+const NOT_YOU: &str =
+    r#"<p class="soft" style="margin:16px 0 0;font-size:16px;line-height:25px;color:#4a5a5c">[[NOTE]]</p>"#;
 
 /// The words of a mail.
 struct Words {
@@ -34,8 +32,8 @@ struct Words {
     text: &'static str,
     /// The sentence above the code. `None` without a code.
     ask: Option<&'static str>,
-    /// The button's label. `None` without a link. That of a notification is left out where the
-    /// server has no page for it.
+    /// The button's label. `None` without a link. A button that leads to a page of the application
+    /// is left out where the server does not know the page.
     label: Option<&'static str>,
     note: &'static str,
 }
@@ -50,13 +48,40 @@ const FACTOR: &str = "{{ if eq .FactorType \"totp\" }}an authenticator app\
     {{ else if eq .FactorType \"phone\" }}codes by text message\
     {{ else if eq .FactorType \"webauthn\" }}a security key{{ else }}{{ .FactorType }}{{ end }}";
 
-/// The identity provider, as it writes its own name.
-const PROVIDER: &str = "{{ if eq .Provider \"google\" }}Google{{ else if eq .Provider \"apple\" }}Apple\
-    {{ else if eq .Provider \"azure\" }}Microsoft{{ else if eq .Provider \"facebook\" }}Facebook\
-    {{ else if eq .Provider \"github\" }}GitHub{{ else if eq .Provider \"gitlab\" }}GitLab\
-    {{ else if eq .Provider \"discord\" }}Discord{{ else if eq .Provider \"linkedin_oidc\" }}LinkedIn\
-    {{ else if eq .Provider \"twitter\" }}X{{ else if eq .Provider \"slack_oidc\" }}Slack\
-    {{ else }}{{ .Provider }}{{ end }}";
+/// The names of the identity providers as they write them, and of the contacts of an account, which
+/// are identities as well.
+const PROVIDERS: [(&str, &str); 26] = [
+    ("apple", "Apple"),
+    ("azure", "Microsoft"),
+    ("bitbucket", "Bitbucket"),
+    ("discord", "Discord"),
+    ("email", "an email address"),
+    ("facebook", "Facebook"),
+    ("figma", "Figma"),
+    ("fly", "Fly.io"),
+    ("github", "GitHub"),
+    ("gitlab", "GitLab"),
+    ("google", "Google"),
+    ("kakao", "Kakao"),
+    ("keycloak", "Keycloak"),
+    ("linkedin", "LinkedIn"),
+    ("linkedin_oidc", "LinkedIn"),
+    ("notion", "Notion"),
+    ("phone", "a phone number"),
+    ("slack", "Slack"),
+    ("slack_oidc", "Slack"),
+    ("snapchat", "Snapchat"),
+    ("spotify", "Spotify"),
+    ("twitch", "Twitch"),
+    ("twitter", "X"),
+    ("workos", "WorkOS"),
+    ("x", "X"),
+    ("zoom", "Zoom"),
+];
+
+/// The name of another provider: its id, without the prefix of those that an operator adds.
+const OTHER_PROVIDER: &str = "{{ if and (gt (len .Provider) 7) (eq (printf \"%.7s\" .Provider) \"custom:\") }}\
+    {{ slice .Provider 7 }}{{ else }}{{ .Provider }}{{ end }}";
 
 fn words(kind: MailKind) -> Words {
     match kind {
@@ -113,7 +138,7 @@ fn words(kind: MailKind) -> Words {
             text: "You, or someone else, just signed up for {{ .BrandName }} with the address {{ .Email }}, which already \
                    has an account. Sign in instead. If you don’t know your password, reset it.",
             ask: None,
-            label: None,
+            label: Some("Go to sign in"),
             note: "If this wasn’t you, you can ignore this email: nothing has changed.",
         },
         MailKind::PasswordChanged => Words {
@@ -169,14 +194,14 @@ fn words(kind: MailKind) -> Words {
         },
         MailKind::PasskeyAdded => Words {
             heading: "A passkey was added to your account",
-            text: "You can now sign in to {{ .Email }} with a passkey{{ with .PasskeyName }}: {{ . }}{{ end }}.",
+            text: "You can now sign in to {{ .Email }} with {{ with .PasskeyName }}the passkey “{{ . }}”{{ else }}a passkey{{ end }}.",
             ask: None,
             label: Some(CHECK_LABEL),
             note: CHECK,
         },
         MailKind::PasskeyRemoved => Words {
             heading: "A passkey was removed from your account",
-            text: "You can no longer sign in to {{ .Email }} with the passkey{{ with .PasskeyName }} {{ . }}{{ end }}.",
+            text: "You can no longer sign in to {{ .Email }} with {{ with .PasskeyName }}the passkey “{{ . }}”{{ else }}one of your passkeys{{ end }}.",
             ask: None,
             label: Some(CHECK_LABEL),
             note: CHECK,
@@ -209,15 +234,16 @@ pub(super) fn body(kind: MailKind, accent: Colour) -> String {
         action.push_str(&CODE.replace("[[ASK]]", ask));
         action.push('\n');
     }
-    let label = words.label.unwrap_or_default();
     let mut layout = LAYOUT.to_owned();
     if kind.is_notification() {
-        action.push_str(&NOT_YOU.replace("[[LABEL]]", label).replace("[[NOTE]]", words.note));
+        action.push_str(&NOT_YOU.replace("[[NOTE]]", words.note));
+        action.push('\n');
         layout = layout.replace(FOOTNOTE, "<p style=\"margin:0\">");
-    } else if !label.is_empty() {
-        action.push_str(&BUTTON.replace("[[LABEL]]", label));
     }
-    let text = words.text.replace("[[FACTOR]]", FACTOR).replace("[[PROVIDER]]", PROVIDER);
+    if let Some(label) = words.label {
+        action.push_str(&button(kind, label));
+    }
+    let text = words.text.replace("[[FACTOR]]", FACTOR).replace("[[PROVIDER]]", &provider_name());
     layout
         .replace("[[HEADING]]", words.heading)
         .replace("[[PREVIEW]]", &text)
@@ -226,6 +252,24 @@ pub(super) fn body(kind: MailKind, accent: Colour) -> String {
         .replace("[[ACCENT]]", &css(accent))
         .replace("[[ON_ACCENT]]", &css(accent.text_on()))
         .replace("[[NOTE]]", words.note)
+}
+
+/// Returns the part of a template that is the name of the identity provider.
+fn provider_name() -> String {
+    let known = PROVIDERS.map(|(id, name)| format!("if eq .Provider \"{id}\" }}}}{name}{{{{ else ")).concat();
+    format!("{{{{ {known}}}}}{OTHER_PROVIDER}{{{{ end }}}}")
+}
+
+/// Returns the button of a mail. The link of a one-time token is always known, a page of the
+/// application only where the settings name it.
+fn button(kind: MailKind, label: &str) -> String {
+    let labelled = BUTTON.replace("[[LABEL]]", label);
+    let page = match kind {
+        _ if kind.is_notification() => ".SecurityURL",
+        MailKind::AccountExists => ".SignInURL",
+        _ => return labelled.replace("[[TARGET]]", ".ConfirmationURL"),
+    };
+    format!("{{{{ with {page} }}}}{}{{{{ end }}}}", labelled.replace("[[TARGET]]", "."))
 }
 
 /// Returns a colour as mail clients understand it. Three digits are enough for one of six decimal

@@ -68,7 +68,7 @@ impl MailKind {
         Self::RecoveryCodesCreated,
     ];
 
-    /// The template key, such as `magic_link` or `password_changed_notification`.
+    /// Returns the template key, such as `magic_link` or `password_changed_notification`.
     pub fn key(self) -> &'static str {
         match self {
             Self::Confirmation => "confirmation",
@@ -92,13 +92,13 @@ impl MailKind {
         }
     }
 
-    /// The kind with this template key, or with this name in the project's configuration
+    /// Returns the kind with this template key, or with this name in the project's configuration
     /// (`password_changed`).
     pub fn from_key(key: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.key() == key || kind.config_name() == key)
     }
 
-    /// The name in `[auth.email.template.<name>]` or `[auth.email.notification.<name>]`.
+    /// Returns the name in `[auth.email.template.<name>]` or `[auth.email.notification.<name>]`.
     pub fn config_name(self) -> &'static str {
         self.key().trim_end_matches("_notification")
     }
@@ -117,12 +117,12 @@ impl MailKind {
         }
     }
 
-    /// The value of a configured header in mails of this kind: `$messageType` is filled in.
+    /// Returns the value of a configured header in mails of this kind: `$messageType` is filled in.
     pub fn in_header(self, value: &str) -> String {
         value.replace("$messageType", self.message_type())
     }
 
-    /// The `type` of the link in the mail; `None` for mails without a link.
+    /// Returns the `type` of the link in the mail; `None` for mails without a link.
     pub fn link_type(self) -> Option<&'static str> {
         match self {
             Self::Confirmation => Some("signup"),
@@ -134,7 +134,7 @@ impl MailKind {
         }
     }
 
-    /// The built-in subject, a template.
+    /// Returns the built-in subject, a template.
     pub fn default_subject(self) -> &'static str {
         match self {
             Self::Confirmation => "Confirm your email address",
@@ -161,7 +161,7 @@ impl MailKind {
         }
     }
 
-    /// The built-in body, a template, with buttons in the accent colour of the product.
+    /// Returns the built-in body, a template, with buttons in the accent colour of the product.
     pub fn default_body(self, accent: Colour) -> String {
         body::body(self, accent)
     }

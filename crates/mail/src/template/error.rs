@@ -21,7 +21,7 @@ impl TemplateError {
         Self { line: None, message: message.into() }
     }
 
-    /// The line of the template, counted from one.
+    /// Returns the line of the template, counted from one.
     pub fn line(&self) -> Option<usize> {
         self.line
     }

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 /// finds it.
 pub(super) const REFUSED: &str = "ZgotmplZ";
 
-/// For text between tags and for quoted attributes.
+/// Escapes text between tags and for quoted attributes.
 pub(super) fn html(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 16);
     for character in text.chars() {
@@ -25,7 +25,7 @@ pub(super) fn html(text: &str) -> String {
     out
 }
 
-/// For an attribute without quotation marks.
+/// Escapes text for an attribute without quotation marks.
 pub(super) fn html_unquoted(text: &str) -> String {
     if text.is_empty() {
         return REFUSED.to_owned();
@@ -53,7 +53,7 @@ pub(super) fn is_safe_url(text: &str) -> bool {
     }
 }
 
-/// For a whole link or its path: characters that mean something in a link are kept.
+/// Escapes a whole link or its path: characters that mean something in a link are kept.
 pub(super) fn url_whole(text: &str) -> String {
     let bytes = text.as_bytes();
     percent(text, |position, byte| match byte {
@@ -63,12 +63,12 @@ pub(super) fn url_whole(text: &str) -> String {
     })
 }
 
-/// For one value in the query or fragment of a link.
+/// Escapes one value in the query or fragment of a link.
 pub(super) fn url_part(text: &str) -> String {
     percent(text, |_, _| false)
 }
 
-/// As a form encodes a value: spaces become `+`.
+/// Encodes a value as forms do a value: spaces become `+`.
 pub(super) fn url_query(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 16);
     for byte in text.bytes() {
@@ -96,7 +96,7 @@ fn percent(text: &str, keep: impl Fn(usize, u8) -> bool) -> String {
     out
 }
 
-/// For the inside of a script's quoted text.
+/// Escapes the inside of a script's quoted text.
 pub(super) fn js_string(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 16);
     for character in text.chars() {
@@ -116,7 +116,7 @@ pub(super) fn js_string(text: &str) -> String {
     out
 }
 
-/// For a value in a script's code: JSON that no script element can be closed with.
+/// Escapes a value in a script's code: JSON that no script element can be closed with.
 pub(super) fn js_value(value: &serde_json::Value) -> String {
     match value {
         serde_json::Value::String(text) => format!("\"{}\"", js_string(text)),
@@ -139,7 +139,7 @@ pub(super) fn js_value(value: &serde_json::Value) -> String {
     }
 }
 
-/// For the inside of a style sheet's quoted text.
+/// Escapes the inside of a style sheet's quoted text.
 pub(super) fn css_string(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 16);
     for character in text.chars() {
@@ -155,8 +155,8 @@ pub(super) fn css_string(text: &str) -> String {
     out
 }
 
-/// For a value in a style sheet: a keyword, a number with its unit, a colour. Anything that could
-/// call a function, name another resource or end the declaration is refused.
+/// Escapes a value in a style sheet: a keyword, a number with its unit, a colour. Anything that
+/// could call a function, name another resource or end the declaration is refused.
 pub(super) fn css_value(text: &str) -> String {
     let harmless = |character: char| {
         character.is_ascii_alphanumeric()

@@ -5,7 +5,7 @@
 //! own: the text that was really written decides.
 
 use super::escape;
-use super::html_syntax::{AttributeMeaning, HtmlContext, Quote, Script, Style, decode, meaning_of};
+use super::html_syntax::{AttributeMeaning, HtmlContext, Quote, ScriptState, StyleState, decode, meaning_of};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Element {
@@ -39,8 +39,8 @@ impl Element {
 
     fn inside(self) -> HtmlContext {
         match self {
-            Self::Script => HtmlContext::Script(Script::Code),
-            Self::Style => HtmlContext::Style(Style::Code),
+            Self::Script => HtmlContext::Script(ScriptState::Code),
+            Self::Style => HtmlContext::Style(StyleState::Code),
             Self::Title | Self::TextArea => HtmlContext::PlainElement,
             Self::Other => HtmlContext::Text,
         }
@@ -144,15 +144,15 @@ impl HtmlWriter {
         self.context == HtmlContext::Value(AttributeMeaning::LinkQuery)
     }
 
-    fn in_script(&mut self, script: Script, value: &serde_json::Value, printed: &str) -> Result<String, String> {
+    fn in_script(&mut self, script: ScriptState, value: &serde_json::Value, printed: &str) -> Result<String, String> {
         match script {
-            Script::Code => {
+            ScriptState::Code => {
                 self.last_code = 'x';
                 Ok(escape::js_value(value))
             }
-            Script::Quoted(_) => Ok(escape::js_string(printed)),
-            Script::LineComment | Script::BlockComment => Ok(String::new()),
-            Script::Template | Script::Expression { .. } => {
+            ScriptState::Quoted(_) => Ok(escape::js_string(printed)),
+            ScriptState::LineComment | ScriptState::BlockComment => Ok(String::new()),
+            ScriptState::Template | ScriptState::Expression { .. } => {
                 Err("a value cannot stand inside a script's template literal or regular expression".to_owned())
             }
         }
@@ -200,8 +200,8 @@ impl HtmlWriter {
         }
     }
 
-    /// Inside script, style, title and textarea: until the closing tag, whatever else the text
-    /// says.
+    /// Reads the text inside script, style, title and textarea until the closing tag, whatever else
+    /// the text says. Returns its length.
     fn in_element(&mut self, text: &str) -> usize {
         let closing = self.element.closing();
         let end = text.match_indices('<').map(|(position, _)| position).find(|&position| {
@@ -307,30 +307,34 @@ impl HtmlWriter {
         }
     }
 
-    fn follow_script(&mut self, mut script: Script, text: &str) -> Script {
+    fn follow_script(&mut self, mut script: ScriptState, text: &str) -> ScriptState {
         let mut characters = text.chars().peekable();
         while let Some(character) = characters.next() {
             script = match (script, character) {
-                (Script::Code, '"' | '\'') => Script::Quoted(character),
-                (Script::Code, '`') => Script::Template,
-                (Script::Code, '/') if characters.next_if_eq(&'/').is_some() => Script::LineComment,
-                (Script::Code, '/') if characters.next_if_eq(&'*').is_some() => Script::BlockComment,
-                (Script::Code, '/') if !ends_operand(self.last_code) => Script::Expression { in_class: false },
-                (Script::Code, '!') if self.last_code == '<' && characters.peek() == Some(&'-') => Script::LineComment,
-                (Script::Quoted(_) | Script::Template | Script::Expression { .. }, '\\') => {
+                (ScriptState::Code, '"' | '\'') => ScriptState::Quoted(character),
+                (ScriptState::Code, '`') => ScriptState::Template,
+                (ScriptState::Code, '/') if characters.next_if_eq(&'/').is_some() => ScriptState::LineComment,
+                (ScriptState::Code, '/') if characters.next_if_eq(&'*').is_some() => ScriptState::BlockComment,
+                (ScriptState::Code, '/') if !ends_operand(self.last_code) => {
+                    ScriptState::Expression { in_class: false }
+                }
+                (ScriptState::Code, '!') if self.last_code == '<' && characters.peek() == Some(&'-') => {
+                    ScriptState::LineComment
+                }
+                (ScriptState::Quoted(_) | ScriptState::Template | ScriptState::Expression { .. }, '\\') => {
                     characters.next();
                     script
                 }
-                (Script::Quoted(quote), _) if character == quote || character == '\n' => Script::Code,
-                (Script::Template, '`') => Script::Code,
-                (Script::Expression { in_class: false }, '/' | '\n') => Script::Code,
-                (Script::Expression { .. }, '[') => Script::Expression { in_class: true },
-                (Script::Expression { .. }, ']') => Script::Expression { in_class: false },
-                (Script::LineComment, '\n' | '\r' | '\u{2028}' | '\u{2029}') => Script::Code,
-                (Script::BlockComment, '*') if characters.next_if_eq(&'/').is_some() => Script::Code,
+                (ScriptState::Quoted(quote), _) if character == quote || character == '\n' => ScriptState::Code,
+                (ScriptState::Template, '`') => ScriptState::Code,
+                (ScriptState::Expression { in_class: false }, '/' | '\n') => ScriptState::Code,
+                (ScriptState::Expression { .. }, '[') => ScriptState::Expression { in_class: true },
+                (ScriptState::Expression { .. }, ']') => ScriptState::Expression { in_class: false },
+                (ScriptState::LineComment, '\n' | '\r' | '\u{2028}' | '\u{2029}') => ScriptState::Code,
+                (ScriptState::BlockComment, '*') if characters.next_if_eq(&'/').is_some() => ScriptState::Code,
                 (same, _) => same,
             };
-            if script == Script::Code && !character.is_whitespace() {
+            if script == ScriptState::Code && !character.is_whitespace() {
                 // The end of a text counts as an operand, so that a slash behind it divides
                 self.last_code = if matches!(character, '"' | '\'' | '`' | '/') { 'x' } else { character };
             }
@@ -338,20 +342,20 @@ impl HtmlWriter {
         script
     }
 
-    fn follow_style(&mut self, mut style: Style, text: &str) -> Style {
+    fn follow_style(&mut self, mut style: StyleState, text: &str) -> StyleState {
         let mut characters = text.chars().peekable();
         while let Some(character) = characters.next() {
             style = match (style, character) {
-                (Style::Code | Style::Link, '"' | '\'') => Style::Quoted(character),
-                (Style::Code, '/') if characters.next_if_eq(&'*').is_some() => Style::Comment,
-                (Style::Code, '(') if matches!(self.previous, 'l' | 'L') => Style::Link,
-                (Style::Link, ')') => Style::Code,
+                (StyleState::Code | StyleState::Link, '"' | '\'') => StyleState::Quoted(character),
+                (StyleState::Code, '/') if characters.next_if_eq(&'*').is_some() => StyleState::Comment,
+                (StyleState::Code, '(') if matches!(self.previous, 'l' | 'L') => StyleState::Link,
+                (StyleState::Link, ')') => StyleState::Code,
                 (_, '\\') => {
                     characters.next();
                     style
                 }
-                (Style::Quoted(quote), _) if character == quote || character == '\n' => Style::Code,
-                (Style::Comment, '*') if characters.next_if_eq(&'/').is_some() => Style::Code,
+                (StyleState::Quoted(quote), _) if character == quote || character == '\n' => StyleState::Code,
+                (StyleState::Comment, '*') if characters.next_if_eq(&'/').is_some() => StyleState::Code,
                 (same, _) => same,
             };
             self.previous = character;
@@ -360,14 +364,14 @@ impl HtmlWriter {
     }
 }
 
-fn in_style(style: Style, printed: &str) -> String {
+fn in_style(style: StyleState, printed: &str) -> String {
     match style {
-        Style::Code => escape::css_value(printed),
+        StyleState::Code => escape::css_value(printed),
         // A quoted text may be a link (`url("...")`, `@import "..."`)
-        Style::Quoted(_) if escape::is_safe_url(printed.trim_start()) => escape::css_string(printed),
-        Style::Link if escape::is_safe_url(printed.trim_start()) => escape::url_whole(printed),
-        Style::Quoted(_) | Style::Link => format!("#{}", escape::REFUSED),
-        Style::Comment => String::new(),
+        StyleState::Quoted(_) if escape::is_safe_url(printed.trim_start()) => escape::css_string(printed),
+        StyleState::Link if escape::is_safe_url(printed.trim_start()) => escape::url_whole(printed),
+        StyleState::Quoted(_) | StyleState::Link => format!("#{}", escape::REFUSED),
+        StyleState::Comment => String::new(),
     }
 }
 

@@ -16,8 +16,8 @@ pub(super) enum HtmlContext {
     AfterName,
     BeforeValue,
     Value(AttributeMeaning),
-    Script(Script),
-    Style(Style),
+    Script(ScriptState),
+    Style(StyleState),
 }
 
 /// The meaning of an attribute's value.
@@ -28,12 +28,12 @@ pub(super) enum AttributeMeaning {
     /// A link whose query or fragment has begun.
     LinkQuery,
     Links,
-    Script(Script),
-    Style(Style),
+    Script(ScriptState),
+    Style(StyleState),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Script {
+pub(super) enum ScriptState {
     Code,
     Quoted(char),
     /// A literal with back ticks, or a regular expression: no value is safe there.
@@ -46,7 +46,7 @@ pub(super) enum Script {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Style {
+pub(super) enum StyleState {
     Code,
     Quoted(char),
     Link,
@@ -92,9 +92,9 @@ pub(super) fn meaning_of(attribute: &str) -> AttributeMeaning {
     };
     match name {
         "srcset" | "imagesrcset" => AttributeMeaning::Links,
-        "style" => AttributeMeaning::Style(Style::Code),
+        "style" => AttributeMeaning::Style(StyleState::Code),
         "srcdoc" => AttributeMeaning::Plain,
-        _ if name.starts_with("on") => AttributeMeaning::Script(Script::Code),
+        _ if name.starts_with("on") => AttributeMeaning::Script(ScriptState::Code),
         _ if LINKS.contains(&name) || ["src", "uri", "url"].iter().any(|part| name.contains(part)) => {
             AttributeMeaning::Link
         }

@@ -6,18 +6,18 @@ use super::TemplateError;
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Piece {
     Text(String),
-    Action { line: usize, tokens: Vec<Token> },
+    Action { line: usize, tokens: Vec<TemplateToken> },
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Token {
-    pub kind: TokenKind,
+pub(super) struct TemplateToken {
+    pub kind: TemplateTokenKind,
     /// White space stands before it: `.A.B` is one operand, `.A .B` are two.
     pub spaced: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum TokenKind {
+pub(super) enum TemplateTokenKind {
     Word(String),
     Field(String),
     Variable(String),
@@ -82,7 +82,7 @@ fn lines(text: &str) -> usize {
     text.bytes().filter(|&byte| byte == b'\n').count()
 }
 
-/// The length of `action` up to and with the `}}` of the comment that it begins with.
+/// Returns the length of `action` up to and with the `}}` of the comment that it begins with.
 fn skip_comment(action: &str, comment: &str, line: usize) -> Result<usize, TemplateError> {
     let end = comment.find("*/").ok_or_else(|| TemplateError::at(line, "the comment is not closed"))?;
     let after = &comment[end + 2..];
@@ -105,8 +105,9 @@ struct Actions<'a> {
 }
 
 impl Actions<'_> {
-    /// The tokens, the length with the closing braces, and whether the text after them is trimmed.
-    fn tokens(mut self) -> Result<(Vec<Token>, usize, bool), TemplateError> {
+    /// Returns the tokens, the length with the closing braces, and whether the text after them is
+    /// trimmed.
+    fn tokens(mut self) -> Result<(Vec<TemplateToken>, usize, bool), TemplateError> {
         let mut tokens = Vec::new();
         let mut spaced = false;
         loop {
@@ -130,43 +131,43 @@ impl Actions<'_> {
                 return Err(self.error("an action is too long"));
             }
             let kind = self.token(first)?;
-            tokens.push(Token { kind, spaced });
+            tokens.push(TemplateToken { kind, spaced });
             spaced = false;
         }
     }
 
-    fn token(&mut self, first: char) -> Result<TokenKind, TemplateError> {
+    fn token(&mut self, first: char) -> Result<TemplateTokenKind, TemplateError> {
         let rest = &self.source[self.at..];
         let simple = |kind, length| (kind, length);
         let (kind, length) = match first {
-            '|' => simple(TokenKind::Pipe, 1),
-            '(' => simple(TokenKind::Open, 1),
-            ')' => simple(TokenKind::Close, 1),
-            ',' => simple(TokenKind::Comma, 1),
-            '=' => simple(TokenKind::Assign, 1),
-            ':' if rest.starts_with(":=") => simple(TokenKind::Declare, 2),
-            '"' => return self.quoted().map(TokenKind::Text),
+            '|' => simple(TemplateTokenKind::Pipe, 1),
+            '(' => simple(TemplateTokenKind::Open, 1),
+            ')' => simple(TemplateTokenKind::Close, 1),
+            ',' => simple(TemplateTokenKind::Comma, 1),
+            '=' => simple(TemplateTokenKind::Assign, 1),
+            ':' if rest.starts_with(":=") => simple(TemplateTokenKind::Declare, 2),
+            '"' => return self.quoted().map(TemplateTokenKind::Text),
             '`' => {
                 let end = rest[1..].find('`').ok_or_else(|| self.error("a raw string is not closed"))?;
                 self.line += lines(&rest[1..=end]);
-                (TokenKind::Text(rest[1..=end].to_owned()), end + 2)
+                (TemplateTokenKind::Text(rest[1..=end].to_owned()), end + 2)
             }
             '\'' => return self.character(),
             '.' if !rest[1..].starts_with(|next: char| next.is_ascii_digit()) => {
                 let name = word(&rest[1..]);
                 match name {
-                    "" => (TokenKind::Dot, 1),
-                    name => (TokenKind::Field(name.to_owned()), 1 + name.len()),
+                    "" => (TemplateTokenKind::Dot, 1),
+                    name => (TemplateTokenKind::Field(name.to_owned()), 1 + name.len()),
                 }
             }
             '$' => {
                 let name = word(&rest[1..]);
-                (TokenKind::Variable(name.to_owned()), 1 + name.len())
+                (TemplateTokenKind::Variable(name.to_owned()), 1 + name.len())
             }
             '0'..='9' | '+' | '-' | '.' => return self.number(),
             _ => match word(rest) {
                 "" => return Err(self.error(format!("unexpected {first:?}"))),
-                name => (TokenKind::Word(name.to_owned()), name.len()),
+                name => (TemplateTokenKind::Word(name.to_owned()), name.len()),
             },
         };
         self.at += length;
@@ -189,7 +190,7 @@ impl Actions<'_> {
         }
     }
 
-    fn character(&mut self) -> Result<TokenKind, TemplateError> {
+    fn character(&mut self) -> Result<TemplateTokenKind, TemplateError> {
         let (character, length) = self.unescaped(self.at + 1, "a character is not closed")?;
         let (Unescaped::Plain(value) | Unescaped::Closing(value)) = character;
         let end = self.at + 1 + length;
@@ -197,11 +198,11 @@ impl Actions<'_> {
             return Err(self.error("a character constant holds one character"));
         }
         self.at = end + 1;
-        Ok(TokenKind::Number(u32::from(value).into()))
+        Ok(TemplateTokenKind::Number(u32::from(value).into()))
     }
 
-    /// The character at `position` of a quoted text, escapes resolved, and its length in the
-    /// source.
+    /// Returns the character at `position` of a quoted text, escapes resolved, and its length in
+    /// the source.
     fn unescaped(&self, position: usize, unclosed: &str) -> Result<(Unescaped, usize), TemplateError> {
         let rest = &self.source[position..];
         let mut characters = rest.chars();
@@ -235,7 +236,7 @@ impl Actions<'_> {
         }
     }
 
-    fn number(&mut self) -> Result<TokenKind, TemplateError> {
+    fn number(&mut self) -> Result<TemplateTokenKind, TemplateError> {
         let rest = &self.source[self.at..];
         let mut end = 1;
         while let Some(next) = rest[end..].chars().next() {
@@ -270,7 +271,7 @@ impl Actions<'_> {
         };
         let number = number.ok_or_else(|| self.error(format!("{text:?} is no number")))?;
         self.at += end;
-        Ok(TokenKind::Number(number))
+        Ok(TemplateTokenKind::Number(number))
     }
 
     fn error(&self, message: impl Into<String>) -> TemplateError {

@@ -7,14 +7,14 @@ use serde_json::Value;
 use super::{
     TemplateError,
     functions::Function,
-    lexer::{self, Piece, Token, TokenKind},
+    lexer::{self, Piece, TemplateToken, TemplateTokenKind},
 };
 
 /// The greatest depth of nested blocks and parentheses.
 const DEEPEST: usize = 64;
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Node {
+pub(super) enum TemplateNode {
     Text(String),
     Output(Pipeline),
     If { condition: Pipeline, then: Vec<Self>, otherwise: Vec<Self> },
@@ -29,7 +29,7 @@ pub(super) enum Node {
 pub(super) struct Pipeline {
     pub line: usize,
     pub binding: Option<Binding>,
-    pub commands: Vec<Command>,
+    pub commands: Vec<TemplateCommand>,
 }
 
 /// The variables that a pipeline's value goes to.
@@ -41,13 +41,13 @@ pub(super) struct Binding {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Command {
-    Value(Operand),
-    Call(Function, Vec<Operand>),
+pub(super) enum TemplateCommand {
+    Value(TemplateOperand),
+    Call(Function, Vec<TemplateOperand>),
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Operand {
+pub(super) enum TemplateOperand {
     Dot,
     Constant(Value),
     Path(Vec<String>),
@@ -59,12 +59,12 @@ pub(super) enum Operand {
 /// The main template and the ones that it defines.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Tree {
-    pub nodes: Vec<Node>,
-    pub defined: BTreeMap<String, Vec<Node>>,
+    pub nodes: Vec<TemplateNode>,
+    pub defined: BTreeMap<String, Vec<TemplateNode>>,
 }
 
 pub(super) fn parse(source: &str) -> Result<Tree, TemplateError> {
-    let mut parser = Parser {
+    let mut parser = TemplateParser {
         pieces: lexer::split(source)?.into_iter(),
         defined: BTreeMap::new(),
         variables: vec![String::new()],
@@ -82,17 +82,17 @@ pub(super) fn parse(source: &str) -> Result<Tree, TemplateError> {
     Ok(tree)
 }
 
-fn check_calls(nodes: &[Node], tree: &Tree) -> Result<(), TemplateError> {
+fn check_calls(nodes: &[TemplateNode], tree: &Tree) -> Result<(), TemplateError> {
     for node in nodes {
         match node {
-            Node::Call { line, name, .. } if !tree.defined.contains_key(name) => {
+            TemplateNode::Call { line, name, .. } if !tree.defined.contains_key(name) => {
                 return Err(TemplateError::at(*line, format!("there is no template {name:?}")));
             }
-            Node::If { then, otherwise, .. } | Node::With { then, otherwise, .. } => {
+            TemplateNode::If { then, otherwise, .. } | TemplateNode::With { then, otherwise, .. } => {
                 check_calls(then, tree)?;
                 check_calls(otherwise, tree)?;
             }
-            Node::Range { each, otherwise, .. } => {
+            TemplateNode::Range { each, otherwise, .. } => {
                 check_calls(each, tree)?;
                 check_calls(otherwise, tree)?;
             }
@@ -102,9 +102,9 @@ fn check_calls(nodes: &[Node], tree: &Tree) -> Result<(), TemplateError> {
     Ok(())
 }
 
-struct Parser {
+struct TemplateParser {
     pieces: std::vec::IntoIter<Piece>,
-    defined: BTreeMap<String, Vec<Node>>,
+    defined: BTreeMap<String, Vec<TemplateNode>>,
     /// Variables in sight, without the `$`; the empty name is `$` itself.
     variables: Vec<String>,
     depth: usize,
@@ -119,8 +119,8 @@ struct BlockEnd {
     tokens: Tokens,
 }
 
-impl Parser {
-    fn block(&mut self) -> Result<(Vec<Node>, Option<BlockEnd>), TemplateError> {
+impl TemplateParser {
+    fn block(&mut self) -> Result<(Vec<TemplateNode>, Option<BlockEnd>), TemplateError> {
         self.depth += 1;
         if self.depth > DEEPEST {
             return Err(TemplateError::at(self.line, "blocks nest too deeply"));
@@ -129,12 +129,12 @@ impl Parser {
         let mut end = None;
         while let Some(piece) = self.pieces.next() {
             match piece {
-                Piece::Text(text) => nodes.push(Node::Text(text)),
+                Piece::Text(text) => nodes.push(TemplateNode::Text(text)),
                 Piece::Action { line, tokens } => {
                     self.line = line;
                     let mut tokens = Tokens { line, tokens: tokens.into_iter().peekable() };
                     let word = match tokens.peek() {
-                        Some(TokenKind::Word(word)) => word.clone(),
+                        Some(TemplateTokenKind::Word(word)) => word.clone(),
                         Some(_) => String::new(),
                         None => return Err(TemplateError::at(line, "an action is empty")),
                     };
@@ -153,7 +153,7 @@ impl Parser {
         Ok((nodes, end))
     }
 
-    fn action(&mut self, word: &str, mut tokens: Tokens) -> Result<Option<Node>, TemplateError> {
+    fn action(&mut self, word: &str, mut tokens: Tokens) -> Result<Option<TemplateNode>, TemplateError> {
         match word {
             "if" | "with" | "range" => {
                 tokens.next();
@@ -165,7 +165,7 @@ impl Parser {
                 if self.loops == 0 {
                     return Err(tokens.error(format!("{word} outside of a range")));
                 }
-                return Ok(Some(if word == "break" { Node::Break } else { Node::Continue }));
+                return Ok(Some(if word == "break" { TemplateNode::Break } else { TemplateNode::Continue }));
             }
             "template" => {
                 tokens.next();
@@ -185,7 +185,7 @@ impl Parser {
                 tokens.finish()?;
                 let line = tokens.line;
                 self.define(name.clone(), &tokens)?;
-                return Ok(Some(Node::Call { line, name, argument: Some(argument) }));
+                return Ok(Some(TemplateNode::Call { line, name, argument: Some(argument) }));
             }
             _ => {}
         }
@@ -194,14 +194,14 @@ impl Parser {
         if pipeline.binding.as_ref().is_some_and(|binding| binding.names.len() > 1) {
             return Err(tokens.error("only range gives two values"));
         }
-        Ok(Some(Node::Output(pipeline)))
+        Ok(Some(TemplateNode::Output(pipeline)))
     }
 
-    fn call(&mut self, mut tokens: Tokens) -> Result<Node, TemplateError> {
+    fn call(&mut self, mut tokens: Tokens) -> Result<TemplateNode, TemplateError> {
         let name = tokens.text()?;
         let argument = if tokens.peek().is_some() { Some(self.pipeline(&mut tokens)?) } else { None };
         tokens.finish()?;
-        Ok(Node::Call { line: tokens.line, name, argument })
+        Ok(TemplateNode::Call { line: tokens.line, name, argument })
     }
 
     fn define(&mut self, name: String, tokens: &Tokens) -> Result<(), TemplateError> {
@@ -214,7 +214,7 @@ impl Parser {
         Ok(())
     }
 
-    fn control(&mut self, word: &str, mut tokens: Tokens) -> Result<Node, TemplateError> {
+    fn control(&mut self, word: &str, mut tokens: Tokens) -> Result<TemplateNode, TemplateError> {
         let scope = self.variables.len();
         let pipeline = self.pipeline(&mut tokens)?;
         tokens.finish()?;
@@ -237,7 +237,7 @@ impl Parser {
                     nodes
                 }
                 // `else if` and `else with` share the end of what they continue
-                Some(TokenKind::Word(again)) if (again == "if" || again == "with") && word != "range" => {
+                Some(TemplateTokenKind::Word(again)) if (again == "if" || again == "with") && word != "range" => {
                     let again = again.clone();
                     end.tokens.next();
                     self.depth += 1;
@@ -257,9 +257,9 @@ impl Parser {
         };
         self.variables.truncate(scope);
         Ok(match word {
-            "if" => Node::If { condition: pipeline, then, otherwise },
-            "with" => Node::With { value: pipeline, then, otherwise },
-            _ => Node::Range { items: pipeline, each: then, otherwise },
+            "if" => TemplateNode::If { condition: pipeline, then, otherwise },
+            "with" => TemplateNode::With { value: pipeline, then, otherwise },
+            _ => TemplateNode::Range { items: pipeline, each: then, otherwise },
         })
     }
 
@@ -280,11 +280,11 @@ impl Parser {
         let mut commands = Vec::new();
         loop {
             let command = self.command(tokens)?;
-            if !commands.is_empty() && matches!(command, Command::Value(_)) {
+            if !commands.is_empty() && matches!(command, TemplateCommand::Value(_)) {
                 return Err(tokens.error("what follows a | must be a function"));
             }
             commands.push(command);
-            if tokens.peek() != Some(&TokenKind::Pipe) {
+            if tokens.peek() != Some(&TemplateTokenKind::Pipe) {
                 break;
             }
             tokens.next();
@@ -304,21 +304,21 @@ impl Parser {
     }
 
     fn binding(&mut self, tokens: &mut Tokens) -> Result<Option<Binding>, TemplateError> {
-        let Some(TokenKind::Variable(first)) = tokens.peek() else { return Ok(None) };
+        let Some(TemplateTokenKind::Variable(first)) = tokens.peek() else { return Ok(None) };
         let mut names = vec![first.clone()];
         let mut ahead = tokens.tokens.clone();
         ahead.next();
         let mut next = ahead.next().map(|token| token.kind);
-        if next == Some(TokenKind::Comma) {
-            let Some(Token { kind: TokenKind::Variable(second), .. }) = ahead.next() else {
+        if next == Some(TemplateTokenKind::Comma) {
+            let Some(TemplateToken { kind: TemplateTokenKind::Variable(second), .. }) = ahead.next() else {
                 return Err(tokens.error("a variable must follow the comma"));
             };
             names.push(second);
             next = ahead.next().map(|token| token.kind);
         }
         let declares = match next {
-            Some(TokenKind::Declare) => true,
-            Some(TokenKind::Assign) => false,
+            Some(TemplateTokenKind::Declare) => true,
+            Some(TemplateTokenKind::Assign) => false,
             _ if names.len() > 1 => return Err(tokens.error("variables must be followed by :=")),
             _ => return Ok(None),
         };
@@ -329,48 +329,48 @@ impl Parser {
         Ok(Some(Binding { names, declares }))
     }
 
-    fn command(&mut self, tokens: &mut Tokens) -> Result<Command, TemplateError> {
+    fn command(&mut self, tokens: &mut Tokens) -> Result<TemplateCommand, TemplateError> {
         let first = self.operand(tokens)?;
         let mut arguments = Vec::new();
-        while !matches!(tokens.peek(), None | Some(TokenKind::Pipe | TokenKind::Close)) {
+        while !matches!(tokens.peek(), None | Some(TemplateTokenKind::Pipe | TemplateTokenKind::Close)) {
             arguments.push(self.operand(tokens)?);
         }
         match first {
-            Operand::Function(function) => Ok(Command::Call(function, arguments)),
-            value if arguments.is_empty() => Ok(Command::Value(value)),
+            TemplateOperand::Function(function) => Ok(TemplateCommand::Call(function, arguments)),
+            value if arguments.is_empty() => Ok(TemplateCommand::Value(value)),
             _ => Err(tokens.error("only a function takes arguments")),
         }
     }
 
-    fn operand(&mut self, tokens: &mut Tokens) -> Result<Operand, TemplateError> {
+    fn operand(&mut self, tokens: &mut Tokens) -> Result<TemplateOperand, TemplateError> {
         let token = tokens.next().ok_or_else(|| tokens.error("a value is missing"))?;
         Ok(match token {
-            TokenKind::Dot => Operand::Dot,
-            TokenKind::Text(text) => Operand::Constant(Value::String(text)),
-            TokenKind::Number(number) => Operand::Constant(Value::Number(number)),
-            TokenKind::Field(name) => {
+            TemplateTokenKind::Dot => TemplateOperand::Dot,
+            TemplateTokenKind::Text(text) => TemplateOperand::Constant(Value::String(text)),
+            TemplateTokenKind::Number(number) => TemplateOperand::Constant(Value::Number(number)),
+            TemplateTokenKind::Field(name) => {
                 let mut path = vec![name];
                 path.extend(tokens.fields());
-                Operand::Path(path)
+                TemplateOperand::Path(path)
             }
-            TokenKind::Variable(name) => {
+            TemplateTokenKind::Variable(name) => {
                 if !self.variables.contains(&name) {
                     return Err(tokens.error(format!("the variable ${name} does not exist")));
                 }
-                Operand::Variable(name, tokens.fields())
+                TemplateOperand::Variable(name, tokens.fields())
             }
-            TokenKind::Open => {
+            TemplateTokenKind::Open => {
                 let inner = self.pipeline(tokens)?;
-                if tokens.next() != Some(TokenKind::Close) {
+                if tokens.next() != Some(TemplateTokenKind::Close) {
                     return Err(tokens.error("a parenthesis is not closed"));
                 }
-                Operand::Nested(Box::new(inner), tokens.fields())
+                TemplateOperand::Nested(Box::new(inner), tokens.fields())
             }
-            TokenKind::Word(word) => match word.as_str() {
-                "true" => Operand::Constant(Value::Bool(true)),
-                "false" => Operand::Constant(Value::Bool(false)),
-                "nil" => Operand::Constant(Value::Null),
-                name => Operand::Function(
+            TemplateTokenKind::Word(word) => match word.as_str() {
+                "true" => TemplateOperand::Constant(Value::Bool(true)),
+                "false" => TemplateOperand::Constant(Value::Bool(false)),
+                "nil" => TemplateOperand::Constant(Value::Null),
+                name => TemplateOperand::Function(
                     Function::named(name).ok_or_else(|| tokens.error(format!("there is no function {name:?}")))?,
                 ),
             },
@@ -381,22 +381,22 @@ impl Parser {
 
 struct Tokens {
     line: usize,
-    tokens: std::iter::Peekable<std::vec::IntoIter<Token>>,
+    tokens: std::iter::Peekable<std::vec::IntoIter<TemplateToken>>,
 }
 
 impl Tokens {
-    fn next(&mut self) -> Option<TokenKind> {
+    fn next(&mut self) -> Option<TemplateTokenKind> {
         self.tokens.next().map(|token| token.kind)
     }
 
-    fn peek(&mut self) -> Option<&TokenKind> {
+    fn peek(&mut self) -> Option<&TemplateTokenKind> {
         self.tokens.peek().map(|token| &token.kind)
     }
 
-    /// The fields that hang on the operand before, as in `$user.name`.
+    /// Returns the fields that hang on the operand before, as in `$user.name`.
     fn fields(&mut self) -> Vec<String> {
         let mut fields = Vec::new();
-        while let Some(Token { kind: TokenKind::Field(name), spaced: false }) = self.tokens.peek() {
+        while let Some(TemplateToken { kind: TemplateTokenKind::Field(name), spaced: false }) = self.tokens.peek() {
             fields.push(name.clone());
             self.tokens.next();
         }
@@ -405,7 +405,7 @@ impl Tokens {
 
     fn text(&mut self) -> Result<String, TemplateError> {
         match self.next() {
-            Some(TokenKind::Text(text)) => Ok(text),
+            Some(TemplateTokenKind::Text(text)) => Ok(text),
             _ => Err(self.error("the name of a template must be a quoted text")),
         }
     }

@@ -8,7 +8,7 @@ use super::{
     TemplateError,
     functions::Function,
     html_context::HtmlWriter,
-    parser::{Command, Node, Operand, Pipeline, Tree},
+    parser::{Pipeline, TemplateCommand, TemplateNode, TemplateOperand, Tree},
     value,
 };
 
@@ -69,10 +69,10 @@ struct Runner<'t> {
     work: usize,
 }
 
-type Held<'t> = Cow<'t, Value>;
+type TemplateValue<'t> = Cow<'t, Value>;
 
 impl<'t> Runner<'t> {
-    fn block(&mut self, nodes: &'t [Node], dot: &Held<'t>) -> Result<Flow, TemplateError> {
+    fn block(&mut self, nodes: &'t [TemplateNode], dot: &TemplateValue<'t>) -> Result<Flow, TemplateError> {
         self.depth += 1;
         if self.depth > DEEPEST {
             return Err(TemplateError::at(1, "the template nests too deeply"));
@@ -90,9 +90,9 @@ impl<'t> Runner<'t> {
         Ok(flow)
     }
 
-    fn node(&mut self, node: &'t Node, dot: &Held<'t>) -> Result<Flow, TemplateError> {
+    fn node(&mut self, node: &'t TemplateNode, dot: &TemplateValue<'t>) -> Result<Flow, TemplateError> {
         match node {
-            Node::Text(text) => {
+            TemplateNode::Text(text) => {
                 self.spend(1, 1 + text.len() / 64)?;
                 match &mut self.writer {
                     TemplateWriter::Html(html) => html.text(text),
@@ -100,28 +100,28 @@ impl<'t> Runner<'t> {
                 }
                 self.check_output(1)?;
             }
-            Node::Output(pipeline) => {
+            TemplateNode::Output(pipeline) => {
                 let value = self.pipeline(pipeline, dot, true)?;
                 if pipeline.binding.is_none() {
                     self.write(&value, pipeline.line)?;
                 }
             }
-            Node::If { condition, then, otherwise } => {
+            TemplateNode::If { condition, then, otherwise } => {
                 let scope = self.variables.len();
                 let truth = value::is_true(self.pipeline(condition, dot, false)?.as_ref());
                 let flow = self.block(if truth { then } else { otherwise }, dot)?;
                 self.variables.truncate(scope);
                 return Ok(flow);
             }
-            Node::With { value, then, otherwise } => {
+            TemplateNode::With { value, then, otherwise } => {
                 let scope = self.variables.len();
                 let inner = self.pipeline(value, dot, false)?;
                 let flow = if value::is_true(&inner) { self.block(then, &inner)? } else { self.block(otherwise, dot)? };
                 self.variables.truncate(scope);
                 return Ok(flow);
             }
-            Node::Range { items, each, otherwise } => return self.range(items, each, otherwise, dot),
-            Node::Call { line, name, argument } => {
+            TemplateNode::Range { items, each, otherwise } => return self.range(items, each, otherwise, dot),
+            TemplateNode::Call { line, name, argument } => {
                 let inner = match argument {
                     Some(pipeline) => self.pipeline(pipeline, dot, false)?,
                     None => Cow::Owned(Value::Null),
@@ -133,8 +133,8 @@ impl<'t> Runner<'t> {
                 self.block(nodes, &inner)?;
                 self.variables = outer;
             }
-            Node::Break => return Ok(Flow::Break),
-            Node::Continue => return Ok(Flow::Continue),
+            TemplateNode::Break => return Ok(Flow::Break),
+            TemplateNode::Continue => return Ok(Flow::Continue),
         }
         Ok(Flow::Next)
     }
@@ -142,9 +142,9 @@ impl<'t> Runner<'t> {
     fn range(
         &mut self,
         items: &'t Pipeline,
-        each: &'t [Node],
-        otherwise: &'t [Node],
-        dot: &Held<'t>,
+        each: &'t [TemplateNode],
+        otherwise: &'t [TemplateNode],
+        dot: &TemplateValue<'t>,
     ) -> Result<Flow, TemplateError> {
         let scope = self.variables.len();
         let list = self.pipeline_value(items, dot, false)?;
@@ -178,11 +178,15 @@ impl<'t> Runner<'t> {
         Ok(Flow::Next)
     }
 
-    fn entries(&mut self, list: Held<'t>, line: usize) -> Result<Vec<(Value, Held<'t>)>, TemplateError> {
-        fn numbered<'v>(items: impl Iterator<Item = Held<'v>>) -> Vec<(Value, Held<'v>)> {
+    fn entries(
+        &mut self,
+        list: TemplateValue<'t>,
+        line: usize,
+    ) -> Result<Vec<(Value, TemplateValue<'t>)>, TemplateError> {
+        fn numbered<'v>(items: impl Iterator<Item = TemplateValue<'v>>) -> Vec<(Value, TemplateValue<'v>)> {
             items.enumerate().map(|(index, item)| (Value::from(index), item)).collect()
         }
-        let mut entries: Vec<(Value, Held<'t>)> = match list {
+        let mut entries: Vec<(Value, TemplateValue<'t>)> = match list {
             Cow::Borrowed(Value::Array(items)) => numbered(items.iter().map(Cow::Borrowed)),
             Cow::Owned(Value::Array(items)) => numbered(items.into_iter().map(Cow::Owned)),
             Cow::Borrowed(Value::Object(fields)) => {
@@ -209,8 +213,13 @@ impl<'t> Runner<'t> {
         Ok(entries)
     }
 
-    /// The value of a pipeline; its variables are set.
-    fn pipeline(&mut self, pipeline: &'t Pipeline, dot: &Held<'t>, output: bool) -> Result<Held<'t>, TemplateError> {
+    /// Returns the value of a pipeline; its variables are set.
+    fn pipeline(
+        &mut self,
+        pipeline: &'t Pipeline,
+        dot: &TemplateValue<'t>,
+        output: bool,
+    ) -> Result<TemplateValue<'t>, TemplateError> {
         let value = self.pipeline_value(pipeline, dot, output)?;
         if let Some(binding) = &pipeline.binding {
             for name in &binding.names {
@@ -220,7 +229,7 @@ impl<'t> Runner<'t> {
         Ok(value)
     }
 
-    fn bind(&mut self, name: &'t str, value: Held<'t>, declares: bool) {
+    fn bind(&mut self, name: &'t str, value: TemplateValue<'t>, declares: bool) {
         match self.variables.iter_mut().rev().find(|(known, _)| *known == name) {
             Some((_, held)) if !declares => *held = value,
             _ => self.variables.push((name, value)),
@@ -230,22 +239,22 @@ impl<'t> Runner<'t> {
     fn pipeline_value(
         &mut self,
         pipeline: &'t Pipeline,
-        dot: &Held<'t>,
+        dot: &TemplateValue<'t>,
         output: bool,
-    ) -> Result<Held<'t>, TemplateError> {
+    ) -> Result<TemplateValue<'t>, TemplateError> {
         self.depth += 1;
         if self.depth > DEEPEST {
             return Err(TemplateError::at(pipeline.line, "the template nests too deeply"));
         }
-        let mut value: Option<Held<'t>> = None;
+        let mut value: Option<TemplateValue<'t>> = None;
         let last = pipeline.commands.len() - 1;
         for (index, command) in pipeline.commands.iter().enumerate() {
             self.spend(pipeline.line, 1)?;
             value = Some(match command {
-                Command::Value(operand) => self.operand(operand, dot, pipeline.line)?,
+                TemplateCommand::Value(operand) => self.operand(operand, dot, pipeline.line)?,
                 // The place decides on the escaping; a template that asks for it as well must not
                 // get it twice
-                Command::Call(function, arguments)
+                TemplateCommand::Call(function, arguments)
                     if output && index == last && self.writer.escapes_like(*function) =>
                 {
                     match (arguments.as_slice(), value) {
@@ -254,7 +263,9 @@ impl<'t> Runner<'t> {
                         (_, value) => self.call(Function::Print, arguments, value, dot, pipeline.line)?,
                     }
                 }
-                Command::Call(function, arguments) => self.call(*function, arguments, value, dot, pipeline.line)?,
+                TemplateCommand::Call(function, arguments) => {
+                    self.call(*function, arguments, value, dot, pipeline.line)?
+                }
             });
         }
         self.depth -= 1;
@@ -264,11 +275,11 @@ impl<'t> Runner<'t> {
     fn call(
         &mut self,
         function: Function,
-        operands: &'t [Operand],
-        piped: Option<Held<'t>>,
-        dot: &Held<'t>,
+        operands: &'t [TemplateOperand],
+        piped: Option<TemplateValue<'t>>,
+        dot: &TemplateValue<'t>,
         line: usize,
-    ) -> Result<Held<'t>, TemplateError> {
+    ) -> Result<TemplateValue<'t>, TemplateError> {
         let mut arguments = Vec::with_capacity(operands.len() + 1);
         for operand in operands {
             let value = self.operand(operand, dot, line)?;
@@ -291,21 +302,26 @@ impl<'t> Runner<'t> {
         }
     }
 
-    fn operand(&mut self, operand: &'t Operand, dot: &Held<'t>, line: usize) -> Result<Held<'t>, TemplateError> {
+    fn operand(
+        &mut self,
+        operand: &'t TemplateOperand,
+        dot: &TemplateValue<'t>,
+        line: usize,
+    ) -> Result<TemplateValue<'t>, TemplateError> {
         self.spend(line, 1)?;
         Ok(match operand {
-            Operand::Dot => self.copy(dot, &[], line)?,
-            Operand::Constant(value) => Cow::Borrowed(value),
-            Operand::Path(path) => self.copy(dot, path, line)?,
-            Operand::Variable(name, path) => {
+            TemplateOperand::Dot => self.copy(dot, &[], line)?,
+            TemplateOperand::Constant(value) => Cow::Borrowed(value),
+            TemplateOperand::Path(path) => self.copy(dot, path, line)?,
+            TemplateOperand::Variable(name, path) => {
                 let held = self.variables.iter().rev().find(|(known, _)| known == name).map(|(_, held)| held.clone());
                 match held {
                     Some(held) => self.copy(&held, path, line)?,
                     None => Cow::Owned(Value::Null),
                 }
             }
-            Operand::Function(function) => self.call(*function, &[], None, dot, line)?,
-            Operand::Nested(pipeline, path) => {
+            TemplateOperand::Function(function) => self.call(*function, &[], None, dot, line)?,
+            TemplateOperand::Nested(pipeline, path) => {
                 let scope = self.variables.len();
                 let value = self.pipeline(pipeline, dot, false)?;
                 self.variables.truncate(scope);
@@ -314,9 +330,14 @@ impl<'t> Runner<'t> {
         })
     }
 
-    /// The value at a path: borrowed from the data where that is possible, else a copy that has its
-    /// price.
-    fn copy(&mut self, held: &Held<'t>, path: &[String], line: usize) -> Result<Held<'t>, TemplateError> {
+    /// Returns the value at a path: borrowed from the data where that is possible, else a copy,
+    /// which counts as work.
+    fn copy(
+        &mut self,
+        held: &TemplateValue<'t>,
+        path: &[String],
+        line: usize,
+    ) -> Result<TemplateValue<'t>, TemplateError> {
         match held {
             Cow::Borrowed(value) => Ok(Cow::Borrowed(value::field(value, path))),
             Cow::Owned(value) => {
@@ -358,7 +379,7 @@ impl<'t> Runner<'t> {
     }
 }
 
-/// Roughly the bytes that copying or printing a value moves.
+/// Returns roughly the bytes that copying or printing a value moves.
 fn weight(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len(),

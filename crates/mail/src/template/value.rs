@@ -29,7 +29,7 @@ pub(super) fn equal(left: &Value, right: &Value) -> bool {
     }
 }
 
-/// The order of two numbers or two texts; `None` for anything else.
+/// Returns the order of two numbers or two texts; `None` for anything else.
 pub(super) fn order(left: &Value, right: &Value) -> Option<Ordering> {
     match (left, right) {
         (Value::Number(left), Value::Number(right)) => numbers(left, right),
@@ -83,7 +83,7 @@ pub(super) fn print(value: &Value, out: &mut String, limit: usize) {
     }
 }
 
-/// A number as a person writes it: whole ones without a fraction or an exponent.
+/// Returns a number as a person writes it: whole ones without a fraction or an exponent.
 pub(super) fn number_text(number: &Number) -> String {
     match number.as_f64() {
         Some(float) if !number.is_i64() && !number.is_u64() && float.fract() == 0.0 && float.abs() < 1e21 => {

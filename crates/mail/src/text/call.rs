@@ -44,7 +44,7 @@ impl GatewayResponse {
         serde_json::from_slice(&self.body).map_err(|_| TextError::Malformed)
     }
 
-    /// The failure that `explain` finds in the answer, or else its status.
+    /// Returns the failure that `explain` finds in the answer, or else its status.
     pub(super) fn failure(&self, explain: impl FnOnce(&Value) -> Option<String>) -> TextError {
         let explained = serde_json::from_slice(&self.body).ok().and_then(|body| explain(&body));
         match explained.filter(|text| !text.trim().is_empty()) {

@@ -16,13 +16,13 @@ pub struct MessageBird {
 }
 
 #[derive(Deserialize)]
-struct Created {
+struct MessageBirdMessage {
     id: String,
-    recipients: Recipients,
+    recipients: MessageBirdRecipients,
 }
 
 #[derive(Deserialize)]
-struct Recipients {
+struct MessageBirdRecipients {
     #[serde(rename = "totalSentCount")]
     sent: u64,
 }
@@ -42,9 +42,9 @@ impl MessageBird {
         if !reply.is_success() {
             return Err(reply.failure(explanation));
         }
-        let created: Created = reply.read()?;
+        let created: MessageBirdMessage = reply.read()?;
         if created.recipients.sent == 0 {
-            return Err(TextError::refused("the message was sent to nobody"));
+            return Err(TextError::refused("the message was sent to no recipient"));
         }
         Ok(created.id)
     }

@@ -53,7 +53,7 @@ pub enum TextChannel {
 }
 
 impl TextChannel {
-    /// `sms` or `whatsapp`.
+    /// Returns `sms` or `whatsapp`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -100,7 +100,7 @@ pub enum TextProvider {
 }
 
 impl TextProvider {
-    /// The name in configuration and in `/settings`.
+    /// Returns the name in configuration and in `/settings`.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -112,7 +112,7 @@ impl TextProvider {
         }
     }
 
-    /// The public address of its API.
+    /// Returns the public address of its API.
     fn address(&self) -> &'static str {
         match self {
             Self::Twilio(_) => "https://api.twilio.com",
@@ -148,7 +148,7 @@ pub struct TextGatewaySettings {
 }
 
 impl TextGatewaySettings {
-    /// The provider at its public address.
+    /// Makes the provider at its public address.
     #[must_use]
     pub fn new(provider: TextProvider) -> Self {
         Self { provider, base_url: None, timeout: Duration::from_secs(10), allow_insecure_loopback: false }
@@ -215,7 +215,7 @@ pub struct TextGateway {
 }
 
 impl TextGateway {
-    /// Nothing is called before the first message.
+    /// Makes a gateway. It calls nothing before the first message.
     ///
     /// # Errors
     /// When [`TextGatewaySettings::base_url`] cannot be used.
@@ -245,7 +245,7 @@ impl TextGateway {
         Ok(Self { provider, calls: GatewayClient::new(base, is_local, timeout) })
     }
 
-    /// The provider's name in configuration and in `/settings`.
+    /// Returns the provider's name in configuration and in `/settings`.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.provider.name()

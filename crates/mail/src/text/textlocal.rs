@@ -18,14 +18,14 @@ pub struct Textlocal {
 }
 
 #[derive(Deserialize)]
-struct Sent {
+struct TextlocalResponse {
     status: String,
     #[serde(default)]
-    messages: Vec<Message>,
+    messages: Vec<TextlocalMessage>,
 }
 
 #[derive(Deserialize)]
-struct Message {
+struct TextlocalMessage {
     id: Value,
 }
 
@@ -41,7 +41,7 @@ impl Textlocal {
         if !reply.is_success() {
             return Err(reply.failure(explanation));
         }
-        let sent: Sent = reply.read()?;
+        let sent: TextlocalResponse = reply.read()?;
         if sent.status != "success" {
             return Err(reply.failure(explanation));
         }

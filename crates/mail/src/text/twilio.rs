@@ -21,7 +21,7 @@ pub struct Twilio {
 }
 
 #[derive(Deserialize)]
-struct Created {
+struct TwilioMessage {
     sid: String,
     #[serde(default)]
     status: Option<String>,
@@ -49,7 +49,7 @@ impl Twilio {
         if !reply.is_success() {
             return Err(reply.failure(explanation));
         }
-        let created: Created = reply.read()?;
+        let created: TwilioMessage = reply.read()?;
         match created.status.as_deref() {
             Some("failed" | "undelivered" | "canceled") => Err(TextError::refused(
                 created.error_message.as_deref().unwrap_or("the message could not be delivered"),
@@ -59,14 +59,15 @@ impl Twilio {
     }
 }
 
-/// A number is marked as one of WhatsApp; a messaging service knows its own senders.
+/// Returns the number in the form that a channel needs: one of WhatsApp is marked, and a messaging
+/// service knows its own senders.
 fn whatsapp_sender(sender: &str) -> String {
     let digits = sender.strip_prefix('+').unwrap_or(sender);
     let is_number = digits.len() >= 7 && digits.bytes().all(|byte| byte.is_ascii_digit());
     if is_number { format!("whatsapp:+{digits}") } else { sender.to_owned() }
 }
 
-/// All APIs of Twilio explain failures in the same form.
+/// Returns Twilio's explanation of a failure, which all its APIs give in the same form.
 pub(super) fn explanation(body: &Value) -> Option<String> {
     let message = body.get("message")?.as_str()?;
     Some(match body.get("more_info").and_then(Value::as_str) {

@@ -32,7 +32,7 @@ struct Verification {
 }
 
 #[derive(Deserialize)]
-struct Verdict {
+struct VerificationCheck {
     status: String,
 }
 
@@ -54,7 +54,7 @@ impl TwilioVerify {
         let to = format!("+{to}");
         let reply = self.post(calls, "VerificationCheck", &[("To", to.as_str()), ("Code", code)]).await?;
         if reply.is_success() {
-            return Ok(reply.read::<Verdict>()?.status == "approved");
+            return Ok(reply.read::<VerificationCheck>()?.status == "approved");
         }
         let reason = reply.read::<Value>().ok().and_then(|body| body.get("code")?.as_i64());
         match reason {

@@ -27,11 +27,11 @@ pub struct Vonage {
 
 #[derive(Deserialize)]
 struct VonageResponse {
-    messages: Vec<Message>,
+    messages: Vec<VonageMessage>,
 }
 
 #[derive(Deserialize)]
-struct Message {
+struct VonageMessage {
     status: String,
     #[serde(rename = "message-id", default)]
     id: String,

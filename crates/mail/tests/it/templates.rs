@@ -21,6 +21,7 @@ fn variables() -> Variables {
         passkey_name: Some("Ann's phone".into()),
         recovery_codes_left: Some("7".into()),
         security_url: Some("https://app.example.com/app/security".into()),
+        sign_in_url: Some("https://app.example.com/sign-in".into()),
         data: json!({"name": "Ann"}),
         ..Variables::default()
     }
@@ -35,10 +36,13 @@ fn every_kind_has_a_mail_of_its_own() {
         assert_eq!(mail.html.contains(link), kind.link_type().is_some(), "{kind:?}");
         let help = "href=\"https://app.example.com/app/security\"";
         assert_eq!(mail.html.contains(help), kind.is_notification(), "{kind:?}");
-        let has_link = kind.link_type().is_some() || kind.is_notification();
+        let sign_in = "href=\"https://app.example.com/sign-in\"";
+        assert_eq!(mail.html.contains(sign_in), kind == MailKind::AccountExists, "{kind:?}");
+        let has_link = kind.link_type().is_some() || kind.is_notification() || kind == MailKind::AccountExists;
         assert_eq!(mail.html.matches("href=").count(), usize::from(has_link), "{kind:?}");
         let has_code = kind.link_type().is_some() || kind == MailKind::Reauthentication;
         assert_eq!(text.contains("246813"), has_code, "{kind:?}");
+        assert_eq!(text.contains("Never share this code."), has_code, "{kind:?}");
         assert!(text.contains("Harbour & Sons"), "{kind:?}");
         assert!(!mail.subject.as_str().is_empty() && !mail.html.contains("[["), "{kind:?}");
         assert_eq!(MailKind::from_key(kind.key()), Some(kind));
@@ -52,8 +56,19 @@ fn every_kind_has_a_mail_of_its_own() {
     assert!(plain_text(&mail.html).contains("now needs a second step: an authenticator app."));
     let mail = Templates::default().render(MailKind::IdentityLinked, &variables()).unwrap();
     assert!(plain_text(&mail.html).contains("You can now sign in to ann@example.com with Google."));
-    let mail = Templates::default().render(MailKind::PasskeyAdded, &variables()).unwrap();
-    assert!(plain_text(&mail.html).contains("with a passkey: Ann's phone."));
+    for (kind, named, unnamed) in [
+        (MailKind::PasskeyAdded, "sign in to ann@example.com with the passkey “Ann's phone”.", "with a passkey."),
+        (
+            MailKind::PasskeyRemoved,
+            "sign in to ann@example.com with the passkey “Ann's phone”.",
+            "one of your passkeys.",
+        ),
+    ] {
+        for (name, expected) in [(Some("Ann's phone".to_owned()), named), (None, unnamed)] {
+            let mail = Templates::default().render(kind, &Variables { passkey_name: name, ..variables() }).unwrap();
+            assert!(plain_text(&mail.html).contains(expected), "{}", mail.html);
+        }
+    }
     let mail = Templates::default().render(MailKind::RecoveryCodeUsed, &variables()).unwrap();
     assert!(plain_text(&mail.html).contains("to ann@example.com. Codes left: 7."));
     let mail = Templates::default().render(MailKind::EmailChange, &variables()).unwrap();
@@ -74,6 +89,33 @@ fn every_kind_has_a_mail_of_its_own() {
 }
 
 #[test]
+fn a_notification_names_the_provider_as_people_know_it() {
+    for (provider, name) in [
+        ("google", "Google"),
+        ("azure", "Microsoft"),
+        ("linkedin_oidc", "LinkedIn"),
+        ("x", "X"),
+        ("email", "an email address"),
+        ("phone", "a phone number"),
+        ("custom:acme", "acme"),
+        ("custom:", "custom:"),
+        ("vercel_marketplace", "vercel_marketplace"),
+        ("ö<b>", "ö<b>"),
+    ] {
+        for (kind, text) in [
+            (MailKind::IdentityLinked, "You can now sign in to ann@example.com with"),
+            (MailKind::IdentityUnlinked, "You can no longer sign in to ann@example.com with"),
+        ] {
+            let variables = Variables { provider: Some(provider.to_owned()), ..variables() };
+            let mail = Templates::default().render(kind, &variables).unwrap();
+            let shown = plain_text(&mail.html);
+            assert!(shown.contains(&format!("{text} {name}.")), "{provider}: {shown}");
+            assert!(!mail.html.contains("<b>"), "{}", mail.html);
+        }
+    }
+}
+
+#[test]
 fn buttons_have_the_colour_of_the_product_and_readable_text() {
     for (accent, style) in [
         ("#4f46e5", "background:#4f46e5;color:#ffffff"),
@@ -88,9 +130,10 @@ fn buttons_have_the_colour_of_the_product_and_readable_text() {
 }
 
 #[test]
-fn a_notification_without_a_page_that_helps_has_no_link() {
-    for kind in MailKind::ALL.into_iter().filter(|kind| kind.is_notification()) {
-        let variables = Variables { security_url: None, ..variables() };
+fn an_email_without_a_page_to_lead_to_has_no_link() {
+    let leads_to_page = |kind: &MailKind| kind.is_notification() || *kind == MailKind::AccountExists;
+    for kind in MailKind::ALL.into_iter().filter(leads_to_page) {
+        let variables = Variables { security_url: None, sign_in_url: None, ..variables() };
         let mail = Templates::default().render(kind, &variables).unwrap();
         assert!(!mail.html.contains("href=") && plain_text(&mail.html).contains("If this wasn’t you"), "{kind:?}");
     }

@@ -322,7 +322,7 @@ async fn a_message_that_was_taken_and_failed_at_once_was_not_sent() {
         (
             messagebird(),
             r#"{"id": "mb1", "recipients": {"totalCount": 1, "totalSentCount": 0}}"#,
-            "the message was sent to nobody",
+            "the message was sent to no recipient",
         ),
         (
             vonage(),
@@ -454,7 +454,7 @@ async fn a_path_before_the_api_is_kept_and_no_setting_leaves_it() {
 }
 
 #[test]
-fn credentials_travel_only_where_nobody_listens() {
+fn credentials_are_sent_over_encrypted_connections_or_to_this_machine_only() {
     let at = |url: &str, allow_insecure_loopback| {
         let settings = TextGatewaySettings {
             base_url: Some(url.to_owned()),

@@ -16,7 +16,7 @@ use super::store::ProjectPostgres;
 use super::{Global, folder};
 use crate::compose::setup::DatabaseSetup;
 use crate::compose::{auth, database, keys};
-use crate::control::{self, ControlError, Request};
+use crate::control::{self, ControlError, ControlRequest};
 
 /// The options that choose a server or a database.
 #[derive(Debug, Args)]
@@ -115,7 +115,7 @@ impl ProjectAccounts {
     pub(super) async fn run(self, command: AccountCommand) -> anyhow::Result<Value> {
         match self {
             Self::Running(data) => {
-                match control::call(&data, &Request::Accounts { operation: command }, folder::say).await {
+                match control::call(&data, &ControlRequest::Accounts { operation: command }, folder::say).await {
                     Err(ControlError::Failed(message)) => Err(anyhow::Error::msg(message)),
                     answer => Ok(answer?),
                 }

@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::panel::{self, Row};
+use super::panel::{self, PanelRow};
 use super::signals::StopSignals;
 use super::store::ProjectPostgres;
 use super::{Global, folder, pool_settings, status};
@@ -26,20 +26,20 @@ use crate::compose::auth::development_accounts;
 use crate::compose::development::{self, DevelopmentInputs};
 use crate::compose::setup::DatabaseSetup;
 use crate::compose::{Server, database, emulators, keys, storage, unsupported, web_app, webauthn};
-use crate::control::{self, Control, Reply, Request};
+use crate::control::{self, Control, ControlRequest, Reply};
 use crate::open_files;
 
 /// The time that requests in flight have to complete once the server is stopped.
 const DRAIN: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Args)]
-pub(super) struct Options {
+pub(super) struct DevOptions {
     /// Do not run the seed files on the first start
     #[arg(long)]
     no_seed: bool,
 }
 
-pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()> {
+pub(super) async fn run(global: &Global, options: DevOptions) -> anyhow::Result<()> {
     let started = Instant::now();
     let mut signals = StopSignals::install()?;
     if let Some(process) = control::running(&folder::data_folder(global)?).await {
@@ -122,7 +122,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
             tokio::select! {
                 () = signals.recv() => break,
                 Some(call) = incoming.recv() => match call.request {
-                    Request::Status { format, names } => {
+                    ControlRequest::Status { format, names } => {
                         let unprotected = setup.unprotected().await;
                         if let Some(tables) = &unprotected {
                             let line = Progress::Warning { message: tables.to_string() }.to_string();
@@ -136,24 +136,24 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
                         };
                         let _ = call.replies.send(reply).await;
                     }
-                    Request::Accounts { operation } => {
+                    ControlRequest::Accounts { operation } => {
                         let reply = Reply::from_accounts(server.auth(), operation).await;
                         let _ = call.replies.send(reply).await;
                     }
-                    Request::CollectGarbage { grace, delete_content, delete_rows } => {
+                    ControlRequest::CollectGarbage { grace, delete_content, delete_rows } => {
                         let grace = Duration::from_secs(grace);
                         let options = GcOptions { grace, delete_content, delete_rows };
                         storage::collect_garbage(server.storage(), options, call.replies);
                     }
-                    Request::SeedBuckets => tokio::select! {
+                    ControlRequest::SeedBuckets => tokio::select! {
                         () = seed_buckets(&server, &project, &call.replies) => {}
                         () = signals.recv() => break,
                     },
-                    Request::Stop => {
+                    ControlRequest::Stop => {
                         stopping = Some(call.replies);
                         break;
                     }
-                    Request::Reset { version, last, seed } => tokio::select! {
+                    ControlRequest::Reset { version, last, seed } => tokio::select! {
                         () = setup.reset(version, last, seed, restore(&server, &project, &settings), &call.replies) => {}
                         () = signals.recv() => break,
                     },
@@ -322,7 +322,7 @@ fn print_panel(status: &StatusValues, has_mailbox: bool, store: &ProjectPostgres
     let text = |value: &Option<String>| value.clone().unwrap_or_default();
     let origin = text(&status.api_url);
     let pages = web_app::address_in_browser(&origin);
-    let mut rows: Vec<Row> = vec![("Web app", pages.clone())];
+    let mut rows: Vec<PanelRow> = vec![("Web app", pages.clone())];
     if has_mailbox {
         rows.push(("Mailbox", format!("{pages}/mailbox")));
     }

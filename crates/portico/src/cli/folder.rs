@@ -11,10 +11,10 @@ use portico_database::cluster;
 use portico_project::{LoadOptions, Project, ProjectError};
 
 use super::Global;
-use crate::control::{self, Request};
+use crate::control::{self, ControlRequest};
 
 #[derive(Debug, Args)]
-pub(super) struct Options {
+pub(super) struct StopOptions {
     /// Delete the data as well
     #[arg(long)]
     no_backup: bool,
@@ -75,9 +75,9 @@ pub(super) fn make_development_folder(path: &Path) -> anyhow::Result<()> {
     cluster::close_folder(path, CLUSTER).with_context(|| format!("could not close {} to other users", path.display()))
 }
 
-pub(super) async fn stop(global: &Global, options: Options) -> anyhow::Result<()> {
+pub(super) async fn stop(global: &Global, options: StopOptions) -> anyhow::Result<()> {
     let data = data_folder(global)?;
-    let stopped = control::call(&data, &Request::Stop, |_| {}).await;
+    let stopped = control::call(&data, &ControlRequest::Stop, |_| {}).await;
     match stopped {
         Ok(_) => anstream::println!("Stopped portico local development setup."),
         // No server runs, but there may be data to delete

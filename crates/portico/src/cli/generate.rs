@@ -21,7 +21,7 @@ use super::{Global, folder, prompt};
 use crate::compose::keys;
 
 #[derive(Debug, Subcommand)]
-pub(super) enum Command {
+pub(super) enum GenerateCommand {
     /// Make a private key that signs access tokens
     SigningKey(SigningKeyOptions),
     /// Sign an access token of a role with the development server's key
@@ -88,10 +88,10 @@ fn object(text: &str) -> Result<Map<String, Value>, String> {
     serde_json::from_str(text).map_err(|error| format!("expected a JSON object: {error}"))
 }
 
-pub(super) fn run(global: &Global, command: Command) -> anyhow::Result<()> {
+pub(super) fn run(global: &Global, command: GenerateCommand) -> anyhow::Result<()> {
     match command {
-        Command::SigningKey(options) => signing_key(global, &options),
-        Command::BearerJwt(options) => bearer_jwt(global, options),
+        GenerateCommand::SigningKey(options) => signing_key(global, &options),
+        GenerateCommand::BearerJwt(options) => bearer_jwt(global, options),
     }
 }
 

@@ -24,13 +24,13 @@ use crate::compose::keys::MissingSecrets;
 use crate::compose::{auth, database, keys, signing_keys};
 
 #[derive(Debug, Subcommand)]
-pub(super) enum Command {
+pub(super) enum KeysCommand {
     /// Show the keys and their states
-    List(Target),
+    List(KeysTarget),
     /// Make a standby key: servers publish it and accept its tokens
     Create {
         #[command(flatten)]
-        target: Target,
+        target: KeysTarget,
         /// The algorithm of the key
         #[arg(long, value_enum, ignore_case = true, default_value = "ES256")]
         algorithm: KeyAlgorithm,
@@ -38,14 +38,14 @@ pub(super) enum Command {
     /// Sign with another key from now on; tokens of the former one stay valid
     Rotate {
         #[command(flatten)]
-        target: Target,
+        target: KeysTarget,
         /// The key to sign with [default: the oldest standby key]
         key: Option<String>,
     },
     /// Make all tokens of a key invalid, and delete it
     Revoke {
         #[command(flatten)]
-        target: Target,
+        target: KeysTarget,
         /// The key, as `portico keys list` shows it
         key: String,
         /// Revoke the JWT secret although the anon and service_role API keys become invalid with it
@@ -56,7 +56,7 @@ pub(super) enum Command {
 
 /// The options that choose a server.
 #[derive(Debug, Args)]
-pub(super) struct Target {
+pub(super) struct KeysTarget {
     /// The keys of `portico serve` instead of the development server's
     #[arg(long)]
     production: bool,
@@ -100,19 +100,19 @@ impl From<KeyAlgorithm> for Algorithm {
     }
 }
 
-pub(super) async fn run(global: &Global, command: Command) -> anyhow::Result<()> {
-    let (Command::List(target)
-    | Command::Create { target, .. }
-    | Command::Rotate { target, .. }
-    | Command::Revoke { target, .. }) = &command;
-    let opened = Opened::open(global, target).await?;
+pub(super) async fn run(global: &Global, command: KeysCommand) -> anyhow::Result<()> {
+    let (KeysCommand::List(target)
+    | KeysCommand::Create { target, .. }
+    | KeysCommand::Rotate { target, .. }
+    | KeysCommand::Revoke { target, .. }) = &command;
+    let opened = OpenedSigningKeys::open(global, target).await?;
     let outcome = opened.carry_out(&command, target.json).await;
     opened.close().await;
     outcome
 }
 
 /// The signing keys of a server, with the PostgreSQL that was started for the command.
-struct Opened {
+struct OpenedSigningKeys {
     keys: SigningKeys,
     database: Database,
     postgres: ProjectPostgres,
@@ -121,8 +121,8 @@ struct Opened {
     clock: Clock,
 }
 
-impl Opened {
-    async fn open(global: &Global, target: &Target) -> anyhow::Result<Self> {
+impl OpenedSigningKeys {
+    async fn open(global: &Global, target: &KeysTarget) -> anyhow::Result<Self> {
         let stage = if target.production { "production" } else { LoadOptions::default().stage };
         let project = folder::load(LoadOptions { workdir: global.workdir.clone(), stage, ..LoadOptions::default() })?;
         let settings = Settings::load(&project)?;
@@ -175,19 +175,19 @@ impl Opened {
         self.postgres.close().await;
     }
 
-    async fn carry_out(&self, command: &Command, json: bool) -> anyhow::Result<()> {
+    async fn carry_out(&self, command: &KeysCommand, json: bool) -> anyhow::Result<()> {
         match command {
-            Command::List(_) => {
+            KeysCommand::List(_) => {
                 let listed = self.keys.list().await.map_err(explain)?;
                 if json { print_json(&listed) } else { print_table(&listed) }
             }
-            Command::Create { algorithm, .. } => self.create((*algorithm).into(), json).await,
-            Command::Rotate { key, .. } => {
+            KeysCommand::Create { algorithm, .. } => self.create((*algorithm).into(), json).await,
+            KeysCommand::Rotate { key, .. } => {
                 let rotation = self.keys.rotate(key.as_deref()).await.map_err(explain)?;
                 self.warn_of_caches(&rotation);
                 if json { print_json(&rotation) } else { self.print_rotation(&rotation) }
             }
-            Command::Revoke { key, with_api_keys, .. } => self.revoke(key, *with_api_keys, json).await,
+            KeysCommand::Revoke { key, with_api_keys, .. } => self.revoke(key, *with_api_keys, json).await,
         }
     }
 

@@ -14,24 +14,24 @@ use portico_project::{LoadOptions, PlanOptions, Progress, Project, warn_of_edite
 use super::store::ProjectPostgres;
 use super::{Global, folder};
 use crate::compose::database;
-use crate::control::{self, Request};
+use crate::control::{self, ControlRequest};
 
 /// The longest text that `migration new` reads from standard input, in bytes.
 const MAX_PIPED: u64 = 16 * 1024 * 1024;
 
 #[derive(Debug, Subcommand)]
-pub(super) enum Command {
+pub(super) enum MigrationCommand {
     /// Make an empty migration, or one with the text of standard input
     New {
         /// A description in a word or two
         name: String,
     },
     /// Show which migrations the database has
-    List(Target),
+    List(MigrationTarget),
     /// Apply pending migrations to the running database
     Up {
         #[command(flatten)]
-        target: Target,
+        target: MigrationTarget,
         /// Apply also files older than the newest applied one
         #[arg(long)]
         include_all: bool,
@@ -39,7 +39,7 @@ pub(super) enum Command {
     /// Change the record of what was applied, without running anything
     Repair {
         #[command(flatten)]
-        target: Target,
+        target: MigrationTarget,
         /// The status to record
         #[arg(long, value_enum)]
         status: Repaired,
@@ -51,7 +51,7 @@ pub(super) enum Command {
 
 /// The options that choose a database.
 #[derive(Debug, clap::Args)]
-pub(super) struct Target {
+pub(super) struct MigrationTarget {
     /// Another database than the running development server's
     #[arg(long, value_name = "URL", hide_env_values = true)]
     db_url: Option<String>,
@@ -66,13 +66,15 @@ pub(super) enum Repaired {
     Reverted,
 }
 
-pub(super) async fn run(global: &Global, command: Command) -> anyhow::Result<()> {
+pub(super) async fn run(global: &Global, command: MigrationCommand) -> anyhow::Result<()> {
     let project = folder::load(LoadOptions { workdir: global.workdir.clone(), ..LoadOptions::default() })?;
     match command {
-        Command::New { name } => new(&project, &name),
-        Command::List(target) => list(global, &project, &target).await,
-        Command::Up { target, include_all } => up(global, &project, &target, include_all).await,
-        Command::Repair { target, status, versions } => repair(global, &project, &target, status, &versions).await,
+        MigrationCommand::New { name } => new(&project, &name),
+        MigrationCommand::List(target) => list(global, &project, &target).await,
+        MigrationCommand::Up { target, include_all } => up(global, &project, &target, include_all).await,
+        MigrationCommand::Repair { target, status, versions } => {
+            repair(global, &project, &target, status, &versions).await
+        }
     }
 }
 
@@ -96,7 +98,7 @@ impl Connected {
     /// Connects to the database of `--db-url`, to that of the server that runs in this folder, or,
     /// if none runs, to the folder's own, which is started for the command. The server of another
     /// folder is never used, whatever its port is.
-    async fn open(global: &Global, project: &Project, target: &Target) -> anyhow::Result<Self> {
+    async fn open(global: &Global, project: &Project, target: &MigrationTarget) -> anyhow::Result<Self> {
         let (endpoint, store) = match &target.db_url {
             Some(url) => (Endpoint::parse(url).context("the database's URL")?, None),
             None => {
@@ -148,7 +150,7 @@ fn with_known_logins(global: &Global, project: &Project, endpoint: Endpoint) -> 
 /// Returns the database URL of the server that runs in this folder. Its port may differ from the
 /// configured one, which may be 0.
 async fn running(data: &Path) -> anyhow::Result<Option<String>> {
-    let request = Request::Status { format: "json".to_owned(), names: Vec::new() };
+    let request = ControlRequest::Status { format: "json".to_owned(), names: Vec::new() };
     let status = match control::call(data, &request, |_| {}).await {
         Err(control::ControlError::NotRunning(_)) => return Ok(None),
         status => status?,
@@ -158,7 +160,7 @@ async fn running(data: &Path) -> anyhow::Result<Option<String>> {
     Ok(Some(url.context("the running server did not say where its database is")?.to_owned()))
 }
 
-async fn list(global: &Global, project: &Project, target: &Target) -> anyhow::Result<()> {
+async fn list(global: &Global, project: &Project, target: &MigrationTarget) -> anyhow::Result<()> {
     let files = migrations::list(project)?;
     let mut database = Connected::open(global, project, target).await?;
     let outcome = async {
@@ -181,7 +183,7 @@ async fn list(global: &Global, project: &Project, target: &Target) -> anyhow::Re
     Ok(())
 }
 
-async fn up(global: &Global, project: &Project, target: &Target, include_all: bool) -> anyhow::Result<()> {
+async fn up(global: &Global, project: &Project, target: &MigrationTarget, include_all: bool) -> anyhow::Result<()> {
     let files = migrations::list(project)?;
     let mut database = Connected::open(global, project, target).await?;
     let session = &mut database.session;
@@ -207,7 +209,7 @@ fn progress(step: Progress) {
 async fn repair(
     global: &Global,
     project: &Project,
-    target: &Target,
+    target: &MigrationTarget,
     status: Repaired,
     versions: &[String],
 ) -> anyhow::Result<()> {

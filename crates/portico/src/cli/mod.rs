@@ -57,48 +57,48 @@ pub(crate) struct Global {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Start the development server in a project folder
-    Dev(dev::Options),
+    Dev(dev::DevOptions),
     /// Start the production server
-    Serve(serve::Options),
+    Serve(serve::ServeOptions),
     /// Show the running server's addresses and keys
-    Status(status::Options),
+    Status(status::StatusOptions),
     /// Stop the running development server; data is kept
-    Stop(folder::Options),
+    Stop(folder::StopOptions),
     /// Make a project folder here
     Init(folder::InitOptions),
     /// The project's database
     #[command(subcommand)]
     Db(DbCommand),
     /// The project's accounts
-    User(user::Options),
+    User(user::UserOptions),
     /// The project's migrations
     #[command(subcommand)]
-    Migration(migration::Command),
+    Migration(migration::MigrationCommand),
     /// Parts of the project that are stored again on request
     #[command(subcommand)]
     Seed(SeedCommand),
     /// The stored files of the project
     #[command(subcommand)]
-    Storage(storage::Command),
+    Storage(storage::StorageCommand),
     /// The keys that sign access tokens
     #[command(subcommand)]
-    Keys(keys::Command),
+    Keys(keys::KeysCommand),
     /// Keys and tokens for the project folder
     #[command(subcommand)]
-    Gen(generate::Command),
+    Gen(generate::GenerateCommand),
 }
 
 #[derive(Debug, Subcommand)]
 enum DbCommand {
     /// Throw the local database away and set it up anew from migrations and seeds
-    Reset(reset::Options),
+    Reset(reset::ResetOptions),
 }
 
 #[derive(Debug, Subcommand)]
 enum SeedCommand {
     /// Make or change the buckets of supabase/config.toml on the running server, and upload their
     /// files
-    Buckets(seed::Options),
+    Buckets(seed::SeedBucketsOptions),
 }
 
 /// Runs the command that the process was started with.

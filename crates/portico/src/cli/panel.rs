@@ -5,10 +5,10 @@ use std::time::Duration;
 use anstyle::{AnsiColor, Style};
 
 /// One line of the panel: a label and its value; an empty label is a gap.
-pub(super) type Row = (&'static str, String);
+pub(super) type PanelRow = (&'static str, String);
 
 /// Prints the panel to standard output, with colours if the terminal supports them.
-pub(super) fn print(title: &str, took: Duration, rows: &[Row], ending: &str) {
+pub(super) fn print(title: &str, took: Duration, rows: &[PanelRow], ending: &str) {
     let strong = Style::new().bold();
     let quiet = Style::new().dimmed();
     let mark = Style::new().bold().fg_color(Some(AnsiColor::Green.into()));

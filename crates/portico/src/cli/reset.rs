@@ -4,10 +4,10 @@ use clap::Args;
 
 use super::Global;
 use super::folder::{data_folder, say};
-use crate::control::{self, Request};
+use crate::control::{self, ControlRequest};
 
 #[derive(Debug, Args)]
-pub(super) struct Options {
+pub(super) struct ResetOptions {
     /// Stop after this migration
     #[arg(long, value_name = "VERSION", conflicts_with = "last")]
     version: Option<String>,
@@ -22,10 +22,10 @@ pub(super) struct Options {
     local: bool,
 }
 
-pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()> {
-    let Options { version, last, no_seed, local: _ } = options;
+pub(super) async fn run(global: &Global, options: ResetOptions) -> anyhow::Result<()> {
+    let ResetOptions { version, last, no_seed, local: _ } = options;
     let data = data_folder(global)?;
-    let request = Request::Reset { version, last, seed: !no_seed };
+    let request = ControlRequest::Reset { version, last, seed: !no_seed };
     control::call(&data, &request, say).await?;
     Ok(())
 }

@@ -4,17 +4,17 @@ use clap::Args;
 
 use super::Global;
 use super::folder::{data_folder, say};
-use crate::control::{self, Request};
+use crate::control::{self, ControlRequest};
 
 #[derive(Debug, Args)]
-pub(super) struct Options {
+pub(super) struct SeedBucketsOptions {
     /// The local server: the only one there is, so this changes nothing
     #[arg(long)]
     local: bool,
 }
 
-pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()> {
-    let Options { local: _ } = options;
-    control::call(&data_folder(global)?, &Request::SeedBuckets, say).await?;
+pub(super) async fn run(global: &Global, options: SeedBucketsOptions) -> anyhow::Result<()> {
+    let SeedBucketsOptions { local: _ } = options;
+    control::call(&data_folder(global)?, &ControlRequest::SeedBuckets, say).await?;
     Ok(())
 }

@@ -17,16 +17,16 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::panel::{self, Row};
+use super::panel::{self, PanelRow};
 use super::signals::StopSignals;
 use super::{Global, folder, pool_settings};
 use crate::compose::setup::DatabaseSetup;
 use crate::compose::{Server, database, keys, production, storage};
-use crate::control::{Control, Reply, Request};
+use crate::control::{Control, ControlRequest, Reply};
 use crate::open_files;
 
 #[derive(Debug, Args)]
-pub(super) struct Options {
+pub(super) struct ServeOptions {
     /// The folder of secrets and the embedded database [default: portico-data in the project]
     #[arg(long, value_name = "DIR", env = "PORTICO_DATA")]
     data: Option<PathBuf>,
@@ -47,7 +47,7 @@ pub(super) struct Options {
     check: bool,
 }
 
-pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()> {
+pub(super) async fn run(global: &Global, options: ServeOptions) -> anyhow::Result<()> {
     let started = Instant::now();
     let mut signals = StopSignals::install()?;
     // `.env` files of a developer's machine do not apply to this server
@@ -134,7 +134,7 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
         let (ended, workers) = (ending.clone().cancelled_owned(), super::workers()?);
         let mut serving =
             tokio::spawn(portico_gateway::serve(listener, server.gateway(), ended, limits, workers.clone()));
-        let rows: Vec<Row> = vec![
+        let rows: Vec<PanelRow> = vec![
             ("Web app", public_url.clone()),
             ("Listens on", format!("http://{address}")),
             ("PostgreSQL", postgresql),
@@ -156,8 +156,8 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
                 () = signals.recv() => break,
                 Some(call) = incoming.recv() => {
                     let reply = match call.request {
-                        Request::Accounts { operation } => Reply::from_accounts(server.auth(), operation).await,
-                        Request::CollectGarbage { grace, delete_content, delete_rows } => {
+                        ControlRequest::Accounts { operation } => Reply::from_accounts(server.auth(), operation).await,
+                        ControlRequest::CollectGarbage { grace, delete_content, delete_rows } => {
                             let grace = Duration::from_secs(grace);
                             let options = GcOptions { grace, delete_content, delete_rows };
                             storage::collect_garbage(server.storage(), options, call.replies);

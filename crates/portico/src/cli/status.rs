@@ -6,10 +6,10 @@ use portico_project::status::{NameOverride, StatusFormat, StatusValues};
 
 use super::Global;
 use super::folder::{data_folder, say};
-use crate::control::{self, Request};
+use crate::control::{self, ControlRequest};
 
 #[derive(Debug, Args)]
-pub(super) struct Options {
+pub(super) struct StatusOptions {
     /// The format of the values: pretty, env, json, toml or yaml
     #[arg(short, long, value_name = "FORMAT", default_value = "pretty", env = "SUPABASE_OUTPUT", value_parser = checked::<StatusFormat>)]
     output: String,
@@ -26,11 +26,11 @@ fn checked<T: std::str::FromStr<Err = String>>(text: &str) -> Result<String, Str
     text.parse::<T>().map(|_| text.to_owned())
 }
 
-pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()> {
+pub(super) async fn run(global: &Global, options: StatusOptions) -> anyhow::Result<()> {
     let data = data_folder(global)?;
     let format = if options.json { "json".to_owned() } else { options.output };
     let is_pretty = format == "pretty";
-    let value = control::call(&data, &Request::Status { format, names: options.override_name }, say).await?;
+    let value = control::call(&data, &ControlRequest::Status { format, names: options.override_name }, say).await?;
     if is_pretty {
         anstream::eprintln!("portico local development setup is running.");
     }

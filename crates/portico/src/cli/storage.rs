@@ -9,10 +9,10 @@ use portico_project::{LoadOptions, parse_duration};
 use portico_storage::GcSummary;
 
 use super::{Global, folder};
-use crate::control::{self, Request};
+use crate::control::{self, ControlRequest};
 
 #[derive(Debug, Subcommand)]
-pub(super) enum Command {
+pub(super) enum StorageCommand {
     /// Find content without a row and rows without content, on the running server
     Gc(GcArguments),
 }
@@ -40,13 +40,13 @@ fn duration(text: &str) -> Result<std::time::Duration, String> {
     parse_duration(text).ok_or_else(|| "expected a duration such as 24h or 1h30m".to_owned())
 }
 
-pub(super) async fn run(global: &Global, command: Command) -> anyhow::Result<()> {
-    let Command::Gc(GcArguments { data, grace, delete, delete_rows, json }) = command;
+pub(super) async fn run(global: &Global, command: StorageCommand) -> anyhow::Result<()> {
+    let StorageCommand::Gc(GcArguments { data, grace, delete, delete_rows, json }) = command;
     let data = match data {
         Some(data) => data,
         None => running_server(global).await?,
     };
-    let request = Request::CollectGarbage { grace: grace.as_secs(), delete_content: delete, delete_rows };
+    let request = ControlRequest::CollectGarbage { grace: grace.as_secs(), delete_content: delete, delete_rows };
     let value = control::call(&data, &request, folder::say).await?;
     if json {
         anstream::println!("{value:#}");

@@ -15,18 +15,18 @@ use super::{Global, prompt};
 const MAX_PIPED: u64 = 4096;
 
 #[derive(Debug, Args)]
-pub(super) struct Options {
+pub(super) struct UserOptions {
     #[command(flatten)]
     target: AccountsTarget,
     /// Print JSON
     #[arg(long, global = true)]
     json: bool,
     #[command(subcommand)]
-    command: Command,
+    command: UserCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum UserCommand {
     /// Add an account; its password is asked for
     Add(Addition),
     /// List accounts, the newest first
@@ -114,8 +114,8 @@ fn object(text: &str) -> Result<Map<String, Value>, String> {
     serde_json::from_str(text).map_err(|error| format!("expected a JSON object: {error}"))
 }
 
-pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()> {
-    let Options { target, json, command } = options;
+pub(super) async fn run(global: &Global, options: UserOptions) -> anyhow::Result<()> {
+    let UserOptions { target, json, command } = options;
     // Asked for before the database is started
     let (command, done) = prepare(command)?;
     let is_list = matches!(command, AccountCommand::List { .. });
@@ -133,9 +133,9 @@ pub(super) async fn run(global: &Global, options: Options) -> anyhow::Result<()>
 }
 
 /// Returns the operation, and what to print when it is done; `None` prints the account.
-fn prepare(command: Command) -> anyhow::Result<(AccountCommand, Option<&'static str>)> {
+fn prepare(command: UserCommand) -> anyhow::Result<(AccountCommand, Option<&'static str>)> {
     Ok(match command {
-        Command::Add(addition) => {
+        UserCommand::Add(addition) => {
             let password = match (addition.no_password, addition.password_stdin) {
                 (true, _) => None,
                 (false, from_stdin) => Some(password(from_stdin, "--no-password adds an account without one")?),
@@ -150,16 +150,16 @@ fn prepare(command: Command) -> anyhow::Result<(AccountCommand, Option<&'static 
             };
             (AccountCommand::Add(account), Some("Added"))
         }
-        Command::List { filter, limit, offset } => (AccountCommand::List { filter, limit, offset }, None),
-        Command::Show { account } => (AccountCommand::Show { account }, None),
-        Command::SetPassword { account, password_stdin } => {
+        UserCommand::List { filter, limit, offset } => (AccountCommand::List { filter, limit, offset }, None),
+        UserCommand::Show { account } => (AccountCommand::Show { account }, None),
+        UserCommand::SetPassword { account, password_stdin } => {
             let password = password(password_stdin, "")?;
             (AccountCommand::SetPassword { account, password }, Some("Set the password of"))
         }
-        Command::Ban { account, duration } => (AccountCommand::Ban { account, duration }, Some("Banned")),
-        Command::Unban { account } => (AccountCommand::Unban { account }, Some("Lifted the ban of")),
-        Command::Delete { account, soft } => (AccountCommand::Delete { account, soft }, Some("Deleted")),
-        Command::MakeOperator { account, undo } => {
+        UserCommand::Ban { account, duration } => (AccountCommand::Ban { account, duration }, Some("Banned")),
+        UserCommand::Unban { account } => (AccountCommand::Unban { account }, Some("Lifted the ban of")),
+        UserCommand::Delete { account, soft } => (AccountCommand::Delete { account, soft }, Some("Deleted")),
+        UserCommand::MakeOperator { account, undo } => {
             let done = if undo { "Not an operator any more:" } else { "Made an operator:" };
             (AccountCommand::SetOperator { account, operator: !undo }, Some(done))
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use portico_analytics::Analytics;
-use portico_gateway::Access;
+use portico_gateway::AccessRules;
 
 use super::service::{Foundation, Service};
 
@@ -12,12 +12,12 @@ const RETENTION: time::Duration = time::Duration::days(400);
 /// The period at which older events are removed.
 const CLEAN_UP_PERIOD: Duration = Duration::from_secs(60 * 60);
 
-/// The collector, open to callers without an API key.
+/// Returns the collector, open to callers without an API key.
 pub(super) fn service(foundation: &Foundation) -> Service {
     let analytics = Analytics::new(foundation.database.clone(), foundation.clock.clone());
     let (cleaned, closed) = (analytics.clone(), analytics.clone());
     Service::new()
-        .mount("/portico/v1", analytics.router(), Access::open().own_tokens())
+        .mount("/portico/v1", analytics.router(), AccessRules::open().own_tokens())
         .every(CLEAN_UP_PERIOD, move || {
             let analytics = cleaned.clone();
             async move {

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use portico_auth::Auth;
-use portico_database::{Database, DatabaseError};
+use portico_database::{Database, DatabaseError, quote};
 use portico_storage::{ListedObject, Storage};
 use serde_json::Value;
 use tokio::sync::broadcast::error::RecvError;
@@ -116,10 +116,9 @@ impl AvatarKeeper {
     /// When the database cannot be used, or refuses a policy.
     pub(super) async fn prepare(&self) -> Result<(), DatabaseError> {
         let client = self.database.acting_as(POLICY_MAKER).await?;
-        let quoted = |role| self.database.role_for(role).replace('"', "\"\"").replace('\'', "''");
-        let script = PREPARE
-            .replace("MEMBERS", &format!("\"{}\"", quoted("authenticated")))
-            .replace("VISITORS", &format!("\"{}\"", quoted("anon")));
+        // Inside a literal of the script, where an apostrophe is doubled
+        let quoted = |role| quote::identifier(&self.database.role_for(role)).replace('\'', "''");
+        let script = PREPARE.replace("MEMBERS", &quoted("authenticated")).replace("VISITORS", &quoted("anon"));
         Ok(client.batch_execute(&script).await?)
     }
 

@@ -11,7 +11,7 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, header};
-use portico_gateway::{Access, image_media_type};
+use portico_gateway::{AccessRules, image_media_type};
 
 use super::service::Service;
 
@@ -63,7 +63,7 @@ impl Mark {
         format!("{PREFIX}/{}", self.name)
     }
 
-    /// The route of the image.
+    /// Returns the route of the image.
     pub(super) fn service(self) -> Service {
         let Self { name, media_type, content } = self;
         let answer = async move || {
@@ -81,7 +81,7 @@ impl Mark {
             ];
             (headers, content.clone()).into_response()
         };
-        Service::new().mount(PREFIX, Router::new().route(&format!("/{name}"), get(answer)), Access::open())
+        Service::new().mount(PREFIX, Router::new().route(&format!("/{name}"), get(answer)), AccessRules::open())
     }
 }
 

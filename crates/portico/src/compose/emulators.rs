@@ -7,7 +7,7 @@ use std::sync::Arc;
 use portico_auth::AuthSettings;
 use portico_base::{AllowedOrigins, Clock};
 use portico_emulators::{Development, IdentityProvider, IdentityProviderSettings, Mailbox};
-use portico_gateway::{Access, Cors};
+use portico_gateway::{AccessRules, Cors};
 
 use super::service::Service;
 use super::web_app;
@@ -61,7 +61,7 @@ impl EmulatedGoogle {
         };
         let provider = Arc::new(IdentityProvider::new(witness, settings, clock.clone())?);
         // Users are redirected here; no page of another origin has to read a response
-        let access = Access::open().cors(Cors::none());
+        let access = AccessRules::open().cors(Cors::none());
         Ok(Service::new().mount(PREFIX, provider.router(pages), access))
     }
 }

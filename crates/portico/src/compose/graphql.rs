@@ -14,7 +14,7 @@ use super::service::Service;
 
 const CONTENT_PROFILE: HeaderName = HeaderName::from_static("content-profile");
 
-/// The route of GraphQL, with the rules of the data API.
+/// Returns the route of GraphQL, with the rules of the data API.
 pub(super) fn service(rest: &Rest) -> Service {
     let answering = rest.clone();
     let answer = move |request: Request, gateway: GatewayHeaders| -> BoxedResponse {

@@ -9,13 +9,14 @@ use axum::response::Response;
 use http::StatusCode;
 use portico_base::Secret;
 use portico_database::wire::{CoalescingSettings, Pool, ReadCoalescer, WirePoolSettings};
-use portico_gateway::{Access, BoxedResponse, ConnectionGuard, Cors, GatewayHeaders, KeyRefresh};
+use portico_gateway::{AccessRules, BoxedResponse, ConnectionGuard, Cors, GatewayHeaders};
 use portico_project::Config;
-use portico_project::portico_toml::{ClusterWay, RealtimeExtras};
+use portico_project::portico_toml::{ClusterMode, RealtimeExtras};
 use portico_realtime::{
     Realtime, RealtimeClusterSettings, RealtimeClusterTransport, RealtimeFoundation, RealtimeLimits, RealtimeSettings,
     RequestOrigin,
 };
+use portico_tokens::{KeyRefresh, LOGIN_ROLE};
 use serde_json::json;
 
 use super::service::{Foundation, Service, json_error, unavailable};
@@ -24,8 +25,6 @@ use super::service::{Foundation, Service, json_error, unavailable};
 const PARTITION_PERIOD: Duration = Duration::from_secs(6 * 60 * 60);
 /// The connections to the database where the data API, which shares its own, is turned off.
 const CONNECTIONS: usize = 10;
-/// The role that the connections of the data API log in with.
-const LOGIN: &str = "authenticator";
 /// The sockets beyond the limit that may be open without a channel.
 const SOCKETS_WITHOUT_CHANNELS: usize = 10_000;
 /// The time for clients to acknowledge that their sockets are closed.
@@ -68,10 +67,10 @@ pub fn settings(config: &Config, extras: &RealtimeExtras, secret: &Secret) -> Op
     })
 }
 
-fn transport(way: &ClusterWay) -> RealtimeClusterTransport {
-    match way {
-        ClusterWay::Notify => RealtimeClusterTransport::Notify,
-        ClusterWay::Nats(url) => RealtimeClusterTransport::Nats { url: url.clone() },
+fn transport(mode: &ClusterMode) -> RealtimeClusterTransport {
+    match mode {
+        ClusterMode::Notify => RealtimeClusterTransport::Notify,
+        ClusterMode::Nats(url) => RealtimeClusterTransport::Nats { url: url.clone() },
     }
 }
 
@@ -90,14 +89,17 @@ pub(super) fn open(
         Some(reads) => reads,
         None => {
             let pool_settings = WirePoolSettings { max_connections: CONNECTIONS, ..WirePoolSettings::default() };
-            ReadCoalescer::new(Pool::open(database.endpoint(), LOGIN, pool_settings)?, &CoalescingSettings::default())
+            ReadCoalescer::new(
+                Pool::open(database.endpoint(), LOGIN_ROLE, pool_settings)?,
+                &CoalescingSettings::default(),
+            )
         }
     };
     Ok(Realtime::new(settings, RealtimeFoundation { database, reads, keys, clock, refresh_keys: Some(refresh_keys) }))
 }
 
-/// The routes of the service. Without it connections are refused before they are upgraded, as for a
-/// project in which it is suspended.
+/// Returns the routes of the service. Without it connections are refused before they are upgraded,
+/// as for a project in which it is suspended.
 pub(super) fn service(realtime: Option<&Realtime>, foundation: &Foundation) -> Service {
     let database = foundation.database.clone();
     let service = match realtime {
@@ -144,8 +146,8 @@ async fn close(realtime: &Realtime) {
 }
 
 /// Returns the rules for requests to the service, which checks API keys and sizes itself.
-fn access() -> Access {
-    Access::open().own_keys().body_limit(usize::MAX).cors(Cors::default())
+fn access() -> AccessRules {
+    AccessRules::open().own_keys().body_limit(usize::MAX).cors(Cors::default())
 }
 
 fn refuse() -> Response {

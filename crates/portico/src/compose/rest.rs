@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use axum::extract::Request;
-use portico_gateway::{Access, BoxedResponse, Cors, GatewayHeaders};
+use portico_gateway::{AccessRules, BoxedResponse, Cors, GatewayHeaders};
 use portico_project::Config;
 use portico_rest::config::{PlanSettings, RestConfig};
 use portico_rest::{Rest, RestSettings};
@@ -26,7 +26,7 @@ pub(super) fn open(settings: RestSettings, foundation: &Foundation) -> anyhow::R
     Rest::new(settings, database.clone(), keys.clone(), clock.clone()).context("the data API")
 }
 
-/// The routes of the data API.
+/// Returns the routes of the data API.
 pub(super) fn service(rest: &Rest) -> Service {
     let (answering, closed) = (rest.clone(), rest.clone());
     let answer = move |request: Request, gateway: GatewayHeaders| -> BoxedResponse {
@@ -35,12 +35,12 @@ pub(super) fn service(rest: &Rest) -> Service {
     };
     Service::new()
         .mount_function("/rest/v1", answer, access(rest))
-        .mount("/rest-admin/v1", rest.admin_router(), Access::open().own_tokens().compressed())
+        .mount("/rest-admin/v1", rest.admin_router(), AccessRules::open().own_tokens().compressed())
         .before_close(move || async move { closed.close() })
 }
 
 /// Returns the rules for requests that the data API answers, at any prefix.
-pub(super) fn access(rest: &Rest) -> Access {
+pub(super) fn access(rest: &Rest) -> AccessRules {
     let rest = rest.clone();
     let cors = Cors::default()
         .methods("GET, POST, PATCH, PUT, DELETE, OPTIONS, HEAD")
@@ -48,7 +48,7 @@ pub(super) fn access(rest: &Rest) -> Access {
         .max_age(Duration::from_secs(24 * 60 * 60))
         .exposing("Server, Transfer-Encoding, Range-Unit")
         .origins(move |origin| rest.admits_page(origin));
-    Access::keyed().body_limit(MAX_BODY_BYTES).timeout(Some(RESPONSE_TIMEOUT)).cors(cors).compressed()
+    AccessRules::keyed().body_limit(MAX_BODY_BYTES).timeout(Some(RESPONSE_TIMEOUT)).cors(cors).compressed()
 }
 
 /// Returns the settings that the configuration describes; `None` if the data API is turned off.

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_that_is_not_set_is_told_where_safety_hangs_on_it() {
+    fn an_unset_variable_is_reported_where_safety_depends_on_it() {
         let warning = |kind, key: &str| Warning { kind, place: None, key: key.to_owned(), message: "NOPE".to_owned() };
         let problems = unset(&[
             warning(WarningKind::UnsetVariable, "auth.captcha.secret"),

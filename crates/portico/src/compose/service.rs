@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use portico_base::Clock;
 use portico_database::Database;
-use portico_gateway::{Access, BoxedResponse, GatewayBuilder, GatewayHeaders};
+use portico_gateway::{AccessRules, BoxedResponse, GatewayBuilder, GatewayHeaders};
 use portico_tokens::CurrentKeys;
 use serde_json::Value;
 use tokio::task::JoinHandle;
@@ -51,7 +51,7 @@ impl Service {
     /// Serves the paths below `prefix` (`"/auth/v1"`) with `router`, which sees paths without the
     /// prefix.
     #[must_use]
-    pub fn mount(mut self, prefix: &'static str, router: Router, access: Access) -> Self {
+    pub fn mount(mut self, prefix: &'static str, router: Router, access: AccessRules) -> Self {
         self.mounts.push(Box::new(move |gateway| gateway.mount(prefix, router, access)));
         self
     }
@@ -63,7 +63,7 @@ impl Service {
         mut self,
         prefix: &'static str,
         answer: impl Fn(Request, GatewayHeaders) -> BoxedResponse + Send + Sync + 'static,
-        access: Access,
+        access: AccessRules,
     ) -> Self {
         self.mounts.push(Box::new(move |gateway| gateway.mount_service(prefix, answer, access)));
         self
@@ -155,17 +155,17 @@ impl Drop for Upkeep {
 }
 
 /// Returns a stand-in for a service that this version does not have: every path below `prefix` is
-/// answered by `refusal`.
+/// answered by `rejection`.
 ///
 /// The responses are those of the real service for a feature that is turned off, in JSON with a
 /// code: client libraries read such a body, and an application can distinguish it from a wrong
 /// address.
 #[must_use]
-pub(super) fn unavailable(prefix: &'static str, refusal: fn() -> Response) -> Service {
+pub(super) fn unavailable(prefix: &'static str, rejection: fn() -> Response) -> Service {
     // Without a limit a long body is rejected for the same reason as a short one, not for its
     // length
-    let access = Access::keyed().body_limit(usize::MAX);
-    Service::new().mount(prefix, Router::new().fallback(async move || refusal()), access)
+    let access = AccessRules::keyed().body_limit(usize::MAX);
+    Service::new().mount(prefix, Router::new().fallback(async move || rejection()), access)
 }
 
 /// Returns an error response with a JSON body.

@@ -10,14 +10,14 @@ use axum::response::Response;
 use http::StatusCode;
 use portico_base::{AllowedOrigins, Secret};
 use portico_database::wire::{CoalescingSettings, Pool, ReadCoalescer, WirePoolSettings};
-use portico_gateway::{Access, BoxedResponse, Cors, GatewayHeaders};
+use portico_gateway::{AccessRules, BoxedResponse, Cors, GatewayHeaders};
 use portico_project::portico_toml::{ObjectStoreSettings, S3Extras, StorageExtras};
 use portico_project::{Config, Project};
 use portico_storage::{
     BackendSettings, ExistingBuckets, GcOptions, ImageSettings, S3AccessKey, S3Settings, S3StoreCredentials,
     S3StoreSettings, SeedBucket, SeedError, Storage, StorageSettings,
 };
-use portico_tokens::development as well_known;
+use portico_tokens::{LOGIN_ROLE, development as well_known};
 use serde_json::json;
 use tokio::sync::mpsc;
 
@@ -31,8 +31,6 @@ const FOLDER: &str = "storage";
 const IMAGE_FOLDER: &str = "rendered-images";
 /// The connections to the database where the data API, which shares its own, is turned off.
 const CONNECTIONS: usize = 10;
-/// The role that the connections of the data API log in with.
-const LOGIN: &str = "authenticator";
 /// The region of the S3 endpoint where none is configured.
 const DEFAULT_REGION: &str = "us-east-1";
 /// The time between two clean-ups of content without a row.
@@ -178,14 +176,14 @@ pub(super) fn open(
         Some(reads) => reads,
         None => {
             let pool_settings = WirePoolSettings { max_connections: CONNECTIONS, ..WirePoolSettings::default() };
-            ReadCoalescer::new(Pool::open(endpoint, LOGIN, pool_settings)?, &CoalescingSettings::default())
+            ReadCoalescer::new(Pool::open(endpoint, LOGIN_ROLE, pool_settings)?, &CoalescingSettings::default())
         }
     };
     Storage::new(settings, reads, endpoint.user(), keys.clone(), clock.clone()).context("the folder of stored files")
 }
 
-/// The routes of the service. Without it every request is refused as the storage service refuses a
-/// feature that is off.
+/// Returns the routes of the service. Without it every request is refused as the storage service
+/// refuses a feature that is off.
 pub(super) fn service(storage: Option<&Storage>) -> Service {
     let Some(storage) = storage else { return unavailable("/storage/v1", refuse) };
     let (answering, cleaned, closed) = (storage.clone(), storage.clone(), storage.clone());
@@ -211,11 +209,11 @@ pub(super) fn service(storage: Option<&Storage>) -> Service {
 
 /// Returns the rules for requests to the service. It needs no API key, as on the hosted service:
 /// private objects need a token, and public ones nothing. Limits of size and time are its own.
-fn access() -> Access {
+fn access() -> AccessRules {
     let cors = Cors::default().max_age(Duration::from_secs(24 * 60 * 60)).exposing(
         "Accept-Ranges, Cache-Control, Content-Disposition, Content-Length, Expires, Last-Modified, X-Robots-Tag",
     );
-    Access::open().body_limit(usize::MAX).timeout(None).cors(cors).own_cors(["/upload/resumable"])
+    AccessRules::open().body_limit(usize::MAX).timeout(None).cors(cors).own_cors(["/upload/resumable"])
 }
 
 fn refuse() -> Response {

@@ -109,7 +109,7 @@ impl TextTransport for SmsGateway {
             let TextMessage { to, body, code, channel } = message;
             let channel = if channel == "whatsapp" { TextChannel::WhatsApp } else { TextChannel::Sms };
             let sent = self.0.send(&OutgoingText { to, body, code, channel }).await;
-            sent.map_err(|error| self.report_failure("send a message", &error))
+            sent.map_err(|error| self.report_failure("send", &error))
         }
         .boxed()
     }
@@ -122,23 +122,23 @@ impl TextTransport for SmsGateway {
         if !self.0.checks_codes() {
             return None;
         }
-        let verdict = async move {
+        let outcome = async move {
             // A gateway that checks codes decides on every code
-            let verdict = self.0.check(to, code).await.unwrap_or(Ok(false));
-            verdict.map_err(|error| self.report_failure("check a code", &error))
+            let outcome = self.0.check(to, code).await.unwrap_or(Ok(false));
+            outcome.map_err(|error| self.report_failure("check", &error))
         };
-        Some(verdict.boxed())
+        Some(outcome.boxed())
     }
 }
 
 impl SmsGateway {
     /// Logs a failure: wrong credentials and empty accounts affect all users, so the operator has
     /// to know.
-    fn report_failure(&self, what: &str, error: &portico_mail::text::TextError) -> String {
+    fn report_failure(&self, action: &str, error: &portico_mail::text::TextError) -> String {
         let detail = error.to_string();
         // Phone numbers are personal data, and gateways repeat them in errors
         let logged: String = detail.chars().map(|c| if c.is_ascii_digit() { '#' } else { c }).collect();
-        tracing::warn!(provider = self.0.name(), error = logged, "The text message gateway did not {what}");
+        tracing::warn!(provider = self.0.name(), action, error = logged, "a call of the text message gateway failed");
         detail
     }
 }

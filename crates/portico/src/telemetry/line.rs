@@ -12,7 +12,7 @@ use tracing::{Event, Level};
 
 /// The format of lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Style {
+pub(super) enum LineFormat {
     /// Text: time, level, message, `name=value`.
     Text { colours: bool },
     /// A JSON object.
@@ -27,7 +27,7 @@ thread_local! {
 const KEPT: usize = 16 * 1024;
 
 /// Formats the line of an event, including the line end, and calls `write` with it.
-pub(super) fn with(style: Style, event: &Event<'_>, write: impl FnOnce(&[u8])) {
+pub(super) fn with(style: LineFormat, event: &Event<'_>, write: impl FnOnce(&[u8])) {
     BUFFER.with(|buffer| match buffer.try_borrow_mut() {
         Ok(mut line) => {
             line.clear();
@@ -47,15 +47,15 @@ pub(super) fn with(style: Style, event: &Event<'_>, write: impl FnOnce(&[u8])) {
     });
 }
 
-fn make(style: Style, event: &Event<'_>, line: &mut String) -> fmt::Result {
+fn make(style: LineFormat, event: &Event<'_>, line: &mut String) -> fmt::Result {
     let metadata = event.metadata();
-    let mut origin = Origin::default();
+    let mut origin = LogTarget::default();
     if metadata.target() == "log" {
         event.record(&mut origin);
     }
     let target = origin.target.as_deref().unwrap_or(metadata.target());
     match style {
-        Style::Json => {
+        LineFormat::Json => {
             line.push_str("{\"timestamp\":\"");
             put_time(line)?;
             write!(line, "\",\"level\":\"{}\",\"target\":", metadata.level())?;
@@ -72,7 +72,7 @@ fn make(style: Style, event: &Event<'_>, line: &mut String) -> fmt::Result {
             }
             line.push('}');
         }
-        Style::Text { colours } => {
+        LineFormat::Text { colours } => {
             let (dim, level, plain) =
                 if colours { ("\x1b[2m", colour(*metadata.level()), "\x1b[0m") } else { ("", "", "") };
             line.push_str(dim);
@@ -159,11 +159,11 @@ impl Write for Escaping<'_> {
 /// A visitor that reads the target of an event of the `log` facade, which libraries without
 /// `tracing` use.
 #[derive(Default)]
-struct Origin {
+struct LogTarget {
     target: Option<String>,
 }
 
-impl Visit for Origin {
+impl Visit for LogTarget {
     fn record_str(&mut self, field: &Field, value: &str) {
         if field.name() == "log.target" {
             self.target = Some(value.to_owned());

@@ -20,7 +20,7 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Registry};
 
-use line::Style;
+use line::LineFormat;
 
 /// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -55,10 +55,12 @@ pub fn install(format: LogFormat, default: &str) {
     let filter = without_secrets(filter);
     let stderr = std::io::stderr();
     let style = match format {
-        LogFormat::Auto if !stderr.is_terminal() => Style::Json,
-        LogFormat::Json => Style::Json,
+        LogFormat::Auto if !stderr.is_terminal() => LineFormat::Json,
+        LogFormat::Json => LineFormat::Json,
         // The same decision as for all other output
-        LogFormat::Auto | LogFormat::Text => Style::Text { colours: AutoStream::choice(&stderr) != ColorChoice::Never },
+        LogFormat::Auto | LogFormat::Text => {
+            LineFormat::Text { colours: AutoStream::choice(&stderr) != ColorChoice::Never }
+        }
     };
     let log = Log { style, write: held::write };
     // An error means that a subscriber is installed already; it is kept
@@ -69,7 +71,7 @@ pub use held::write_held;
 
 /// A layer that writes each event as one line.
 struct Log<W> {
-    style: Style,
+    style: LineFormat,
     write: W,
 }
 
@@ -88,7 +90,7 @@ mod tests {
 
     type Lines = Arc<Mutex<Vec<u8>>>;
 
-    fn written(style: Style, filter: EnvFilter, events: impl FnOnce()) -> String {
+    fn written(style: LineFormat, filter: EnvFilter, events: impl FnOnce()) -> String {
         let lines = Lines::default();
         let log = {
             let lines = lines.clone();
@@ -101,7 +103,7 @@ mod tests {
     #[test]
     fn the_values_of_statements_are_not_written_whatever_is_asked_for() {
         for asked in ["trace", "info,tokio_postgres=trace", "debug,tokio_postgres::query=debug", "h2=trace,info"] {
-            let written = written(Style::Json, without_secrets(EnvFilter::new(asked)), || {
+            let written = written(LineFormat::Json, without_secrets(EnvFilter::new(asked)), || {
                 tracing::debug!(target: "tokio_postgres::query", "executing statement s1 with parameters: [secret]");
                 tracing::trace!(target: "h2::codec", "authorization: secret");
                 tracing::warn!(target: "deadpool.postgres", "secretly, a connection was closed");
@@ -117,7 +119,7 @@ mod tests {
             let error = std::io::Error::other("two\nlines \"quoted\" \u{1b}[31m\u{202e}\u{2028}é");
             tracing::warn!(target: "a::b", %error, count = 3_u64, good = true, ratio = 0.5, nan = f64::NAN, "It\nhappened");
         };
-        let json = written(Style::Json, EnvFilter::new("info"), events);
+        let json = written(LineFormat::Json, EnvFilter::new("info"), events);
         assert_eq!(json.matches('\n').count(), 1, "{json}");
         let value: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert_eq!(
@@ -137,7 +139,7 @@ mod tests {
         )
         .unwrap();
 
-        let text = written(Style::Text { colours: false }, EnvFilter::new("info"), events);
+        let text = written(LineFormat::Text { colours: false }, EnvFilter::new("info"), events);
         assert_eq!(text.matches('\n').count(), 1, "{text}");
         assert!(text.contains(" WARN It\\nhappened error=two\\nlines \"quoted\""), "{text}");
         assert!(text.contains(" count=3 good=true ratio=0.5"), "{text}");

@@ -154,7 +154,8 @@ impl DbConfig {
     }
 }
 
-/// Portico runs the PostgreSQL that it has; only impossible version numbers are rejected.
+/// Checks the major version. Portico runs the PostgreSQL that it has; only impossible version
+/// numbers are rejected.
 fn check_major_version(db: &Section<'_, '_, '_>, version: u16) {
     match version {
         13..=18 => {}

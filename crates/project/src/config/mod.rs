@@ -29,7 +29,7 @@ pub use self::local::{
     AnalyticsConfig, ExperimentalConfig, InbucketConfig, InspectRule, IpVersion, RealtimeConfig, StudioConfig,
 };
 pub use self::security::{
-    CaptchaConfig, CaptchaProvider, HookConfig, MfaConfig, MfaFactor, MfaPhone, PasskeyConfig, SessionsConfig,
+    CaptchaConfig, CaptchaProviderName, HookConfig, MfaConfig, MfaFactor, MfaPhone, PasskeyConfig, SessionsConfig,
     WebauthnConfig,
 };
 pub use self::sms::{SmsConfig, SmsProvider};

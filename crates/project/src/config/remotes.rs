@@ -5,14 +5,14 @@
 use indexmap::IndexMap;
 
 use super::{Config, Folders};
-use crate::document::{Node, Value};
+use crate::document::{DocumentNode, Value};
 use crate::environment::Environment;
 use crate::error::{Problem, Warning, WarningKind};
-use crate::section::{Reading, UnknownKeys};
+use crate::section::{ConfigReader, UnknownKeys};
 
 /// Checks names and project ids of all remotes, and every value in them.
 pub(crate) fn check_remotes(
-    root: &Node,
+    root: &DocumentNode,
     environment: &Environment,
     folders: &Folders<'_>,
     problems: &mut Vec<Problem>,
@@ -39,7 +39,7 @@ pub(crate) fn check_remotes(
         }
         // A remote is read alone, on the defaults: its values are checked, and missing ones are not
         // needed here
-        let reading = Reading::new(environment, "SUPABASE", UnknownKeys::Warn);
+        let reading = ConfigReader::new(environment, "SUPABASE", UnknownKeys::Warn);
         let mut section = reading.root(remote);
         section.quiet_unless(false);
         Config::read(section, folders);
@@ -57,7 +57,7 @@ pub(crate) fn check_remotes(
 }
 
 /// Merges the remote with this name or project id into the tree. Returns its name.
-pub(crate) fn apply_remote(root: &mut Node, chosen: &str) -> Option<String> {
+pub(crate) fn apply_remote(root: &mut DocumentNode, chosen: &str) -> Option<String> {
     let remotes = root.find(&["remotes"])?.as_table()?;
     let chosen_name = chosen.to_lowercase();
     let (name, remote) =
@@ -66,8 +66,8 @@ pub(crate) fn apply_remote(root: &mut Node, chosen: &str) -> Option<String> {
     remote.beat_environment();
     // A remote is not seeded unless it says so
     if remote.find(&["db", "seed", "enabled"]).is_none() {
-        let off = Node { value: Value::Boolean(false), origin: remote.origin.clone() };
-        let wrapped = ["enabled", "seed", "db"].into_iter().fold(off, |inner, name| Node {
+        let off = DocumentNode { value: Value::Boolean(false), origin: remote.origin.clone() };
+        let wrapped = ["enabled", "seed", "db"].into_iter().fold(off, |inner, name| DocumentNode {
             origin: inner.origin.clone(),
             value: Value::Table(IndexMap::from([(name.to_owned(), inner)])),
         });
@@ -77,7 +77,7 @@ pub(crate) fn apply_remote(root: &mut Node, chosen: &str) -> Option<String> {
     Some(name)
 }
 
-fn project_id(remote: &Node) -> Option<&str> {
+fn project_id(remote: &DocumentNode) -> Option<&str> {
     match &remote.find(&["project_id"])?.value {
         Value::Text(id) if id.len() == 20 && id.bytes().all(|byte| byte.is_ascii_lowercase()) => Some(id),
         _ => None,

@@ -11,14 +11,14 @@ use crate::section::Section;
 #[derive(Debug, Clone)]
 pub struct CaptchaConfig {
     /// The provider that verifies.
-    pub provider: CaptchaProvider,
+    pub provider: CaptchaProviderName,
     /// The site's secret.
     pub secret: Secret,
 }
 
 /// `auth.captcha.provider`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CaptchaProvider {
+pub enum CaptchaProviderName {
     /// hCaptcha
     Hcaptcha,
     /// Cloudflare Turnstile
@@ -29,7 +29,7 @@ impl CaptchaConfig {
     pub(crate) fn read(mut captcha: Section<'_, '_, '_>) -> Option<Self> {
         let enabled = captcha.flag_or("enabled", false);
         captcha.quiet_unless(enabled);
-        let providers = [("hcaptcha", CaptchaProvider::Hcaptcha), ("turnstile", CaptchaProvider::Turnstile)];
+        let providers = [("hcaptcha", CaptchaProviderName::Hcaptcha), ("turnstile", CaptchaProviderName::Turnstile)];
         let provider = captcha.choice("provider", &providers);
         let secret = captcha.secret("secret");
         captcha.require("provider", provider.is_some());

@@ -20,7 +20,7 @@ pub use self::error::MigrationError;
 pub use self::files::{Listing, Migration, list};
 pub use self::plan::{PlanError, PlanOptions, plan};
 pub(crate) use self::run::{Record, run_script};
-pub(crate) use self::script::Script;
+pub(crate) use self::script::SqlScript;
 pub use self::statement_error::StatementError;
 
 use crate::error::{ProjectError, read_text};
@@ -45,7 +45,7 @@ pub async fn apply_one(
     // Settings of an earlier file must not leak into this one
     session.reset().await.map_err(MigrationError::history("reset the connection"))?;
     let record = Record::Migration { version: &migration.version, name: &migration.name };
-    run_script(session, &Script { shown: &migration.shown, text: &text }, record).await?;
+    run_script(session, &SqlScript { shown: &migration.shown, text: &text }, record).await?;
     Ok(())
 }
 

@@ -11,10 +11,10 @@ use portico_database::MigrationSession;
 use tokio_postgres::error::SqlState;
 
 use super::error::MigrationError;
-use super::script::Script;
+use super::script::SqlScript;
 use super::statement_error::StatementError;
 use super::{extension_advice, history};
-use crate::sql::{Statement, split};
+use crate::sql::{SqlStatement, split};
 
 /// The record that is written together with the file's effects.
 pub(crate) enum Record<'a> {
@@ -31,7 +31,7 @@ const ROW_BYTES: usize = 1024 * 1024;
 /// in no transaction, also after an error.
 pub(crate) async fn run_script(
     session: &mut MigrationSession,
-    script: &Script<'_>,
+    script: &SqlScript<'_>,
     record: Record<'_>,
 ) -> Result<(), MigrationError> {
     let statements = split(script.text);
@@ -52,7 +52,7 @@ pub(crate) async fn run_script(
 
 /// Rejects statements that would make the connection wait for data that never arrives, or that are
 /// not SQL.
-fn check(script: &Script<'_>, statements: &[Statement<'_>]) -> Result<(), Box<StatementError>> {
+fn check(script: &SqlScript<'_>, statements: &[SqlStatement<'_>]) -> Result<(), Box<StatementError>> {
     for (index, statement) in statements.iter().enumerate() {
         if statement.text[statement.first_code()..].starts_with('\\') {
             return Err(StatementError::refused(
@@ -93,7 +93,7 @@ enum Bearing {
     Plain,
 }
 
-fn bearing(statement: &Statement<'_>) -> Bearing {
+fn bearing(statement: &SqlStatement<'_>) -> Bearing {
     let words = statement.words(4);
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words.as_slice() {
@@ -110,8 +110,8 @@ fn bearing(statement: &Statement<'_>) -> Bearing {
 
 async fn run_statements(
     session: &mut MigrationSession,
-    script: &Script<'_>,
-    statements: &[Statement<'_>],
+    script: &SqlScript<'_>,
+    statements: &[SqlStatement<'_>],
 ) -> Result<(), Box<StatementError>> {
     let mut in_transaction = false;
     let mut index = 0;
@@ -140,7 +140,7 @@ async fn run_statements(
         }
     }
     if !in_transaction {
-        let last = Statement { text: "", offset: script.text.len() };
+        let last = SqlStatement { text: "", offset: script.text.len() };
         let failed = |error| StatementError::from_postgres(script, statements.len(), &last, &error);
         session.begin().await.map_err(failed)?;
     }
@@ -157,12 +157,12 @@ fn wants_no_transaction(error: &tokio_postgres::Error) -> bool {
 /// ran.
 async fn run_row(
     session: &MigrationSession,
-    script: &Script<'_>,
-    statements: &[Statement<'_>],
+    script: &SqlScript<'_>,
+    statements: &[SqlStatement<'_>],
     first: usize,
 ) -> Result<usize, Box<StatementError>> {
     let mut bytes = 0;
-    let row: Vec<&Statement<'_>> = statements[first..]
+    let row: Vec<&SqlStatement<'_>> = statements[first..]
         .iter()
         .take(ROW_LENGTH)
         .take_while(|statement| {
@@ -203,8 +203,8 @@ async fn in_order<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
 
 async fn finish(
     session: &mut MigrationSession,
-    script: &Script<'_>,
-    statements: &[Statement<'_>],
+    script: &SqlScript<'_>,
+    statements: &[SqlStatement<'_>],
     record: Record<'_>,
 ) -> Result<(), MigrationError> {
     // A file may have changed the role; the history belongs to `postgres`
@@ -224,7 +224,7 @@ async fn finish(
         }
     }
     // Deferred constraints are checked only now
-    let last = statements.last().copied().unwrap_or(Statement { text: "", offset: script.text.len() });
+    let last = statements.last().copied().unwrap_or(SqlStatement { text: "", offset: script.text.len() });
     let index = statements.len().saturating_sub(1);
     session.commit().await.map_err(|error| StatementError::from_postgres(script, index, &last, &error))?;
     Ok(())
@@ -257,7 +257,7 @@ mod tests {
             ("", Bearing::Plain),
         ];
         for (text, expected) in table {
-            assert_eq!(bearing(&Statement { text, offset: 0 }), expected, "{text:?}");
+            assert_eq!(bearing(&SqlStatement { text, offset: 0 }), expected, "{text:?}");
         }
     }
 }

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use tokio_postgres::error::ErrorPosition;
 
-use super::script::Script;
+use super::script::SqlScript;
 use crate::document::LineIndex;
-use crate::sql::Statement;
+use crate::sql::SqlStatement;
 
 /// A statement of a file failed. `Display` is the text for a terminal.
 #[derive(Debug, Clone)]
@@ -42,9 +42,9 @@ const SHOWN_COLUMNS: usize = 160;
 
 impl StatementError {
     pub(super) fn from_postgres(
-        script: &Script<'_>,
+        script: &SqlScript<'_>,
         index: usize,
-        statement: &Statement<'_>,
+        statement: &SqlStatement<'_>,
         error: &tokio_postgres::Error,
     ) -> Box<Self> {
         let database = error.as_db_error();
@@ -70,9 +70,9 @@ impl StatementError {
 
     /// Returns the error of a statement that Portico itself rejects.
     pub(super) fn refused(
-        script: &Script<'_>,
+        script: &SqlScript<'_>,
         index: usize,
-        statement: &Statement<'_>,
+        statement: &SqlStatement<'_>,
         message: &str,
         hint: &str,
     ) -> Box<Self> {
@@ -82,7 +82,7 @@ impl StatementError {
         Box::new(failure)
     }
 
-    fn at(script: &Script<'_>, index: usize, statement: &Statement<'_>, place: Option<usize>) -> Self {
+    fn at(script: &SqlScript<'_>, index: usize, statement: &SqlStatement<'_>, place: Option<usize>) -> Self {
         let byte = statement.offset + place.unwrap_or_else(|| statement.first_code());
         Self {
             file: script.shown.to_owned(),
@@ -136,7 +136,7 @@ fn own_hint(code: &str, message: &str, index: usize) -> Option<String> {
     }
 }
 
-/// PostgreSQL counts characters from one.
+/// Returns the byte offset of a character. PostgreSQL counts characters from one.
 fn byte_of_character(text: &str, position: u32) -> Option<usize> {
     let index = usize::try_from(position).ok()?.checked_sub(1)?;
     match text.char_indices().nth(index) {

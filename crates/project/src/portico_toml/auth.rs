@@ -80,7 +80,7 @@ pub struct AccountSettings {
 #[derive(Debug, Clone, Default)]
 pub struct PasswordExtras {
     /// The check for breached passwords, and its result if the service does not respond.
-    pub breach_check: Option<BreachCheck>,
+    pub breach_check: Option<BreachCheckMode>,
     /// Another address of the check, for a mirror.
     pub breach_check_url: Option<String>,
     /// The cost of new hashes.
@@ -89,7 +89,7 @@ pub struct PasswordExtras {
 
 /// The check for breached passwords.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BreachCheck {
+pub enum BreachCheckMode {
     /// No check.
     Off,
     /// Accepts the password if the service does not respond.
@@ -131,6 +131,8 @@ pub struct EmailExtras {
     pub security_page: Option<String>,
     /// The page where people request a new password.
     pub recovery_page: Option<String>,
+    /// The page where people sign in.
+    pub sign_in_page: Option<String>,
     /// True if provider accounts with an unverified address may sign in.
     pub allow_unverified_sign_ins: Option<bool>,
     /// If not empty, the only addresses that receive mail.
@@ -232,8 +234,11 @@ impl AccountSettings {
 
 impl PasswordExtras {
     fn read(mut password: Section<'_, '_, '_>) -> Self {
-        let checks =
-            [("off", BreachCheck::Off), ("fail-open", BreachCheck::FailOpen), ("fail-closed", BreachCheck::FailClosed)];
+        let checks = [
+            ("off", BreachCheckMode::Off),
+            ("fail-open", BreachCheckMode::FailOpen),
+            ("fail-closed", BreachCheckMode::FailClosed),
+        ];
         Self {
             breach_check: password.choice("breach_check", &checks),
             breach_check_url: written(&mut password, "breach_check_url"),
@@ -269,6 +274,7 @@ impl EmailExtras {
             notifications: email.flag("notifications"),
             security_page: page(&mut email, "security_page"),
             recovery_page: page(&mut email, "recovery_page"),
+            sign_in_page: page(&mut email, "sign_in_page"),
             allow_unverified_sign_ins: email.flag("allow_unverified_sign_ins"),
             authorized_addresses: email.list("authorized_addresses"),
             extended_validation: email.flag("extended_validation"),

@@ -18,14 +18,14 @@ pub struct RealtimeExtras {
     /// asks PostgreSQL.
     pub decisions_for: Duration,
     /// The limits; `None`: the service's own default.
-    pub limits: RealtimeLimits,
+    pub limits: RealtimeLimitExtras,
     /// `[realtime.cluster]`; `None`: there is one server.
-    pub cluster: Option<ClusterWay>,
+    pub cluster: Option<ClusterMode>,
 }
 
 /// The limits of `[realtime]`. Rates are averages over a minute.
 #[derive(Debug, Clone, Default)]
-pub struct RealtimeLimits {
+pub struct RealtimeLimitExtras {
     /// The sockets with at least one channel.
     pub max_concurrent_users: Option<u32>,
     /// The channels of one socket.
@@ -44,7 +44,7 @@ pub struct RealtimeLimits {
 
 /// The way between the servers of a project.
 #[derive(Debug, Clone)]
-pub enum ClusterWay {
+pub enum ClusterMode {
     /// `notify`: notifications of the database.
     Notify,
     /// `nats`: the URL of a NATS server, which may contain a password.
@@ -56,14 +56,14 @@ impl RealtimeExtras {
         Self {
             private_only: realtime.flag_or("private_only", false),
             presence_enabled: realtime.flag_or("presence_enabled", false),
-            limits: RealtimeLimits::read(&mut realtime),
+            limits: RealtimeLimitExtras::read(&mut realtime),
             decisions_for: realtime.duration_or("decisions_for", Duration::ZERO),
-            cluster: ClusterWay::read(realtime.section("cluster")),
+            cluster: ClusterMode::read(realtime.section("cluster")),
         }
     }
 }
 
-impl RealtimeLimits {
+impl RealtimeLimitExtras {
     fn read(realtime: &mut Section<'_, '_, '_>) -> Self {
         let mut limit = |name: &'static str| {
             let number = realtime.number::<u32>(name);
@@ -84,7 +84,7 @@ impl RealtimeLimits {
     }
 }
 
-impl ClusterWay {
+impl ClusterMode {
     fn read(mut cluster: Section<'_, '_, '_>) -> Option<Self> {
         let nats = cluster.secret("nats");
         let notify = cluster.flag_or("notify", false);

@@ -4,25 +4,25 @@ use crate::document::Value;
 use crate::error::SourcePosition;
 
 /// A value that was found, with its description for messages.
-pub(super) struct Found<'n> {
-    pub(super) value: Source<'n>,
+pub(super) struct FoundValue<'n> {
+    pub(super) value: ValueSource<'n>,
     pub(super) place: Option<SourcePosition>,
     /// The variable that it came from; if there is one, the text is never shown.
     pub(super) variable: Option<String>,
 }
 
 /// The source of a value.
-pub(super) enum Source<'n> {
+pub(super) enum ValueSource<'n> {
     Written(&'n Value),
     Text(String),
 }
 
-impl Found<'_> {
+impl FoundValue<'_> {
     /// Returns the name of its type, for messages.
     pub(super) fn kind(&self) -> &'static str {
         match &self.value {
-            Source::Written(value) => value.kind(),
-            Source::Text(_) => "text",
+            ValueSource::Written(value) => value.kind(),
+            ValueSource::Text(_) => "text",
         }
     }
 
@@ -30,11 +30,11 @@ impl Found<'_> {
     pub(super) fn shown(&self) -> String {
         match (&self.variable, &self.value) {
             (Some(variable), _) => format!("the value of {variable}"),
-            (None, Source::Written(Value::Text(text))) => {
+            (None, ValueSource::Written(Value::Text(text))) => {
                 let short: String = text.chars().take(40).collect();
                 format!("{short:?}")
             }
-            (None, Source::Written(Value::Integer(number))) => number.to_string(),
+            (None, ValueSource::Written(Value::Integer(number))) => number.to_string(),
             (None, _) => self.kind().to_owned(),
         }
     }
@@ -42,9 +42,9 @@ impl Found<'_> {
     /// Returns the value if it is text.
     pub(super) fn text(&self) -> Option<&str> {
         match &self.value {
-            Source::Written(Value::Text(text)) => Some(text),
-            Source::Written(_) => None,
-            Source::Text(text) => Some(text),
+            ValueSource::Written(Value::Text(text)) => Some(text),
+            ValueSource::Written(_) => None,
+            ValueSource::Text(text) => Some(text),
         }
     }
 }

@@ -12,19 +12,19 @@ mod typed;
 
 use indexmap::IndexMap;
 
-use crate::document::{Node, Origin, Value};
+use crate::document::{DocumentNode, Value, ValueOrigin};
 use crate::error::{SourcePosition, WarningKind};
 use crate::nearest::nearest;
-use found::{Found, Source, reference};
+use found::{FoundValue, ValueSource, reference};
 
-pub(crate) use reading::{Reading, UnknownKeys};
+pub(crate) use reading::{ConfigReader, UnknownKeys};
 
 /// A table of the configuration. If it is absent, all of its keys are.
 pub(crate) struct Section<'r, 'e, 'n> {
-    reading: &'r Reading<'e>,
+    reading: &'r ConfigReader<'e>,
     path: String,
-    table: Option<&'n IndexMap<String, Node>>,
-    origin: Option<&'n Origin>,
+    table: Option<&'n IndexMap<String, DocumentNode>>,
+    origin: Option<&'n ValueOrigin>,
     asked: Vec<&'static str>,
     /// Keys that are written, but as an `env(NAME)` without a value.
     unresolved: Vec<String>,
@@ -33,9 +33,9 @@ pub(crate) struct Section<'r, 'e, 'n> {
     quiet: bool,
 }
 
-impl<'e> Reading<'e> {
+impl<'e> ConfigReader<'e> {
     /// Returns the root table of a tree.
-    pub fn root<'r, 'n>(&'r self, node: &'n Node) -> Section<'r, 'e, 'n> {
+    pub fn root<'r, 'n>(&'r self, node: &'n DocumentNode) -> Section<'r, 'e, 'n> {
         Section {
             reading: self,
             path: String::new(),
@@ -60,7 +60,7 @@ impl<'r, 'e, 'n> Section<'r, 'e, 'n> {
     }
 
     /// Returns the pass of this section.
-    pub fn reading(&self) -> &'r Reading<'e> {
+    pub fn reading(&self) -> &'r ConfigReader<'e> {
         self.reading
     }
 
@@ -84,7 +84,7 @@ impl<'r, 'e, 'n> Section<'r, 'e, 'n> {
     pub fn place(&self, name: &str) -> Option<SourcePosition> {
         match self.node(name) {
             Some(node) => Some(node.origin.place()),
-            None => self.table.and(self.origin).filter(|_| !self.path.is_empty()).map(Origin::place),
+            None => self.table.and(self.origin).filter(|_| !self.path.is_empty()).map(ValueOrigin::place),
         }
     }
 
@@ -93,7 +93,7 @@ impl<'r, 'e, 'n> Section<'r, 'e, 'n> {
         self.node(name).is_some()
     }
 
-    fn node(&self, name: &str) -> Option<&'n Node> {
+    fn node(&self, name: &str) -> Option<&'n DocumentNode> {
         self.table?.get(name)
     }
 
@@ -111,7 +111,7 @@ impl<'r, 'e, 'n> Section<'r, 'e, 'n> {
     fn below(&self, name: &str) -> Section<'r, 'e, 'n> {
         let key = self.key(name);
         let node = self.node(name);
-        let table = node.and_then(Node::as_table);
+        let table = node.and_then(DocumentNode::as_table);
         if let Some(node) = node
             && table.is_none()
         {
@@ -188,7 +188,7 @@ impl<'r, 'e, 'n> Section<'r, 'e, 'n> {
     }
 
     /// Finds a value: the environment before the file, `env(NAME)` replaced.
-    fn find(&mut self, name: &str) -> Option<Found<'n>> {
+    fn find(&mut self, name: &str) -> Option<FoundValue<'n>> {
         let node = self.node(name);
         if !node.is_some_and(|node| node.origin.beats_environment) {
             let variable = self.variable(name);
@@ -200,7 +200,7 @@ impl<'r, 'e, 'n> Section<'r, 'e, 'n> {
         let place = Some(node.origin.place());
         match &node.value {
             Value::Text(text) if reference(text).is_some() => self.resolve(name, text.clone(), place, None),
-            value => Some(Found { value: Source::Written(value), place, variable: None }),
+            value => Some(FoundValue { value: ValueSource::Written(value), place, variable: None }),
         }
     }
 
@@ -211,14 +211,16 @@ impl<'r, 'e, 'n> Section<'r, 'e, 'n> {
         text: String,
         place: Option<SourcePosition>,
         variable: Option<String>,
-    ) -> Option<Found<'n>> {
+    ) -> Option<FoundValue<'n>> {
         let Some(wanted) = reference(&text) else {
-            return Some(Found { value: Source::Text(text), place, variable });
+            return Some(FoundValue { value: ValueSource::Text(text), place, variable });
         };
         match self.reading.environment.get(wanted) {
-            Some(value) => {
-                Some(Found { value: Source::Text(value.to_owned()), place, variable: Some(wanted.to_owned()) })
-            }
+            Some(value) => Some(FoundValue {
+                value: ValueSource::Text(value.to_owned()),
+                place,
+                variable: Some(wanted.to_owned()),
+            }),
             None => {
                 let wanted = wanted.to_owned();
                 self.report_unset(name, &wanted, place);
@@ -236,7 +238,7 @@ impl<'r, 'e, 'n> Section<'r, 'e, 'n> {
         }
     }
 
-    fn mismatch(&self, name: &str, found: &Found<'_>, expected: &str) {
+    fn mismatch(&self, name: &str, found: &FoundValue<'_>, expected: &str) {
         let key = self.key(name);
         let message = format!("{key}: expected {expected}, found {}", found.shown());
         self.reading.fail(found.place.clone(), key, message);

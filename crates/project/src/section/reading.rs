@@ -16,7 +16,7 @@ pub(crate) enum UnknownKeys {
 }
 
 /// One pass over a configuration tree, with its findings.
-pub(crate) struct Reading<'e> {
+pub(crate) struct ConfigReader<'e> {
     pub(super) environment: &'e Environment,
     pub(super) keys: DecryptionKeys,
     /// `SUPABASE` or `PORTICO`: the prefix of overriding variables.
@@ -26,7 +26,7 @@ pub(crate) struct Reading<'e> {
     warnings: RefCell<Vec<Warning>>,
 }
 
-impl<'e> Reading<'e> {
+impl<'e> ConfigReader<'e> {
     pub fn new(environment: &'e Environment, variable_prefix: &'static str, unknown: UnknownKeys) -> Self {
         Self {
             environment,

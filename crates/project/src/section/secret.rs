@@ -6,7 +6,7 @@ use std::collections::btree_map::Entry;
 use portico_base::Secret;
 
 use super::Section;
-use super::found::{Source, reference};
+use super::found::{ValueSource, reference};
 use crate::document::Value;
 use crate::error::SourcePosition;
 
@@ -22,9 +22,9 @@ impl Section<'_, '_, '_> {
         let found = self.find(name)?;
         let key = self.key(name);
         let text = match &found.value {
-            Source::Text(text) | Source::Written(Value::Text(text)) => text.clone(),
-            Source::Written(Value::Integer(number)) => number.to_string(),
-            Source::Written(value) => {
+            ValueSource::Text(text) | ValueSource::Written(Value::Text(text)) => text.clone(),
+            ValueSource::Written(Value::Integer(number)) => number.to_string(),
+            ValueSource::Written(value) => {
                 let message = format!("{key}: expected text, found {}", value.kind());
                 self.reading.fail(found.place, key, message);
                 return None;

@@ -4,13 +4,18 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::Section;
-use super::found::{Source, reference};
+use super::found::{ValueSource, reference};
 use crate::document::Value;
 use crate::units;
 
 impl<'n> Section<'_, '_, 'n> {
     /// Reads a value that `convert` converts. If it fails, the problem names what was `expected`.
-    fn convert<T>(&mut self, name: &str, expected: &str, convert: impl FnOnce(&Source<'n>) -> Option<T>) -> Option<T> {
+    fn convert<T>(
+        &mut self,
+        name: &str,
+        expected: &str,
+        convert: impl FnOnce(&ValueSource<'n>) -> Option<T>,
+    ) -> Option<T> {
         let found = self.find(name)?;
         let converted = convert(&found.value);
         if converted.is_none() {
@@ -28,9 +33,9 @@ impl<'n> Section<'_, '_, 'n> {
     /// Reads text under one of the user's own names.
     pub fn any_text(&mut self, name: &str) -> Option<String> {
         self.convert(name, "text", |source| match source {
-            Source::Text(text) | Source::Written(Value::Text(text)) => Some(text.clone()),
-            Source::Written(Value::Integer(number)) => Some(number.to_string()),
-            Source::Written(_) => None,
+            ValueSource::Text(text) | ValueSource::Written(Value::Text(text)) => Some(text.clone()),
+            ValueSource::Written(Value::Integer(number)) => Some(number.to_string()),
+            ValueSource::Written(_) => None,
         })
     }
 
@@ -48,13 +53,13 @@ impl<'n> Section<'_, '_, 'n> {
     pub fn flag(&mut self, name: &'static str) -> Option<bool> {
         self.asked.push(name);
         self.convert(name, "true or false", |source| match source {
-            Source::Written(Value::Boolean(is_true)) => Some(*is_true),
-            Source::Text(text) | Source::Written(Value::Text(text)) => match text.as_str() {
+            ValueSource::Written(Value::Boolean(is_true)) => Some(*is_true),
+            ValueSource::Text(text) | ValueSource::Written(Value::Text(text)) => match text.as_str() {
                 "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
                 "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
                 _ => None,
             },
-            Source::Written(_) => None,
+            ValueSource::Written(_) => None,
         })
     }
 
@@ -72,9 +77,9 @@ impl<'n> Section<'_, '_, 'n> {
         };
         self.convert(name, expected, |source| {
             let number = match source {
-                Source::Written(Value::Integer(number)) => *number,
-                Source::Text(text) | Source::Written(Value::Text(text)) => text.trim().parse().ok()?,
-                Source::Written(_) => return None,
+                ValueSource::Written(Value::Integer(number)) => *number,
+                ValueSource::Text(text) | ValueSource::Written(Value::Text(text)) => text.trim().parse().ok()?,
+                ValueSource::Written(_) => return None,
             };
             T::try_from(number).ok()
         })
@@ -89,9 +94,9 @@ impl<'n> Section<'_, '_, 'n> {
     pub fn duration(&mut self, name: &'static str) -> Option<Duration> {
         self.asked.push(name);
         self.convert(name, "a duration such as \"90s\" or \"1h30m\"", |source| match source {
-            Source::Text(text) | Source::Written(Value::Text(text)) => units::duration(text),
-            Source::Written(Value::Integer(0)) => Some(Duration::ZERO),
-            Source::Written(_) => None,
+            ValueSource::Text(text) | ValueSource::Written(Value::Text(text)) => units::duration(text),
+            ValueSource::Written(Value::Integer(0)) => Some(Duration::ZERO),
+            ValueSource::Written(_) => None,
         })
     }
 
@@ -104,9 +109,9 @@ impl<'n> Section<'_, '_, 'n> {
     pub fn size(&mut self, name: &'static str) -> Option<u64> {
         self.asked.push(name);
         self.convert(name, "a size such as \"50MiB\" or a number of bytes", |source| match source {
-            Source::Text(text) | Source::Written(Value::Text(text)) => units::size(text),
-            Source::Written(Value::Integer(number)) => u64::try_from(*number).ok(),
-            Source::Written(_) => None,
+            ValueSource::Text(text) | ValueSource::Written(Value::Text(text)) => units::size(text),
+            ValueSource::Written(Value::Integer(number)) => u64::try_from(*number).ok(),
+            ValueSource::Written(_) => None,
         })
     }
 
@@ -123,7 +128,7 @@ impl<'n> Section<'_, '_, 'n> {
             let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
             return Some(items.map(str::to_owned).collect());
         }
-        let Source::Written(Value::Array(items)) = found.value else {
+        let ValueSource::Written(Value::Array(items)) = found.value else {
             self.mismatch(name, &found, "a list of texts");
             return None;
         };

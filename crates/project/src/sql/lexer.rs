@@ -24,7 +24,7 @@ pub(crate) enum SqlTokenKind {
 
 /// A token and its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Token {
+pub(crate) struct SqlToken {
     pub kind: SqlTokenKind,
     pub span: Range<usize>,
 }
@@ -175,14 +175,14 @@ fn is_name(byte: u8) -> bool {
 }
 
 impl Iterator for Lexer<'_> {
-    type Item = Token;
+    type Item = SqlToken;
 
-    fn next(&mut self) -> Option<Token> {
+    fn next(&mut self) -> Option<SqlToken> {
         let first = self.at(self.position)?;
         let (kind, end) = self.token_end(first);
         let span = self.position..end;
         self.position = end;
-        Some(Token { kind, span })
+        Some(SqlToken { kind, span })
     }
 }
 

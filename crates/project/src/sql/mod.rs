@@ -3,7 +3,7 @@
 mod lexer;
 mod split;
 
-pub use split::{Statement, split};
+pub use split::{SqlStatement, split};
 
 /// The largest SQL file, in bytes. PostgreSQL's own limit is near.
 pub(crate) const MAX_SQL: u64 = 256 * 1024 * 1024;

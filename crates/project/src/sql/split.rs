@@ -3,18 +3,18 @@
 //! The history table stores the result and other tools read it back, so the boundaries of
 //! statements have to be the same as theirs.
 
-use super::lexer::{Lexer, SqlTokenKind, Token};
+use super::lexer::{Lexer, SqlToken, SqlTokenKind};
 
 /// One statement of a file, without the semicolon that ends it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Statement<'a> {
+pub struct SqlStatement<'a> {
     /// The text, with comments inside, without white space around it.
     pub text: &'a str,
     /// The byte offset of the text in the file.
     pub offset: usize,
 }
 
-impl Statement<'_> {
+impl SqlStatement<'_> {
     /// Returns the first words outside comments, in lower case; quoted names lose their quotes. At
     /// most `limit`.
     pub(crate) fn words(&self, limit: usize) -> Vec<String> {
@@ -42,7 +42,7 @@ impl Statement<'_> {
 /// A semicolon ends a statement except in strings, quoted names, comments, dollar-quoted bodies,
 /// parentheses and `begin atomic ... end` bodies. White space alone is not a statement; comments
 /// alone are.
-pub fn split(text: &str) -> Vec<Statement<'_>> {
+pub fn split(text: &str) -> Vec<SqlStatement<'_>> {
     let mut statements = Vec::new();
     let mut lexer = Lexer::new(text);
     let mut start = 0;
@@ -62,12 +62,12 @@ pub fn split(text: &str) -> Vec<Statement<'_>> {
     statements
 }
 
-fn trimmed(text: &str, start: usize, end: usize) -> Option<Statement<'_>> {
+fn trimmed(text: &str, start: usize, end: usize) -> Option<SqlStatement<'_>> {
     let piece = &text[start..end];
     let trimmed = piece.trim_start();
     let offset = start + piece.len() - trimmed.len();
     let trimmed = trimmed.trim_end();
-    (!trimmed.is_empty()).then_some(Statement { text: trimmed, offset })
+    (!trimmed.is_empty()).then_some(SqlStatement { text: trimmed, offset })
 }
 
 /// The parts of a statement that are open.
@@ -90,7 +90,7 @@ enum Previous {
 }
 
 impl Nesting {
-    fn ends_statement(&mut self, text: &str, token: &Token) -> bool {
+    fn ends_statement(&mut self, text: &str, token: &SqlToken) -> bool {
         let piece = &text[token.span.clone()];
         match (token.kind, piece) {
             (SqlTokenKind::Space | SqlTokenKind::Comment, _) => return false,
@@ -133,7 +133,7 @@ impl Nesting {
 }
 
 /// Returns true if a statement changes the meaning of a backslash in a plain string.
-fn turns_escapes(statement: &Statement<'_>) -> Option<bool> {
+fn turns_escapes(statement: &SqlStatement<'_>) -> Option<bool> {
     if statement.text.len() > 200 {
         return None;
     }

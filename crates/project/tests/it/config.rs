@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use portico_project::{
-    CaptchaProvider, ConfiguredIssuer, EdgePolicy, PasswordRequirements, Project, SmsProvider, WarningKind,
+    CaptchaProviderName, ConfiguredIssuer, EdgePolicy, PasswordRequirements, Project, SmsProvider, WarningKind,
 };
 
 use crate::folder::Folder;
@@ -325,7 +325,7 @@ fn every_section_is_parsed() {
     let project = folder.load();
     let config = project.config();
     assert_eq!(config.auth.password_requirements, PasswordRequirements::LettersDigits);
-    assert_eq!(config.auth.captcha.as_ref().map(|captcha| captcha.provider), Some(CaptchaProvider::Turnstile));
+    assert_eq!(config.auth.captcha.as_ref().map(|captcha| captcha.provider), Some(CaptchaProviderName::Turnstile));
     assert_eq!(config.auth.sms.test_otp["15551230000"], "123456");
     assert!(matches!(&config.auth.sms.provider, Some(SmsProvider::Vonage { from, .. }) if from == "me"));
     assert_eq!(config.auth.sessions.timebox, Some(Duration::from_secs(86_400)));

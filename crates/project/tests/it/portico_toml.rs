@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use portico_project::portico_toml::{AnalyticsAdapter, BreachCheck, ClusterWay, SendRate, Settings};
+use portico_project::portico_toml::{AnalyticsAdapter, BreachCheckMode, ClusterMode, SendRate, Settings};
 
 use crate::folder::Folder;
 
@@ -55,7 +55,7 @@ fn the_further_account_settings_are_parsed() {
          [auth.sessions]\nsingle_per_user = true\ntags = [\"web\"]\nallow_low_aal = \"15m\"\n\
          [auth.refresh_tokens]\nalgorithm_version = 2\nupgrade_percentage = 50\nallow_reuse = true\n\
          [auth.captcha]\ntimeout = \"5s\"\n\
-         [auth.email]\nmagic_link = false\nnotifications = true\nsecurity_page = \"https://app.example.com/me\"\nblocked_mail_servers = [\"mx.example.com\"]\ntemplate_max_age = \"1h\"\n\
+         [auth.email]\nmagic_link = false\nnotifications = true\nsecurity_page = \"https://app.example.com/me\"\nsign_in_page = \"https://app.example.com/in\"\nblocked_mail_servers = [\"mx.example.com\"]\ntemplate_max_age = \"1h\"\n\
          template_retry = \"1m\"\nname_servers = [\"192.0.2.53\", \"[2001:db8::53]:5353\"]\nauthorized_addresses = \"ada@example.com, grace@example.com\"\n\
          [auth.email.headers]\nX-Kind = \"$messageType\"\n[auth.email.templates]\nrecovery = \"/mails/recovery.html\"\n\
          [auth.email.link_paths]\nrecovery = \"https://app.example.com/reset\"\n\
@@ -80,7 +80,7 @@ fn the_further_account_settings_are_parsed() {
     assert_eq!(servers, ["192.0.2.53:53", "[2001:db8::53]:5353"]);
     assert_eq!(auth.allowed_id_token_issuers["https://id.example.com"], ["web", "phone"]);
     assert_eq!(auth.linking_domains["acme"], "staff");
-    assert_eq!(auth.password.breach_check, Some(BreachCheck::FailClosed));
+    assert_eq!(auth.password.breach_check, Some(BreachCheckMode::FailClosed));
     assert_eq!(auth.sessions.allow_low_aal, Some(Duration::from_secs(900)));
     assert_eq!(auth.refresh_tokens.algorithm_version, Some(2));
     assert_eq!(auth.email.authorized_addresses.as_ref().map(Vec::len), Some(2));
@@ -88,6 +88,7 @@ fn the_further_account_settings_are_parsed() {
     assert_eq!(auth.email.templates["recovery"], "/mails/recovery.html");
     assert_eq!(auth.email.notifications, Some(true));
     assert_eq!(auth.email.security_page.as_deref(), Some("https://app.example.com/me"));
+    assert_eq!(auth.email.sign_in_page.as_deref(), Some("https://app.example.com/in"));
     assert_eq!(auth.email.link_paths.recovery.as_deref(), Some("https://app.example.com/reset"));
     assert_eq!((auth.sms.otp_length, auth.sms.otp_expiry), (Some(8), Some(Duration::from_secs(600))));
     assert_eq!(auth.sms.test_otp_valid_until.map(|until| until.unix_timestamp()), Some(1_896_084_000));
@@ -214,10 +215,10 @@ fn a_cluster_has_one_way() {
     assert!(written("").unwrap().cluster.is_none());
     assert!(written("[realtime.cluster]\nnotify = false\n").unwrap().cluster.is_none());
     let notify = written("[realtime]\ndecisions_for = \"10s\"\n[realtime.cluster]\nnotify = true\n").unwrap();
-    assert!(matches!(notify.cluster, Some(ClusterWay::Notify)));
+    assert!(matches!(notify.cluster, Some(ClusterMode::Notify)));
     assert_eq!(notify.decisions_for, Duration::from_secs(10));
     let nats = written("[realtime.cluster]\nnats = \"tls://u:secret@nats.example.com\"\n").unwrap();
-    assert!(matches!(&nats.cluster, Some(ClusterWay::Nats(url)) if url.expose() == "tls://u:secret@nats.example.com"));
+    assert!(matches!(&nats.cluster, Some(ClusterMode::Nats(url)) if url.expose() == "tls://u:secret@nats.example.com"));
     assert!(!format!("{nats:?}").contains("secret@"));
     for (text, problem) in [
         ("nats = \"10.0.0.5:4222\"", "realtime.cluster.nats: expected the URL of a NATS server"),

@@ -2,7 +2,7 @@
 
 use portico_database::scratch::{self, clone_database, drop_database, fresh_name, shared_cluster};
 use portico_database::{BootstrapSettings, Database, Endpoint, MigrationSession, PoolSettings};
-use portico_project::{MigrationError, PrepareOptions, Prepared, Progress, prepare};
+use portico_project::{MigrationError, PrepareOptions, PreparedDatabase, Progress, prepare};
 use tokio::sync::OnceCell;
 
 use crate::folder::Folder;
@@ -43,7 +43,7 @@ impl Scratch {
     }
 
     /// Prepares the database for a folder as a start does. Returns the progress lines too.
-    pub async fn prepare(&self, folder: &Folder) -> (Result<Prepared, MigrationError>, Vec<String>) {
+    pub async fn prepare(&self, folder: &Folder) -> (Result<PreparedDatabase, MigrationError>, Vec<String>) {
         self.prepare_with(folder, &PrepareOptions::default()).await
     }
 
@@ -51,7 +51,7 @@ impl Scratch {
         &self,
         folder: &Folder,
         options: &PrepareOptions,
-    ) -> (Result<Prepared, MigrationError>, Vec<String>) {
+    ) -> (Result<PreparedDatabase, MigrationError>, Vec<String>) {
         let mut lines = Vec::new();
         let mut session = self.session().await;
         let mut note = |progress: Progress| lines.push(progress.to_string());
@@ -60,7 +60,7 @@ impl Scratch {
     }
 
     /// Prepares and expects success.
-    pub async fn start(&self, folder: &Folder) -> Prepared {
+    pub async fn start(&self, folder: &Folder) -> PreparedDatabase {
         let (outcome, lines) = self.prepare(folder).await;
         outcome.unwrap_or_else(|error| panic!("{error}\n{lines:?}"))
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use portico_database::Endpoint;
 use portico_database::cluster::{Cluster, ClusterSettings, Durability};
-use portico_database::replication::{ReplicationStream, StreamSettings};
+use portico_database::replication::{ReplicationSettings, ReplicationStream};
 use portico_database::scratch;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -34,7 +34,8 @@ impl Streamed {
         let client = portico_database::connect(&endpoint).await.unwrap();
         client.batch_execute(set_up).await.unwrap();
         client.batch_execute("create publication all_tables for all tables").await.unwrap();
-        let settings = StreamSettings { slot: endpoint.database().to_owned(), publications: vec!["all_tables".into()] };
+        let settings =
+            ReplicationSettings { slot: endpoint.database().to_owned(), publications: vec!["all_tables".into()] };
         let stream = ReplicationStream::open(&endpoint, &settings).await.unwrap();
         Self { client, admin, endpoint, stream, decoder: Decoder::default(), catalog: TableCatalog::default() }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use portico_database::replication::{
-    Lsn, ReplicationError, ReplicationStream, StreamSettings as SlotSettings, WalMessage, prepare_publications,
+    Lsn, ReplicationError, ReplicationSettings, ReplicationStream, WalMessage, prepare_publications,
 };
 use portico_database::{Database, DatabaseError};
 use tokio::sync::mpsc;
@@ -112,7 +112,7 @@ impl StreamRun {
         if publications.is_empty() {
             return Err(RunError::NoPublication);
         }
-        let settings = SlotSettings { slot: self.slot.clone(), publications: publications.clone() };
+        let settings = ReplicationSettings { slot: self.slot.clone(), publications: publications.clone() };
         Ok((ReplicationStream::open(self.database.endpoint(), &settings).await?, publications))
     }
 }

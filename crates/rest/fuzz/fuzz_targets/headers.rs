@@ -4,7 +4,7 @@
 
 use http::{HeaderMap, HeaderValue, Method, header};
 use libfuzzer_sys::fuzz_target;
-use portico_rest::query::Query;
+use portico_rest::query::RequestQuery;
 use portico_rest::request::media::{MediaType, accepted, content_type};
 use portico_rest::request::preferences::{HonouredPreferences, Preferences};
 use portico_rest::request::row_window::RowWindow;
@@ -37,7 +37,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
 
     let range = HeaderMap::from_iter(headers.get(header::RANGE).map(|value| (header::RANGE, value.clone())));
-    if let Ok(window) = RowWindow::of(&Query::default(), &Method::GET, &range) {
+    if let Ok(window) = RowWindow::of(&RequestQuery::default(), &Method::GET, &range) {
         assert!(i64::try_from(window.offset).is_ok());
         assert!(window.limit.is_none_or(|limit| i64::try_from(limit).is_ok()));
     }

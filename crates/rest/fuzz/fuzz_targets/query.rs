@@ -5,7 +5,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use portico_rest::RestError;
-use portico_rest::query::{LogicTree, FilterOperation, Query, QueryTarget, SelectItem, canonical, parse};
+use portico_rest::query::{LogicTree, FilterOperation, RequestQuery, QueryTarget, SelectItem, canonical, parse};
 
 fuzz_target!(|raw: &str| {
     for target in [QueryTarget::Relation, QueryTarget::Function { read: false }, QueryTarget::Function { read: true }] {
@@ -20,7 +20,7 @@ fuzz_target!(|raw: &str| {
     assert!(canonical(raw).is_ascii());
 });
 
-fn check(query: &Query) {
+fn check(query: &RequestQuery) {
     select(&query.select, 0);
     for at in &query.filters {
         configuration(&at.value.operation);

@@ -38,9 +38,6 @@ impl Isolation {
     }
 }
 
-/// The role that the server logs in with to answer requests.
-pub const LOGIN: &str = "authenticator";
-
 /// The settings of every role that the login role may assume, by the role's name.
 pub type Roles = HashMap<String, RoleSettings>;
 

@@ -14,17 +14,17 @@ use portico_database::wire::{PooledConnection, ReadError, RowSeparators, WireErr
 use self::statement_result::StatementResult;
 use self::transaction::{RequestStatements, TransactionEnding};
 use self::transaction_settings::TransactionContext;
+use crate::data_api::DataApi;
 use crate::error::RestError;
 use crate::plan::{PlannedStatement, StatementPlan};
 use crate::request::ApiRequest;
 use crate::request::preferences::{CountMode, TransactionEnd};
-use crate::service::Service;
 use crate::snapshot::Snapshot;
 use crate::sql::{MainStatement, StatementOutput};
 
 /// A request, the service that answers it, and the snapshot that it is answered with.
 pub(crate) struct RequestContext<'a> {
-    pub service: &'a Service,
+    pub service: &'a DataApi,
     pub snapshot: &'a Snapshot,
     pub request: &'a ApiRequest<'a>,
 }

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::parameters::row_filter_name;
 use super::{describe, reference, types};
-use crate::schema::{Parameter, Relation, Routine, Volatility};
+use crate::schema::{Relation, Routine, RoutineParameter, Volatility};
 
 /// Returns `paths`.
 pub(super) fn paths(relations: &[&Relation], routines: &[&Routine]) -> Value {
@@ -90,11 +90,11 @@ fn call(routine: &Routine, parameters: Vec<Value>) -> Value {
 }
 
 /// Returns the parameters that can be passed by name. An unnamed one takes the whole body.
-fn named(routine: &Routine) -> impl Iterator<Item = &Parameter> {
+fn named(routine: &Routine) -> impl Iterator<Item = &RoutineParameter> {
     routine.parameters.iter().filter(|parameter| !parameter.name.is_empty())
 }
 
-fn query_parameter(parameter: &Parameter) -> Value {
+fn query_parameter(parameter: &RoutineParameter) -> Value {
     let mut shown = Map::new();
     shown.insert("name".into(), parameter.name.clone().into());
     shown.insert("in".into(), "query".into());

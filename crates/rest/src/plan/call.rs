@@ -11,8 +11,8 @@ use super::write::JsonBody;
 use super::{PlanContext, ReadPlan, ReadRoot, ResultShape};
 use crate::array::text_array;
 use crate::error::RestError;
-use crate::query::Query;
-use crate::schema::{Parameter, Routine, SchemaCache, Volatility};
+use crate::query::RequestQuery;
+use crate::schema::{Routine, RoutineParameter, SchemaCache, Volatility};
 use crate::statement_builder::BoundValue;
 
 /// The arguments that a request sends to a function.
@@ -50,7 +50,7 @@ pub enum CallArguments {
         /// The object, or an array that begins with it.
         body: JsonBody,
         /// The parameters of the function that the object has values for.
-        parameters: Vec<Parameter>,
+        parameters: Vec<RoutineParameter>,
     },
     /// One argument without a name.
     Whole {
@@ -65,7 +65,7 @@ pub enum CallArguments {
 #[derive(Debug, Clone)]
 pub struct NamedArgument {
     /// The parameter of the function.
-    pub parameter: Parameter,
+    pub parameter: RoutineParameter,
     /// The text of the value; for a VARIADIC parameter an array of all texts.
     pub value: String,
 }
@@ -113,7 +113,7 @@ impl ResolvedCall {
     ///
     /// # Errors
     /// The errors of the read plan.
-    pub fn plan(self, context: &PlanContext<'_>, query: &Query) -> Result<CallPlan, RestError> {
+    pub fn plan(self, context: &PlanContext<'_>, query: &RequestQuery) -> Result<CallPlan, RestError> {
         let read = ReadPlan::new(context, ReadRoot::Call(&self.routine), query)?;
         Ok(CallPlan { routine: self.routine, arguments: self.arguments, read })
     }
@@ -162,7 +162,7 @@ fn arguments(routine: &Routine, whole: bool, input: CallInput<'_>) -> CallArgume
         }
         CallInput::Object { body, .. } if whole => whole_argument(routine, whole_body(routine, body.json)),
         CallInput::Object { body, keys, .. } => {
-            let input = |parameter: &&Parameter| keys.contains(&parameter.name);
+            let input = |parameter: &&RoutineParameter| keys.contains(&parameter.name);
             let parameters: Vec<_> = routine.parameters.iter().filter(input).cloned().collect();
             if parameters.is_empty() { CallArguments::None } else { CallArguments::Object { body, parameters } }
         }
@@ -187,7 +187,7 @@ fn whole_argument(routine: &Routine, value: BoundValue) -> CallArguments {
 
 /// Returns the text of an argument: the last value; for a VARIADIC parameter an array of all
 /// values.
-fn value(parameter: &Parameter, pairs: &[(String, String)]) -> Option<String> {
+fn value(parameter: &RoutineParameter, pairs: &[(String, String)]) -> Option<String> {
     let mut values = pairs.iter().filter(|(key, _)| *key == parameter.name).map(|(_, value)| value.as_str());
     if !parameter.variadic {
         return values.next_back().map(str::to_owned);

@@ -21,7 +21,7 @@ pub use body_format::{BodyFormat, ResultShape};
 pub(crate) use call::tests as call_tests;
 pub use call::{CallArguments, CallInput, CallPlan, NamedArgument, ResolvedCall, find, hoisted_settings, is_read_only};
 pub use column_path::ColumnPath;
-pub use filter::{Condition, conditions_of_write};
+pub use filter::{RowCondition, conditions_of_write};
 pub use negotiate::{NegotiatedFormat, ResultSource, negotiate};
 pub use overload::ArgumentSource;
 pub(crate) use read::name_of as aggregate_name;
@@ -35,7 +35,9 @@ pub use tree::{
 };
 #[cfg(test)]
 pub(crate) use write::tests as write_tests;
-pub use write::{AssignedColumn, ConflictClause, JsonBody, KeyValue, RowChange, WriteOptions, WritePlan, WriteReturn};
+pub use write::{
+    AssignedColumn, ConflictClause, JsonBody, KeyValue, WriteChange, WriteOptions, WritePlan, WriteReturn,
+};
 
 use crate::config::PlanSettings;
 use crate::schema::SchemaCache;

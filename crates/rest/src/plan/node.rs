@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::RestError;
-use crate::query::{Filter, LogicTree, OrderTerm, Query, RowRange, SelectItem, SelectRelation};
+use crate::query::{Filter, LogicTree, OrderTerm, RequestQuery, RowRange, SelectItem, SelectRelation};
 use crate::schema::Relationship;
 
 /// A level of the query.
@@ -30,7 +30,7 @@ impl<'q> QueryNode<'q> {
     /// Makes the tree of a query. `legacy`: a level with an alias may also be addressed by its
     /// name. Each use is added to `used`, with the alias.
     pub(super) fn of_query(
-        query: &'q Query,
+        query: &'q RequestQuery,
         legacy: bool,
         used: &mut Vec<(String, String)>,
     ) -> Result<Self, RestError> {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::error::RestError;
-use crate::schema::{Parameter, Routine, SchemaCache, nearest};
+use crate::schema::{Routine, RoutineParameter, SchemaCache, nearest};
 
 /// The name and the arguments of a call.
 #[derive(Debug, Clone)]
@@ -145,7 +145,7 @@ impl CallSignature<'_> {
 }
 
 /// Returns the only parameter of a function, if it has no name.
-pub(super) fn unnamed(routine: &Routine) -> Option<&Parameter> {
+pub(super) fn unnamed(routine: &Routine) -> Option<&RoutineParameter> {
     match routine.parameters.as_slice() {
         [only] if only.name.is_empty() => Some(only),
         _ => None,
@@ -153,7 +153,7 @@ pub(super) fn unnamed(routine: &Routine) -> Option<&Parameter> {
 }
 
 /// Returns the type of a parameter without the schema of PostgreSQL's own types.
-pub(super) fn unqualified(parameter: &Parameter) -> &str {
+pub(super) fn unqualified(parameter: &RoutineParameter) -> &str {
     parameter.sql_type.strip_prefix("pg_catalog.").unwrap_or(&parameter.sql_type)
 }
 
@@ -183,7 +183,7 @@ mod tests {
             comment: None,
             parameters: parameters
                 .iter()
-                .map(|(name, sql_type, required)| Parameter {
+                .map(|(name, sql_type, required)| RoutineParameter {
                     name: (*name).into(),
                     sql_type: (*sql_type).into(),
                     unbounded_type: (*sql_type).into(),

@@ -10,7 +10,7 @@ use super::{
 use crate::config::RestConfig;
 use crate::config::database::Isolation;
 use crate::error::RestError;
-use crate::query::{Query, SelectItem};
+use crate::query::{RequestQuery, SelectItem};
 use crate::request::body::Payload;
 use crate::request::media::MediaType;
 use crate::request::preferences::{CountMode, ReturnPreference};
@@ -267,7 +267,7 @@ fn max_affected(request: &ApiRequest<'_>) -> Option<u64> {
 }
 
 /// Returns true if rows are selected with all of their columns.
-fn is_whole(query: &Query) -> bool {
+fn is_whole(query: &RequestQuery) -> bool {
     matches!(query.select.as_slice(), [] | [SelectItem::Star])
 }
 

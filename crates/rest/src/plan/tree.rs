@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::column_path::ColumnPath;
-use super::filter::Condition;
+use super::filter::RowCondition;
 use crate::query::{Aggregate, Join};
 use crate::schema::{QualifiedName, Relation, Relationship};
 
@@ -40,7 +40,7 @@ pub struct Level {
     /// The embeds.
     pub embeds: Vec<Embed>,
     /// WHERE, joined by AND.
-    pub conditions: Vec<Condition>,
+    pub conditions: Vec<RowCondition>,
     /// ORDER BY.
     pub order: Vec<SortTerm>,
     /// LIMIT: the client's limit, at most the operator's.

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::StatusCode;
 
-use super::filter::{Condition, conditions_of_write};
+use super::filter::{RowCondition, conditions_of_write};
 use super::{PlanContext, ReadPlan, ReadRoot, ReturnedColumns};
 use crate::error::{PostgresErrorResponse, RestError};
-use crate::query::{FilterOperation, QuantOperator, Query};
+use crate::query::{FilterOperation, QuantOperator, RequestQuery};
 use crate::request::WriteAction;
 use crate::request::body::JsonPayload;
 use crate::request::preferences::{MissingPreference, Preferences, Resolution, ReturnPreference};
@@ -86,7 +86,7 @@ pub struct ConflictClause {
 
 /// The change of a write.
 #[derive(Debug, Clone, PartialEq)]
-pub enum RowChange {
+pub enum WriteChange {
     /// INSERT
     Insert {
         /// The rows.
@@ -109,12 +109,12 @@ pub enum RowChange {
         /// As for INSERT.
         defaults: bool,
         /// WHERE
-        conditions: Vec<Condition>,
+        conditions: Vec<RowCondition>,
     },
     /// DELETE
     Delete {
         /// WHERE
-        conditions: Vec<Condition>,
+        conditions: Vec<RowCondition>,
     },
     /// An update without values: no row is changed.
     Nothing,
@@ -139,7 +139,7 @@ pub struct WritePlan {
     /// The action of the request.
     pub action: WriteAction,
     /// The change.
-    pub change: RowChange,
+    pub change: WriteChange,
     /// The result.
     pub returning: WriteReturn,
 }
@@ -154,7 +154,7 @@ impl WritePlan {
         context: &PlanContext<'_>,
         relation: &Arc<Relation>,
         action: WriteAction,
-        query: &Query,
+        query: &RequestQuery,
         options: WriteOptions,
         payload: Option<&JsonPayload>,
     ) -> Result<Self, RestError> {
@@ -180,7 +180,7 @@ impl WritePlan {
     /// Returns the resolution in effect; `None` if there are no columns to compare.
     pub fn resolution(&self) -> Option<Resolution> {
         match (&self.change, self.action) {
-            (RowChange::Insert { conflict: Some(conflict), .. }, WriteAction::Insert) => {
+            (WriteChange::Insert { conflict: Some(conflict), .. }, WriteAction::Insert) => {
                 Some(if conflict.merge { Resolution::MergeDuplicates } else { Resolution::IgnoreDuplicates })
             }
             _ => None,
@@ -189,7 +189,7 @@ impl WritePlan {
 
     /// Returns true if the statement returns the number of inserted rows.
     pub fn counts_inserted(&self) -> bool {
-        matches!(&self.change, RowChange::Insert { conflict: Some(ConflictClause { merge: true, .. }), .. })
+        matches!(&self.change, WriteChange::Insert { conflict: Some(ConflictClause { merge: true, .. }), .. })
     }
 
     /// Returns true if the statement returns the location of the only row that was written.
@@ -207,8 +207,8 @@ impl WritePlan {
     /// 21000 with status 400.
     pub fn check_safe_update(&self, context: &PlanContext<'_>) -> Result<(), RestError> {
         let verb = match &self.change {
-            RowChange::Update { conditions, .. } if conditions.is_empty() => "UPDATE",
-            RowChange::Delete { conditions } if conditions.is_empty() => "DELETE",
+            WriteChange::Update { conditions, .. } if conditions.is_empty() => "UPDATE",
+            WriteChange::Delete { conditions } if conditions.is_empty() => "DELETE",
             _ => return Ok(()),
         };
         if !context.settings.safe_update {
@@ -231,23 +231,28 @@ fn change(
     context: &PlanContext<'_>,
     relation: &Relation,
     action: WriteAction,
-    query: &Query,
+    query: &RequestQuery,
     options: WriteOptions,
     payload: Option<&JsonPayload>,
-) -> Result<RowChange, RestError> {
+) -> Result<WriteChange, RestError> {
     // A PUT writes the columns of its body; `columns` has no effect
     let listed = query.columns.as_deref().filter(|_| action != WriteAction::Put);
     let listed = payload.map_or(&[][..], |payload| payload.columns(listed));
     let body = payload.map_or(JsonBody { json: Bytes::from_static(b"[]"), is_object: false }, JsonBody::from);
     let defaults = options.defaults && action != WriteAction::Put;
     match action {
-        WriteAction::Delete => Ok(RowChange::Delete { conditions: conditions_of_write(context, relation, query) }),
+        WriteAction::Delete => Ok(WriteChange::Delete { conditions: conditions_of_write(context, relation, query) }),
         WriteAction::Update => {
             let columns = assigned(context, relation, listed)?;
             if columns.is_empty() {
-                return Ok(RowChange::Nothing);
+                return Ok(WriteChange::Nothing);
             }
-            Ok(RowChange::Update { body, columns, defaults, conditions: conditions_of_write(context, relation, query) })
+            Ok(WriteChange::Update {
+                body,
+                columns,
+                defaults,
+                conditions: conditions_of_write(context, relation, query),
+            })
         }
         WriteAction::Insert => {
             let columns = assigned(context, relation, listed)?;
@@ -256,13 +261,13 @@ fn change(
                 columns: compared.to_vec(),
                 merge: resolution == Resolution::MergeDuplicates,
             });
-            Ok(RowChange::Insert { body, columns, defaults, conflict, only: Vec::new() })
+            Ok(WriteChange::Insert { body, columns, defaults, conflict, only: Vec::new() })
         }
         WriteAction::Put => {
             let columns = assigned(context, relation, listed)?;
             let only = put_key(context, relation, query)?;
             let conflict = Some(ConflictClause { columns: relation.primary_key.clone(), merge: true });
-            Ok(RowChange::Insert { body, columns, defaults, conflict, only })
+            Ok(WriteChange::Insert { body, columns, defaults, conflict, only })
         }
     }
 }
@@ -293,7 +298,7 @@ fn assigned_column(context: &PlanContext<'_>, relation: &Relation, name: &str) -
 
 /// Returns the key in the URL of a PUT. Exactly one plain `eq` for each column of the primary key
 /// is required.
-fn put_key(context: &PlanContext<'_>, relation: &Relation, query: &Query) -> Result<Vec<KeyValue>, RestError> {
+fn put_key(context: &PlanContext<'_>, relation: &Relation, query: &RequestQuery) -> Result<Vec<KeyValue>, RestError> {
     let filters: Vec<_> = query.filters.iter().filter(|filter| filter.path.is_empty()).collect();
     if relation.primary_key.is_empty() || !query.logic.is_empty() || filters.len() != relation.primary_key.len() {
         return Err(RestError::PutFilters);

@@ -222,7 +222,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Tests count the bytes that are scanned, to check that parsing takes linear time.
+/// Counts the bytes that are scanned, for tests that parsing takes linear time.
 #[cfg(not(test))]
 pub(super) fn count_scanned(_bytes: usize) {}
 #[cfg(test)]

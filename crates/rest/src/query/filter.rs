@@ -13,7 +13,7 @@ const DELIMITER: &str = "delimiter (.)";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ValueContext {
     /// In a parameter of its own: the value is the rest of the text.
-    Parameter,
+    RoutineParameter,
     /// In a logic tree: the value ends at the next `,` or `)`, or is quoted.
     Logic,
 }
@@ -131,7 +131,7 @@ fn list(cursor: &mut Cursor<'_>) -> Parsed<Vec<String>> {
 }
 
 fn value(cursor: &mut Cursor<'_>, context: ValueContext) -> Parsed<String> {
-    if context == ValueContext::Parameter {
+    if context == ValueContext::RoutineParameter {
         return Ok(cursor.take_while(|_| true).to_owned());
     }
     if let Some(text) = quoted_before_separator(cursor) {

@@ -76,8 +76,8 @@ pub use lex::canonical;
 pub use parse::{QueryTarget, parse};
 pub use types::{
     Aggregate, Arrow, AtLevel, Direction, EmbedPath, Field, Filter, FilterOperation, Fts, IsValue, Join, JsonStep,
-    Logic, LogicTree, Nulls, Operand, OrderTerm, QuantOperator, Quantifier, Query, RowRange, SelectColumn, SelectItem,
-    SelectRelation, SimpleOperator,
+    Logic, LogicTree, Nulls, Operand, OrderTerm, QuantOperator, Quantifier, RequestQuery, RowRange, SelectColumn,
+    SelectItem, SelectRelation, SimpleOperator,
 };
 
 pub(crate) use lex::decode;

@@ -6,7 +6,7 @@ use super::lex::{Pair, pairs};
 use super::logic::logic;
 use super::order::{names, order};
 use super::select::select;
-use super::types::{AtLevel, Filter, Query, RowRange};
+use super::types::{AtLevel, Filter, RequestQuery, RowRange};
 use crate::RestError;
 
 /// The kind of resource that a query string belongs to. It decides the meaning of parameters
@@ -60,8 +60,8 @@ impl ParameterKind {
 ///
 /// [`RestError::Parse`] about the first parameter that cannot be parsed. Parameters are parsed in
 /// this order: `order`, logic, `columns`, `select`, filters, `on_conflict`, `limit` and `offset`.
-pub fn parse(raw: &str, target: QueryTarget) -> Result<Query, RestError> {
-    let mut query = Query::default();
+pub fn parse(raw: &str, target: QueryTarget) -> Result<RequestQuery, RestError> {
+    let mut query = RequestQuery::default();
     let (mut columns, mut select_text, mut on_conflict) = (None, None, None);
     let (mut orders, mut logics, mut filters, mut ranges) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let pairs = pairs(raw)?;
@@ -115,8 +115,8 @@ fn read_logic((key, value): &Pair<'_>, operator: &str) -> Result<AtLevel<super::
     Ok(AtLevel { path, value: Cursor::read(&tree, format_args!("logic tree ({value})"), logic)? })
 }
 
-fn read_filter((name, value): &Pair<'_>, target: QueryTarget, query: &mut Query) -> Result<(), RestError> {
-    let reads = |cursor: &mut Cursor<'_>| condition(cursor, ValueContext::Parameter);
+fn read_filter((name, value): &Pair<'_>, target: QueryTarget, query: &mut RequestQuery) -> Result<(), RestError> {
+    let reads = |cursor: &mut Cursor<'_>| condition(cursor, ValueContext::RoutineParameter);
     if target == (QueryTarget::Function { read: true }) && reads(&mut Cursor::new(value)).is_err() {
         query.arguments.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
         return Ok(());
@@ -127,7 +127,7 @@ fn read_filter((name, value): &Pair<'_>, target: QueryTarget, query: &mut Query)
     Ok(())
 }
 
-fn read_range(key: &str, value: &str, is_limit: bool, query: &mut Query) -> Result<(), RestError> {
+fn read_range(key: &str, value: &str, is_limit: bool, query: &mut RequestQuery) -> Result<(), RestError> {
     let path = Cursor::read(key, format_args!("tree path ({key})"), embed_path)?;
     let Some(number) = integer(value) else { return Ok(()) };
     let at = match query.ranges.iter().position(|earlier| earlier.path == path) {

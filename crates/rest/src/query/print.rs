@@ -1,4 +1,4 @@
-//! Writes a query string that parses to a given [`Query`], for property tests.
+//! Writes a query string that parses to a given [`RequestQuery`], for property tests.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use super::*;
 
 /// Returns `query` as a query string.
-pub(super) fn print(query: &Query) -> String {
+pub(super) fn print(query: &RequestQuery) -> String {
     let mut pairs = Vec::new();
     if !query.select.is_empty() {
         pairs.push(("select".to_owned(), items(&query.select)));

@@ -19,7 +19,7 @@ pub(super) fn count_scanned(bytes: usize) {
     SCANNED.set(SCANNED.get() + bytes);
 }
 
-fn relation(raw: &str) -> Query {
+fn relation(raw: &str) -> RequestQuery {
     parse(raw, QueryTarget::Relation).unwrap()
 }
 

@@ -14,7 +14,7 @@ pub struct AtLevel<T> {
 
 /// A whole query string.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Query {
+pub struct RequestQuery {
     /// `select`; empty if it is absent or empty, which selects every column.
     pub select: Vec<SelectItem>,
     /// `columns`: the columns of the payload.
@@ -34,7 +34,7 @@ pub struct Query {
     pub arguments: Vec<(String, String)>,
 }
 
-impl Query {
+impl RequestQuery {
     /// Returns the query with another range at the root level; a default range is none.
     #[must_use]
     pub fn with_root_range(mut self, range: RowRange) -> Self {

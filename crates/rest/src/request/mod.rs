@@ -29,7 +29,7 @@ use self::role::RequestRole;
 use self::row_window::RowWindow;
 use crate::config::RestConfig;
 use crate::error::RestError;
-use crate::query::{self, Query, QueryTarget, RowRange};
+use crate::query::{self, QueryTarget, RequestQuery, RowRange};
 
 /// Bodies of this size and longer take milliseconds to parse.
 const LONG_BODY: usize = 512 * 1024;
@@ -85,7 +85,7 @@ impl<'a> RequestHead<'a> {
 pub(crate) struct ApiRequest<'a> {
     pub head: RequestHead<'a>,
     pub preferences: Preferences,
-    pub query: Query,
+    pub query: RequestQuery,
     pub payload: Option<Payload>,
     /// The media type of the body.
     pub content_type: MediaType,
@@ -140,7 +140,7 @@ fn root_range(window: RowWindow) -> RowRange {
 /// Reads the body, if the action has a use for it.
 async fn payload(
     action: RequestAction,
-    query: &Query,
+    query: &RequestQuery,
     content_type: &MediaType,
     body: Body,
 ) -> Result<Option<Payload>, RestError> {

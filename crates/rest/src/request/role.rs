@@ -4,12 +4,11 @@ use std::borrow::Cow;
 
 use http::{HeaderMap, StatusCode, header};
 use portico_database::sqlstate::{INSUFFICIENT_PRIVILEGE, INVALID_PARAMETER_VALUE};
-use portico_tokens::{Caller, Claims, TokenError, bearer, looks_opaque};
+use portico_tokens::{Caller, Claims, RejectedRole, TokenError, bearer, check_request_role, looks_opaque};
 use serde_json::{Map, Value};
 use time::{Duration, OffsetDateTime};
 
 use crate::config::RestConfig;
-use crate::config::database::LOGIN;
 use crate::error::{PostgresErrorResponse, RestError};
 
 /// The tolerated difference between the clocks of this server and of a token's issuer.
@@ -91,20 +90,18 @@ impl RequestRole {
             Some(found) if !found.is_null() => Cow::Owned(found.to_string()),
             _ => Cow::Borrowed(config.anon_role.as_deref().ok_or(RestError::AnonymousDisabled)?),
         };
-        // `set role none` would leave the request in the role that the server logs in with
-        if role == "none" {
-            return Err(role_error(
+        check_request_role(&role, login).map_err(|rejected| match rejected {
+            RejectedRole::NoRole => role_error(
                 INVALID_PARAMETER_VALUE.code(),
-                "role \"none\" does not exist".into(),
+                format!("role \"{role}\" does not exist"),
                 StatusCode::UNAUTHORIZED,
-            ));
-        }
-        // Every role may assume itself: a token could use privileges of the login that roles of
-        // requests lack
-        if role == LOGIN || role == login {
-            let message = format!("permission denied to set role \"{role}\"");
-            return Err(role_error(INSUFFICIENT_PRIVILEGE.code(), message, StatusCode::FORBIDDEN));
-        }
+            ),
+            RejectedRole::Login => role_error(
+                INSUFFICIENT_PRIVILEGE.code(),
+                format!("permission denied to set role \"{role}\""),
+                StatusCode::FORBIDDEN,
+            ),
+        })?;
         // The signed claims are passed on byte for byte, unless their role is not the one that was
         // determined
         let claims = if claims.role() == Some(&*role) {

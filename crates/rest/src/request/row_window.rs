@@ -3,7 +3,7 @@
 use http::{HeaderMap, Method, header};
 
 use crate::RestError;
-use crate::query::Query;
+use crate::query::RequestQuery;
 
 /// The requested part of the root's rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -23,7 +23,7 @@ impl RowWindow {
     ///
     /// PGRST103 for a negative limit at any level, and for a range that is empty although the limit
     /// is not 0; PGRST114 for limits of a PUT.
-    pub fn of(query: &Query, method: &Method, headers: &HeaderMap) -> Result<Self, RestError> {
+    pub fn of(query: &RequestQuery, method: &Method, headers: &HeaderMap) -> Result<Self, RestError> {
         if query.ranges.iter().any(|at| at.value.limit.is_some_and(|limit| limit < 0)) {
             return Err(range_error("Limit should be greater than or equal to zero."));
         }

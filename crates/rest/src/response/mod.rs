@@ -1,6 +1,6 @@
 //! The response: status, headers and body.
 
-mod chunked_body;
+mod chunk_list_body;
 mod content_range;
 pub(crate) mod server_timing;
 
@@ -9,7 +9,7 @@ use axum::response::Response;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-use self::chunked_body::ChunkedBody;
+use self::chunk_list_body::ChunkListBody;
 use self::content_range::{content_range, read_status};
 use crate::error::RestError;
 use crate::execute::statement_result::StatementResult;
@@ -101,7 +101,7 @@ pub(crate) fn success(completed: CompletedRequest<'_>) -> Result<Response, RestE
 
     let is_head = request.head.action == (RequestAction::Read { body: false });
     let body = match body {
-        Some(chunks) if has_body && !is_head => ChunkedBody::body(chunks),
+        Some(chunks) if has_body && !is_head => ChunkListBody::body(chunks),
         _ => Body::empty(),
     };
     let mut response = Response::new(body);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 
-use super::catalog::{Catalog, ColumnRow, KeyKind, KeyRow, RelationRow, TypeRow, domains};
+use super::catalog::{ColumnRow, KeyKind, KeyRow, RelationRow, SchemaCatalog, TypeRow, domains};
 use super::model::{ByName, Column, MediaHandler, QualifiedName, Relation, RelationKind, Representation, SchemaCache};
 use super::relationships::{ExposedKey, ForeignKey, MAX_COMBINATIONS, RelationshipSources, derive};
 use super::routines::assemble_routine;
@@ -19,8 +19,8 @@ const BITS: [u32; 2] = [1560, 1562];
 const LENGTH_HEADER: i32 = 4;
 
 /// Builds the schema cache.
-pub(crate) fn assemble(catalog: Catalog) -> SchemaCache {
-    let Catalog {
+pub(crate) fn assemble(catalog: SchemaCatalog) -> SchemaCache {
+    let SchemaCatalog {
         relations,
         columns,
         types,
@@ -72,7 +72,7 @@ pub(crate) fn assemble(catalog: Catalog) -> SchemaCache {
     for overloads in routines_by_name.values_mut().flat_map(HashMap::values_mut) {
         // Neither the order in the catalog nor oids survive a dump
         overloads.sort_by(|one, other| {
-            let order = |parameters: &[super::model::Parameter]| {
+            let order = |parameters: &[super::model::RoutineParameter]| {
                 parameters.iter().map(|each| (each.name.clone(), each.sql_type.clone())).collect::<Vec<_>>()
             };
             let lengths = one.parameters.len().cmp(&other.parameters.len());

@@ -113,7 +113,7 @@ pub(crate) struct MediaHandlerRow {
 }
 
 /// All rows that were read.
-pub(crate) struct Catalog {
+pub(crate) struct SchemaCatalog {
     pub relations: Vec<RelationRow>,
     pub columns: Vec<ColumnRow>,
     pub types: HashMap<u32, TypeRow>,

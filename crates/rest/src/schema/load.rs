@@ -9,7 +9,7 @@ use tracing::{debug, warn};
 
 use super::assemble::assemble;
 use super::catalog::{
-    Catalog, ColumnRow, KeyRow, MediaHandlerRow, RelationRow, RepresentationRow, RoutineRow, TypeRow, computed,
+    ColumnRow, KeyRow, MediaHandlerRow, RelationRow, RepresentationRow, RoutineRow, SchemaCatalog, TypeRow, computed,
     schema_comment, view,
 };
 use super::model::SchemaCache;
@@ -87,7 +87,7 @@ async fn time_zones(client: &Client) -> Result<HashSet<String>, Error> {
 }
 
 /// Reads all rows. All statements are sent at once, so that PostgreSQL works while rows are read.
-async fn read(client: &Client, settings: &LoadSettings) -> Result<Catalog, Error> {
+async fn read(client: &Client, settings: &LoadSettings) -> Result<SchemaCatalog, Error> {
     let LoadSettings { schemas, extra_search_path, .. } = settings;
     let (one, both): ([&(dyn ToSql + Sync); 1], [&(dyn ToSql + Sync); 2]) = ([schemas], [schemas, extra_search_path]);
     let (relations, columns, types, keys, views, routines, computed_rows, representations, media_handlers, comments) =
@@ -104,7 +104,7 @@ async fn read(client: &Client, settings: &LoadSettings) -> Result<Catalog, Error
             client.query(SCHEMAS, &one),
         )?;
     let types: Vec<TypeRow> = all(&types, TypeRow::read)?;
-    Ok(Catalog {
+    Ok(SchemaCatalog {
         relations: all(&relations, RelationRow::read)?,
         columns: all(&columns, ColumnRow::read)?,
         types: types.into_iter().map(|row| (row.oid, row)).collect(),

@@ -19,6 +19,6 @@ mod views;
 pub use fuzzy::nearest;
 pub use load::{LoadSettings, load};
 pub use model::{
-    ByName, Column, Junction, MediaHandler, Parameter, QualifiedName, Relation, RelationKind, Relationship,
-    RelationshipKind, Representation, ReturnType, Routine, SchemaCache, Volatility,
+    ByName, Column, Junction, MediaHandler, QualifiedName, Relation, RelationKind, Relationship, RelationshipKind,
+    Representation, ReturnType, Routine, RoutineParameter, SchemaCache, Volatility,
 };

@@ -237,7 +237,7 @@ pub struct Routine {
     /// Its comment.
     pub comment: Option<String>,
     /// The parameters.
-    pub parameters: Vec<Parameter>,
+    pub parameters: Vec<RoutineParameter>,
     /// The result.
     pub returns: ReturnType,
     /// The volatility.
@@ -253,7 +253,7 @@ pub struct Routine {
 
 /// A parameter of a function.
 #[derive(Debug, Clone)]
-pub struct Parameter {
+pub struct RoutineParameter {
     /// Its name; empty if it has none.
     pub name: String,
     /// Its type as SQL.

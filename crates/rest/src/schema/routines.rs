@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::catalog::{RoutineRow, TypeKind, TypeRow, domains};
-use super::model::{Parameter, QualifiedName, ReturnType, Routine, Volatility};
+use super::model::{QualifiedName, ReturnType, Routine, RoutineParameter, Volatility};
 
 /// The types of a single unnamed parameter that a whole body can be passed to.
 const WHOLE_BODY: [&str; 5] = ["bytea", "json", "jsonb", "text", "xml"];
@@ -48,13 +48,13 @@ pub(crate) fn assemble_routine(
 }
 
 /// Returns the input parameters. Output parameters are part of the result.
-fn parameters(row: &RoutineRow) -> Vec<Parameter> {
+fn parameters(row: &RoutineRow) -> Vec<RoutineParameter> {
     let mode = |at: usize| row.modes.get(at).map_or("i", String::as_str);
     let inputs = row.types.iter().enumerate().filter(|(at, _)| matches!(mode(*at), "i" | "b" | "v"));
     let required = usize::try_from(row.inputs.saturating_sub(row.defaults)).unwrap_or_default();
     inputs
         .enumerate()
-        .map(|(place, (at, sql_type))| Parameter {
+        .map(|(place, (at, sql_type))| RoutineParameter {
             name: row.names.get(at).cloned().unwrap_or_default(),
             sql_type: sql_type.clone(),
             unbounded_type: unbounded(sql_type),

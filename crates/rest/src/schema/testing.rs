@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::model::{
-    Column, MediaHandler, Parameter, QualifiedName, Relation, RelationKind, Representation, ReturnType, Routine,
+    Column, MediaHandler, QualifiedName, Relation, RelationKind, Representation, ReturnType, Routine, RoutineParameter,
     SchemaCache, Volatility,
 };
 use super::relationships::{ComputedRelationship, ExposedKey, ForeignKey, RelationshipSources, derive};
@@ -289,7 +289,8 @@ fn routine(line: &str, cache: &SchemaCache) -> Routine {
     let (head, result) = line.split_once(": ").unwrap();
     let (name, rest) = head.split_once('(').unwrap();
     let (parameters, volatility) = rest.split_once(") ").unwrap();
-    let parameters: Vec<Parameter> = parameters.split(", ").filter(|item| !item.is_empty()).map(parameter).collect();
+    let parameters: Vec<RoutineParameter> =
+        parameters.split(", ").filter(|item| !item.is_empty()).map(parameter).collect();
     let (set, result) = result.strip_prefix("setof ").map_or((false, result), |result| (true, result));
     let (result, composite) = result.strip_suffix(" {}").map_or((result, false), |result| (result, true));
     let relation = cache.relation("public", result).filter(|_| composite).map(|relation| relation.name.clone());
@@ -320,7 +321,7 @@ fn routine(line: &str, cache: &SchemaCache) -> Routine {
     }
 }
 
-fn parameter(text: &str) -> Parameter {
+fn parameter(text: &str) -> RoutineParameter {
     let (name, sql_type) = text.split_once(' ').unwrap();
     let (name, variadic) = name.strip_suffix("...").map_or((name, false), |name| (name, true));
     let (name, required) = name.strip_suffix('?').map_or((name, true), |name| (name, false));
@@ -329,7 +330,7 @@ fn parameter(text: &str) -> Parameter {
         "bit" => "bit varying",
         other => other,
     };
-    Parameter {
+    RoutineParameter {
         name: name.to_owned(),
         sql_type: sql_type.to_owned(),
         unbounded_type: unbounded.to_owned(),

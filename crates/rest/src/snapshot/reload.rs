@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use portico_database::wire::{FunctionTraits, Pool};
 use portico_database::{Database, DatabaseError, Listener};
+use portico_tokens::LOGIN_ROLE;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::{Shared, Snapshot, catalog_digest};
 use crate::config::RestConfig;
-use crate::config::database::{self, LOGIN};
+use crate::config::database;
 use crate::schema::{LoadSettings, load as load_schema};
 
 /// The channel on which PostgreSQL announces changes.
@@ -145,7 +146,7 @@ impl Reloader {
 
     /// Loads the schema if the catalogs have changed since the last load.
     async fn poll(&self) -> Result<(), DatabaseError> {
-        let client = self.database.acting_as(LOGIN).await?;
+        let client = self.database.acting_as(LOGIN_ROLE).await?;
         let digest: Option<String> = client.query_one(&catalog_digest::query(), &[]).await?.get(0);
         drop(client);
         if *self.unannounced_digest() != digest {
@@ -215,11 +216,11 @@ impl Reloader {
 
     async fn read(&self, scope: ReloadScope) -> Result<(), DatabaseError> {
         // Not in a session of a superuser: `db_pre_config` is a function of the project
-        let client = self.database.acting_as(LOGIN).await?;
+        let client = self.database.acting_as(LOGIN_ROLE).await?;
         client.batch_execute("set statement_timeout = '60s'; set timezone = 'UTC'").await?;
         let announces = self.database.receives_notifications() && client.query_one(ANNOUNCES, &[]).await?.get(0);
         let digest = if announces { None } else { client.query_one(&catalog_digest::query(), &[]).await?.get(0) };
-        let login = self.database.role_for(LOGIN);
+        let login = self.database.role_for(LOGIN_ROLE);
         let (mut config, roles) = database::load(&client, &login, &self.server).await?;
         config.prepared_statements &= !self.database.is_pooled();
         let before = self.shared.snapshot();

@@ -2,7 +2,7 @@
 
 use super::{Envelope, RowCount, Sql, TotalSource, envelope, read};
 use crate::plan::{BodyFormat, CALL, CallArguments, CallPlan};
-use crate::schema::{Parameter, Volatility};
+use crate::schema::{RoutineParameter, Volatility};
 
 /// Writes the main statement of a call. The function is called once, whatever is counted.
 pub fn call(plan: &CallPlan, count: RowCount, body_format: &BodyFormat) -> Sql {
@@ -93,7 +93,7 @@ fn invocation(sql: &mut Sql, plan: &CallPlan) {
     sql.raw(")");
 }
 
-fn parameter_name(sql: &mut Sql, parameter: &Parameter) {
+fn parameter_name(sql: &mut Sql, parameter: &RoutineParameter) {
     if parameter.variadic {
         sql.raw("VARIADIC ");
     }

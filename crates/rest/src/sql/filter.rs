@@ -2,31 +2,31 @@
 
 use super::Sql;
 use crate::array::text_array;
-use crate::plan::{ColumnPath, Condition};
+use crate::plan::{ColumnPath, RowCondition};
 use crate::query::{Arrow, FilterOperation, Fts, IsValue, Logic, Operand, QuantOperator, Quantifier, SimpleOperator};
 use crate::schema::QualifiedName;
 
 /// Appends conditions, joined by AND, on rows with the name `alias`. `exists` writes the condition
 /// on the embed with an index.
-pub fn conditions(sql: &mut Sql, alias: &str, conditions: &[Condition], exists: &dyn Fn(&mut Sql, usize)) {
+pub fn conditions(sql: &mut Sql, alias: &str, conditions: &[RowCondition], exists: &dyn Fn(&mut Sql, usize)) {
     sql.list(" AND ", conditions, |sql, each| condition(sql, alias, each, exists));
 }
 
-fn condition(sql: &mut Sql, alias: &str, condition: &Condition, exists: &dyn Fn(&mut Sql, usize)) {
+fn condition(sql: &mut Sql, alias: &str, condition: &RowCondition, exists: &dyn Fn(&mut Sql, usize)) {
     match condition {
-        Condition::Filter { column, negated, operation, from_text, to_tsvector } => {
+        RowCondition::Filter { column, negated, operation, from_text, to_tsvector } => {
             if *negated {
                 sql.raw("NOT ");
             }
             filter(sql, alias, column, operation, from_text.as_ref(), *to_tsvector);
         }
-        Condition::Exists { embed, wanted } => {
+        RowCondition::Exists { embed, wanted } => {
             if !wanted {
                 sql.raw("NOT ");
             }
             exists(sql, *embed);
         }
-        Condition::Group { negated, logic, parts } => {
+        RowCondition::Group { negated, logic, parts } => {
             let separator = match logic {
                 Logic::And => " AND ",
                 Logic::Or => " OR ",

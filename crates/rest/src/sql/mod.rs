@@ -10,10 +10,10 @@ mod envelope;
 mod explain;
 mod filter;
 mod main_statement;
-mod page;
 mod payload;
 mod plain;
 pub mod read;
+mod subselect_output;
 #[cfg(test)]
 mod tests;
 mod write;

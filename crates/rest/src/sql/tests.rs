@@ -87,7 +87,7 @@ fn the_operators_limit_holds_at_every_level() {
 }
 
 #[test]
-fn totals() {
+fn totals_are_counted_as_the_request_prefers() {
     let of = |resource, count| statement(&settings(), resource, count, &BodyFormat::Nothing);
     insta::assert_snapshot!(of("films?year=gt.2000", RowCount::Exact));
     insta::assert_snapshot!(of("films?year=gt.2000&limit=1", RowCount::Exact));
@@ -97,7 +97,7 @@ fn totals() {
 }
 
 #[test]
-fn bodies() {
+fn each_body_format_has_its_aggregate() {
     let of = |body_format: &BodyFormat| statement(&settings(), "films?select=id", RowCount::None, body_format);
     let handler = |relation| BodyFormat::Handler {
         function: crate::schema::testing::qualified("film_html"),

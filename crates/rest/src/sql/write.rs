@@ -5,8 +5,8 @@
 
 use super::{Envelope, RowCount, Sql, TotalSource, conditions, envelope, payload, read};
 use crate::plan::{
-    AssignedColumn, BodyFormat, Condition, ConflictClause, JsonBody, KeyValue, ReturnedColumns, RowChange, WritePlan,
-    WriteReturn,
+    AssignedColumn, BodyFormat, ConflictClause, JsonBody, KeyValue, ReturnedColumns, RowCondition, WriteChange,
+    WritePlan, WriteReturn,
 };
 use crate::schema::Relation;
 
@@ -49,7 +49,7 @@ pub fn write(plan: &WritePlan, count: RowCount, body_format: &BodyFormat) -> Sql
 /// Appends the statement of `pgrst_source`.
 pub(super) fn source(sql: &mut Sql, plan: &WritePlan) {
     change(sql, plan);
-    if !matches!(plan.change, RowChange::Nothing) {
+    if !matches!(plan.change, WriteChange::Nothing) {
         returning(sql, plan);
     }
 }
@@ -58,14 +58,14 @@ pub(super) fn source(sql: &mut Sql, plan: &WritePlan) {
 pub(super) fn change(sql: &mut Sql, plan: &WritePlan) {
     let relation = &plan.relation;
     match &plan.change {
-        RowChange::Insert { body, columns, defaults, conflict, only } => {
+        WriteChange::Insert { body, columns, defaults, conflict, only } => {
             sql.raw("INSERT INTO ").qualified(&relation.name.schema, &relation.name.name);
             insert_rows(sql, body, columns, *defaults, only);
             if let Some(conflict) = conflict {
                 on_conflict(sql, conflict, columns);
             }
         }
-        RowChange::Update { body, columns, defaults, conditions } => {
+        WriteChange::Update { body, columns, defaults, conditions } => {
             sql.raw("UPDATE ").qualified(&relation.name.schema, &relation.name.name).raw(" SET ");
             sql.list(", ", columns, |sql, column| {
                 sql.name(&column.name).raw(" = ");
@@ -75,11 +75,11 @@ pub(super) fn change(sql: &mut Sql, plan: &WritePlan) {
             payload::from_item(sql, body, columns, *defaults);
             where_clause(sql, relation, conditions);
         }
-        RowChange::Delete { conditions } => {
+        WriteChange::Delete { conditions } => {
             sql.raw("DELETE FROM ").qualified(&relation.name.schema, &relation.name.name);
             where_clause(sql, relation, conditions);
         }
-        RowChange::Nothing => {
+        WriteChange::Nothing => {
             sql.raw("SELECT ");
             returned_columns(sql, plan);
             // Without rows to return, nothing is read and no privilege to read is needed
@@ -165,7 +165,7 @@ fn on_conflict(sql: &mut Sql, conflict: &ConflictClause, columns: &[AssignedColu
 /// updated ones. Triggers may have suppressed rows, so the number is limited by that of the written
 /// rows.
 fn inserted(sql: &mut Sql, plan: &WritePlan) {
-    let RowChange::Insert { body, columns, only, .. } = &plan.change else { return };
+    let WriteChange::Insert { body, columns, only, .. } = &plan.change else { return };
     if columns.is_empty() {
         // Nothing can be updated, so all written rows are new
         sql.raw("(SELECT count(*) FROM pgrst_source)");
@@ -201,7 +201,7 @@ fn location(sql: &mut Sql, plan: &WritePlan) {
     );
 }
 
-fn where_clause(sql: &mut Sql, relation: &Relation, all: &[Condition]) {
+fn where_clause(sql: &mut Sql, relation: &Relation, all: &[RowCondition]) {
     if !all.is_empty() {
         sql.raw(" WHERE ");
         // A write has no embeds, so no condition is about one
@@ -224,7 +224,8 @@ fn returned_columns(sql: &mut Sql, plan: &WritePlan) {
     }
 }
 
-/// Qualified, since an UPDATE would also return the columns of the body.
+/// Writes the returned columns. They are qualified, since an UPDATE would also return the columns
+/// of the body.
 fn columns_of(sql: &mut Sql, relation: &Relation, returned: &ReturnedColumns) {
     if returned.all {
         sql.name(&relation.name.name).raw(".*");

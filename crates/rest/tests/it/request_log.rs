@@ -11,7 +11,7 @@ use portico_rest::plan::{
     ArgumentSource, CallInput, JsonBody, PlanContext, ResultSource, WriteOptions, WritePlan, find, is_read_only,
     negotiate,
 };
-use portico_rest::query::{Query, QueryTarget, SelectItem, parse};
+use portico_rest::query::{QueryTarget, RequestQuery, SelectItem, parse};
 use portico_rest::request::WriteAction;
 use portico_rest::request::body::{self, BodyPurpose, Payload};
 use portico_rest::request::media::{self, MediaType};
@@ -288,6 +288,6 @@ fn count(preferences: &Preferences) -> sql::RowCount {
     }
 }
 
-fn is_whole(query: &Query) -> bool {
+fn is_whole(query: &RequestQuery) -> bool {
     matches!(query.select.as_slice(), [] | [SelectItem::Star])
 }

@@ -43,7 +43,7 @@ async fn functions_are_listed_if_their_parameters_can_be_passed() {
 async fn parameters_have_names_types_and_defaults() {
     let cache = cache().await;
     let taken = |name: &str| -> Vec<String> {
-        let show = |parameter: &portico_rest::schema::Parameter| {
+        let show = |parameter: &portico_rest::schema::RoutineParameter| {
             let mark = if parameter.required { "" } else { "?" };
             let dots = if parameter.variadic { "..." } else { "" };
             format!("{}{mark}{dots} {} {}", parameter.name, parameter.sql_type, parameter.unbounded_type)

@@ -1,8 +1,8 @@
 //! The unfinished resumable uploads, and the finished ones that have not expired yet.
 //!
-//! The bytes of each upload and a record of them are in a folder of their own (`store`). One request
-//! at a time works on an upload; a newer one takes over (`lock`). What one requester may leave
-//! unfinished is bounded (`pending`).
+//! The bytes of each upload and a record of them are in a folder of their own (`store`). One
+//! request at a time works on an upload; a newer one takes over (`lock`). What one requester may
+//! leave unfinished is bounded (`pending`).
 
 mod lock;
 mod pending;

@@ -4,12 +4,15 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use http::Method;
 use portico_storage::BackendSettings;
 use serde_json::json;
 use tempfile::TempDir;
 
 use crate::helper::{Files, assert_error};
 use crate::place::count;
+use crate::resumable;
+use crate::s3::{self, Signed, request};
 
 /// A file system of 2 MiB in a mount namespace of its own, which ends with its process.
 struct SmallDisk {
@@ -39,6 +42,13 @@ impl SmallDisk {
     }
 }
 
+/// Waits until a folder has no more files than before, whatever they are.
+async fn has_no_more_files(folder: &Path, before: usize) {
+    while count(folder) > before {
+        tokio::task::yield_now().await;
+    }
+}
+
 impl Drop for SmallDisk {
     fn drop(&mut self) {
         let _ = self.process.kill();
@@ -64,12 +74,69 @@ async fn an_upload_without_space_leaves_nothing_and_the_server_goes_on() {
     ] {
         let refused = f.service(request).send().await;
         assert_error(&refused, 507, "507", "InsufficientStorage", "There is no space left for the object");
-        while count(&disk.path) > before {
-            tokio::task::yield_now().await;
-        }
+        has_no_more_files(&disk.path, before).await;
     }
     assert_eq!(f.t.count("select count(*) from storage.objects").await, 1);
     assert_eq!(f.content("files/a").await, "before");
     f.store("files/b", "after").await.expect(200);
     assert_eq!(f.content("files/b").await, "after");
+}
+
+#[tokio::test]
+async fn a_resumable_upload_without_space_goes_on_from_its_durable_bytes_when_there_is_space() {
+    let disk = SmallDisk::mount();
+    let f = Files::with(|settings| settings.backend = BackendSettings::Folder(disk.path.clone())).await;
+    f.bucket("files", json!({})).await;
+    f.store("files/other", &"x".repeat(1024 * 1024)).await.expect(200);
+    let content = "0123456789abcdef".repeat(96 * 1024);
+    let url = f.created("a", content.len()).await;
+    let refused = f.service(f.part(&url, 0, content.clone())).send().await;
+    resumable::assert_refused(&refused, 507, "There is no space left for the object");
+    let head = f.service(f.tus(Method::HEAD, &url)).send().await.expect(200);
+    let offset: usize = head.header("upload-offset").unwrap().parse().unwrap();
+    assert!(offset < content.len());
+    assert_eq!(f.t.count("select count(*) from storage.objects").await, 1);
+
+    f.service(f.delete("/object/files/other")).send().await.expect(200);
+    while disk.path.join("objects/files/other").exists() {
+        tokio::task::yield_now().await;
+    }
+    let last = f.service(f.part(&url, offset, content[offset..].to_owned())).send().await.expect(204);
+    assert_eq!(last.header("tus-complete"), Some("1"));
+    assert_eq!(f.content("files/a").await, content);
+}
+
+#[tokio::test]
+async fn an_s3_upload_without_space_leaves_nothing_and_the_server_goes_on() {
+    let disk = SmallDisk::mount();
+    let f = s3::start_with(|settings| settings.backend = BackendSettings::Folder(disk.path.clone())).await;
+    f.store("files/b", "before").await.expect(200);
+    let before = count(&disk.path);
+    let large = vec![b'x'; 4 * 1024 * 1024];
+    for path in ["/files/b", "/files/c"] {
+        let refused = Signed { body: large.clone(), ..request(Method::PUT, path) }.send(&f).await;
+        s3::assert_refused(&refused, 507, "InsufficientStorage");
+        has_no_more_files(&disk.path, before).await;
+    }
+    assert_eq!(f.content("files/b").await, "before");
+
+    // An upload in parts, of which the version does not fit beside its part
+    let upload = s3::begin(&f).await;
+    let part = format!("partNumber=1&uploadId={upload}");
+    let part = |size: usize| Signed { query: &part, body: vec![b'x'; size], ..request(Method::PUT, "/files/a") };
+    s3::assert_refused(&part(4 * 1024 * 1024).send(&f).await, 507, "InsufficientStorage");
+    has_no_more_files(&disk.path, before).await;
+    let other = Signed { body: vec![b'y'; 700 * 1024], ..request(Method::PUT, "/files/other") };
+    other.send(&f).await.expect(200);
+    part(800 * 1024).send(&f).await.expect(200);
+    let (query, etag) = (format!("uploadId={upload}"), s3::etag_of(&f, 1).await);
+    let completion = s3::complete(&query, &[(1, &etag)]);
+    s3::assert_refused(&completion.send(&f).await, 507, "InsufficientStorage");
+    // It is completed once there is space
+    request(Method::DELETE, "/files/other").send(&f).await.expect(204);
+    while disk.path.join("objects/files/other").exists() {
+        tokio::task::yield_now().await;
+    }
+    completion.send(&f).await.expect(200);
+    assert_eq!(f.content("files/a").await.len(), 800 * 1024);
 }

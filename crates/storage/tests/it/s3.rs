@@ -18,19 +18,20 @@ const SECRET: &str = "a secret of sufficient length";
 
 /// A request to be signed.
 #[derive(Clone)]
-struct Signed<'a> {
-    method: Method,
-    path: &'a str,
+pub struct Signed<'a> {
+    pub method: Method,
+    pub path: &'a str,
     /// In canonical order.
-    query: &'a str,
+    pub query: &'a str,
     /// Signed headers besides host, date and hash.
-    headers: &'a [(&'a str, &'a str)],
-    body: Vec<u8>,
+    pub headers: &'a [(&'a str, &'a str)],
+    pub body: Vec<u8>,
     /// The hash of the body, or a word in its place; `None`: the hash.
-    hash: Option<&'a str>,
+    pub hash: Option<&'a str>,
 }
 
-fn request<'a>(method: Method, path: &'a str) -> Signed<'a> {
+/// Returns a request without a body.
+pub fn request<'a>(method: Method, path: &'a str) -> Signed<'a> {
     Signed { method, path, query: "", headers: &[], body: Vec::new(), hash: None }
 }
 
@@ -42,7 +43,8 @@ async fn start() -> Files {
     start_with(|_| {}).await
 }
 
-async fn start_with(change: impl FnOnce(&mut StorageSettings)) -> Files {
+/// Starts a server with changed settings, the protocol and the bucket `files`.
+pub async fn start_with(change: impl FnOnce(&mut StorageSettings)) -> Files {
     let key = S3AccessKey { id: KEY.into(), secret: Secret::new(SECRET) };
     let settings = S3Settings { region: "local".into(), access_keys: vec![key], pages: None };
     let f = Files::with(|storage| {
@@ -88,26 +90,27 @@ impl Signed<'_> {
         signed.body(self.body.clone())
     }
 
-    async fn send(&self, f: &Files) -> TestResponse {
+    pub async fn send(&self, f: &Files) -> TestResponse {
         self.sign(f).send().await
     }
 }
 
+/// Asserts that a response is an error of the protocol.
 #[track_caller]
-fn assert_refused(response: &TestResponse, status: u16, code: &str) {
+pub fn assert_refused(response: &TestResponse, status: u16, code: &str) {
     let text = response.text();
     assert_eq!((response.status, text.contains(&format!("<Code>{code}</Code>"))), (status, true), "{text}");
 }
 
 /// Begins an upload in parts of `/files/a`. Returns its id.
-async fn begin(f: &Files) -> String {
+pub async fn begin(f: &Files) -> String {
     let begin = Signed { query: "uploads=", ..request(Method::POST, "/files/a") };
     let answer = begin.send(f).await.expect(200).text();
     answer.split("<UploadId>").nth(1).unwrap().split('<').next().unwrap().to_owned()
 }
 
 /// Returns the ETag of the newest part with a number.
-async fn etag_of(f: &Files, number: u16) -> String {
+pub async fn etag_of(f: &Files, number: u16) -> String {
     let newest = format!(
         "select etag from storage.s3_multipart_uploads_parts where part_number = {number} order by created_at desc limit 1"
     );
@@ -115,7 +118,7 @@ async fn etag_of(f: &Files, number: u16) -> String {
 }
 
 /// Returns the request that completes the upload of `/files/a` which the query names.
-fn complete<'a>(query: &'a str, parts: &[(u16, &str)]) -> Signed<'a> {
+pub fn complete<'a>(query: &'a str, parts: &[(u16, &str)]) -> Signed<'a> {
     let part =
         |(number, etag): &(u16, &str)| format!("<Part><PartNumber>{number}</PartNumber><ETag>{etag}</ETag></Part>");
     let parts: String = parts.iter().map(part).collect();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use portico_base::Secret;
 use portico_tokens::{
-    ApiKeys, CurrentKeys, KeyRing, SigningKey, ThirdPartyIssuer, ThirdPartyKeys, TokenError, TokenIssuer,
+    ApiKeys, CurrentKeys, KeyRing, SigningKey, ThirdPartyIssuer, ThirdPartyKeys, TokenError, UnreadIssuers,
 };
 use serde_json::{Value, json};
 
@@ -203,22 +203,35 @@ fn a_token_for_another_audience_is_rejected_also_if_it_was_presented_before() {
 }
 
 #[test]
-fn an_unknown_key_names_the_issuer_whose_keys_to_read_again() {
+fn an_unknown_key_names_the_issuers_whose_keys_to_read_again() {
     let current = accepting(ISSUER, None);
-    let asks = |token: &str| current.now().issuer_of_unknown_key(token);
+    let unread = |token: &str| {
+        let UnreadIssuers { own, third_party } = current.now().issuers_of_unknown_key(token);
+        (own, third_party)
+    };
     let stranger = |iss: &str| ring("ES256", 0).sign(&json!({ "iss": iss })).unwrap();
-    assert_eq!(asks(&stranger(ISSUER)), Some(TokenIssuer::ThirdParty));
-    assert_eq!(asks(&stranger("https://here")), Some(TokenIssuer::Own));
-    assert_eq!(asks(&signed(&json!({ "iss": ISSUER }))), None);
-    assert_eq!(asks(&current.sign(&json!({})).unwrap()), None, "the secret has no kid");
-    assert_eq!(asks("x.y.z"), None);
+    assert_eq!(unread(&stranger(ISSUER)), (true, true));
+    assert_eq!(unread(&stranger("https://here")), (true, false));
+    assert_eq!(unread(&signed(&json!({ "iss": ISSUER }))), (false, false), "the third party's key is known");
+    assert_eq!(unread(&current.sign(&json!({})).unwrap()), (false, false), "the secret has no kid");
+    assert_eq!(unread("x.y.z"), (false, false));
+    assert!(current.now().issuers_of_unknown_key("x.y.z").is_none());
+
+    // A key of the third party without an id may have signed every token that names it, and has not
+    // signed those that were rejected
+    let mut nameless = ring("ES256", 1).jwks();
+    nameless["keys"][0].as_object_mut().unwrap().remove("kid");
+    let issuer = ThirdPartyIssuer { url: ISSUER.to_owned(), other_names: Vec::new(), audience: None };
+    current.replace_third_party(ThirdPartyKeys::published(issuer, &nameless).unwrap());
+    assert_eq!(unread(&stranger(ISSUER)), (true, false));
 
     // Before the keys were fetched every token of the issuer has an unknown key
     let issuer = ThirdPartyIssuer { url: ISSUER.to_owned(), other_names: Vec::new(), audience: None };
     current.replace_third_party(ThirdPartyKeys::unknown(issuer));
     let token = signed(&json!({ "iss": ISSUER }));
     assert!(matches!(current.now().verify_signature(&token), Err(TokenError::UnknownKey { .. })));
-    assert_eq!(current.now().issuer_of_unknown_key(&token), Some(TokenIssuer::ThirdParty));
+    assert_eq!(unread(&token), (true, true));
+    assert_eq!(unread(&current.sign(&json!({ "iss": ISSUER })).unwrap()), (false, true));
 }
 
 #[test]

@@ -1,11 +1,9 @@
-import { type ReactNode, type SubmitEvent, useEffect, useMemo } from "react";
+import type { ReactNode, SubmitEvent } from "react";
 import type { CodeLength } from "../../lib/config";
-import { z } from "../../lib/zod";
-import * as m from "../../paraglide/messages";
 import { Button } from "../ui/button";
 import { CodeField } from "./code-field";
 import { FormAlert } from "./form-alert";
-import { useZodForm } from "./use-zod-form";
+import { useCodeForm } from "./use-code-form";
 
 /**
  * A form for one code of digits, submitted with the last digit. A wrong code stays, selected, to be
@@ -29,15 +27,9 @@ export function CodeForm({
   /** Shown beside the button. */
   actions?: ReactNode;
 }) {
-  const schema = useMemo(
-    () => z.object({ code: z.string().check(z.minLength(length, { error: () => m.code_incomplete({ digits: length }) })) }),
-    [length],
-  );
-  const form = useZodForm(schema, { code: "" }, { reValidateMode: "onSubmit" });
+  const form = useCodeForm(length);
   const { setFocus } = form;
   const { isSubmitting } = form.formState;
-
-  useEffect(() => setFocus("code"), [setFocus]);
 
   function submit(event?: SubmitEvent) {
     event?.preventDefault();

@@ -1,13 +1,11 @@
 import { render, screen, within } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { run } from "axe-core";
-import { type ReactNode, useState } from "react";
+import type { ReactNode } from "react";
 import { expect, test, vi } from "vitest";
 import { Button } from "./button";
 import { ConfirmDialog } from "./confirm-dialog";
 import { Menu, MenuItem, MenuLink, MenuSeparator } from "./menu";
-import { Table } from "./table";
-import { Tabs } from "./tabs";
 
 function show(content: ReactNode) {
   return { user: userEvent.setup(), ...render(<main>{content}</main>) };
@@ -63,41 +61,4 @@ test("a menu opens by keyboard, runs the selected action and returns the focus",
   expect(onRename).toHaveBeenCalledOnce();
   expect(screen.queryByRole("menu")).toBeNull();
   expect(trigger).toHaveFocus();
-});
-
-test("the arrow keys select a tab, and only its content shows", async () => {
-  function Example() {
-    const [value, setValue] = useState<"first" | "second">("first");
-    const tabs = [
-      { value: "first" as const, label: "First", content: <p>One</p> },
-      { value: "second" as const, label: "Second", content: <p>Two</p> },
-    ];
-    return <Tabs label="Examples" tabs={tabs} value={value} onValueChange={setValue} />;
-  }
-  const { user } = show(<Example />);
-  expect(screen.getByText("One")).toBeVisible();
-  await expectSound();
-  await user.click(screen.getByRole("tab", { name: "First" }));
-  await user.keyboard("{ArrowRight}");
-  expect(screen.getByRole("tab", { name: "Second" })).toHaveAttribute("aria-selected", "true");
-  expect(screen.getByRole("tabpanel", { name: "Second" })).toHaveTextContent("Two");
-  expect(screen.queryByText("One")).toBeNull();
-});
-
-test("a table has its caption, headers and rows, and says when there are none", async () => {
-  const columns = [
-    { id: "name", header: "Name", cell: (row: { name: string; size: number }) => row.name },
-    { id: "size", header: "Size", cell: (row: { name: string; size: number }) => row.size, align: "end" as const },
-  ];
-  const rows = [{ name: "a.txt", size: 12 }];
-  const table = (shown: typeof rows) => (
-    <Table caption="Files" columns={columns} rows={shown} rowKey={(row) => row.name} empty="No files yet" />
-  );
-  const { rerender } = show(table(rows));
-  expect(screen.getByRole("table", { name: "Files" })).toBeVisible();
-  expect(screen.getByRole("row", { name: "a.txt 12" })).toBeVisible();
-  expect(screen.getAllByRole("columnheader").map((header) => header.textContent)).toEqual(["Name", "Size"]);
-  await expectSound();
-  rerender(<main>{table([])}</main>);
-  expect(screen.getByRole("cell", { name: "No files yet" })).toBeVisible();
 });

@@ -1,7 +1,7 @@
 import type { Provider } from "@supabase/supabase-js";
-import { type SubmitEvent, useEffect, useMemo, useState } from "react";
+import { type SubmitEvent, useState } from "react";
 import { FormAlert } from "../../components/form/form-alert";
-import { useZodForm } from "../../components/form/use-zod-form";
+import { useCodeForm } from "../../components/form/use-code-form";
 import { FormNote, FormPage } from "../../components/form-page";
 import { MailboxHint } from "../../components/mailbox-hint";
 import { ResendButton } from "../../components/resend-button";
@@ -13,7 +13,6 @@ import { providerName } from "../../lib/auth/provider-name";
 import { useConfig } from "../../lib/config-context";
 import { describeError } from "../../lib/errors";
 import { type PageAddress, visitorAddress } from "../../lib/paths";
-import { z } from "../../lib/zod";
 import * as m from "../../paraglide/messages";
 import { CodeField } from "../../components/form/code-field";
 import { isPhoneCode, type PendingCode } from "../../lib/pending-code";
@@ -45,16 +44,9 @@ export function VerifyCodeForm({ pending, onResent }: { pending: PendingCode; on
   const { client, rememberMethod } = useAuth();
   const isPhone = isPhoneCode(pending);
   const length = useConfig().accounts.codeLength[isPhone ? "phone" : "email"];
-  const schema = useMemo(
-    () => z.object({ code: z.string().check(z.minLength(length, { error: () => m.code_incomplete({ digits: length }) })) }),
-    [length],
-  );
-  const form = useZodForm(schema, { code: "" }, { reValidateMode: "onSubmit" });
-  const { setFocus } = form;
+  const form = useCodeForm(length);
   const { isSubmitting } = form.formState;
   const [wasRejected, setWasRejected] = useState(false);
-
-  useEffect(() => setFocus("code"), [setFocus]);
 
   async function verify({ code: token }: { code: string }) {
     const { address, kind } = pending;

@@ -17,7 +17,7 @@ use crate::tls;
 pub(crate) enum ServerStream {
     Socket(UnixStream),
     Tcp(TcpStream),
-    Tls(tls::Stream<TcpStream>),
+    Tls(tls::EncryptedStream<TcpStream>),
 }
 
 impl ServerStream {

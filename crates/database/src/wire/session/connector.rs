@@ -13,6 +13,7 @@ use super::prepared_statements::PreparedStatements;
 use super::statement_texts::StatementTexts;
 use crate::endpoint::Endpoint;
 use crate::error::DatabaseError;
+use crate::quote;
 use crate::tls::Tls;
 use crate::wire::protocol::authentication::{BackendKey, authenticate};
 use crate::wire::protocol::batch::{Batch, Statement};
@@ -215,7 +216,7 @@ impl Connector {
                 }
             }
         }
-        let quoted = format!("\"{}\"", self.role.replace('"', "\"\""));
+        let quoted = quote::identifier(&self.role);
         let origin = match is_superuser {
             true => SessionOrigin {
                 role: "none".into(),

@@ -18,7 +18,7 @@ pub(crate) struct Calls {
     under_way: AtomicUsize,
     /// The number of requests that were handed over.
     count: AtomicU64,
-    /// A [`Reading`].
+    /// A [`ReaderPosition`].
     reading: AtomicU8,
     /// An [`Upgrade`].
     upgrade: AtomicU8,
@@ -51,7 +51,7 @@ pub(crate) enum Standing {
 /// The position of the reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Reading {
+pub(crate) enum ReaderPosition {
     /// Before the first byte of a request.
     Between,
     /// Behind a head, with nothing more read.
@@ -170,7 +170,7 @@ impl Calls {
         self.reader.register(context.waker());
     }
 
-    pub(super) fn set_reading(&self, reading: Reading) {
+    pub(super) fn set_reading(&self, reading: ReaderPosition) {
         self.reading.store(reading as u8, Ordering::Release);
     }
 
@@ -185,6 +185,6 @@ impl Calls {
     fn is_between(&self) -> bool {
         let reading = self.reading.load(Ordering::Acquire);
         let has_no_body = || self.body.load(Ordering::Acquire) == BodyLength::Known(0).pack();
-        reading == Reading::Between as u8 || (reading == Reading::Behind as u8 && has_no_body())
+        reading == ReaderPosition::Between as u8 || (reading == ReaderPosition::Behind as u8 && has_no_body())
     }
 }

@@ -258,7 +258,7 @@ mod tests {
         }
     }
 
-    /// Text that does not compress to nothing.
+    /// Returns text that does not compress to nothing.
     fn text(length: usize) -> Bytes {
         (0_u64..)
             .flat_map(|n| format!("{{\"id\":{n},\"v\":{}}}", n.wrapping_mul(0x9e37_79b9) % 65_537).into_bytes())

@@ -1,6 +1,6 @@
 //! Compression of responses, for clients that accept it.
 //!
-//! Only mounts whose [`crate::Access`] enables it are compressed. The service decides too: a
+//! Only mounts whose [`crate::AccessRules`] enables it are compressed. The service decides too: a
 //! response with a `Content-Encoding`, or with `Cache-Control: no-transform`, is sent as it is.
 //!
 //! Promises: a response is compressed as it arrives, a block at a time, in about half a mebibyte of
@@ -89,8 +89,8 @@ fn is_compressible(answer: &Response) -> bool {
         && !lists(headers, header::CACHE_CONTROL, "no-transform")
 }
 
-/// Partial responses are not compressed: their range refers to the form in which the client has the
-/// rest.
+/// Returns whether a response has a whole body. Partial responses are not compressed: their range
+/// refers to the form in which the client has the rest.
 fn has_whole_body(status: StatusCode) -> bool {
     !status.is_informational()
         && !matches!(

@@ -30,12 +30,13 @@ pub fn at_public_url(settings: &mut AuthSettings, config: &Config, public_url: &
     settings.redirect_allow_list.push(format!("{public_url}/**"));
 }
 
-/// Adds the pages of the web app at `origin` that notifications link to, unless the settings name
+/// Adds the pages of the web app at `origin` that emails link to, unless the settings name
 /// others.
 pub fn link_to_web_app(settings: &mut AuthSettings, origin: &str) {
     let email = &mut settings.email;
     email.security_page.get_or_insert_with(|| format!("{origin}/app/security"));
     email.recovery_page.get_or_insert_with(|| format!("{origin}/forgot-password"));
+    email.sign_in_page.get_or_insert_with(|| format!("{origin}/sign-in"));
 }
 
 #[cfg(test)]
@@ -43,11 +44,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notifications_link_to_the_web_app_unless_the_settings_name_other_pages() {
+    fn emails_link_to_the_web_app_unless_the_settings_name_other_pages() {
         let mut settings = AuthSettings::default();
         settings.email.recovery_page = Some("https://app.example/reset".into());
         link_to_web_app(&mut settings, "https://accounts.example");
         assert_eq!(settings.email.security_page.as_deref(), Some("https://accounts.example/app/security"));
         assert_eq!(settings.email.recovery_page.as_deref(), Some("https://app.example/reset"));
+        assert_eq!(settings.email.sign_in_page.as_deref(), Some("https://accounts.example/sign-in"));
     }
 }

@@ -9,8 +9,7 @@ use portico_auth::settings::{
 };
 use portico_mail::MailKind;
 use portico_project::{
-    AuthConfig, CaptchaProvider as ConfiguredCaptcha, Config, ExternalProvider, HookConfig, MfaConfig, MfaFactor,
-    PasswordRequirements,
+    AuthConfig, CaptchaProviderName, Config, ExternalProvider, HookConfig, MfaConfig, MfaFactor, PasswordRequirements,
 };
 use portico_tokens::ThirdPartyIssuer;
 
@@ -38,8 +37,8 @@ pub fn settings(config: &Config) -> AuthSettings {
         external: auth.external.iter().map(|(name, provider)| (name.clone(), external(provider))).collect(),
         captcha: auth.captcha.as_ref().map(|captcha| CaptchaSettings {
             provider: match captcha.provider {
-                ConfiguredCaptcha::Hcaptcha => CaptchaProvider::HCaptcha,
-                ConfiguredCaptcha::Turnstile => CaptchaProvider::Turnstile,
+                CaptchaProviderName::Hcaptcha => CaptchaProvider::HCaptcha,
+                CaptchaProviderName::Turnstile => CaptchaProvider::Turnstile,
             },
             secret: captcha.secret.clone(),
             timeout: Duration::from_secs(10),

@@ -13,7 +13,7 @@ use portico_auth::settings::AuthSettings;
 use portico_auth::{AccountToAdd, Auth, TextTransport};
 use portico_base::Clock;
 use portico_database::Database;
-use portico_gateway::Access;
+use portico_gateway::AccessRules;
 use portico_mail::Transport;
 use portico_project::Project;
 use portico_project::portico_toml::{AccountSettings, DevelopmentUser, Settings};
@@ -108,6 +108,6 @@ pub(super) fn service(auth: &Auth) -> Service {
 /// Returns the rules for requests. The service limits bodies itself. Its responses are never
 /// compressed: many hold tokens beside text that users chose (BREACH). Users of a third party have
 /// no account.
-fn access() -> Access {
-    Access::keyed().body_limit(usize::MAX).except(OPEN_PATHS).own_tokens()
+fn access() -> AccessRules {
+    AccessRules::keyed().body_limit(usize::MAX).except(OPEN_PATHS).own_tokens()
 }

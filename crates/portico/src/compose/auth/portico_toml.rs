@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use portico_auth::settings::{AuthSettings, BreachCheckSettings, SendLimit};
 use portico_mail::MailKind;
 use portico_project::Config;
-use portico_project::portico_toml::{AccountSettings, BrandSettings, BreachCheck, SendRate};
+use portico_project::portico_toml::{AccountSettings, BrandSettings, BreachCheckMode, SendRate};
 
 /// Enables every notification that `config.toml` does not mention, if `portico.toml` says so.
 pub fn enable_notifications(settings: &mut AuthSettings, config: &Config, own: &AccountSettings) {
@@ -60,8 +60,8 @@ pub fn add(settings: &mut AuthSettings, own: &AccountSettings) {
     let (password, check) = (&mut settings.password, &own.password);
     set(&mut password.bcrypt_cost, check.bcrypt_cost.map(u32::from));
     let fail_closed = match check.breach_check {
-        None | Some(BreachCheck::Off) => None,
-        Some(answer) => Some(answer == BreachCheck::FailClosed),
+        None | Some(BreachCheckMode::Off) => None,
+        Some(answer) => Some(answer == BreachCheckMode::FailClosed),
     };
     password.breach_check = fail_closed.map(|fail_closed| {
         let mut breach = BreachCheckSettings { fail_closed, ..BreachCheckSettings::default() };
@@ -85,6 +85,7 @@ pub fn add(settings: &mut AuthSettings, own: &AccountSettings) {
     set(&mut email.magic_link_enabled, own.email.magic_link);
     email.security_page.clone_from(&own.email.security_page);
     email.recovery_page.clone_from(&own.email.recovery_page);
+    email.sign_in_page.clone_from(&own.email.sign_in_page);
     set(&mut email.allow_unverified_sign_ins, own.email.allow_unverified_sign_ins);
     set(&mut email.authorized_addresses, own.email.authorized_addresses.clone());
     set(&mut email.extended_validation, own.email.extended_validation);
@@ -195,7 +196,7 @@ mod tests {
         own.max_request_duration = Some(Duration::ZERO);
         own.email.name_servers = Some(vec![([192, 0, 2, 53], 53).into()]);
         own.email.link_paths.recovery = Some("https://app.example/reset".into());
-        own.password.breach_check = Some(BreachCheck::FailClosed);
+        own.password.breach_check = Some(BreachCheckMode::FailClosed);
         own.password.breach_check_url = Some("https://mirror.example/range/".into());
         own.refresh_tokens.algorithm_version = Some(2);
         own.passkey.max_per_user = Some(3);

@@ -7,7 +7,7 @@ use super::sort::orders;
 use crate::RestError;
 use crate::plan::PlanContext;
 use crate::plan::column_path::column_of;
-use crate::plan::filter::{Condition, filter_condition, tree_condition};
+use crate::plan::filter::{RowCondition, filter_condition, tree_condition};
 use crate::plan::node::QueryNode;
 use crate::plan::tree::{Embed, EmbedShape, Level, LevelSource, OutputColumn, SpreadColumn};
 use crate::query::{
@@ -302,7 +302,7 @@ impl LevelBuilder<'_> {
             })
     }
 
-    fn conditions(&self, node: &QueryNode<'_>, relation: Option<&Relation>) -> Vec<Condition> {
+    fn conditions(&self, node: &QueryNode<'_>, relation: Option<&Relation>) -> Vec<RowCondition> {
         let on_embed = |filter: &Filter| null_filter(node, filter);
         let filters = node
             .filters
@@ -382,12 +382,12 @@ fn last_key(field: &Field) -> &str {
 
 /// Returns the condition of `embed=is.null` or `embed=not.is.null`. No other filter on an embed is
 /// a condition on its rows.
-fn null_filter(node: &QueryNode<'_>, filter: &Filter) -> Option<Condition> {
+fn null_filter(node: &QueryNode<'_>, filter: &Filter) -> Option<RowCondition> {
     if filter.operation != FilterOperation::Is(IsValue::Null) || !filter.field.json_path.is_empty() {
         return None;
     }
     let embed = node.children.iter().position(|child| child.key() == filter.field.name)?;
-    Some(Condition::Exists { embed, wanted: filter.negated })
+    Some(RowCondition::Exists { embed, wanted: filter.negated })
 }
 
 /// Returns true if every column of the primary key is compared with one value. The key of a view is

@@ -14,7 +14,7 @@ use super::node::QueryNode;
 use super::tree::{LevelSource, OutputColumn, ReadPlan, ReturnedColumns, SortExpression};
 use super::{PlanContext, embed};
 use crate::RestError;
-use crate::query::Query;
+use crate::query::RequestQuery;
 use crate::schema::{QualifiedName, Relation, RelationshipKind, Routine};
 
 /// The source of the rows that are read.
@@ -38,7 +38,7 @@ impl ReadPlan {
     /// # Errors
     ///
     /// PGRST108, 200, 201, 118, 123 and 127, in this order; PGRST103 for a negative limit.
-    pub fn new(context: &PlanContext<'_>, root: ReadRoot<'_>, query: &Query) -> Result<Self, RestError> {
+    pub fn new(context: &PlanContext<'_>, root: ReadRoot<'_>, query: &RequestQuery) -> Result<Self, RestError> {
         let mut legacy_names = Vec::new();
         let node = QueryNode::of_query(query, context.settings.legacy_target_names, &mut legacy_names)?;
         let node = embed::resolve(context, &root.name(), root.relation_name().is_some(), node)?;

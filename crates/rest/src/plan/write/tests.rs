@@ -53,7 +53,7 @@ impl Request<'_> {
         WritePlan::new(&context, relation, self.action, &query, self.options, payload)
     }
 
-    fn change(self) -> RowChange {
+    fn change(self) -> WriteChange {
         self.plan(&cinema()).unwrap().change
     }
 }
@@ -66,7 +66,7 @@ fn names(columns: &[AssignedColumn]) -> Vec<&str> {
 
 #[test]
 fn columns_are_those_of_the_body_sorted_by_name() {
-    let RowChange::Insert { columns, .. } = request(Insert, "films", r#"{"year":1,"title":"x"}"#).change() else {
+    let WriteChange::Insert { columns, .. } = request(Insert, "films", r#"{"year":1,"title":"x"}"#).change() else {
         panic!("no insert")
     };
     assert_eq!(names(&columns), ["title", "year"]);
@@ -75,11 +75,11 @@ fn columns_are_those_of_the_body_sorted_by_name() {
 #[test]
 fn listed_columns_replace_those_of_the_body() {
     let url = r#"films?columns=year,"title",year"#;
-    let RowChange::Insert { columns, .. } = request(Insert, url, r#"[{"unknown":1}]"#).change() else {
+    let WriteChange::Insert { columns, .. } = request(Insert, url, r#"[{"unknown":1}]"#).change() else {
         panic!("no insert")
     };
     assert_eq!(names(&columns), ["title", "year"]);
-    let RowChange::Update { columns, .. } = request(Update, "films?id=eq.1&columns=year", "{}").change() else {
+    let WriteChange::Update { columns, .. } = request(Update, "films?id=eq.1&columns=year", "{}").change() else {
         panic!("no update")
     };
     assert_eq!(names(&columns), ["year"]);
@@ -105,7 +105,7 @@ fn an_unknown_embed_is_reported_before_an_unknown_column() {
 fn an_update_without_columns_changes_nothing() {
     for body in ["{}", "[]", "[{}]"] {
         let plan = request(Update, "films", body).plan(&cinema()).unwrap();
-        assert_eq!(plan.change, RowChange::Nothing);
+        assert_eq!(plan.change, WriteChange::Nothing);
         let cache = cinema();
         let context = PlanContext { cache: &cache, schema: "public", settings: &PlanSettings::default() };
         plan.check_safe_update(&context).unwrap();
@@ -146,7 +146,7 @@ fn upserts_compare_the_requested_columns_or_the_primary_key_or_nothing() {
         let plan = request(Insert, url, body).resolving(Resolution::MergeDuplicates).plan(&cache).unwrap();
         let resolution = plan.resolution();
         let counts = plan.counts_inserted();
-        let RowChange::Insert { conflict, .. } = plan.change else { panic!("no insert") };
+        let WriteChange::Insert { conflict, .. } = plan.change else { panic!("no insert") };
         assert_eq!(resolution.is_some(), conflict.is_some());
         assert_eq!(counts, conflict.is_some());
         conflict.map(|conflict| conflict.columns)
@@ -181,7 +181,7 @@ fn a_put_needs_exactly_its_primary_key() {
     let plan = request(Put, url, body).with_defaults().plan(&cache).unwrap();
     assert!(plan.counts_inserted());
     assert_eq!(plan.resolution(), None);
-    let RowChange::Insert { columns, defaults, only, .. } = plan.change else { panic!("no insert") };
+    let WriteChange::Insert { columns, defaults, only, .. } = plan.change else { panic!("no insert") };
     assert_eq!(names(&columns), ["actor_id", "character", "film_id"]);
     assert!(!defaults);
     let only: Vec<_> = only.iter().map(|key| (key.column.name.as_str(), key.value.as_str())).collect();

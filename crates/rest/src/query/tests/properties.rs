@@ -60,7 +60,7 @@ proptest! {
     }
 }
 
-fn sorted(mut query: Query) -> Query {
+fn sorted(mut query: RequestQuery) -> RequestQuery {
     let key = |path: &EmbedPath, value: &dyn std::fmt::Debug| format!("{path:?}{value:?}");
     query.filters.sort_by_key(|at| key(&at.path, &at.value));
     query.logic.sort_by_key(|at| key(&at.path, &at.value));
@@ -128,7 +128,7 @@ fn name() -> impl Strategy<Value = String> {
     prop_oneof!["[a-z]{1,6}", ".{1,8}"].prop_filter("negates in the keys of logic", |name| name != "not")
 }
 
-/// A JSON path that does not end with an index, which would be a key before a parenthesis.
+/// Returns a JSON path that does not end with an index, which would be a key before a parenthesis.
 fn field() -> impl Strategy<Value = Field> {
     let arrow = || select(vec![Arrow::Json, Arrow::Text]);
     let step = (arrow(), prop_oneof![any::<i32>().prop_map(Operand::Index), name().prop_map(Operand::Key)]);
@@ -227,12 +227,12 @@ fn order() -> impl Strategy<Value = Vec<OrderTerm>> {
     vec(term, 1..4)
 }
 
-/// Values at levels.
+/// Returns values at levels.
 fn at<T: std::fmt::Debug>(value: impl Strategy<Value = T>) -> impl Strategy<Value = Vec<AtLevel<T>>> {
     vec((vec(name(), 0..3), value).prop_map(|(path, value)| AtLevel { path, value }), 0..3)
 }
 
-/// At most one at each level.
+/// Keeps at most one value at each level.
 fn unique<T>(list: Vec<AtLevel<T>>) -> Vec<AtLevel<T>> {
     let mut paths = Vec::new();
     list.into_iter()
@@ -244,7 +244,7 @@ fn unique<T>(list: Vec<AtLevel<T>>) -> Vec<AtLevel<T>> {
         .collect()
 }
 
-fn query() -> impl Strategy<Value = Query> {
+fn query() -> impl Strategy<Value = RequestQuery> {
     let names = || {
         let names = vec(name(), 1..4).prop_map(|names| names.into_iter().collect::<indexmap::IndexSet<_>>());
         option::of(names.prop_map(|names| names.into_iter().collect::<Vec<_>>()))
@@ -254,7 +254,7 @@ fn query() -> impl Strategy<Value = Query> {
         .prop_map(|(limit, offset)| RowRange { limit, offset });
     let (filters, logic) = (at(filter()), at(logic()));
     (vec(item(), 0..4), names(), names(), filters, logic, at(order()), at(range)).prop_map(
-        |(select, columns, on_conflict, filters, logic, orders, ranges)| Query {
+        |(select, columns, on_conflict, filters, logic, orders, ranges)| RequestQuery {
             select,
             columns,
             on_conflict,

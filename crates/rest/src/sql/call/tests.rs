@@ -24,7 +24,7 @@ fn all(calls: &[(&str, Sent)]) -> String {
 }
 
 #[test]
-fn values() {
+fn calls_that_return_a_value_are_one_statement() {
     insta::assert_snapshot!(all(&[
         ("hello", Sent::Get),
         ("add_them?a=1&b=2", Sent::Get),
@@ -43,7 +43,7 @@ fn values() {
 }
 
 #[test]
-fn rows() {
+fn calls_that_return_rows_are_read_like_tables() {
     insta::assert_snapshot!(all(&[
         ("with_out?a=1", Sent::Get),
         ("film_by_id?id=1", Sent::Get),

@@ -22,7 +22,7 @@ use self::output::{GroupingKey, SelectList, lifted, output};
 use self::source::{ParentLevel, source};
 use super::Sql;
 use super::filter::{column, conditions};
-use super::page::Page;
+use super::subselect_output::SubselectOutput;
 use crate::plan::{
     Embed, EmbedShape, EmbedSortKey, Level, OutputColumn, ReadPlan, SortExpression, SpreadColumn, counts_rows,
 };
@@ -70,7 +70,7 @@ fn select(sql: &mut Sql, level: &Level, parent: ParentLevel<'_>, call: Option<Fr
     sql.raw("SELECT ");
     let grouped_by = outputs(sql, level, parent);
     sql.raw(" FROM ");
-    if let Some(page) = Page::of(level, parent.map(|(_, embed)| embed)) {
+    if let Some(page) = SubselectOutput::of(level, parent.map(|(_, embed)| embed)) {
         sql.raw("(SELECT ");
         page.select_list(sql, &level.alias);
         sql.raw(" FROM ");

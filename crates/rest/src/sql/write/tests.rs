@@ -29,7 +29,7 @@ fn all(requests: &[Request<'_>]) -> String {
 }
 
 #[test]
-fn inserts() {
+fn inserts_take_their_rows_from_the_body() {
     insta::assert_snapshot!(all(&[
         request(Insert, "films", r#"{"year":1,"title":"x"}"#),
         request(Insert, "films", r#"[{"year":1},{"year":2}]"#),
@@ -57,7 +57,7 @@ fn missing_values_become_defaults() {
 }
 
 #[test]
-fn upserts() {
+fn upserts_have_a_conflict_clause() {
     let merge = Resolution::MergeDuplicates;
     let ignore = Resolution::IgnoreDuplicates;
     insta::assert_snapshot!(all(&[
@@ -75,7 +75,7 @@ fn upserts() {
 }
 
 #[test]
-fn updates() {
+fn updates_are_limited_by_their_conditions() {
     insta::assert_snapshot!(all(&[
         request(Update, "films?id=eq.1", r#"{"title":"x","year":null}"#),
         request(Update, "films?or=(id.eq.1,title.like.a*)&order=title", r#"{"title":"x"}"#)
@@ -91,7 +91,7 @@ fn updates() {
 }
 
 #[test]
-fn deletes() {
+fn deletes_are_limited_by_their_conditions() {
     insta::assert_snapshot!(all(&[
         request(Delete, "films?id=eq.1", ""),
         request(Delete, "films", ""),
@@ -132,7 +132,7 @@ fn writes_without_an_envelope() {
 }
 
 #[test]
-fn counts() {
+fn counts_of_writes_follow_the_return_preference() {
     let minimal = request(Delete, "films?id=eq.1", "");
     let full = minimal.returning(ReturnPreference::Representation);
     let texts = [minimal, full].map(|request| shown(request, RowCount::Exact));

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -13,16 +13,52 @@ use bytes::{Bytes, BytesMut};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::task::{JoinHandle, spawn_blocking};
 
+use super::buffer::{ReadBuffer, ReadBuffers};
+use super::cached;
+use super::file::blocking;
 use crate::backend::model::{BackendError, ByteRange, OpenContent};
 
-/// The bytes of a download that are read at once.
-const READ_SIZE: u64 = 256 * 1024;
 /// Content of at most this size is read when it is opened.
 const SMALL: u64 = 64 * 1024;
 
 /// Opens a version.
-pub(super) fn open(place: &Path, range: Option<ByteRange>) -> Result<OpenContent, BackendError> {
-    let file = File::open(place)?;
+pub(super) async fn open(
+    place: PathBuf,
+    range: Option<ByteRange>,
+    buffers: Arc<ReadBuffers>,
+) -> Result<OpenContent, BackendError> {
+    if let Some(file) = cached::open(&place)
+        && let Opened::Whole(content) = opened(file, range, &buffers, |file, room, start| {
+            cached::read(file, room, start).filter(|read| *read == room.len()).map(drop).ok_or(())
+        })?
+    {
+        return Ok(content);
+    }
+    blocking(move || {
+        let read = |file: &File, room: &mut [u8], start| file.read_exact_at(room, start);
+        match opened(File::open(place)?, range, &buffers, read)? {
+            Opened::Whole(content) => Ok(content),
+            Opened::NotRead(error) => Err(error.into()),
+        }
+    })
+    .await
+}
+
+/// A version that was opened.
+enum Opened<E> {
+    /// It can be sent.
+    Whole(OpenContent),
+    /// It is small and could not be read.
+    NotRead(E),
+}
+
+/// Opens a file, and reads it by `read` if it is small.
+fn opened<E>(
+    file: File,
+    range: Option<ByteRange>,
+    buffers: &Arc<ReadBuffers>,
+    read: impl FnOnce(&File, &mut [u8], u64) -> Result<(), E>,
+) -> Result<Opened<E>, BackendError> {
     let metadata = file.metadata()?;
     if !metadata.is_file() {
         return Err(BackendError::NotFound);
@@ -32,18 +68,19 @@ pub(super) fn open(place: &Path, range: Option<ByteRange>) -> Result<OpenContent
         Some(range) => range.resolve(size).ok_or(BackendError::Range)?,
         None => (0, size),
     };
-    let body = if part.1 - part.0 <= SMALL {
-        Body::from(read(&file, part.0, part.1)?)
+    let (start, end) = part;
+    let body = if end - start > SMALL {
+        Body::new(FileBody { file: Arc::new(file), position: start, end, reading: None, buffers: Arc::clone(buffers) })
     } else {
-        Body::new(FileBody { file: Arc::new(file), position: part.0, end: part.1, reading: None })
+        let mut bytes = BytesMut::zeroed(usize::try_from(end - start).map_err(io::Error::other)?);
+        if !bytes.is_empty()
+            && let Err(error) = read(&file, &mut bytes, start)
+        {
+            return Ok(Opened::NotRead(error));
+        }
+        Body::from(bytes.freeze())
     };
-    Ok(OpenContent { size, part, body })
-}
-
-fn read(file: &File, start: u64, end: u64) -> io::Result<Bytes> {
-    let mut bytes = BytesMut::zeroed(usize::try_from(end - start).map_err(io::Error::other)?);
-    file.read_exact_at(&mut bytes, start)?;
-    Ok(bytes.freeze())
+    Ok(Opened::Whole(OpenContent { size, part, body }))
 }
 
 /// A part of a file as a body. It keeps the file open, so that a deletion does not disturb it.
@@ -53,6 +90,24 @@ struct FileBody {
     position: u64,
     end: u64,
     reading: Option<JoinHandle<io::Result<Bytes>>>,
+    buffers: Arc<ReadBuffers>,
+}
+
+impl FileBody {
+    /// Returns the next bytes if they are in memory, or reads them on a thread that may block.
+    fn read_next(&self) -> Result<Bytes, JoinHandle<io::Result<Bytes>>> {
+        let (start, wanted) = (self.position, self.end - self.position);
+        let read = |room: &mut [u8]| cached::read(&self.file, room, start).ok_or(());
+        self.buffers.take().fill(wanted, read).map_err(|(buffer, ())| {
+            let file = Arc::clone(&self.file);
+            spawn_blocking(move || read_from_disk(&file, buffer, start, wanted))
+        })
+    }
+}
+
+fn read_from_disk(file: &File, buffer: ReadBuffer, start: u64, wanted: u64) -> io::Result<Bytes> {
+    let read = |room: &mut [u8]| file.read_exact_at(room, start).map(|()| room.len());
+    buffer.fill(wanted, read).map_err(|(_, error)| error)
 }
 
 impl HttpBody for FileBody {
@@ -67,23 +122,19 @@ impl HttpBody for FileBody {
         if this.position >= this.end {
             return Poll::Ready(None);
         }
-        let (start, end) = (this.position, this.end.min(this.position + READ_SIZE));
-        let reading = this.reading.get_or_insert_with(|| {
-            let file = Arc::clone(&this.file);
-            spawn_blocking(move || read(&file, start, end))
-        });
-        let outcome = ready!(Pin::new(reading).poll(context));
-        this.reading = None;
-        Poll::Ready(Some(match outcome.unwrap_or_else(|error| Err(io::Error::other(error))) {
-            Ok(bytes) => {
-                this.position = end;
-                Ok(Frame::data(bytes))
+        let outcome = match this.reading.take().map_or_else(|| this.read_next(), Err) {
+            Ok(bytes) => Ok(bytes),
+            Err(reading) => {
+                let outcome = ready!(Pin::new(this.reading.insert(reading)).poll(context));
+                this.reading = None;
+                outcome.unwrap_or_else(|error| Err(io::Error::other(error)))
             }
-            Err(error) => {
-                this.position = this.end;
-                Err(error)
-            }
-        }))
+        };
+        match &outcome {
+            Ok(bytes) => this.position += bytes.len() as u64,
+            Err(_) => this.position = this.end,
+        }
+        Poll::Ready(Some(outcome.map(Frame::data)))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -92,5 +143,36 @@ impl HttpBody for FileBody {
 
     fn size_hint(&self) -> SizeHint {
         SizeHint::with_exact(self.end - self.position)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use http_body_util::BodyExt;
+    use rustix::fs::{Advice, fadvise};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn content_is_the_same_from_memory_and_from_disk() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, buffers) = (folder.path().join("a"), Arc::default());
+        let all: Vec<u8> = (0..700_000_u32).map(|n| (n % 251) as u8).collect();
+        fs::write(&path, &all).unwrap();
+        let file = File::open(&path).unwrap();
+        file.sync_all().unwrap();
+        for (start, end) in [(0, all.len()), (5, all.len() - 1), (100, 105), (300_000, 300_000 + SMALL as usize)] {
+            for is_in_memory in [true, false] {
+                if !is_in_memory {
+                    fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+                }
+                let range = ByteRange::From(start as u64, Some(end as u64 - 1));
+                let content = open(path.clone(), Some(range), Arc::clone(&buffers)).await.unwrap();
+                let bytes = content.body.collect().await.unwrap().to_bytes();
+                assert!(bytes == all[start..end], "{start} to {end}, in memory: {is_in_memory}");
+            }
+        }
     }
 }

@@ -4,6 +4,8 @@
 //! then flushed too: a version is there as a whole and survives a loss of power, or is not there.
 //! A copy is a second name of the same file, since versions never change.
 
+mod buffer;
+mod cached;
 mod content;
 mod draft;
 mod durable;

@@ -12,6 +12,7 @@ use futures_util::{FutureExt, StreamExt};
 use portico_base::random;
 use tokio::sync::mpsc;
 
+use super::buffer::ReadBuffers;
 use super::content;
 use super::draft::{Draft, DraftWriter, place_in, remove_empty};
 use super::durable::{DurableFolders, flush_folder};
@@ -33,6 +34,8 @@ pub(crate) struct ContentFolder {
     /// The parts of versions that are not assembled yet.
     pub(super) multipart: PathBuf,
     pub(super) folders: Arc<DurableFolders>,
+    /// The buffers of downloads.
+    buffers: Arc<ReadBuffers>,
 }
 
 impl ContentFolder {
@@ -46,7 +49,7 @@ impl ContentFolder {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         }
         flush_folder(root)?;
-        Ok(Self { objects, incoming, multipart, folders: Arc::default() })
+        Ok(Self { objects, incoming, multipart, folders: Arc::default(), buffers: Arc::default() })
     }
 
     pub(super) fn place(&self, key: &VersionKey) -> PathBuf {
@@ -121,8 +124,7 @@ impl Backend for ContentFolder {
     }
 
     fn get<'a>(&'a self, at: &'a VersionKey, range: Option<ByteRange>) -> BackendFuture<'a, OpenContent> {
-        let place = self.place(at);
-        Box::pin(blocking(move || content::open(&place, range)))
+        Box::pin(content::open(self.place(at), range, Arc::clone(&self.buffers)))
     }
 
     fn put_file<'a>(&'a self, at: &'a VersionKey, path: &'a Path) -> BackendFuture<'a, StoredContent> {

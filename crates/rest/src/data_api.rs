@@ -7,7 +7,7 @@ use portico_tokens::CurrentKeys;
 use crate::snapshot::{ReloadTask, SnapshotStore};
 
 /// The parts of a running data API.
-pub(crate) struct Service {
+pub(crate) struct DataApi {
     pub keys: CurrentKeys,
     pub clock: Clock,
     pub pool: Pool,

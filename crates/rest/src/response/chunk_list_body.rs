@@ -9,12 +9,12 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 
 /// A body that sends its chunks one after the other.
-pub(crate) struct ChunkedBody {
+pub(crate) struct ChunkListBody {
     chunks: std::vec::IntoIter<Bytes>,
     remaining: u64,
 }
 
-impl ChunkedBody {
+impl ChunkListBody {
     /// Makes a body of known length.
     pub fn body(mut chunks: Vec<Bytes>) -> Body {
         if chunks.len() <= 1 {
@@ -25,7 +25,7 @@ impl ChunkedBody {
     }
 }
 
-impl http_body::Body for ChunkedBody {
+impl http_body::Body for ChunkListBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -55,7 +55,7 @@ mod tests {
     #[tokio::test]
     async fn the_body_has_all_chunks_and_a_known_length() {
         for chunks in [&[][..], &["[]"], &["[1", ",2", "]"]] {
-            let body = ChunkedBody::body(chunks.iter().map(|chunk| Bytes::from_static(chunk.as_bytes())).collect());
+            let body = ChunkListBody::body(chunks.iter().map(|chunk| Bytes::from_static(chunk.as_bytes())).collect());
             assert_eq!(body.size_hint().exact(), Some(chunks.concat().len() as u64));
             assert_eq!(body.collect().await.unwrap().to_bytes(), chunks.concat());
         }

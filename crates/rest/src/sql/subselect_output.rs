@@ -12,7 +12,7 @@ use crate::schema::{QualifiedName, RelationshipKind};
 /// The output of the subselect. Only what is needed is selected, since privileges may be limited to
 /// single columns.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Page<'a> {
+pub(super) enum SubselectOutput<'a> {
     /// All columns.
     Star,
     /// These columns, each once.
@@ -24,7 +24,7 @@ pub(super) enum Page<'a> {
 /// The system columns of a table, which a value of its row type does not have.
 const SYSTEM_COLUMNS: [&str; 6] = ["tableoid", "ctid", "xmin", "xmax", "cmin", "cmax"];
 
-impl<'a> Page<'a> {
+impl<'a> SubselectOutput<'a> {
     /// Returns the page of a level, if a subselect is worth it. `embed` is the relationship to the
     /// level above.
     pub(super) fn of(level: &'a Level, embed: Option<&'a Embed>) -> Option<Self> {

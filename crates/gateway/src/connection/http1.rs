@@ -1,0 +1,129 @@
+//! Serves a connection by HTTP/1.1.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+use http_body::Body as _;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::TcpStream;
+
+use super::limits::TimeLimits;
+use super::request_line::{BodyLength, Calls, RequestLines, Standing};
+use super::service::{ConnectionService, ResponseBody};
+use super::{HEAD_BUFFER, Serve};
+
+/// The time for which a client may go on sending after a response that came before the end of the
+/// request, so that it can read the response: a connection that is closed while data arrives loses
+/// what was sent last (RFC 9112, 9.6).
+const LINGER: Duration = Duration::from_secs(10);
+/// The same, without a byte arriving.
+const LINGER_SILENCE: Duration = Duration::from_secs(2);
+
+/// Serves a connection by HTTP/1.1.
+///
+/// When it has been idle for a while, the memory that the HTTP library keeps for it (two buffers of
+/// 8 KiB, room for a response) is released, and only the socket remains. The library starts again
+/// when data arrives; between two requests that makes no difference.
+pub(super) async fn http1_connection(
+    mut stream: RequestLines<TcpStream>,
+    service: ConnectionService<impl Serve>,
+    mut end: Pin<&mut impl Future<Output = ()>>,
+    calls: &Arc<Calls>,
+    limits: TimeLimits,
+) -> hyper::Result<()> {
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(limits.idle).max_buf_size(HEAD_BUFFER);
+    loop {
+        let answer = {
+            let (service, calls) = (service.clone(), Arc::clone(calls));
+            hyper::service::service_fn(move |request: hyper::Request<Incoming>| {
+                let may_upgrade = request.extensions().get::<OnUpgrade>().is_some();
+                let under_way = calls.begins(body_length(&request), may_upgrade);
+                let (service, calls) = (service.clone(), may_upgrade.then(|| Arc::clone(&calls)));
+                let mut request = request;
+                if may_upgrade {
+                    request.extensions_mut().insert(service.guard.clone());
+                }
+                async move {
+                    let answer = service.answer(request).await;
+                    if let Some(calls) = calls {
+                        calls.decide_upgrade(answer.status() == StatusCode::SWITCHING_PROTOCOLS);
+                    }
+                    Ok::<_, Infallible>(answer.map(|body| ResponseBody { body, _under_way: under_way }))
+                }
+            })
+        };
+        let mut http = Box::new(builder.serve_connection(TokioIo::new(stream), answer).with_upgrades());
+        let mut seen = None;
+        loop {
+            tokio::select! {
+                biased;
+                result = http.as_mut() => {
+                    if calls.is_within_request()
+                        && let Some(parts) = http.into_parts()
+                    {
+                        // On the heap, since few connections need it
+                        let lingering = Box::pin(linger(parts.io.into_inner()));
+                        futures_util::future::select(lingering, end).await;
+                    }
+                    return result;
+                }
+                () = end.as_mut() => {
+                    if calls.standing() != Standing::Busy {
+                        return Ok(());
+                    }
+                    Pin::new(http.as_mut()).graceful_shutdown();
+                    return http.await;
+                }
+                () = tokio::time::sleep(limits.rest) => {}
+            }
+            let now = calls.at_rest();
+            if now.is_some() && now == seen {
+                break;
+            }
+            seen = now;
+        }
+        // An upgraded connection belongs to the service that upgraded it
+        let Some(parts) = http.into_parts() else { return Ok(()) };
+        stream = parts.io.into_inner();
+        stream.unread(parts.read_buf);
+        if stream.is_used_up() {
+            tracing::trace!("connection rests");
+            let idle = limits.idle.saturating_sub(limits.rest * 2);
+            tokio::select! {
+                // The library detects the end of the connection
+                readable = tokio::time::timeout(idle, stream.stream().readable()) => match readable {
+                    Ok(Ok(())) => {}
+                    Ok(Err(_)) | Err(_) => return Ok(()),
+                },
+                () = end.as_mut() => return Ok(()),
+            }
+        }
+    }
+}
+
+/// Reads and discards the rest of a request that is answered already, within bounds.
+async fn linger(stream: RequestLines<TcpStream>) {
+    if stream.is_cut_off() {
+        return;
+    }
+    let mut stream = stream.into_stream();
+    let mut scratch = vec![0; 16 * 1024];
+    let read =
+        async { while let Ok(Ok(1..)) = tokio::time::timeout(LINGER_SILENCE, stream.read(&mut scratch)).await {} };
+    let _ = tokio::time::timeout(LINGER, read).await;
+}
+
+/// Returns the length of the request's body on the connection: a body without a length is in chunks
+/// (RFC 9112, 6.3).
+fn body_length(request: &hyper::Request<Incoming>) -> BodyLength {
+    request.body().size_hint().exact().map_or(BodyLength::Chunked, BodyLength::Known)
+}

@@ -1,0 +1,56 @@
+//! The service of one connection: requests with their peer, and bodies that end a request.
+
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
+use http_body::Body as _;
+use hyper::body::Incoming;
+
+use super::request_line::UnderWay;
+use super::{ConnectionGuard, Serve};
+
+/// A service with the address of the other end of the connection.
+#[derive(Clone)]
+pub(super) struct ConnectionService<S> {
+    pub(super) service: S,
+    pub(super) peer: SocketAddr,
+    pub(super) guard: ConnectionGuard,
+}
+
+impl<S: Serve> ConnectionService<S> {
+    pub(super) async fn answer(self, request: hyper::Request<Incoming>) -> Response {
+        // Most requests have no body, and need no allocation for it
+        let request = request.map(|body| if body.is_end_stream() { Body::empty() } else { Body::new(body) });
+        self.service.answer(request, self.peer).await
+    }
+}
+
+/// The body of a response. Dropping it ends the request.
+pub(super) struct ResponseBody {
+    pub(super) body: Body,
+    pub(super) _under_way: UnderWay,
+}
+
+impl http_body::Body for ResponseBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        self.body.size_hint()
+    }
+}
