@@ -168,6 +168,7 @@ impl RealtimeService {
             pool: self.reads.pool().clone(),
             rooms: self.rooms.clone(),
             presence: self.presence.clone(),
+            clock: self.clock.clone(),
             sockets: Box::new(sockets),
         };
         *self.cluster() = Some(ClusterMember::start(settings, ClusterTimes::default(), parts));

@@ -2,10 +2,13 @@
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use serde::Deserialize;
+use tokio::time::Instant;
 
 use super::role_reads::{ChangeReader, ReadFailure, RoleReads};
+use super::slow_policies::CANCELED;
 use super::validate::{malformed, text_array};
 use crate::decode::DescribedTable;
 
@@ -14,6 +17,8 @@ const MAX_KEY_BYTES: usize = 8 * 1024;
 /// The largest number of additional reads that search for the rows for which a policy fails. Rows
 /// that were not found to be visible then are hidden.
 const MAX_SEARCH: usize = 32;
+/// The time for all reads of one reader and table. Each one alone has less.
+const MAX_TIME: Duration = Duration::from_secs(15);
 /// The rights of the current role on a table.
 const RIGHTS: &str = "'has_row_security', class.relrowsecurity, \
     'columns', (select coalesce(pg_catalog.jsonb_agg(attribute.attnum), '[]') \
@@ -99,12 +104,17 @@ pub(crate) async fn row_access(
     let sql = rows_statement(table);
     let mut found: Option<TableAccess> = None;
     let (mut failed, mut hidden) = (None, 0);
+    let start = Instant::now();
     let mut waiting: Vec<&[RowKey]> = chunks(keys);
     let mut attempts = waiting.len() + MAX_SEARCH;
     // The last one first, so that halves follow each other
     waiting.reverse();
     while let Some(keys) = waiting.pop() {
         attempts = attempts.saturating_sub(1);
+        if start.elapsed() >= MAX_TIME {
+            let message = "the reads of changed rows take too long together".into();
+            return Err(ReadFailure::Rejected { code: CANCELED.into(), message });
+        }
         match read_rows(reads, reader, table, &sql, keys).await {
             Ok(None) => return Ok(None),
             Ok(Some(access)) => match &mut found {
@@ -117,7 +127,7 @@ pub(crate) async fn row_access(
             }
             Err(failure @ ReadFailure::Unavailable(_)) => return Err(failure),
             // A policy that is slow for some rows is slow for the others
-            Err(failure) if failure.has_code("57014") => return Err(failure),
+            Err(failure) if failure.has_code(CANCELED) => return Err(failure),
             Err(failure) => {
                 hidden += keys.len();
                 failed = Some(failure);

@@ -72,6 +72,13 @@ impl CommittedChange {
         columns.map(|(at, column)| (&*column.name, self.field(at, column.type_oid))).collect()
     }
 
+    /// Returns one of the [`fields`](Self::fields), with its name in the table's description.
+    pub fn named_field(&self, name: &str) -> Option<(&str, FieldValue<'_>)> {
+        let mut columns = self.table.table.columns.iter().enumerate();
+        let (at, column) = columns.find(|(_, column)| *column.name == *name)?;
+        Some((&column.name, self.field(at, column.type_oid)))
+    }
+
     /// Returns the primary key of the new row. `None`: the change does not contain all of it.
     pub fn key(&self) -> Option<RowKey> {
         let columns = self.table.table.columns.iter().enumerate().filter(|(_, column)| column.is_primary_key);

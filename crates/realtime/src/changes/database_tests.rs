@@ -1,4 +1,8 @@
 //! Conditions that PostgreSQL evaluates, for all changes of a batch at once.
+//!
+//! Only values of rows that the policies show to a reader are compared for that reader, and what
+//! happens then is known to no other reader: a condition that fails or takes long tells nothing
+//! about a row that is hidden.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -11,7 +15,9 @@ use indexmap::IndexMap;
 use tokio::time::Instant;
 
 use super::column_test::DatabaseTest;
-use super::role_reads::{ReadFailure, RoleReads, retrying};
+use super::pauses::Pauses;
+use super::role_reads::{ChangeReader, ReadFailure, RoleReads, retrying};
+use super::slow_policies::CANCELED;
 use super::validate::{malformed, text_array};
 
 /// The largest number of values of one read, and their largest size in bytes.
@@ -20,78 +26,80 @@ const MAX_BYTES: usize = 256 * 1024;
 /// The largest number of searches for the values for which an operand fails. Conditions that were
 /// not found to hold then do not hold.
 const MAX_SEARCH: usize = 16;
-/// The time for which a condition that took too long is not evaluated.
-const SLOW_PAUSE: Duration = Duration::from_secs(60);
-/// The time for all conditions of a batch. Those that were not found to hold then do not hold.
+/// The time for the conditions of one group. Those that were not found to hold then do not hold.
 const TIME: Duration = Duration::from_secs(5);
-/// PostgreSQL's code of a statement that took too long.
-const CANCELED: &str = "57014";
 /// The largest number of reads that wait at once.
 const MAX_READS: usize = 32;
+
+/// The readers that share the evaluation of a condition: the same rows are visible to all of them.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum ConditionScope {
+    /// Everyone with this role, where no policy decides about the row.
+    Role(Box<str>),
+    /// One reader, where policies decide.
+    Reader(Arc<ChangeReader>),
+}
+
+impl ConditionScope {
+    /// Returns the role that evaluates the condition, so that nothing runs with more rights than
+    /// its reader has.
+    fn role(&self) -> &str {
+        match self {
+            Self::Role(role) => role,
+            Self::Reader(reader) => &reader.role,
+        }
+    }
+}
 
 /// A condition and a value for which it may hold.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct TestQuestion {
-    /// The role that evaluates it, so that nothing runs with more rights than its reader has.
-    pub role: Box<str>,
+    pub scope: ConditionScope,
     pub test: DatabaseTest,
     /// PostgreSQL's text form.
     pub value: Option<Arc<str>>,
 }
 
-/// The conditions that took too long, which are not evaluated for a while.
-#[derive(Debug, Default)]
-pub(crate) struct SlowConditions(HashMap<(Box<str>, DatabaseTest), Instant>);
-
-impl SlowConditions {
-    /// Forgets what was slow some time ago.
-    fn forget(&mut self) {
-        self.0.retain(|_, at| at.elapsed() < SLOW_PAUSE);
-    }
-
-    fn contain(&self, question: &TestQuestion) -> bool {
-        !self.0.is_empty() && self.0.contains_key(&(question.role.clone(), question.test.clone()))
-    }
-}
+/// The conditions that took too long or failed, which are not evaluated for a while.
+pub(crate) type PausedConditions = Pauses<(ConditionScope, DatabaseTest)>;
 
 /// The outcome of a group of questions.
 #[derive(Debug, Default)]
 struct TestOutcome {
     failing: Vec<TestQuestion>,
     /// Questions that took too long alone, or fail for every value.
-    slow: Vec<TestQuestion>,
+    paused: Vec<TestQuestion>,
 }
 
-/// Returns the questions whose condition does not hold. Questions with the same expression share a
-/// read. A condition that fails does not hold; one that takes too long does not hold for a minute,
-/// so that it delays the changes of other subscribers once.
+/// Returns the questions whose condition does not hold. Questions with the same scope and
+/// expression share a read. A condition that fails does not hold; one that takes too long does not
+/// hold for a minute, so that it delays the changes of other subscribers once.
 pub(crate) async fn failing_tests(
     reads: &RoleReads,
-    slow: &mut SlowConditions,
+    paused: &mut PausedConditions,
     questions: Vec<TestQuestion>,
 ) -> Vec<TestQuestion> {
-    slow.forget();
-    let deadline = Instant::now() + TIME;
     let mut failing = Vec::new();
-    let mut groups: IndexMap<(Box<str>, Arc<str>), Vec<TestQuestion>> = IndexMap::new();
+    let mut groups: IndexMap<(ConditionScope, Arc<str>), Vec<TestQuestion>> = IndexMap::new();
     for question in questions {
-        if slow.contain(&question) {
+        if paused.contain(&(question.scope.clone(), question.test.clone())) {
             failing.push(question);
             continue;
         }
-        let key = (question.role.clone(), Arc::clone(&question.test.expression));
+        let key = (question.scope.clone(), Arc::clone(&question.test.expression));
         groups.entry(key).or_default().push(question);
     }
     let mut work: Vec<BoxFuture<'_, TestOutcome>> = Vec::with_capacity(groups.len());
-    for ((role, expression), questions) in groups {
-        work.push(test_group(reads, role, expression, questions, deadline).boxed());
+    for ((scope, expression), questions) in groups {
+        work.push(test_group(reads, scope, expression, questions).boxed());
     }
     let outcomes: Vec<TestOutcome> = stream::iter(work).buffer_unordered(MAX_READS).collect().await;
     for outcome in outcomes {
         failing.extend(outcome.failing);
-        for TestQuestion { role, test, .. } in outcome.slow {
-            tracing::warn!(role = &*role, operand = &*test.literal, "a condition of a filter fails or takes too long");
-            slow.0.insert((role, test), Instant::now());
+        for TestQuestion { scope, test, .. } in outcome.paused {
+            let role = scope.role();
+            tracing::warn!(role, operand = &*test.literal, "a condition of a filter fails or takes too long");
+            paused.begin((scope, test));
         }
     }
     failing
@@ -99,12 +107,12 @@ pub(crate) async fn failing_tests(
 
 async fn test_group(
     reads: &RoleReads,
-    role: Box<str>,
+    scope: ConditionScope,
     expression: Arc<str>,
     mut questions: Vec<TestQuestion>,
-    deadline: Instant,
 ) -> TestOutcome {
-    let role = &*role;
+    let role = scope.role();
+    let deadline = Instant::now() + TIME;
     let sql = format!(
         "select item.position::pg_catalog.text \
            from rows from (pg_catalog.unnest($1::pg_catalog.text[]), pg_catalog.unnest($2::pg_catalog.text[])) \
@@ -116,7 +124,7 @@ async fn test_group(
     let mut holding = vec![false; questions.len()];
     let mut waiting = ranges(&questions);
     let mut searches: HashMap<&str, usize> = HashMap::new();
-    let (mut slow, mut failed) = (Vec::new(), Vec::new());
+    let (mut paused, mut failed) = (Vec::new(), Vec::new());
     while let Some(range) = waiting.pop() {
         if Instant::now() >= deadline {
             tracing::warn!(role, "the conditions of filters take too long together");
@@ -133,14 +141,21 @@ async fn test_group(
                 }
             }
             Err(failure) => {
-                let is_slow = failure.has_code(CANCELED);
-                let middle = if is_slow { boundary(items) } else { middle(items, &mut searches) };
-                match middle.filter(|_| is_slow || failure.is_of_an_item()) {
+                if failure.has_code(CANCELED) {
+                    // Halves of halves would take a second each
+                    match by_operand(items).as_slice() {
+                        [_] => paused.extend(items.first().cloned()),
+                        parts => {
+                            waiting.extend(parts.iter().map(|part| range.start + part.start..range.start + part.end))
+                        }
+                    }
+                    continue;
+                }
+                match middle(items, &mut searches).filter(|_| failure.is_of_an_item()) {
                     Some(middle) => {
                         let middle = range.start + middle;
                         waiting.extend([range.start..middle, middle..range.end]);
                     }
-                    None if is_slow => slow.extend(items.first().cloned()),
                     None => {
                         tracing::warn!(error = %failure, role, "a condition of a filter failed");
                         failed.push(range);
@@ -154,11 +169,22 @@ async fn test_group(
         let Some(item) = questions.get(range.start).filter(|_| range.len() <= MAX_ITEMS) else { continue };
         let mut same = questions.iter().zip(&holding).filter(|(other, _)| other.test.literal == item.test.literal);
         if same.all(|(_, holds)| !holds) {
-            slow.push(item.clone());
+            paused.push(item.clone());
         }
     }
     let failing = questions.into_iter().zip(holding).filter(|(_, holds)| !holds).map(|(question, _)| question);
-    TestOutcome { failing: failing.collect(), slow }
+    TestOutcome { failing: failing.collect(), paused }
+}
+
+/// Returns the ranges of questions with the same operand, of questions sorted by their operands.
+fn by_operand(items: &[TestQuestion]) -> Vec<Range<usize>> {
+    let mut start = 0;
+    let runs = items.chunk_by(|left, right| left.test.literal == right.test.literal);
+    runs.map(|run| {
+        start += run.len();
+        start - run.len()..start
+    })
+    .collect()
 }
 
 /// Returns the position between two operands at which to split questions that failed together,

@@ -1,48 +1,50 @@
-//! The way of committed changes to the channels: match, authorise, render, send.
+//! The way of committed changes to the channels: match, authorise, compare, render, send.
 //!
 //! One task takes all batches that wait, so that changes reach every channel in the order of their
 //! commits. While it works on them, the next ones gather. PostgreSQL is asked once for each set of
-//! questions: which conditions hold, by role and expression; which rows are visible, by reader and
-//! table. All questions are asked at the same time.
+//! questions: which rows are visible, by reader and table; then, for the visible ones alone, which
+//! conditions hold. All questions of a step are asked at the same time.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use indexmap::IndexMap;
-use portico_database::{Database, DatabaseError, RoleProfile};
+use portico_database::{Database, DatabaseError};
+use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
 use super::access::{RowKey, TableAccess, role_access, row_access};
 use super::column_test::{FieldValue, Test};
 use super::committed_change::CommittedChange;
-use super::database_tests::{SlowConditions, TestQuestion, failing_tests};
+use super::database_tests::{ConditionScope, PausedConditions, TestQuestion, failing_tests};
 use super::entry::{ChangeAction, ChangesEntry};
 use super::event::{ChangeEventError, ChangeMessages, EventContent, MessageTarget};
+use super::pauses::Pauses;
 use super::registry::{EntryTarget, Registry};
 use super::role_reads::{ReadFailure, RoleReads, retrying};
+use super::slices::slice_end;
+use super::slow_policies::{CANCELED, SlowPolicies};
 use super::system_message::{EXTENSION, SUBSCRIBED};
-use super::validate::{SubscribeError, TableName, ValidEntry, Validator};
+use super::validate::{SubscribeError, TableName, ValidEntry, Validator, malformed, text_array};
 use super::verdict::{
     AccessAnswers, AccessQuestion, AccessQuestions, Candidate, CandidateOutcome, ask, decide, is_keyless,
 };
-use crate::decode::{DescribedTable, TransactionId};
+use crate::decode::{DescribedTable, RenderedRow, TransactionId, WaitingColumn};
 use crate::meter::Meter;
 use crate::settings::ChangesSettings;
 use crate::stream::{ChangeBatch, wait_until_visible};
 
 /// The largest number of batches that are taken at once.
 const MAX_BATCHES: usize = 64;
-/// The largest number of changes that are worked on at once.
-const MAX_CHANGES: usize = 1_000;
-/// The largest size of the changes that are worked on at once, in bytes; a single change may be
-/// larger.
-const MAX_BYTES: usize = 4 * 1024 * 1024;
 /// The largest number of reads that wait at once.
 const MAX_READS: usize = 128;
-/// The role that renders values. It has no right that the project lacks.
-const RENDERER: RoleProfile = RoleProfile::acting_as("supabase_realtime_admin", "pg_catalog, pg_temp");
+/// The tables that are remembered at most.
+const MAX_TABLES: usize = 5_000;
+/// The role that renders values.
+const RENDERER: &str = "anon";
 
 /// Delivers changes.
 #[derive(Debug)]
@@ -55,45 +57,55 @@ pub(crate) struct ChangeDelivery {
     /// Counts the deliveries.
     pub meter: Arc<Meter>,
     pub max_per_second: Option<u32>,
+    /// The length of the first pause of a condition or a policy that takes too long.
+    pub pause: Duration,
 }
 
 /// The state that the task keeps between batches.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Memory {
     /// The description of each table for which the filters were prepared, and the generation of the
     /// subscriptions then.
     prepared: HashMap<u32, (Arc<DescribedTable>, u64)>,
     /// The roles that could read the whole primary key of a table when it was last looked at.
     key_readers: HashSet<(u32, Box<str>)>,
-    slow: SlowConditions,
+    paused_conditions: PausedConditions,
+    slow_policies: SlowPolicies,
+    /// The tables with values whose rendering took too long.
+    paused_renderings: Pauses<u32>,
 }
 
-/// Returns the number of changes that are worked on at once: a bounded number and size, and never
-/// two descriptions of one table. What a role may read is asked for one description, and must not
-/// be applied to the columns or keys of another.
-fn slice_end(changes: &[CommittedChange]) -> usize {
-    let mut tables: HashMap<u32, &Arc<DescribedTable>> = HashMap::new();
-    let mut bytes = 0;
-    for (number, change) in changes.iter().enumerate() {
-        bytes += change.size();
-        let known = *tables.entry(change.table.table.oid).or_insert(&change.table);
-        let is_other = !Arc::ptr_eq(known, &change.table);
-        if number > 0 && (number == MAX_CHANGES || bytes > MAX_BYTES || is_other) {
-            return number;
+impl Memory {
+    fn new(pause: Duration) -> Self {
+        Self {
+            prepared: HashMap::new(),
+            key_readers: HashSet::new(),
+            paused_conditions: PausedConditions::new(pause),
+            slow_policies: SlowPolicies::new(pause),
+            paused_renderings: Pauses::new(pause),
         }
     }
-    changes.len()
+
+    /// Forgets what can be found out again when there is much of it: tables that were dropped are
+    /// never named again.
+    fn bound(&mut self) {
+        if self.prepared.len() >= MAX_TABLES {
+            self.prepared.clear();
+        }
+        if self.key_readers.len() >= 4 * MAX_TABLES {
+            self.key_readers.clear();
+        }
+    }
 }
 
 impl ChangeDelivery {
     /// Delivers the batches until their sender is dropped.
     pub async fn run(self, mut batches: mpsc::Receiver<ChangeBatch>) {
-        let mut memory = Memory::default();
+        let mut memory = Memory::new(self.pause);
         let mut waiting = Vec::new();
         while batches.recv_many(&mut waiting, MAX_BATCHES).await > 0 {
             if waiting.iter().any(|batch: &ChangeBatch| batch.after_gap) {
-                self.registry
-                    .for_each_until(u64::MAX, |subscriber| subscriber.send_system(EXTENSION, "ok", SUBSCRIBED));
+                self.report_gap();
             }
             let transactions: Vec<TransactionId> = waiting.iter().map(|batch| batch.transaction).collect();
             let changes = waiting.drain(..).flat_map(|batch: ChangeBatch| {
@@ -118,8 +130,7 @@ impl ChangeDelivery {
                 && let Err(error) = self.wait_until_visible(&transactions).await
             {
                 tracing::error!(error = %error, changes = wanted.len(), "changes are discarded: who may read them is not known");
-                self.registry
-                    .for_each_until(u64::MAX, |subscriber| subscriber.send_system(EXTENSION, "ok", SUBSCRIBED));
+                self.report_gap();
                 continue;
             }
             while !wanted.is_empty() {
@@ -127,6 +138,13 @@ impl ChangeDelivery {
                 self.deliver(&mut memory, &wanted).await;
                 wanted = rest;
             }
+        }
+    }
+
+    /// Reports to every channel that changes were discarded.
+    fn report_gap(&self) {
+        for group in self.registry.groups() {
+            group.send_system(EXTENSION, "ok", SUBSCRIBED);
         }
     }
 
@@ -147,11 +165,14 @@ impl ChangeDelivery {
     async fn deliver(&self, memory: &mut Memory, changes: &[CommittedChange]) {
         let _in_progress = self.registry.begin_delivery();
         self.prepare_filters(memory, changes).await;
-        let mut candidates = self.matching(&mut memory.slow, changes).await;
+        let mut candidates = self.matching(changes);
+        memory.slow_policies.drop_paused(changes, &mut candidates);
         let answers = self.authorise(memory, changes, &candidates).await;
+        memory.slow_policies.note(&self.registry, changes, &answers);
         decide(&self.settings, changes, &mut candidates, &answers);
+        self.compare(&mut memory.paused_conditions, changes, &mut candidates).await;
         self.add_unauthorized(memory, changes, &mut candidates, &answers);
-        self.send(changes, candidates).await;
+        self.send(&mut memory.paused_renderings, changes, candidates).await;
     }
 
     /// Prepares the filters of tables whose columns have changed, or that no entry names.
@@ -166,6 +187,7 @@ impl ChangeDelivery {
             let name = change.table_name();
             // What did not fit the table before may fit it now
             let again = known.is_none_or(|(known, _)| !Arc::ptr_eq(known, table));
+            memory.bound();
             memory.prepared.insert(table.table.oid, (Arc::clone(table), generation));
             let type_of = |name: &str| {
                 table.table.columns.iter().find(|column| *column.name == *name).map(|column| column.type_oid)
@@ -206,45 +228,65 @@ impl ChangeDelivery {
         }
     }
 
-    /// Returns the entries whose conditions hold, for all changes in their order.
-    async fn matching(&self, slow: &mut SlowConditions, changes: &[CommittedChange]) -> Vec<Candidate> {
+    /// Returns the entries for all changes, in their order, apart from those with a condition that
+    /// the server can evaluate and that does not hold.
+    fn matching(&self, changes: &[CommittedChange]) -> Vec<Candidate> {
         let mut candidates = Vec::new();
-        let mut questions: IndexMap<TestQuestion, Vec<usize>> = IndexMap::new();
         for (number, change) in changes.iter().enumerate() {
             let (name, action) = (change.table_name(), change.action());
-            if is_keyless(change) {
-                let verdict = CandidateOutcome::Sent(EventContent::Error(ChangeEventError::NoPrimaryKey));
-                let audience = self.registry.audience(name, action).into_iter();
-                candidates.extend(audience.map(|target| Candidate {
-                    change: number,
-                    target,
-                    verdict: verdict.clone(),
-                }));
+            let (targets, verdict) = if is_keyless(change) {
+                let error = EventContent::Error(ChangeEventError::NoPrimaryKey);
+                (self.registry.audience(name, action), CandidateOutcome::Sent(error))
+            } else {
+                let fields = change.fields();
+                let field = |name: &str| fields.get(name).copied().unwrap_or(FieldValue::Absent);
+                (self.registry.matching(name, action, field), CandidateOutcome::Undecided)
+            };
+            let candidate = |target| Candidate { change: number, target, verdict: verdict.clone() };
+            candidates.extend(targets.into_iter().map(candidate));
+        }
+        candidates
+    }
+
+    /// Drops those of the permitted candidates that have a condition which PostgreSQL evaluates and
+    /// which does not hold. Comes after the decision about permission: the time and the errors of a
+    /// condition would tell about rows that are hidden.
+    async fn compare(&self, paused: &mut PausedConditions, changes: &[CommittedChange], candidates: &mut [Candidate]) {
+        let mut questions: IndexMap<TestQuestion, Vec<usize>> = IndexMap::new();
+        let mut values: HashMap<(usize, &str), Arc<str>> = HashMap::new();
+        for (number, candidate) in candidates.iter().enumerate() {
+            let CandidateOutcome::Sent(EventContent::Row { has_row_security, .. }) = &candidate.verdict else {
                 continue;
-            }
-            let mut values = HashMap::new();
-            let fields = change.fields();
-            let field = |name: &str| fields.get(name).copied().unwrap_or(FieldValue::Absent);
-            for target in self.registry.matching(name, action, field) {
-                for test in &target.filter.tests {
-                    let Test::Database(database) = &test.test else { continue };
-                    let value = shared_value(&mut values, &test.column, field(&test.column));
-                    let role = target.group.key.reader.role.clone();
-                    let question = TestQuestion { role, test: database.clone(), value };
-                    questions.entry(question).or_default().push(candidates.len());
-                }
-                candidates.push(Candidate { change: number, target, verdict: CandidateOutcome::Undecided });
+            };
+            let Some(change) = changes.get(candidate.change) else { continue };
+            let reader = candidate.reader();
+            // Policies do not decide about deletions, which everyone of the role receives
+            let scope = if *has_row_security && change.action() != ChangeAction::Delete {
+                ConditionScope::Reader(Arc::clone(reader))
+            } else {
+                ConditionScope::Role(reader.role.clone())
+            };
+            for test in &candidate.target.filter.tests {
+                let Test::Database(database) = &test.test else { continue };
+                let value = match change.named_field(&test.column) {
+                    Some((column, FieldValue::Text(text))) => {
+                        let shared = values.entry((candidate.change, column)).or_insert_with(|| text.into());
+                        Some(Arc::clone(shared))
+                    }
+                    _ => None,
+                };
+                let question = TestQuestion { scope: scope.clone(), test: database.clone(), value };
+                questions.entry(question).or_default().push(number);
             }
         }
-        let asked: Vec<TestQuestion> = questions.keys().cloned().collect();
-        for failing in failing_tests(&self.reads, slow, asked).await {
+        let asked = questions.keys().cloned().collect();
+        for failing in failing_tests(&self.reads, paused, asked).await {
             for candidate in questions.get(&failing).into_iter().flatten() {
                 if let Some(candidate) = candidates.get_mut(*candidate) {
                     candidate.verdict = CandidateOutcome::Dropped;
                 }
             }
         }
-        candidates
     }
 
     /// Asks PostgreSQL what the readers of the candidates may read.
@@ -368,7 +410,7 @@ impl ChangeDelivery {
     }
 
     /// Sends the events, in the order of the changes.
-    async fn send(&self, changes: &[CommittedChange], candidates: Vec<Candidate>) {
+    async fn send(&self, paused: &mut Pauses<u32>, changes: &[CommittedChange], candidates: Vec<Candidate>) {
         let mut by_change: IndexMap<usize, Receivers> = IndexMap::new();
         for candidate in candidates {
             if let CandidateOutcome::Sent(content) = candidate.verdict {
@@ -376,10 +418,11 @@ impl ChangeDelivery {
             }
         }
         let numbered = by_change.into_iter().filter_map(|(number, sent)| Some((changes.get(number)?, sent)));
-        let mut messages: Vec<_> = numbered.map(|(change, sent)| (ChangeMessages::new(change), sent)).collect();
-        self.render_waiting(&mut messages).await;
+        let mut messages: Vec<_> = numbered
+            .map(|(change, sent)| (ChangeMessages::new(change, self.settings.max_record_bytes), sent))
+            .collect();
+        self.render_waiting(&mut messages, paused).await;
         for (mut messages, sent) in messages {
-            messages.limit(self.settings.max_record_bytes);
             let mut by_group: IndexMap<(u64, usize), MessagePart> = IndexMap::new();
             for (target, content) in sent {
                 // One message for all entries of a channel with the same columns
@@ -410,7 +453,7 @@ impl ChangeDelivery {
     }
 
     /// Renders the values that only PostgreSQL can render.
-    async fn render_waiting(&self, messages: &mut [(ChangeMessages<'_>, Receivers)]) {
+    async fn render_waiting(&self, messages: &mut [(ChangeMessages<'_>, Receivers)], paused: &mut Pauses<u32>) {
         let mut tables: IndexMap<u32, Arc<DescribedTable>> = IndexMap::new();
         for (messages, _) in messages.iter_mut() {
             let table = &messages.change().table;
@@ -428,23 +471,44 @@ impl ChangeDelivery {
                     places.push(place);
                 }
             }
-            if let Err(error) = self.render(&table, &mut rows).await {
-                tracing::warn!(error = %error, "values that only the database can render are missing in changes");
-            }
+            self.render(&table, &mut rows, paused).await;
             for (place, row) in places.into_iter().zip(rows) {
                 *place = Some(row);
             }
         }
     }
 
-    async fn render(
-        &self,
-        table: &DescribedTable,
-        rows: &mut [crate::decode::RenderedRow],
-    ) -> Result<(), DatabaseError> {
-        let client = self.database.pool(RENDERER).client().await?;
-        Ok(table.render_by_server(&client, rows).await?)
+    async fn render(&self, table: &DescribedTable, rows: &mut [RenderedRow], paused: &mut Pauses<u32>) {
+        let oid = table.table.oid;
+        for waiting in table.waiting_columns(rows) {
+            if paused.contain(&oid) {
+                table.fill(rows, &waiting, None);
+                continue;
+            }
+            match retrying(|| rendered(&self.reads, &waiting).boxed()).await {
+                Ok(rendered) => table.fill(rows, &waiting, Some(rendered)),
+                Err(error @ ReadFailure::Unavailable(_)) => {
+                    tracing::warn!(error = %error, "values that only the database can render are missing in changes");
+                }
+                Err(error) => {
+                    tracing::debug!(error = %error, table = &*table.table.name, "values are rendered as text");
+                    if error.has_code(CANCELED) {
+                        paused.begin(oid);
+                    }
+                    table.fill(rows, &waiting, None);
+                }
+            }
+        }
     }
+}
+
+/// Renders values as the role with the fewest rights: what its casts read may be seen by every
+/// receiver.
+async fn rendered(reads: &RoleReads, waiting: &WaitingColumn) -> Result<Vec<String>, ReadFailure> {
+    let texts = text_array(waiting.texts.iter().map(|text| Some(&**text)));
+    let rows = reads.test_as_role(RENDERER, &waiting.statement, &[Some(texts.as_bytes())]).await?;
+    let rows: Vec<&RawValue> = serde_json::from_slice(&rows).map_err(|error| malformed(&error))?;
+    Ok(rows.into_iter().map(|row| row.get().to_owned()).collect())
 }
 
 /// The entries that receive a change, and what they are shown.
@@ -455,15 +519,4 @@ struct MessagePart {
     target: Arc<EntryTarget>,
     content: EventContent,
     ids: Vec<u32>,
-}
-
-/// Returns the value of a column, whose text all questions about a change share.
-fn shared_value(values: &mut HashMap<Box<str>, Arc<str>>, column: &str, field: FieldValue<'_>) -> Option<Arc<str>> {
-    let FieldValue::Text(text) = field else { return None };
-    if let Some(value) = values.get(column) {
-        return Some(Arc::clone(value));
-    }
-    let value: Arc<str> = text.into();
-    values.insert(column.into(), Arc::clone(&value));
-    Some(value)
 }

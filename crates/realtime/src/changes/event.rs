@@ -57,18 +57,19 @@ pub(crate) struct ChangeMessages<'a> {
     change: &'a CommittedChange,
     new: Option<RenderedRow>,
     old: Option<RenderedRow>,
-    is_too_large: bool,
+    max_bytes: usize,
     data: HashMap<EventContent, Arc<[u8]>>,
     frames: HashMap<(EventContent, MessageTarget), Frame>,
 }
 
 impl<'a> ChangeMessages<'a> {
     /// Renders the rows of a change. Values that only PostgreSQL can render are absent before
-    /// [`waiting_rows`](Self::waiting_rows) were rendered.
-    pub fn new(change: &'a CommittedChange) -> Self {
+    /// [`waiting_rows`](Self::waiting_rows) were rendered. `max_bytes` is the size of the largest
+    /// change, as JSON text, that is sent whole.
+    pub fn new(change: &'a CommittedChange, max_bytes: usize) -> Self {
         let new = change.new_row().map(|(new, old)| change.table.render(new, old));
         let old = change.old_row().map(|old| change.table.render(old, None));
-        Self { change, new, old, is_too_large: false, data: HashMap::new(), frames: HashMap::new() }
+        Self { change, new, old, max_bytes, data: HashMap::new(), frames: HashMap::new() }
     }
 
     /// Returns the change.
@@ -81,13 +82,19 @@ impl<'a> ChangeMessages<'a> {
         [&mut self.new, &mut self.old]
     }
 
-    /// Sets the largest change, as JSON text, that is sent whole.
-    pub fn limit(&mut self, max_bytes: usize) {
-        let names: usize = self.change.table.table.columns.iter().map(|column| column.name.len() + 4).sum();
-        let size = |row: &Option<RenderedRow>| row.as_ref().map_or(0, |row| row.size() + names);
+    /// Returns true if the values that are shown are too large together. Those that are not shown
+    /// do not count: their size would tell about them.
+    fn is_too_large(&self, shows_new: impl Fn(usize) -> bool, shows_old: impl Fn(usize) -> bool) -> bool {
+        let columns = &self.change.table.table.columns;
+        let size = |row: &Option<RenderedRow>, shows: &dyn Fn(usize) -> bool| {
+            let row = row.as_ref();
+            let shown = columns.iter().enumerate().filter(|(at, _)| shows(*at));
+            let values = shown.filter_map(|(at, column)| Some(row?.column(at)?.len() + column.name.len() + 4));
+            values.sum::<usize>()
+        };
         // The old key of an update that has not changed it is part of the new row
-        let old = if self.change.has_old_values() { size(&self.old) } else { 0 };
-        self.is_too_large = size(&self.new) + old > max_bytes;
+        let old = if self.change.has_old_values() { size(&self.old, &shows_old) } else { 0 };
+        size(&self.new, &shows_new) + old > self.max_bytes
     }
 
     /// Returns the frame for channels of a topic.
@@ -125,18 +132,20 @@ impl<'a> ChangeMessages<'a> {
                 out.extend_from_slice(b",\"commit_timestamp\":");
                 write_string(&mut out, &self.change.commit_time.to_string());
                 self.write_columns(&mut out, columns);
+                let only_key = action == ChangeAction::Delete && *has_row_security;
+                let is_key = |at: usize| table.table.columns.get(at).is_some_and(|column| column.is_primary_key);
                 let shows = |at: usize| columns.get(at).copied().unwrap_or_default();
+                let shows_old = |at: usize| shows(at) && table.is_identity(at) && (!only_key || is_key(at));
+                let is_too_large = self.is_too_large(shows, shows_old);
                 if let Some(new) = &self.new {
                     out.extend_from_slice(b",\"record\":");
-                    self.write_row(&mut out, new, shows);
+                    self.write_row(&mut out, new, is_too_large, shows);
                 }
                 if let Some(old) = &self.old {
-                    let only_key = action == ChangeAction::Delete && *has_row_security;
-                    let is_key = |at: usize| table.table.columns.get(at).is_some_and(|column| column.is_primary_key);
                     out.extend_from_slice(b",\"old_record\":");
-                    self.write_row(&mut out, old, |at| shows(at) && table.is_identity(at) && (!only_key || is_key(at)));
+                    self.write_row(&mut out, old, is_too_large, shows_old);
                 }
-                if self.is_too_large {
+                if is_too_large {
                     write_errors(&mut out, "Error 413: Payload Too Large");
                 } else {
                     out.extend_from_slice(b",\"errors\":null");
@@ -161,8 +170,8 @@ impl<'a> ChangeMessages<'a> {
         out.push(b']');
     }
 
-    fn write_row(&self, out: &mut Vec<u8>, row: &RenderedRow, shows: impl Fn(usize) -> bool) {
-        let is_kept = |at: usize| !self.is_too_large || row.column(at).is_some_and(|json| json.len() <= MAX_KEPT_VALUE);
+    fn write_row(&self, out: &mut Vec<u8>, row: &RenderedRow, is_too_large: bool, shows: impl Fn(usize) -> bool) {
+        let is_kept = |at: usize| !is_too_large || row.column(at).is_some_and(|json| json.len() <= MAX_KEPT_VALUE);
         self.change.table.write_object(out, row, |at, _| shows(at) && is_kept(at));
     }
 }

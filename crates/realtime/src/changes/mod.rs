@@ -3,7 +3,7 @@
 //! - `entry` and `filter` parse what a client asks for, and `validate` checks it against the
 //!   database, as the role of the client;
 //! - `column_test` compiles conditions; `database_tests` evaluates those whose comparison only
-//!   PostgreSQL knows;
+//!   PostgreSQL knows, for rows that the reader may see;
 //! - `registry` has the subscriptions in memory, grouped so that channels of the same content share
 //!   the work and the bytes;
 //! - `renewal` gives subscriptions the readers of new tokens;
@@ -14,7 +14,9 @@
 //! a row of that key and those columns at the moment of the delivery. Deleted rows are not there to
 //! be asked about: their keys reach every role that may select any column. Nothing is sent with an
 //! identity after the subscription with that identity was dropped. A condition or a policy that
-//! fails affects only the channels it belongs to.
+//! fails affects only the channels it belongs to. PostgreSQL evaluates conditions only for rows
+//! that the policies show to the reader, so that neither their errors nor their time tell anything
+//! about a hidden row.
 
 mod access;
 mod column_test;
@@ -24,10 +26,13 @@ mod deliver;
 mod entry;
 mod event;
 mod filter;
+mod pauses;
 mod registry;
 mod renewal;
 mod role_reads;
 mod shared_rounds;
+mod slices;
+mod slow_policies;
 mod subscription;
 mod system_message;
 #[cfg(test)]

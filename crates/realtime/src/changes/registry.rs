@@ -51,6 +51,17 @@ impl SubscriptionGroup {
         members.len()
     }
 
+    /// Sends a `system` message to every channel that is subscribed now.
+    pub fn send_system(&self, extension: &str, status: &str, message: &str) {
+        self.members().values().for_each(|member| member.send_system(extension, status, message));
+    }
+
+    /// Calls `each` with every channel whose subscription has at most the number `last`.
+    pub fn for_each_until(&self, last: u64, mut each: impl FnMut(&Subscriber)) {
+        let members = self.members();
+        members.iter().filter(|(number, _)| **number <= last).for_each(|(_, member)| each(member));
+    }
+
     pub(super) fn members(&self) -> MutexGuard<'_, IndexMap<u64, Arc<Subscriber>>> {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -278,6 +289,15 @@ impl Registry {
         targets.all.values().filter(|target| target.accepts(action)).cloned().collect()
     }
 
+    /// Returns the groups of a reader that have an entry for a table.
+    pub fn groups_of(&self, (schema, table): (&str, &str), reader: &ChangeReader) -> Vec<Arc<SubscriptionGroup>> {
+        let mut state = self.state();
+        let Some(targets) = state.table(schema, table) else { return Vec::new() };
+        let groups = targets.all.values().map(|target| &target.group).filter(|group| *group.key.reader == *reader);
+        let groups: IndexMap<u64, Arc<SubscriptionGroup>> = groups.map(|group| (group.id, Arc::clone(group))).collect();
+        groups.into_values().collect()
+    }
+
     /// Returns the entries whose filters do not fit the types of a table's columns, or were not yet
     /// prepared for it. `type_of` returns the type of a column. `again`: also those that did not
     /// fit the table before.
@@ -331,13 +351,21 @@ impl Registry {
         }
     }
 
-    /// Calls `each` with every channel whose subscription has at most the number `last`.
-    pub fn for_each_until(&self, last: u64, mut each: impl FnMut(&Subscriber)) {
-        let groups: Vec<_> = self.state().groups.values().cloned().collect();
-        for group in groups {
-            let members = group.members();
-            members.iter().filter(|(number, _)| **number <= last).for_each(|(_, member)| each(member));
+    /// Returns all groups.
+    pub fn groups(&self) -> Vec<Arc<SubscriptionGroup>> {
+        self.state().groups.values().cloned().collect()
+    }
+
+    /// Ends the subscriptions of a group up to the number `last`. Returns their channels.
+    pub fn end_until(&self, group: &Arc<SubscriptionGroup>, last: u64) -> Vec<Arc<Subscriber>> {
+        let mut state = self.state();
+        let ended: Vec<_> = group.members().extract_if(.., |number, _| *number <= last).collect();
+        for (number, _) in &ended {
+            state.subscriptions.remove(number);
+            state.renewals.remove(number);
         }
+        state.remove_if_empty(group);
+        ended.into_iter().map(|(_, subscriber)| subscriber).collect()
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, RegistryState> {

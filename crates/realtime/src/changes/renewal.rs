@@ -32,24 +32,30 @@ impl Registry {
     /// Gives a subscription another reader of the same role, for which its entries were checked,
     /// and sends `Subscribed to PostgreSQL`. If `is_same_subject`, changes that are being delivered
     /// still reach it as they were decided on for the reader before; otherwise it receives nothing
-    /// from this call until they are delivered.
-    pub fn renew(&self, registration: &SubscriptionRegistration, reader: Arc<ChangeReader>, is_same_subject: bool) {
+    /// from this call until they are delivered. Returns false if the subscription has ended.
+    pub fn renew(
+        &self,
+        registration: &SubscriptionRegistration,
+        reader: Arc<ChangeReader>,
+        is_same_subject: bool,
+    ) -> bool {
         let mut state = self.state();
         let number = registration.number();
-        let Some(group) = state.subscriptions.get(&number).cloned() else { return };
+        let Some(group) = state.subscriptions.get(&number).cloned() else { return false };
         let member = match is_same_subject {
             true => group.members().get(&number).cloned(),
             false => group.members().swap_remove(&number),
         };
         // One that waits already has no member in its group
         let pending = state.renewals.remove(&number).map(|renewal| renewal.subscriber);
-        let Some(subscriber) = member.or(pending) else { return };
+        let Some(subscriber) = member.or(pending) else { return false };
         let renewal = PendingRenewal { reader, subscriber };
         if state.is_delivering {
             state.renewals.insert(number, renewal);
         } else {
             state.renew(number, renewal);
         }
+        true
     }
 }
 

@@ -26,7 +26,7 @@ impl<K, V> Default for SharedRounds<K, V> {
 
 impl<K: Hash + Eq + Clone + Send + 'static, V: Clone + Send + 'static> SharedRounds<K, V> {
     /// Returns the result of a round that begins after this call. The key determines the work.
-    /// `None`: the runtime is shutting down.
+    /// `None`: the work has panicked, or the runtime is shutting down.
     pub async fn result<F, Fut>(&self, key: K, work: F) -> Option<V>
     where
         F: Fn() -> Fut + Send + 'static,
@@ -37,10 +37,10 @@ impl<K: Hash + Eq + Clone + Send + 'static, V: Clone + Send + 'static> SharedRou
             Entry::Occupied(mut running) => running.get_mut().push(sender),
             Entry::Vacant(idle) => {
                 idle.insert(vec![sender]);
-                let waiting = Arc::clone(&self.waiting);
+                let running = Running { waiting: Arc::clone(&self.waiting), key };
                 // A task of its own, which no caller cancels for the others
                 tokio::spawn(async move {
-                    while let Some(callers) = next_callers(&waiting, &key) {
+                    while let Some(callers) = next_callers(&running.waiting, &running.key) {
                         let value = work().await;
                         for caller in callers {
                             let _ = caller.send(value.clone());
@@ -50,6 +50,22 @@ impl<K: Hash + Eq + Clone + Send + 'static, V: Clone + Send + 'static> SharedRou
             }
         }
         receiver.await.ok()
+    }
+}
+
+/// A running task. However it ends, also by a panic of the work, later callers begin another one:
+/// those that wait then receive nothing.
+struct Running<K: Hash + Eq, V> {
+    waiting: Arc<Mutex<WaitingCallers<K, V>>>,
+    key: K,
+}
+
+impl<K: Hash + Eq, V> Drop for Running<K, V> {
+    fn drop(&mut self) {
+        // A task that ends by itself has removed it, and the place may be that of another one
+        if std::thread::panicking() {
+            lock(&self.waiting).remove(&self.key);
+        }
     }
 }
 
@@ -112,5 +128,13 @@ mod tests {
         while !lock(&rounds.waiting).is_empty() {
             tokio::task::yield_now().await;
         }
+    }
+
+    #[tokio::test]
+    async fn a_round_that_panics_leaves_nothing_behind() {
+        let rounds = SharedRounds::<&str, usize>::default();
+        assert_eq!(rounds.result("key", || async { panic!("a test") }).await, None);
+        assert_eq!(rounds.result("key", || async { 1 }).await, Some(1));
+        assert!(lock(&rounds.waiting).is_empty());
     }
 }

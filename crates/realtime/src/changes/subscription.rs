@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::{StreamExt as _, stream};
 use portico_database::Database;
 use portico_database::wire::ReadCoalescer;
 use serde_json::Value;
@@ -11,10 +12,11 @@ use tokio::task::AbortHandle;
 
 use super::deliver::ChangeDelivery;
 use super::entry::{ChangeMessageForm, ChangesEntry, PreparedEntries};
-use super::registry::{GroupKey, Registry, SubscriptionRegistration};
+use super::pauses::PAUSE;
+use super::registry::{GroupKey, Registry, SubscriptionGroup, SubscriptionRegistration};
 use super::role_reads::{ChangeReader, RoleReads};
 use super::system_message::{EXTENSION, SUBSCRIBED};
-use super::validate::{SubscribeError, ValidEntry, Validator};
+use super::validate::{SubscribeError, Validator};
 use crate::identity::ChannelIdentity;
 use crate::meter::Meter;
 use crate::rooms::Subscriber;
@@ -23,6 +25,8 @@ use crate::stream::{ChangeBatch, StreamState};
 
 /// The pause before another attempt, in milliseconds: at least, and by how much it may be longer.
 const RETRY_MILLIS: (u64, u64) = (5_000, 5_000);
+/// The largest number of groups of subscriptions that are checked again at once.
+const MAX_CHECKS: usize = 16;
 
 /// The subscriptions to database changes. Clones share them.
 #[derive(Debug, Clone)]
@@ -124,6 +128,12 @@ impl DatabaseChanges {
     /// Delivers changes, until their sender is dropped. Also tells channels when the stream runs
     /// again after a gap.
     pub async fn run(self, batches: mpsc::Receiver<ChangeBatch>) {
+        self.run_with_pause(batches, PAUSE).await;
+    }
+
+    /// As [`run`](Self::run), with another length of the first pause of a condition or a policy
+    /// that takes too long.
+    pub(super) async fn run_with_pause(self, batches: mpsc::Receiver<ChangeBatch>, pause: Duration) {
         let state = &*self.0;
         let delivery = ChangeDelivery {
             registry: Arc::clone(&state.registry),
@@ -133,29 +143,68 @@ impl DatabaseChanges {
             settings: state.settings.changes.clone(),
             meter: Arc::clone(&state.deliveries),
             max_per_second: state.settings.limits.max_changes_per_second,
+            pause,
         };
         tokio::select! {
             () = delivery.run(batches) => {}
-            () = report_gaps(Arc::clone(&state.registry), state.stream.clone()) => {}
+            () = report_gaps(state) => {}
         }
     }
 }
 
-/// Sends another `Subscribed to PostgreSQL` whenever the stream runs again: changes may have been
-/// missed. Does not return before the stream's owner ends.
-async fn report_gaps(registry: Arc<Registry>, mut stream: watch::Receiver<StreamState>) {
+/// Checks the subscriptions again whenever the stream runs again, and reports the outcome as after
+/// a join: changes may have been missed, and the tables may have changed. Does not return before
+/// the stream's owner ends.
+async fn report_gaps(state: &DatabaseChangesState) {
+    let mut stream = state.stream.clone();
+    let mut before_gap = None;
     while stream.wait_for(is_running).await.is_ok() {
-        if stream.wait_for(|state| !is_running(state)).await.is_err() {
-            break;
+        let checks = async {
+            if let Some(last) = before_gap {
+                let groups = stream::iter(state.registry.groups());
+                groups.for_each_concurrent(MAX_CHECKS, |group| check_again(state, group, last)).await;
+            }
+            std::future::pending().await
+        };
+        let mut ended = state.stream.clone();
+        tokio::select! {
+            () = checks => {}
+            outcome = ended.wait_for(|state| !is_running(state)) => if outcome.is_err() { break },
         }
-        let last = registry.last_number();
-        if stream.wait_for(is_running).await.is_err() {
-            break;
-        }
-        registry.for_each_until(last, |subscriber| subscriber.send_system(EXTENSION, "ok", SUBSCRIBED));
+        before_gap = Some(state.registry.last_number());
     }
     // The changes that have arrived are still delivered
     std::future::pending().await
+}
+
+/// Checks the subscriptions of a group up to a number again. Ends those that do not fit the
+/// database any more.
+async fn check_again(state: &DatabaseChangesState, group: Arc<SubscriptionGroup>, last: u64) {
+    let (role, entries) = (&*group.key.reader.role, &*group.key.entries);
+    loop {
+        match state.validator.validate_all(role, entries).await {
+            Ok(_) => {
+                group.for_each_until(last, |subscriber| subscriber.send_system(EXTENSION, "ok", SUBSCRIBED));
+                return;
+            }
+            Err(SubscribeError::Final(text)) => {
+                for subscriber in state.registry.end_until(&group, last) {
+                    subscriber.send_system(EXTENSION, "error", &text);
+                }
+                return;
+            }
+            Err(SubscribeError::Unavailable(text)) => {
+                group.for_each_until(last, |subscriber| subscriber.send_system(EXTENSION, "error", &text));
+            }
+        }
+        pause_before_retry().await;
+    }
+}
+
+async fn pause_before_retry() {
+    let (least, jitter) = RETRY_MILLIS;
+    let jitter = u64::from_le_bytes(portico_base::random::bytes()) % jitter;
+    tokio::time::sleep(Duration::from_millis(least + jitter)).await;
 }
 
 fn is_running(state: &StreamState) -> bool {
@@ -177,14 +226,12 @@ impl SetUp {
             return;
         }
         let valid = loop {
-            match self.validate(&entries).await {
+            match self.state.validator.validate_all(&self.reader.role, &entries).await {
                 Ok(valid) => break valid,
                 Err(SubscribeError::Final(text)) => return self.report(&text),
                 Err(SubscribeError::Unavailable(text)) => self.report(&text),
             }
-            let (least, jitter) = RETRY_MILLIS;
-            let jitter = u64::from_le_bytes(portico_base::random::bytes()) % jitter;
-            tokio::time::sleep(Duration::from_millis(least + jitter)).await;
+            pause_before_retry().await;
         };
         if !self.stream_runs().await {
             return;
@@ -202,14 +249,6 @@ impl SetUp {
             *progress = SubscriptionProgress::Subscribed(registration);
             self.subscriber.send_system(EXTENSION, "ok", SUBSCRIBED);
         }
-    }
-
-    async fn validate(&self, entries: &[Arc<ChangesEntry>]) -> Result<Vec<ValidEntry>, SubscribeError> {
-        let mut valid = Vec::with_capacity(entries.len());
-        for entry in entries {
-            valid.push(self.state.validator.validate(&self.reader.role, Arc::clone(entry)).await?);
-        }
-        Ok(valid)
     }
 
     /// Waits until the stream is running. Reports each reason for which it does not. Returns false
@@ -244,7 +283,7 @@ impl SetUp {
 impl ChangesSubscription {
     /// Continues a complete subscription with the identity of a new token, without another check of
     /// its entries: no change is lost in between. Returns false if it cannot, since it is not
-    /// complete or the identity has another role; it has to be made anew then.
+    /// complete, has ended, or the identity has another role; it has to be made anew then.
     pub fn renew(&mut self, identity: &ChannelIdentity) -> bool {
         let progress = lock(&self.progress);
         let SubscriptionProgress::Subscribed(registration) = &*progress else { return false };
@@ -253,7 +292,9 @@ impl ChangesSubscription {
         }
         let reader = ChangeReader { role: identity.role().into(), claims: identity.claims().into() };
         let is_same_subject = identity.subject() == self.identity.subject();
-        self.registry.renew(registration, Arc::new(reader), is_same_subject);
+        if !self.registry.renew(registration, Arc::new(reader), is_same_subject) {
+            return false;
+        }
         drop(progress);
         self.identity = identity.clone();
         true

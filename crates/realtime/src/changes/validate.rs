@@ -178,6 +178,22 @@ impl Validator {
         Ok(ValidEntry { entry, filters })
     }
 
+    /// Checks all entries of a channel. One bad entry fails them all.
+    ///
+    /// # Errors
+    /// [`SubscribeError`]
+    pub async fn validate_all(
+        &self,
+        role: &str,
+        entries: &[Arc<ChangesEntry>],
+    ) -> Result<Vec<ValidEntry>, SubscribeError> {
+        let mut valid = Vec::with_capacity(entries.len());
+        for entry in entries {
+            valid.push(self.validate(role, Arc::clone(entry)).await?);
+        }
+        Ok(valid)
+    }
+
     /// Reads the published tables of an entry.
     async fn published(&self, role: &str, entry: &ChangesEntry) -> Result<Arc<[PublishedTable]>, ReadFailure> {
         let conditions = entry.conditions.iter().map(|condition| condition.column.clone());
@@ -193,7 +209,7 @@ impl Validator {
                 async move { read_tables(&reads, &key).await }
             }
         };
-        self.tables.result(key, work).await.unwrap_or_else(|| Err(shutting_down()))
+        self.tables.result(key, work).await.unwrap_or_else(|| Err(interrupted()))
     }
 
     async fn test(&self, role: &str, condition: &FilterCondition, column: &ColumnFacts) -> Result<Test, TestError> {
@@ -239,7 +255,7 @@ impl Validator {
                 }
             }
         };
-        self.checks.result(key, work).await.unwrap_or_else(|| Err(shutting_down()))
+        self.checks.result(key, work).await.unwrap_or_else(|| Err(interrupted()))
     }
 }
 
@@ -275,8 +291,8 @@ pub(crate) fn text_array<'a>(items: impl Iterator<Item = Option<&'a str>>) -> St
     literal
 }
 
-fn shutting_down() -> ReadFailure {
-    ReadFailure::Unavailable("the server is shutting down".into())
+fn interrupted() -> ReadFailure {
+    ReadFailure::Unavailable("the check was interrupted".into())
 }
 
 /// Reports rows of an unexpected form.

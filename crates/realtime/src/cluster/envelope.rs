@@ -2,22 +2,27 @@
 //! key that only the servers of the project have.
 //!
 //! Others may use the same NATS server, and every login of the database may listen to its
-//! notifications and send some. They can neither read messages nor make some, and a message that is
-//! sent again is dropped, because the numbers of a server's messages increase.
+//! notifications and send some. They can neither read messages nor make some. A message that is
+//! sent again is dropped, because the numbers of a server's messages increase; one that is sent
+//! again to a server that has started since is dropped because it is old.
 
 use std::collections::HashMap;
 use std::fmt;
+use std::time::Duration;
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use portico_base::{Secret, hash, random};
+use portico_base::{Clock, Secret, hash, random};
 
 use crate::ids::NodeId;
 
 /// The largest message.
 const MAX_MESSAGE: usize = 16 * 1024 * 1024;
-/// The node, the number of the message, the index of the part, and the number of parts.
-const HEAD: usize = 6 + 8 + 4 + 4;
+/// The age beyond which a message is dropped, and by how much it may be ahead of the clock here:
+/// the clocks of servers differ, and messages may wait on their way.
+pub(super) const MAX_AGE: Duration = Duration::from_secs(60);
+/// The node, the number of the message, its time, the index of the part, and the number of parts.
+const HEAD: usize = 6 + 8 + 8 + 4 + 4;
 /// The bytes by which a part is longer than its content.
 pub(super) const OVERHEAD: usize = HEAD + NONCE_LEN + 16;
 
@@ -58,12 +63,13 @@ impl ClusterKey {
 #[derive(Debug)]
 pub(super) struct Wrapper {
     node: NodeId,
+    clock: Clock,
     last_number: u64,
 }
 
 impl Wrapper {
-    pub fn new(node: NodeId) -> Self {
-        Self { node, last_number: 0 }
+    pub fn new(node: NodeId, clock: Clock) -> Self {
+        Self { node, clock, last_number: 0 }
     }
 
     /// Returns the parts of a message, each of `max_part` bytes at most. `None`: it is too large.
@@ -73,6 +79,7 @@ impl Wrapper {
             return None;
         }
         self.last_number += 1;
+        let time = milliseconds(&self.clock);
         let count = u32::try_from(message.len().div_ceil(content).max(1)).ok()?;
         let mut contents = message.chunks(content);
         let parts = (0..count).map(|index| {
@@ -80,6 +87,7 @@ impl Wrapper {
             let mut part = Vec::with_capacity(content.len() + OVERHEAD);
             part.put_slice(&self.node.bytes());
             part.put_u64(self.last_number);
+            part.put_i64(time);
             part.put_u32(index);
             part.put_u32(count);
             part.put_slice(content);
@@ -89,21 +97,44 @@ impl Wrapper {
     }
 }
 
+/// Returns the time now in milliseconds since 1970.
+fn milliseconds(clock: &Clock) -> i64 {
+    let now = clock.now();
+    now.unix_timestamp() * 1_000 + i64::from(now.millisecond())
+}
+
 /// Puts the parts of other servers together.
-#[derive(Debug, Default)]
-pub(super) struct Unwrapper(HashMap<NodeId, UnfinishedMessage>);
+#[derive(Debug)]
+pub(super) struct Unwrapper {
+    clock: Clock,
+    servers: HashMap<NodeId, UnfinishedMessage>,
+    /// Messages were dropped because of their time.
+    has_dropped: bool,
+}
 
 #[derive(Debug, Default)]
 struct UnfinishedMessage {
-    /// The last message that was complete.
+    /// The last message that was complete, and the latest time of any message.
     last_number: u64,
+    last_time: i64,
     /// The message whose parts arrive.
     number: u64,
     received: u32,
     content: BytesMut,
 }
 
+impl UnfinishedMessage {
+    /// Drops the parts that have arrived.
+    fn restart(&mut self) {
+        (self.number, self.received, self.content) = (0, 0, BytesMut::new());
+    }
+}
+
 impl Unwrapper {
+    pub fn new(clock: Clock) -> Self {
+        Self { clock, servers: HashMap::new(), has_dropped: false }
+    }
+
     /// Adds a part. Returns the message that it completes, and the server that it comes from. Parts
     /// of one server arrive in order; a message whose part is missing is dropped.
     pub fn unwrap(&mut self, key: &ClusterKey, own: NodeId, part: &[u8]) -> Option<(NodeId, Bytes)> {
@@ -114,45 +145,62 @@ impl Unwrapper {
         let mut node = [0; 6];
         part.copy_to_slice(&mut node);
         let node = NodeId::from(node);
-        let (number, index, count) = (part.get_u64(), part.get_u32(), part.get_u32());
+        let (number, time, index, count) = (part.get_u64(), part.get_i64(), part.get_u32(), part.get_u32());
         if node == own {
             return None;
         }
-        let unfinished = self.0.entry(node).or_default();
-        if number <= unfinished.last_number {
+        let now = milliseconds(&self.clock);
+        if is_old(time, now) {
+            self.has_dropped = true;
             return None;
         }
+        if !self.servers.contains_key(&node) {
+            // What these have sent is dropped because of its time
+            self.servers.retain(|_, server| !is_old(server.last_time, now));
+        }
+        let server = self.servers.entry(node).or_default();
+        if number <= server.last_number {
+            return None;
+        }
+        server.last_time = server.last_time.max(time);
         if index == 0 {
-            *unfinished =
-                UnfinishedMessage { number, last_number: unfinished.last_number, ..UnfinishedMessage::default() };
+            server.restart();
+            server.number = number;
         }
-        if number != unfinished.number
-            || index != unfinished.received
-            || unfinished.content.len() + part.len() > MAX_MESSAGE
-        {
+        if number != server.number || index != server.received || server.content.len() + part.len() > MAX_MESSAGE {
             return None;
         }
-        unfinished.received += 1;
-        if count == 1 {
-            *unfinished = UnfinishedMessage { last_number: number, ..UnfinishedMessage::default() };
-            return Some((node, part));
-        }
-        unfinished.content.put(part);
-        if unfinished.received < count {
-            return None;
-        }
-        let content = std::mem::take(&mut unfinished.content).freeze();
-        *unfinished = UnfinishedMessage { last_number: number, ..UnfinishedMessage::default() };
+        server.received += 1;
+        let content = if count == 1 {
+            part
+        } else {
+            server.content.put(part);
+            if server.received < count {
+                return None;
+            }
+            std::mem::take(&mut server.content).freeze()
+        };
+        server.restart();
+        server.last_number = number;
         Some((node, content))
     }
 
-    /// Forgets a server that has gone.
+    /// Forgets the unfinished message of a server that has gone. The number stays, so that its
+    /// messages cannot be sent again.
     pub fn forget(&mut self, node: NodeId) {
-        // The number stays, so that its messages cannot be sent again
-        if let Some(unfinished) = self.0.get_mut(&node) {
-            *unfinished = UnfinishedMessage { last_number: unfinished.last_number, ..UnfinishedMessage::default() };
+        if let Some(server) = self.servers.get_mut(&node) {
+            server.restart();
         }
     }
+
+    /// Returns true if messages were dropped because of their time since the last call.
+    pub fn take_dropped(&mut self) -> bool {
+        std::mem::take(&mut self.has_dropped)
+    }
+}
+
+fn is_old(time: i64, now: i64) -> bool {
+    u128::from(time.abs_diff(now)) > MAX_AGE.as_millis()
 }
 
 #[cfg(test)]
@@ -166,7 +214,7 @@ mod tests {
     #[test]
     fn messages_of_every_size_arrive_once() {
         let (key, node, own) = (key("a"), NodeId::random(), NodeId::random());
-        let (mut wrapper, mut unwrapper) = (Wrapper::new(node), Unwrapper::default());
+        let (mut wrapper, mut unwrapper) = (Wrapper::new(node, Clock::system()), Unwrapper::new(Clock::system()));
         for size in [0, 1, 49, 50, 51, 100, 1_000] {
             let message = vec![7; size];
             let parts = wrapper.wrap(&key, &message, OVERHEAD + 50).unwrap();
@@ -182,7 +230,7 @@ mod tests {
     #[test]
     fn an_incomplete_message_is_dropped_and_the_next_one_is_not() {
         let (key, node, own) = (key("a"), NodeId::random(), NodeId::random());
-        let (mut wrapper, mut unwrapper) = (Wrapper::new(node), Unwrapper::default());
+        let (mut wrapper, mut unwrapper) = (Wrapper::new(node, Clock::system()), Unwrapper::new(Clock::system()));
         let mut wrap = || wrapper.wrap(&key, &[1; 100], OVERHEAD + 40).unwrap();
         for missing in 0..3 {
             let mut parts = wrap();
@@ -196,8 +244,8 @@ mod tests {
     #[test]
     fn parts_of_others_are_dropped() {
         let (own, node) = (NodeId::random(), NodeId::random());
-        let part = Wrapper::new(node).wrap(&key("a"), b"x", 200).unwrap().remove(0);
-        let mut unwrapper = Unwrapper::default();
+        let part = Wrapper::new(node, Clock::system()).wrap(&key("a"), b"x", 200).unwrap().remove(0);
+        let mut unwrapper = Unwrapper::new(Clock::system());
         assert_eq!(unwrapper.unwrap(&key("b"), own, &part), None, "another project");
         for index in 0..part.len() {
             let mut changed = part.clone();
@@ -207,5 +255,36 @@ mod tests {
         }
         assert_eq!(unwrapper.unwrap(&key("a"), node, &part), None, "its own");
         assert!(unwrapper.unwrap(&key("a"), own, &part).is_some());
+    }
+
+    #[test]
+    fn recorded_messages_are_dropped_by_a_server_that_starts_later() {
+        let (key, node, own) = (key("a"), NodeId::random(), NodeId::random());
+        let clock = Clock::movable(time::OffsetDateTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000));
+        let part = Wrapper::new(node, clock.clone()).wrap(&key, b"x", 200).unwrap().remove(0);
+        let arrives = |clock: &Clock| Unwrapper::new(clock.clone()).unwrap(&key, own, &part).is_some();
+        assert!(arrives(&clock));
+        clock.advance(time::Duration::try_from(MAX_AGE).unwrap());
+        assert!(arrives(&clock));
+        clock.advance(time::Duration::milliseconds(1));
+        assert!(!arrives(&clock));
+        clock.advance(-2 * time::Duration::try_from(MAX_AGE).unwrap() - time::Duration::milliseconds(2));
+        assert!(!arrives(&clock), "from the future");
+    }
+
+    #[test]
+    fn servers_that_have_gone_are_forgotten_when_their_messages_are_old() {
+        let (key, own) = (key("a"), NodeId::random());
+        let clock = Clock::movable(time::OffsetDateTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000));
+        let mut unwrapper = Unwrapper::new(clock.clone());
+        for _ in 0..10 {
+            let part = Wrapper::new(NodeId::random(), clock.clone()).wrap(&key, b"x", 200).unwrap().remove(0);
+            assert!(unwrapper.unwrap(&key, own, &part).is_some());
+            assert!(unwrapper.unwrap(&key, own, &part).is_none(), "sent again");
+            clock.advance(time::Duration::seconds(61));
+            assert!(unwrapper.unwrap(&key, own, &part).is_none(), "sent again");
+            assert!(unwrapper.take_dropped() && !unwrapper.take_dropped());
+        }
+        assert_eq!(unwrapper.servers.len(), 1);
     }
 }

@@ -4,13 +4,15 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use portico_base::Clock;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
-use super::envelope::{ClusterKey, Unwrapper, Wrapper};
+use super::envelope::{ClusterKey, MAX_AGE, Unwrapper, Wrapper};
 use super::link::{ClusterLink, LinkError, LinkSettings};
-use super::message::ClusterMessage;
+use super::message::{ClusterMessage, StateEntry};
 use super::outgoing::ClusterQueue;
 use super::times::ClusterTimes;
 use crate::ids::{ChannelId, NodeId};
@@ -19,6 +21,10 @@ use crate::rooms::{Publication, RoomMessage, Rooms};
 
 /// The number of other servers at most.
 const MAX_PEERS: usize = 1_000;
+/// The size from which on entries of the presence are sent in a further message.
+const STATE_PART_BYTES: usize = 256 * 1024;
+/// The time between two reports of messages that were dropped because of their time.
+const REPORT_PERIOD: Duration = Duration::from_secs(60);
 
 /// The state of the task.
 pub(super) struct ClusterTask {
@@ -27,6 +33,8 @@ pub(super) struct ClusterTask {
     key: ClusterKey,
     wrapper: Wrapper,
     unwrapper: Unwrapper,
+    /// The last report of messages that were dropped because of their time.
+    dropped_reported_at: Option<Instant>,
     rooms: Rooms,
     presence: Presence,
     peers: HashMap<NodeId, ClusterPeer>,
@@ -45,7 +53,7 @@ struct ClusterPeer {
     sockets: u64,
     /// The number of the change up to which its presence is complete here. `None`: it is not.
     change: Option<u64>,
-    /// The parts of its state that have arrived, while it is sent.
+    /// The entries of its state that have arrived, while it is sent.
     state: Option<HashSet<ChannelId>>,
 }
 
@@ -59,7 +67,7 @@ impl ClusterTask {
     /// Returns a member that knows no others.
     pub fn new(
         times: ClusterTimes,
-        key: ClusterKey,
+        (key, clock): (ClusterKey, Clock),
         (rooms, presence): (Rooms, Presence),
         (sockets, remote_sockets): (Box<dyn Fn() -> u64 + Send + Sync>, Arc<AtomicU64>),
     ) -> Self {
@@ -68,8 +76,9 @@ impl ClusterTask {
             node,
             times,
             key,
-            wrapper: Wrapper::new(node),
-            unwrapper: Unwrapper::default(),
+            wrapper: Wrapper::new(node, clock.clone()),
+            unwrapper: Unwrapper::new(clock),
+            dropped_reported_at: None,
             rooms,
             presence,
             peers: HashMap::new(),
@@ -134,6 +143,7 @@ impl ClusterTask {
                     if at.elapsed() < self.times.heartbeat {
                         self.forget_silent();
                     }
+                    self.report_dropped();
                     self.beat(link, queue).await?;
                 }
                 message = queue.next() => {
@@ -203,14 +213,24 @@ impl ClusterTask {
     /// lead to the same state whether it contains them or not.
     async fn send_state(&mut self, link: &mut ClusterLink, queue: &ClusterQueue) -> Result<(), LinkError> {
         self.last_change += queue.take_lost_changes();
-        let entries = self.presence.local_entries();
+        let all = self.presence.local_entries();
         self.send(link, &ClusterMessage::StateBegin { number: self.last_change }).await?;
-        let parts = entries.len() as u64;
-        for (room, channel, key, meta) in entries {
-            let meta = meta.json().clone();
-            self.send(link, &ClusterMessage::Tracked { number: 0, room, channel, key, meta }).await?;
+        let count = all.len() as u64;
+        let (mut entries, mut size) = (Vec::new(), 0);
+        for (room, channel, key, meta) in all {
+            let entry = StateEntry { room, channel, key, meta: meta.json().clone() };
+            size += entry.size();
+            entries.push(entry);
+            if size >= STATE_PART_BYTES {
+                let entries = std::mem::take(&mut entries);
+                self.send(link, &ClusterMessage::StatePart { entries }).await?;
+                size = 0;
+            }
         }
-        self.send(link, &ClusterMessage::StateEnd { parts }).await
+        if !entries.is_empty() {
+            self.send(link, &ClusterMessage::StatePart { entries }).await?;
+        }
+        self.send(link, &ClusterMessage::StateEnd { entries: count }).await
     }
 
     /// Applies a message of another server. Returns the answer, if it needs one.
@@ -249,8 +269,16 @@ impl ClusterTask {
                 peer.change = Some(number);
                 peer.state = Some(HashSet::new());
             }
-            ClusterMessage::StateEnd { parts } => match peer.state.take() {
-                Some(state) if state.len() as u64 == parts => {
+            ClusterMessage::StatePart { entries } => {
+                for StateEntry { room, channel, key, meta } in entries {
+                    if let Some(state) = &mut peer.state {
+                        state.insert(channel);
+                    }
+                    self.presence.track_remote(&room, (node, channel), &key, meta);
+                }
+            }
+            ClusterMessage::StateEnd { entries } => match peer.state.take() {
+                Some(state) if state.len() as u64 == entries => {
                     self.presence.retain_remote(node, |channel| state.contains(&channel));
                 }
                 // The next heartbeat asks again
@@ -258,6 +286,18 @@ impl ClusterTask {
             },
         }
         None
+    }
+
+    /// Reports messages that were dropped because of their time, once a minute.
+    fn report_dropped(&mut self) {
+        let was_reported = self.dropped_reported_at.is_some_and(|at| at.elapsed() < REPORT_PERIOD);
+        if self.unwrapper.take_dropped() && !was_reported {
+            self.dropped_reported_at = Some(Instant::now());
+            tracing::warn!(
+                max_seconds = MAX_AGE.as_secs(),
+                "messages of other servers were dropped: the clocks differ, or old messages are sent again"
+            );
+        }
     }
 
     /// Forgets the servers that have been silent for too long.
@@ -287,8 +327,6 @@ impl ClusterTask {
 impl ClusterPeer {
     /// Notes a change of its presence. After a gap it stays incomplete until its next state.
     fn note(&mut self, number: u64) {
-        if number > 0 {
-            self.change = self.change.filter(|change| change + 1 == number).map(|_| number);
-        }
+        self.change = self.change.filter(|change| change + 1 == number).map(|_| number);
     }
 }

@@ -17,16 +17,34 @@ pub(super) enum ClusterMessage {
     Goodbye,
     /// A message of one of its clients to a room.
     Broadcast { room: RoomKey, body: RoomMessageBody },
-    /// A channel tracks. The number counts the changes of the presence; 0 is a part of a state.
+    /// A channel tracks. The number counts the changes of the presence.
     Tracked { number: u64, room: RoomKey, channel: ChannelId, key: Arc<str>, meta: Bytes },
     /// A channel does not track any more.
     Untracked { number: u64, room: RoomKey, channel: ChannelId },
     /// Asks a server for its presence.
     StateRequest { of: NodeId },
-    /// The presence of the server after the change with this number: the parts follow.
+    /// The presence of the server after the change with this number: its entries follow.
     StateBegin { number: u64 },
-    /// All parts of the state were sent.
-    StateEnd { parts: u64 },
+    /// Entries of the state.
+    StatePart { entries: Vec<StateEntry> },
+    /// All entries of the state were sent.
+    StateEnd { entries: u64 },
+}
+
+/// A channel that tracks, as a part of the presence of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct StateEntry {
+    pub room: RoomKey,
+    pub channel: ChannelId,
+    pub key: Arc<str>,
+    pub meta: Bytes,
+}
+
+impl StateEntry {
+    /// Returns about the number of bytes of the entry in a message.
+    pub fn size(&self) -> usize {
+        self.room.topic.len() + self.key.len() + self.meta.len() + 32
+    }
 }
 
 const HEARTBEAT: u8 = 1;
@@ -39,6 +57,7 @@ const UNTRACKED: u8 = 7;
 const STATE_REQUEST: u8 = 8;
 const STATE_BEGIN: u8 = 9;
 const STATE_END: u8 = 10;
+const STATE_PART: u8 = 11;
 
 impl ClusterMessage {
     /// Returns the message as bytes. `None`: it is none for other servers.
@@ -93,9 +112,18 @@ impl ClusterMessage {
                 out.put_u8(STATE_BEGIN);
                 out.put_u64(*number);
             }
-            Self::StateEnd { parts } => {
+            Self::StatePart { entries } => {
+                out.put_u8(STATE_PART);
+                for StateEntry { room, channel, key, meta } in entries {
+                    put_room(&mut out, room);
+                    out.put_u64(channel.number());
+                    put_text(&mut out, key);
+                    put_bytes(&mut out, meta);
+                }
+            }
+            Self::StateEnd { entries } => {
                 out.put_u8(STATE_END);
-                out.put_u64(*parts);
+                out.put_u64(*entries);
             }
         }
         Some(out.freeze())
@@ -124,7 +152,15 @@ impl ClusterMessage {
             UNTRACKED => Self::Untracked { number: fields.number()?, room: fields.room()?, channel: fields.channel()? },
             STATE_REQUEST => Self::StateRequest { of: NodeId::from(<[u8; 6]>::try_from(&*fields.0).ok()?) },
             STATE_BEGIN => Self::StateBegin { number: fields.number()? },
-            STATE_END => Self::StateEnd { parts: fields.number()? },
+            STATE_PART => {
+                let mut entries = Vec::new();
+                while !fields.0.is_empty() {
+                    let (room, channel) = (fields.room()?, fields.channel()?);
+                    entries.push(StateEntry { room, channel, key: fields.text()?.into(), meta: fields.bytes()? });
+                }
+                Self::StatePart { entries }
+            }
+            STATE_END => Self::StateEnd { entries: fields.number()? },
             _ => return None,
         })
     }
@@ -136,9 +172,13 @@ fn put_room(out: &mut BytesMut, room: &RoomKey) {
 }
 
 fn put_text(out: &mut BytesMut, text: &str) {
-    // A text of a frame has far fewer bytes
-    out.put_u32(u32::try_from(text.len()).unwrap_or(u32::MAX));
-    out.put_slice(text.as_bytes());
+    put_bytes(out, text.as_bytes());
+}
+
+fn put_bytes(out: &mut BytesMut, bytes: &[u8]) {
+    // A value of a frame has far fewer bytes
+    out.put_u32(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
+    out.put_slice(bytes);
 }
 
 /// Reads the fields of a message.
@@ -153,10 +193,13 @@ impl ClusterMessageReader {
         self.number().map(ChannelId::of_number)
     }
 
-    fn text(&mut self) -> Option<String> {
+    fn bytes(&mut self) -> Option<Bytes> {
         let length = self.0.try_get_u32().ok()? as usize;
-        let bytes = (length <= self.0.len()).then(|| self.0.split_to(length))?;
-        std::str::from_utf8(&bytes).ok().map(str::to_owned)
+        (length <= self.0.len()).then(|| self.0.split_to(length))
+    }
+
+    fn text(&mut self) -> Option<String> {
+        std::str::from_utf8(&self.bytes()?).ok().map(str::to_owned)
     }
 
     fn room(&mut self) -> Option<RoomKey> {
@@ -182,6 +225,7 @@ mod tests {
             broadcast: UserBroadcast { event: "e".into(), payload },
             metadata: "{}".into(),
         };
+        let entry = StateEntry { room: room.clone(), channel, key: "k".into(), meta: bytes.clone() };
         let broadcast = |body| ClusterMessage::Broadcast { room: room.clone(), body };
         vec![
             ClusterMessage::Heartbeat { sockets: 3, presence: u64::MAX },
@@ -193,7 +237,9 @@ mod tests {
             ClusterMessage::Untracked { number: 2, room: room.clone(), channel },
             ClusterMessage::StateRequest { of: NodeId::random() },
             ClusterMessage::StateBegin { number: 9 },
-            ClusterMessage::StateEnd { parts: 7 },
+            ClusterMessage::StatePart { entries: Vec::new() },
+            ClusterMessage::StatePart { entries: vec![entry.clone(), entry] },
+            ClusterMessage::StateEnd { entries: 7 },
         ]
     }
 
@@ -209,7 +255,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn arbitrary_bytes_do_not_panic(kind in 0_u8..12, bytes: Vec<u8>) {
+        fn arbitrary_bytes_do_not_panic(kind in 0_u8..13, bytes: Vec<u8>) {
             let _ = ClusterMessage::decode([vec![kind], bytes].concat().into());
         }
     }

@@ -22,7 +22,7 @@ mod times;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use portico_base::{Secret, hash};
+use portico_base::{Clock, Secret, hash};
 use portico_database::Database;
 use portico_database::wire::Pool;
 use tokio_util::sync::CancellationToken;
@@ -44,6 +44,7 @@ pub(crate) struct ClusterParts {
     pub pool: Pool,
     pub rooms: Rooms,
     pub presence: Presence,
+    pub clock: Clock,
     /// Returns the number of its sockets.
     pub sockets: Box<dyn Fn() -> u64 + Send + Sync>,
 }
@@ -59,7 +60,7 @@ pub(crate) struct ClusterMember {
 impl ClusterMember {
     /// Joins the cluster, in a task. Needs a Tokio runtime.
     pub fn start(settings: &RealtimeClusterSettings, times: ClusterTimes, parts: ClusterParts) -> Self {
-        let ClusterParts { database, pool, rooms, presence, sockets } = parts;
+        let ClusterParts { database, pool, rooms, presence, clock, sockets } = parts;
         let way = match &settings.transport {
             RealtimeClusterTransport::Notify => LinkSettings::Notify { database, pool },
             RealtimeClusterTransport::Nats { url } => {
@@ -71,7 +72,8 @@ impl ClusterMember {
         presence.share(Arc::new(sender));
         let remote_sockets = Arc::new(AtomicU64::new(0));
         let key = ClusterKey::derive(&settings.secret);
-        let member = ClusterTask::new(times, key, (rooms, presence), (sockets, Arc::clone(&remote_sockets)));
+        let parts = (rooms, presence);
+        let member = ClusterTask::new(times, (key, clock), parts, (sockets, Arc::clone(&remote_sockets)));
         let leave = CancellationToken::new();
         let task = AbortOnDropHandle::new(tokio::spawn(member.run(way, queue, leave.clone())));
         Self { remote_sockets, leave, task }

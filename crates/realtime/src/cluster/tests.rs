@@ -30,6 +30,7 @@ impl Server {
             pool: database.pool(WirePoolSettings::default()),
             rooms: rooms.clone(),
             presence: presence.clone(),
+            clock: Clock::system(),
             sockets: Box::new(move || sockets),
         };
         let cluster = Some(ClusterMember::start(settings, TIMES, parts));
@@ -89,10 +90,21 @@ async fn servers_share_everything(settings: &RealtimeClusterSettings) {
     let first = one.join(&a);
     one.track(&first, "ann", json!({ "n": 1 }));
 
+    // Entries of several parts of a state
+    let crowd: Vec<_> = (0..40).map(|_| one.join(&a)).collect();
+    for (number, channel) in crowd.iter().enumerate() {
+        one.track(channel, &format!("member {number}"), json!({ "text": "x".repeat(20_000) }));
+    }
+
     // A server that comes later learns what there is
     let mut two = Server::start(&database, settings, 4);
     settles("the state", || two.state(&a) == one.state(&a) && two.state(&a) != json!({})).await;
     settles("the sockets", || one.remote_sockets() == 4 && two.remote_sockets() == 3).await;
+
+    for (number, channel) in crowd.iter().enumerate() {
+        one.presence.untrack(&channel.subscriber, &format!("member {number}"));
+    }
+    settles("ann alone", || two.state(&a).as_object().is_some_and(|state| state.len() == 1)).await;
 
     // Broadcasts arrive once, in order, and in their room
     let (second, hidden) = (two.join(&a), two.join(&private));

@@ -10,6 +10,9 @@ use super::record::DescribedTable;
 use super::table::Table;
 use super::types::TypeCache;
 
+/// The largest number of tables that are known. Further ones are read again when they are needed.
+const MAX_TABLES: usize = 5_000;
+
 /// The tables and types that a stream has named. One for each stream.
 #[derive(Debug, Default)]
 pub(crate) struct TableCatalog {
@@ -42,6 +45,10 @@ impl TableCatalog {
             }
             None => None,
         };
+        // Tables that were dropped, such as old partitions, are never named again
+        if self.tables.len() >= MAX_TABLES {
+            self.tables.clear();
+        }
         self.tables.insert(relation.oid, (Arc::clone(relation), described.clone()));
         Ok(described)
     }

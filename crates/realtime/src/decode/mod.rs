@@ -16,6 +16,8 @@ mod change;
 mod decoder;
 mod document;
 mod error;
+#[cfg(test)]
+mod fixture;
 mod json;
 mod json_string;
 mod message;
@@ -33,7 +35,9 @@ pub(crate) use catalog::TableCatalog;
 pub(crate) use change::{Change, ChangeKind, CommitTime, OldTuple, TransactionId};
 pub(crate) use decoder::{Decoded, Decoder};
 pub(crate) use error::DecodeError;
+#[cfg(test)]
+pub(crate) use fixture::{described_table, inserted};
 pub(crate) use json_string::write_string;
-pub(crate) use record::{DescribedTable, RenderedRow};
+pub(crate) use record::{DescribedTable, RenderedRow, WaitingColumn};
 pub(crate) use table::Table;
 pub(crate) use tuple::{ColumnValue, Tuple};

@@ -3,8 +3,6 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use tokio_postgres::Client;
-
 use super::change::PublishedRelation;
 use super::change::RelationColumn;
 use super::json::write_column;
@@ -83,8 +81,7 @@ impl DescribedTable {
     /// Renders a row. A value that an update has not changed is taken from `old`, the whole old
     /// row, if there is one; otherwise the column is absent.
     ///
-    /// Values that only the server can render are absent too until
-    /// [`render_by_server`](Self::render_by_server).
+    /// Values that only the server can render are absent too until [`fill`](Self::fill).
     pub fn render(&self, tuple: &Tuple, old: Option<&Tuple>) -> RenderedRow {
         let mut row = RenderedRow {
             json: Vec::with_capacity(tuple.size() + 8 * self.table.columns.len()),
@@ -125,43 +122,27 @@ impl DescribedTable {
         }
     }
 
-    /// Renders the values of rows that only the server can render, with one query for each column
-    /// that has any. A value that even the server cannot render, since its type was changed or its
-    /// cast fails, is its text.
-    ///
-    /// A cast may be a function of the project, which runs with the rights of the client's role.
-    ///
-    /// # Errors
-    /// When the connection is lost.
-    pub async fn render_by_server(
-        &self,
-        client: &Client,
-        rows: &mut [RenderedRow],
-    ) -> Result<(), tokio_postgres::Error> {
-        for (column, column_type) in self.types.iter().enumerate() {
-            let waiting = rows.iter().flat_map(|row| row.waiting_of(column));
-            let texts: Vec<&str> = waiting.collect();
-            if texts.is_empty() {
-                continue;
-            }
-            let rendered = match column_type.render_by_server(client, &texts).await {
-                Ok(rendered) if rendered.len() == texts.len() => rendered,
-                Err(error) if error.code().is_none() => return Err(error),
-                outcome => {
-                    if let Err(error) = outcome {
-                        tracing::debug!(error = %error, column_type = %column_type.name, "values are rendered as text");
-                    }
-                    texts.iter().map(|text| json_string(text)).collect()
-                }
-            };
-            let mut rendered = rendered.into_iter();
-            for row in rows.iter_mut().filter(|row| row.waiting_of(column).next().is_some()) {
-                let json = rendered.next().unwrap_or_else(|| "null".to_owned());
-                row.set(column, |out| out.extend_from_slice(json.as_bytes()));
-            }
+    /// Returns the values of rows that only the server can render, by column.
+    pub fn waiting_columns(&self, rows: &[RenderedRow]) -> Vec<WaitingColumn> {
+        let waiting = self.types.iter().enumerate().map(|(column, column_type)| WaitingColumn {
+            column,
+            statement: column_type.rendering(),
+            texts: rows.iter().flat_map(|row| row.waiting_of(column)).map(Into::into).collect(),
+        });
+        waiting.filter(|waiting| !waiting.texts.is_empty()).collect()
+    }
+
+    /// Fills in the values of a column that the server has rendered as JSON. `None`: it could not,
+    /// since the type was changed or its cast fails; each value is its text.
+    pub fn fill(&self, rows: &mut [RenderedRow], waiting: &WaitingColumn, rendered: Option<Vec<String>>) {
+        let rendered = rendered.filter(|rendered| rendered.len() == waiting.texts.len());
+        let mut rendered =
+            rendered.unwrap_or_else(|| waiting.texts.iter().map(|text| json_string(text)).collect()).into_iter();
+        for row in rows.iter_mut().filter(|row| row.waiting_of(waiting.column).next().is_some()) {
+            let Some(json) = rendered.next() else { return };
+            row.set(waiting.column, |out| out.extend_from_slice(json.as_bytes()));
+            row.waiting.retain(|(column, _)| *column != waiting.column);
         }
-        rows.iter_mut().for_each(|row| row.waiting.clear());
-        Ok(())
     }
 
     /// Writes the object of a row with those columns that `includes` accepts, by their position in
@@ -188,6 +169,18 @@ fn json_string(text: &str) -> String {
     let mut json = Vec::new();
     write_string(&mut json, text);
     String::from_utf8_lossy(&json).into_owned()
+}
+
+/// Values of a column that only the server can render.
+#[derive(Debug)]
+pub(crate) struct WaitingColumn {
+    column: usize,
+    /// Renders the values. Its parameter is an array of their texts; it has a row of JSON text for
+    /// each. A cast may be a function of the project, which runs with the rights of the role that
+    /// runs the statement.
+    pub statement: String,
+    /// PostgreSQL's text form of the values.
+    pub texts: Vec<Box<str>>,
 }
 
 /// A row whose columns are JSON.

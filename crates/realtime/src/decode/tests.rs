@@ -356,7 +356,11 @@ async fn values_of_every_type_are_rendered_as_sql_renders_them() {
         let mut row = table.render(new, None);
         let missing = (0..types.len()).filter(|at| row.column(at + 1).is_none());
         by_server.extend(missing.map(|at| types[at].0));
-        table.render_by_server(&streamed.client, std::slice::from_mut(&mut row)).await.unwrap();
+        for waiting in table.waiting_columns(std::slice::from_ref(&row)) {
+            let rendered = streamed.client.query(&waiting.statement, &[&waiting.texts]).await.unwrap();
+            let rendered = rendered.iter().map(|row| row.get(0)).collect();
+            table.fill(std::slice::from_mut(&mut row), &waiting, Some(rendered));
+        }
         let values: Vec<String> = expected.get(0);
         for (at, value) in values.iter().enumerate() {
             let column = &table.table.columns[at];

@@ -120,27 +120,16 @@ impl Default for ColumnType {
 }
 
 impl ColumnType {
-    /// Renders values by the server, for a type that needs it ([`Shape::Cast`]), in the order of
-    /// `texts`.
-    ///
-    /// The cast may be a function of the project. It runs with the rights of the client's role,
-    /// which must have none that the project lacks.
-    ///
-    /// # Errors
-    /// PostgreSQL's error, also of the function, or the connection's.
-    pub async fn render_by_server(
-        &self,
-        client: &Client,
-        texts: &[&str],
-    ) -> Result<Vec<String>, tokio_postgres::Error> {
-        let sql = format!(
-            "select pg_catalog.to_jsonb(item.text::{})::text
-               from rows from (pg_catalog.unnest($1)) with ordinality as item (text, position)
+    /// Returns the statement with which the server renders values of a type that needs it
+    /// ([`Shape::Cast`]). Its parameter is an array of their texts. It has a row of JSON text for
+    /// each, in their order.
+    pub(super) fn rendering(&self) -> String {
+        format!(
+            "select coalesce(pg_catalog.to_jsonb(item.text::{}), 'null')::pg_catalog.text
+               from rows from (pg_catalog.unnest($1::pg_catalog.text[])) with ordinality as item (text, position)
               order by item.position",
             self.qualified
-        );
-        let rows = client.query_typed(&sql, &[(&texts, Type::TEXT_ARRAY)]).await?;
-        rows.iter().map(|row| row.try_get(0)).collect()
+        )
     }
 }
 

@@ -10,6 +10,7 @@ use portico_database::{Database, DatabaseError};
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::SendTimeoutError;
 
+use super::backoff::Backoff;
 use super::message::{DatabaseMessage, holds_messages};
 use super::times::StreamTimes;
 use super::visibility::wait_until_visible;
@@ -20,6 +21,9 @@ use crate::decode::{Change, CommitTime, DecodeError, Decoded, Decoder, Described
 const LARGE: usize = 64 * 1024;
 /// The time for which the delivery of changes may keep the messages behind them waiting.
 const CHANGES_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The number of attempts to read a table of the stream: for about a minute.
+const DESCRIBE_ATTEMPTS: u32 = 16;
 
 /// Changes of one transaction. A large one comes in several batches.
 #[derive(Debug)]
@@ -201,16 +205,27 @@ impl<'a> Pump<'a> {
     }
 
     /// Returns the table of a change. `None`: it does not exist any more.
+    ///
+    /// While no connection to the database can be had, the stream waits: its end would lose what
+    /// is committed until it runs again.
     async fn describe(&mut self, change: &Change) -> Result<Option<Arc<DescribedTable>>, RunError> {
         if let Some(known) = self.catalog.described(&change.relation) {
             return Ok(known);
         }
         let Self { stream, database, catalog, transaction, .. } = self;
         let described = async {
-            let client = database.login_client().await?;
-            // The same transaction may have created or altered the table
-            wait_until_visible(&client, &[*transaction]).await?;
-            Ok::<_, DatabaseError>(catalog.describe(&client, &change.relation).await?)
+            let mut backoff = Backoff::default();
+            for attempt in 1..DESCRIBE_ATTEMPTS {
+                match describe_once(database, catalog, change, *transaction).await {
+                    Err(error) if error.is_unavailable() && attempt == 1 => {
+                        tracing::warn!(error = %error, "a table of the stream cannot be read yet");
+                    }
+                    Err(error) if error.is_unavailable() => {}
+                    outcome => return outcome,
+                }
+                tokio::time::sleep(backoff.pause()).await;
+            }
+            describe_once(database, catalog, change, *transaction).await
         };
         Ok(meanwhile_alive(stream, described).await??)
     }
@@ -241,6 +256,18 @@ impl<'a> Pump<'a> {
         }
         Ok(())
     }
+}
+
+async fn describe_once(
+    database: &Database,
+    catalog: &mut TableCatalog,
+    change: &Change,
+    transaction: TransactionId,
+) -> Result<Option<Arc<DescribedTable>>, DatabaseError> {
+    let client = database.login_client().await?;
+    // The same transaction may have created or altered the table
+    wait_until_visible(&client, &[transaction]).await?;
+    Ok(catalog.describe(&client, &change.relation).await?)
 }
 
 /// Waits for `work` while the stream sends status updates.

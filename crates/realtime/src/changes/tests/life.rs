@@ -214,7 +214,7 @@ async fn a_new_token_is_in_force_for_the_changes_after_it() {
 struct Streamless {
     changes: DatabaseChanges,
     state: watch::Sender<StreamState>,
-    _database: ScratchDatabase,
+    database: ScratchDatabase,
     _batches: mpsc::Sender<crate::stream::ChangeBatch>,
 }
 
@@ -227,7 +227,7 @@ impl Streamless {
         let changes = DatabaseChanges::new(&open(database.endpoint()), reads, &RealtimeSettings::default(), receiver);
         let (batches, receiver) = mpsc::channel(1);
         tokio::spawn(changes.clone().run(receiver));
-        Self { changes, state, _database: database, _batches: batches }
+        Self { changes, state, database, _batches: batches }
     }
 
     fn join(&self) -> Joined {
@@ -255,4 +255,26 @@ async fn a_channel_is_subscribed_when_the_stream_runs_and_again_after_a_gap() {
         assert_eq!(late.system().await.0, "ok");
         assert_eq!((joined.channel.received(), late.channel.received()), (vec![], vec![]), "once each");
     }
+}
+
+#[tokio::test]
+async fn a_subscription_that_does_not_fit_after_a_gap_ends_with_an_error() {
+    let live = Streamless::new().await;
+    live.state.send_replace(StreamState::Running);
+    let joined = live.join();
+    assert_eq!(joined.system().await.0, "ok");
+    live.state.send_replace(StreamState::Failed("lost".into()));
+    live.database.run("alter publication supabase_realtime drop table public.items").await;
+    live.state.send_replace(StreamState::Running);
+    let (status, text) = joined.system().await;
+    assert_eq!(status, "error");
+    assert!(text.contains("Please check Realtime is enabled"), "{text}");
+    // Nothing is left that the next gap would report
+    live.database.run("alter publication supabase_realtime add table public.items").await;
+    live.state.send_replace(StreamState::Failed("lost".into()));
+    let other = live.join();
+    assert_eq!(other.system().await.0, "error");
+    live.state.send_replace(StreamState::Running);
+    assert_eq!(other.system().await.0, "ok");
+    assert_eq!(joined.channel.received(), []);
 }

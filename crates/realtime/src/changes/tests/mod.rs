@@ -2,12 +2,14 @@
 
 mod comparison;
 mod grouping;
+mod isolation;
 mod life;
 mod rules;
 mod validation;
 mod visibility;
 
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use portico_database::wire::{CoalescingSettings, ReadCoalescer, WirePoolSettings};
 use serde_json::{Value, json};
@@ -49,6 +51,11 @@ impl Live {
     }
 
     async fn with_settings(set_up: &str, settings: RealtimeSettings) -> Self {
+        Self::with_pause(set_up, settings, pauses::PAUSE).await
+    }
+
+    /// As [`with_settings`](Self::with_settings), with the first pause of what takes too long.
+    async fn with_pause(set_up: &str, settings: RealtimeSettings, pause: Duration) -> Self {
         let database = ScratchDatabase::new().await;
         database.run(MARKS).await;
         database.run(set_up).await;
@@ -63,7 +70,7 @@ impl Live {
         });
         let reads = ReadCoalescer::new(database.pool(WirePoolSettings::default()), &CoalescingSettings::default());
         let changes = DatabaseChanges::new(&pools, reads, &settings, stream.state());
-        tokio::spawn(changes.clone().run(batches));
+        tokio::spawn(changes.clone().run_with_pause(batches, pause));
         tokio::spawn(async move { while messages.recv().await.is_some() {} });
         let in_use = stream.use_stream();
         Self { database, changes, mark: AtomicU32::new(0), _stream: (stream, in_use) }
@@ -119,7 +126,7 @@ impl Live {
 
 impl Joined {
     async fn next(&self) -> (Frame, Value) {
-        let next = tokio::time::timeout(std::time::Duration::from_secs(60), self.channel.next());
+        let next = tokio::time::timeout(Duration::from_secs(60), self.channel.next());
         let frame = next.await.expect("a frame");
         let message = json_of(&frame);
         (frame, message)
