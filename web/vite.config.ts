@@ -46,7 +46,7 @@ export default defineConfig(({ command, mode }) => ({
       },
     },
   },
-  server: { proxy: { "/auth/v1": server, "/portico": server, "/rest/v1": server, "/storage/v1": server, "/functions/v1": server } },
+  server: { proxy: { "/auth/v1": server, "/portico": server, "/rest/v1": server, "/storage/v1": server, "/realtime/v1": { target: server, ws: true }, "/functions/v1": server } },
   test: {
     environment: "jsdom",
     environmentOptions: { jsdom: { url: "http://portico.test/" } },

@@ -4,7 +4,7 @@ use std::sync::{Arc, mpsc};
 use std::task::Waker;
 
 use portico_base::{Clock, Secret};
-use portico_database::wire::{Pool, WirePoolSettings};
+use portico_database::wire::{CoalescingSettings, Pool, ReadCoalescer, WirePoolSettings};
 use portico_database::{BootstrapSettings, Database, Endpoint, PoolSettings, scratch};
 use portico_tokens::{ApiKeys, CurrentKeys, KeyRing};
 use serde_json::{Value, json};
@@ -13,9 +13,11 @@ use tokio::sync::OnceCell;
 use crate::identity::{ChannelIdentity, TokenVerifier};
 use crate::ids::ChannelId;
 use crate::rooms::{RoomKey, Subscriber, SubscriberHead};
-use crate::settings::RealtimeLimits;
+use crate::service::{RealtimeFoundation, RealtimeService};
+use crate::settings::{RealtimeLimits, RealtimeSettings};
 use crate::socket::frame::{Frame, Reference, Version};
 use crate::socket::outbox::{Outbox, OutboxItem};
+use crate::stream::{ChangeBatch, MessageBatch, StreamConsumers};
 
 /// A database of its own, in the state after the first start of a server. It is dropped with this,
 /// in the background.
@@ -88,6 +90,38 @@ async fn template(admin: &Endpoint) -> String {
 
 pub(crate) fn open(endpoint: &Endpoint) -> Database {
     Database::open(endpoint, PoolSettings::default()).unwrap()
+}
+
+/// The service on a database, and what its stream sends.
+pub(crate) struct TestService {
+    pub service: Arc<RealtimeService>,
+    ring: Arc<KeyRing>,
+    _changes: tokio::sync::mpsc::Receiver<ChangeBatch>,
+    _messages: tokio::sync::mpsc::Receiver<MessageBatch>,
+}
+
+impl TestService {
+    pub fn new(database: &ScratchDatabase) -> Self {
+        let ring = Arc::new(KeyRing::hs256(&Secret::new("a secret of the tests that is long enough")));
+        let (changes, changes_receiver) = tokio::sync::mpsc::channel(16);
+        let (messages, messages_receiver) = tokio::sync::mpsc::channel(16);
+        let pool = database.pool(WirePoolSettings::default());
+        let foundation = RealtimeFoundation {
+            database: open(database.endpoint()),
+            reads: ReadCoalescer::new(pool, &CoalescingSettings::default()),
+            keys: CurrentKeys::new(Arc::clone(&ring), Arc::new(ApiKeys::development())),
+            clock: Clock::system(),
+            refresh_keys: None,
+        };
+        let consumers = StreamConsumers { changes, messages };
+        let service = RealtimeService::start(RealtimeSettings::default(), foundation, consumers);
+        Self { service, ring, _changes: changes_receiver, _messages: messages_receiver }
+    }
+
+    /// Returns a token of a role.
+    pub fn token(&self, role: &str) -> String {
+        self.ring.sign(&json!({ "role": role, "exp": 4_000_000_000_u64 })).unwrap()
+    }
 }
 
 /// Returns the identity of a token with these claims; `exp` is added.

@@ -3,10 +3,11 @@
 use std::future::Future;
 use std::sync::Arc;
 
+use http::{HeaderMap, header};
 use portico_base::Clock;
 use portico_tokens::{
-    ApiRole, Claims, CurrentKeys, KEY_REFRESH_WAIT, KeyRefresh, TokenError, TokenHeader, UnreadIssuers,
-    check_request_role, looks_opaque,
+    ApiRole, Claims, CurrentKeys, KEY_REFRESH_WAIT, KeyRefresh, TokenError, TokenHeader, bearer, check_request_role,
+    looks_opaque,
 };
 use serde_json::Value;
 use time::OffsetDateTime;
@@ -116,6 +117,17 @@ impl TokenVerifier {
             return Err(TokenRejection::OtherPage);
         }
         Ok(identity)
+    }
+
+    /// Returns the identity of a request over HTTP: that of the bearer token, else of the API key.
+    /// `None`: there is none, or it is rejected.
+    pub fn verify_request(&self, headers: &HeaderMap, may_be_privileged: bool) -> Option<ChannelIdentity> {
+        let authorization = headers.get(header::AUTHORIZATION).filter(|value| !value.is_empty());
+        let token = match authorization {
+            Some(value) => bearer(value.as_bytes())?.to_owned(),
+            None => headers.get("apikey")?.to_str().ok()?.to_owned(),
+        };
+        self.verify(&self.token_of_key(&token), may_be_privileged).ok()
     }
 
     /// Checks that an identity has not expired.

@@ -33,6 +33,7 @@ mod fixture;
 mod identity;
 mod ids;
 mod meter;
+mod monitoring;
 mod presence;
 mod realtime;
 mod replay;

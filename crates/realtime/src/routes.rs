@@ -10,6 +10,7 @@ use serde_json::json;
 
 use crate::broadcast::http as broadcasts;
 use crate::connection::{RequestOrigin, handshake};
+use crate::monitoring;
 use crate::service::RealtimeService;
 
 /// Answers a request. Its path comes without the prefix of the service.
@@ -31,6 +32,11 @@ pub(crate) async fn answer(service: &Arc<RealtimeService>, request: Request, ori
                 _ => StatusCode::BAD_REQUEST.into_response(),
             }
         }
+        (&Method::GET, ["api", "tenants", _, "health"]) => {
+            monitoring::health(service, request.headers(), may_be_privileged).await
+        }
+        (&Method::GET, ["metrics"]) => monitoring::metrics(service, request.headers(), may_be_privileged),
+        (&Method::GET | &Method::HEAD, ["healthcheck"]) => "ok".into_response(),
         (_, ["api", "tenants" | "openapi", ..]) => {
             (StatusCode::FORBIDDEN, axum::Json(json!({ "message": "Access is forbidden." }))).into_response()
         }

@@ -52,6 +52,8 @@ pub(crate) struct RealtimeService {
     /// Messages, sent and delivered.
     pub events: Arc<Meter>,
     pub joins: Meter,
+    /// Joins that were rejected, for any reason.
+    pub rejected_joins: Meter,
     pub presence_events: Meter,
     keys: CurrentKeys,
     /// The sockets with at least one join.
@@ -88,6 +90,7 @@ impl RealtimeService {
             reads,
             events,
             joins: Meter::default(),
+            rejected_joins: Meter::default(),
             presence_events: Meter::default(),
             keys,
             sockets: AtomicUsize::new(0),
@@ -147,9 +150,13 @@ impl RealtimeService {
 
     /// Returns true if one more socket may have channels.
     pub fn has_room_for_channels(&self) -> bool {
+        self.joined_sockets() < self.settings.limits.max_sockets as u64
+    }
+
+    /// Returns the number of sockets with a channel, on all servers of the project.
+    pub fn joined_sockets(&self) -> u64 {
         let elsewhere = self.cluster().as_ref().map_or(0, ClusterMember::remote_sockets);
-        let elsewhere = usize::try_from(elsewhere).unwrap_or(usize::MAX);
-        self.sockets.load(Ordering::Relaxed).saturating_add(elsewhere) < self.settings.limits.max_sockets
+        elsewhere.saturating_add(self.sockets.load(Ordering::Relaxed) as u64)
     }
 
     fn join_cluster(self: &Arc<Self>, database: Database) {

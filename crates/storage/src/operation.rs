@@ -20,6 +20,11 @@ use crate::identity::CallerIdentity;
 use crate::service::StorageService;
 use crate::sql;
 
+/// The settings that all steps have in common.
+const SEARCH_PATH: &str = "storage, public, extensions";
+const STATEMENT_TIMEOUT: &str = "30s";
+const LOCK_TIMEOUT: &str = "5s";
+
 /// The identity that a step runs with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Actor {
@@ -205,11 +210,34 @@ impl Operation {
         }
     }
 
+    /// Returns the statement and the values that begin a read.
+    fn settings_of_read(&self, actor: Actor) -> Result<(&'static str, Vec<Param<'_>>)> {
+        Ok(match actor {
+            Actor::Caller => (sql::SET_14, values(self.settings(self.caller()?))),
+            Actor::Service => (sql::SET_7, values(self.settings_of_service())),
+        })
+    }
+
+    /// Returns names and values of the settings of a read as the service. No policy applies to it,
+    /// and it calls nothing of the project, so that nothing could see the request.
+    fn settings_of_service(&self) -> [(&'static str, &str); 7] {
+        let OperationState { name, own, .. } = &*self.inner;
+        [
+            ("search_path", SEARCH_PATH),
+            ("role", &own.role),
+            ("request.jwt.claims", &own.claims),
+            ("storage.operation", name),
+            ("statement_timeout", STATEMENT_TIMEOUT),
+            ("lock_timeout", LOCK_TIMEOUT),
+            ("timezone", "UTC"),
+        ]
+    }
+
     /// Returns names and values of the settings of a step.
     fn settings<'a>(&'a self, identity: &'a CallerIdentity) -> [(&'static str, &'a str); 14] {
         let OperationState { name, request, .. } = &*self.inner;
         [
-            ("search_path", "storage, public, extensions"),
+            ("search_path", SEARCH_PATH),
             ("role", &identity.role),
             ("request.jwt.claim.role", &identity.role),
             ("request.jwt", identity.token.expose()),
@@ -220,8 +248,8 @@ impl Operation {
             ("request.path", &request.path),
             ("storage.operation", name),
             ("storage.allow_delete_query", "true"),
-            ("statement_timeout", "30s"),
-            ("lock_timeout", "5s"),
+            ("statement_timeout", STATEMENT_TIMEOUT),
+            ("lock_timeout", LOCK_TIMEOUT),
             ("timezone", "UTC"),
         ]
     }
@@ -254,10 +282,10 @@ impl Operation {
     /// Those of PostgreSQL and of the connection.
     pub async fn read_rows(&self, actor: Actor, step: SqlStep<'_>) -> Result<StepResults> {
         let identity = self.identity(actor)?;
-        let values = values(self.settings(identity));
+        let (settings, values) = self.settings_of_read(actor)?;
         let batch = Batch::new()
             .statement(Statement::named(sql::BEGIN_READ, &[]))
-            .statement(Statement::named(sql::SET_14, &values))
+            .statement(Statement::named(settings, &values))
             .statement(Statement::named(step.text, step.values).scope(&identity.role))
             .statement(Statement::named("commit", &[]))
             .ending(Access::ReadOnly);
@@ -274,14 +302,14 @@ impl Operation {
         separators: RowSeparators,
     ) -> Result<ReadRows> {
         let identity = self.identity(actor)?;
-        let values = values(self.settings(identity));
-        let own_values = values_if(before.is_some(), || self.settings(&self.inner.own));
+        let (settings, values) = self.settings_of_read(actor)?;
+        let (own_settings, own_values) = self.settings_of_read(Actor::Service)?;
         let mut batch = Batch::new().statement(Statement::named(sql::BEGIN_READ, &[]));
         if let Some(before) = before {
-            batch.push(Statement::named(sql::SET_14, &own_values));
+            batch.push(Statement::named(own_settings, &own_values));
             batch.push(Statement::named(before.text, before.values).scope(&self.inner.own.role));
         }
-        batch.push(Statement::named(sql::SET_14, &values));
+        batch.push(Statement::named(settings, &values));
         let main = Statement::named(main.text, main.values).scope(&identity.role).joined(separators);
         batch.push(main);
         let batch = batch.statement(Statement::named("commit", &[])).ending(Access::ReadOnly);
@@ -351,14 +379,44 @@ impl Operation {
             TransactionEnd::Commit => Statement::named("commit", &[]),
             TransactionEnd::RollBack => Statement::named("rollback", &[]),
         });
+        let results = self.run_write(batch).await?;
+        Ok(StepResults { results, before_test: before.len(), test_statements })
+    }
+
+    /// Runs a statement that is undone, after another one in the same transaction, which runs as
+    /// the service. Returns the rows of both.
+    ///
+    /// # Errors
+    /// Those of [`write`](Self::write), for either statement.
+    pub async fn test_after(
+        &self,
+        before: SqlStep<'_>,
+        actor: Actor,
+        test: SqlStep<'_>,
+    ) -> std::result::Result<StepResults, WriteError> {
+        let tester = self.identity(actor).map_err(WriteError::NotRun)?;
+        let (own_values, test_values) = (values(self.settings_of_service()), values(self.settings(tester)));
+        let batch = Batch::new()
+            .statement(Statement::named(sql::BEGIN_WRITE, &[]))
+            .statement(Statement::named(sql::SET_7, &own_values))
+            .statement(Statement::named(before.text, before.values).scope(&self.inner.own.role))
+            .statement(Statement::named(sql::SET_14, &test_values))
+            .statement(Statement::named(test.text, test.values).scope(&tester.role))
+            .statement(Statement::named(sql::CHECK_CONSTRAINTS, &[]))
+            .statement(Statement::named("rollback", &[]));
+        let results = self.run_write(batch).await?;
+        // Between the two are the settings of the second
+        Ok(StepResults { results, before_test: 1, test_statements: 1 })
+    }
+
+    async fn run_write(&self, batch: Batch<'_>) -> std::result::Result<ResultSets, WriteError> {
         let batch = batch.ending(Access::ReadWrite);
         let mut connection =
             self.service.reads.pool().checkout().await.map_err(|error| WriteError::NotRun(error.into()))?;
-        match connection.run(&batch).await {
-            Ok(results) => Ok(StepResults { results, before_test: before.len(), test_statements }),
-            Err(error) if is_known_rollback(&error) => Err(WriteError::RolledBack(error)),
-            Err(error) => Err(WriteError::Unknown(error.into())),
-        }
+        connection.run(&batch).await.map_err(|error| match error {
+            error if is_known_rollback(&error) => WriteError::RolledBack(error),
+            error => WriteError::Unknown(error.into()),
+        })
     }
 }
 
@@ -398,7 +456,7 @@ impl From<WriteError> for StorageError {
     }
 }
 
-fn values<'a>(settings: [(&'static str, &'a str); 14]) -> Vec<Param<'a>> {
+fn values<'a, const N: usize>(settings: [(&'static str, &'a str); N]) -> Vec<Param<'a>> {
     settings.into_iter().flat_map(|(name, value)| [Some(name.as_bytes()), Some(value.as_bytes())]).collect()
 }
 

@@ -24,6 +24,12 @@ pub(crate) const SET_14: &str = "select \
     pg_catalog.set_config($19, $20, true), pg_catalog.set_config($21, $22, true), pg_catalog.set_config($23, $24, true), \
     pg_catalog.set_config($25, $26, true), pg_catalog.set_config($27, $28, true)";
 
+/// Sets seven settings for the transaction, as [`SET_14`].
+pub(crate) const SET_7: &str = "select \
+    pg_catalog.set_config($1, $2, true), pg_catalog.set_config($3, $4, true), pg_catalog.set_config($5, $6, true), \
+    pg_catalog.set_config($7, $8, true), pg_catalog.set_config($9, $10, true), pg_catalog.set_config($11, $12, true), \
+    pg_catalog.set_config($13, $14, true)";
+
 /// A time as clients read it.
 macro_rules! iso {
     ($column:literal) => {
@@ -70,7 +76,7 @@ macro_rules! object_row_json {
             iso!("o.created_at"),
             ", 'updated_at', ",
             iso!("o.updated_at"),
-            ", 'metadata', o.metadata, 'user_metadata', o.user_metadata)::text"
+            ", 'metadata', o.metadata, 'user_metadata', o.user_metadata)"
         )
     };
 }
@@ -122,12 +128,12 @@ pub(crate) const NAME_SOME: &str = "select pg_catalog.to_json(o.name)::text from
 pub(crate) const FIND_OBJECT_AND_BUCKET: &str = concat!(
     "select pg_catalog.json_build_object('public', coalesce(b.public, false), 'object', case when o.id is not null then ",
     object_row_json!(),
-    "::json end)::text from storage.buckets as b left join storage.objects as o on o.bucket_id = b.id and o.name = $2 where b.id = $1"
+    " end)::text from storage.buckets as b left join storage.objects as o on o.bucket_id = b.id and o.name = $2 where b.id = $1"
 );
 
 /// `$1` bucket, `$2` name.
 pub(crate) const FIND_OBJECT: &str =
-    concat!("select ", object_row_json!(), " from storage.objects as o where o.bucket_id = $1 and o.name = $2");
+    concat!("select ", object_row_json!(), "::text from storage.objects as o where o.bucket_id = $1 and o.name = $2");
 
 /// The names of those of many objects that exist, as JSON texts. `$1` bucket, `$2` names.
 pub(crate) const FIND_NAMES: &str =

@@ -56,6 +56,11 @@ export function SignedInOnly({
     else if (next !== null && next !== currentAddress()) redirect(next);
   }, [isSignedIn, isHalfSignedIn, isForSecondFactor, redirect]);
 
+  useEffect(() => {
+    // What had the focus is gone: a screen reader starts at the notice.
+    if (hasEnded && wasSignedIn.current) document.getElementById("main")?.focus({ preventScroll: true });
+  }, [hasEnded]);
+
   if (user) return isHalfSignedIn && !isForSecondFactor ? skeleton : children;
   if (hasEnded) return <SignedOutNotice />;
   if (isUnreachable) return <UnreachableNotice />;

@@ -5,6 +5,6 @@ export const ConfigContext = createContext<Config | null>(null);
 
 export function useConfig(): Config {
   const config = useContext(ConfigContext);
-  if (!config) throw new Error("useConfig must be used within a ConfigContext");
+  if (!config) throw new Error("No ConfigContext");
   return config;
 }

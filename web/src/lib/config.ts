@@ -23,6 +23,8 @@ export interface Config {
   };
   /** The pictures of accounts: the server keeps them, and renders them in the needed size. */
   avatars: { kept: boolean; rendered: boolean };
+  /** The server has the realtime service. */
+  realtime: boolean;
   /** The address of the captured messages, in development. */
   mailbox: string | null;
   /**
@@ -106,6 +108,7 @@ export function readConfig(value: unknown): Config {
       password: passwordRulesOf(accounts.password),
     },
     avatars: { kept: avatars.kept === true, rendered: avatars.rendered === true },
+    realtime: config.realtime === true,
     mailbox: textOf(config.mailbox),
     settings: config.settings,
   };

@@ -14,6 +14,6 @@ export const ShownAddressContext = createContext<ShownAddress | null>(null);
 
 export function useShownAddress(): ShownAddress {
   const address = useContext(ShownAddressContext);
-  if (!address) throw new Error("useShownAddress must be used within a ShownAddressContext");
+  if (!address) throw new Error("No ShownAddressContext");
   return address;
 }

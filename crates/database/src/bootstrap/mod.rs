@@ -77,6 +77,7 @@ const SERVICES: &[BootstrapStep] = &[
     ("functions of schema realtime", include_str!("sql/realtime_functions.sql")),
     ("changes of schema realtime", include_str!("sql/realtime_changes.sql")),
     ("access to schema realtime", include_str!("sql/realtime_access.sql")),
+    ("messages about sessions", include_str!("sql/account_sessions.sql")),
     ("platform schemas", include_str!("sql/platform.sql")),
     ("partitions of realtime.messages", MESSAGE_PARTITIONS),
 ];

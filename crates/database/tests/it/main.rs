@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod bootstrap;
+mod bootstrap_account_sessions;
 mod bootstrap_application;
 mod bootstrap_catalog;
 mod bootstrap_extensions;

@@ -136,7 +136,7 @@ async fn a_stream_that_is_not_read_is_reset_and_its_connection_continues() {
         .route("/endless", get(move || async move { endless(body) }))
         .route("/short", get(|| async { "short" }));
     let limits = ServeLimits { stall_timeout: Duration::from_millis(100), ..ServeLimits::default() };
-    let server = Server::start_with(limits, |gateway| gateway.mount("/slow/v1", router, Access::open())).await;
+    let server = Server::start_with(limits, |gateway| gateway.mount("/slow/v1", router, AccessRules::open())).await;
     let socket = TcpStream::connect(server.address).await.unwrap();
     let mut builder = h2::client::Builder::new();
     builder.initial_window_size(64 * 1024).initial_connection_window_size(1024 * 1024);

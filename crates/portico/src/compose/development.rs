@@ -106,6 +106,7 @@ pub fn describe(inputs: DevelopmentInputs<'_>) -> anyhow::Result<(ServerDescript
         mark: mark.as_ref().map(brand::Mark::path).as_deref(),
         auth: &shown_settings,
         avatars: storage::avatars(config),
+        realtime: config.realtime.enabled,
     });
     let description = ServerDescription {
         auth: auth_settings,

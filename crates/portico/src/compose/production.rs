@@ -95,6 +95,7 @@ impl CheckedConfiguration {
             mark: mark.as_ref().map(Mark::path).as_deref(),
             auth: &auth,
             avatars: storage::avatars(project.config()),
+            realtime: project.config().realtime.enabled,
         });
         ServerDescription {
             auth,

@@ -50,6 +50,8 @@ pub struct PageFacts<'a> {
     pub auth: &'a AuthSettings,
     /// The pictures of accounts.
     pub avatars: AvatarFacts,
+    /// The realtime service is on, so that pages can follow changes.
+    pub realtime: bool,
 }
 
 /// The facts about the pictures of accounts.
@@ -64,7 +66,7 @@ pub struct AvatarFacts {
 /// Returns the document at `/portico/config.json`. It is public.
 #[must_use]
 pub fn config(facts: PageFacts<'_>) -> Value {
-    let PageFacts { publishable_key, mailbox, development, web, mark, auth, avatars } = facts;
+    let PageFacts { publishable_key, mailbox, development, web, mark, auth, avatars, realtime } = facts;
     let analytics = match &web.analytics {
         AnalyticsAdapter::Builtin => json!({ "adapter": "builtin", "key": null, "host": null }),
         AnalyticsAdapter::Posthog { key, host } => json!({ "adapter": "posthog", "key": key, "host": host }),
@@ -111,6 +113,7 @@ pub fn config(facts: PageFacts<'_>) -> Value {
             "password": password,
         },
         "avatars": { "kept": avatars.are_kept, "rendered": avatars.are_rendered },
+        "realtime": realtime,
         // A page shows the sign-in methods at once, and asks for the current ones
         "settings": portico_auth::public_settings(auth),
     })
@@ -254,6 +257,7 @@ mod tests {
                 mark: Some("/portico/brand/mark-1.svg"),
                 auth,
                 avatars: AvatarFacts { are_kept: true, are_rendered: false },
+                realtime: true,
             };
             config(facts)
         };
@@ -262,6 +266,7 @@ mod tests {
             json!({ "name": "Shop", "accent": null, "mark": "/portico/brand/mark-1.svg" })
         );
         assert_eq!(config_for(&auth)["avatars"], json!({ "kept": true, "rendered": false }));
+        assert_eq!(config_for(&auth)["realtime"], json!(true));
         assert_eq!(
             config_for(&auth)["accounts"],
             json!({

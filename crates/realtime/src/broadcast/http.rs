@@ -9,7 +9,6 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use http_body_util::{BodyExt as _, Limited};
-use portico_tokens::bearer;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -259,13 +258,7 @@ fn sender(
     may_be_privileged: bool,
 ) -> Result<BroadcastSender, BroadcastRejection> {
     let unauthorized = || rejection(StatusCode::UNAUTHORIZED, &json!({ "message": "Unauthorized" }));
-    let authorization = headers.get(header::AUTHORIZATION).filter(|value| !value.is_empty());
-    let token = match authorization {
-        Some(value) => bearer(value.as_bytes()).map(str::to_owned),
-        None => headers.get("apikey").and_then(|key| key.to_str().ok()).map(str::to_owned),
-    };
-    let token = service.verifier.token_of_key(&token.ok_or_else(unauthorized)?);
-    let identity = service.verifier.verify(&token, may_be_privileged).map_err(|_| unauthorized())?;
+    let identity = service.verifier.verify_request(headers, may_be_privileged).ok_or_else(unauthorized)?;
     Ok(BroadcastSender { identity: Arc::new(identity), headers: visible_headers(headers).into() })
 }
 

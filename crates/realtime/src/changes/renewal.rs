@@ -1,8 +1,8 @@
-//! New tokens of channels that are subscribed: the subscription stays, with its checked entries, and
-//! gets another reader. No change is lost, and none comes twice.
+//! New tokens of channels that are subscribed: the subscription stays, with its checked entries,
+//! and gets another reader. No change is lost, and none comes twice.
 //!
-//! A change that is being delivered was decided on for the reader before. So while changes are being
-//! delivered, a new reader waits for their end.
+//! A change that is being delivered was decided on for the reader before. So while changes are
+//! being delivered, a new reader waits for their end.
 
 use std::sync::Arc;
 

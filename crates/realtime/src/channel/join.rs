@@ -220,6 +220,7 @@ impl SocketChannels {
     /// it.
     pub(super) fn reject(&mut self, topic: &str, reason: &str) {
         let Some(channel) = self.remove(topic) else { return };
+        self.service.rejected_joins.add(1);
         let response = json!({ "reason": reason }).to_string();
         reply(&self.outbox, &channel, &channel.join_reference, "error", response.as_bytes());
         for inbound in channel.waiting {
@@ -228,6 +229,7 @@ impl SocketChannels {
     }
 
     fn reject_join(&self, inbound: &Inbound, rejection: &JoinError) {
+        self.service.rejected_joins.add(1);
         let response = json!({ "reason": rejection.to_string() }).to_string();
         self.reply_to(inbound, &inbound.join_ref, "error", response.as_bytes());
     }

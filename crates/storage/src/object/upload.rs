@@ -20,9 +20,9 @@ use crate::backend::{ByteRange, ContentStream, StoredContent, VersionKey};
 use crate::error::{Existing, Result, S3Error, StorageError};
 use crate::identity::Owner;
 use crate::limits::check_mime_type;
-use crate::model::NewMetadata;
+use crate::model::{BucketRules, NewMetadata};
 use crate::name::{ObjectKey, ObjectPath};
-use crate::operation::{Actor, Operation, SqlStep, TransactionEnd, WriteError};
+use crate::operation::{Actor, Operation, SqlStep, TransactionEnd, WriteError, parse};
 use crate::service::StorageService;
 use crate::{media_type, sql};
 
@@ -97,23 +97,17 @@ pub(crate) async fn permit(
     request: &UploadRequest,
     authority: UploadAuthority,
 ) -> Result<UploadPermit> {
-    let UploadRequest { target, upsert, content_length, exact_size, has_content, description } = request;
-    let rules = bucket_rules(operation, &target.bucket).await?.ok_or(StorageError::NoSuchBucket)?;
-    let key = ObjectKey::parse(&target.name);
-    let is_placeholder = key.as_ref().is_ok_and(ObjectKey::is_folder_placeholder);
-    let mut size_limit = rules.size_limit(operation.service.settings.file_size_limit);
-    if is_placeholder {
-        size_limit = 0;
-    } else if *has_content {
-        check_mime_type(&description.mimetype, rules.allowed_mime_types.as_deref())?;
-    }
-    if exact_size.is_some_and(|size| size > size_limit) {
-        return Err(StorageError::TooLarge("object"));
-    }
-    let key = key?;
-    let (actor, owner) = match authority {
-        UploadAuthority::Caller => (Actor::Caller, operation.caller()?.owner()),
-        UploadAuthority::SignedUrl(owner) => (Actor::Service, owner),
+    let UploadRequest { target, upsert, content_length, description, .. } = request;
+    let writer = match authority {
+        UploadAuthority::Caller => operation.caller().map(|caller| (Actor::Caller, caller.owner())),
+        UploadAuthority::SignedUrl(owner) => Ok((Actor::Service, owner)),
+    };
+    let (key, (actor, owner)) = match (ObjectKey::parse(&target.name), writer) {
+        (Ok(key), Ok(writer)) => (key, writer),
+        (key, writer) => {
+            check_limits(operation, request, bucket_rules(operation, &target.bucket).await?)?;
+            return Err(key.err().or(writer.err()).unwrap_or(StorageError::Internal));
+        }
     };
     let mut metadata = json!({ "mimetype": description.mimetype });
     if let Some(length) = content_length {
@@ -127,9 +121,54 @@ pub(crate) async fn permit(
         metadata: metadata.to_string(),
         user_metadata: description.user_metadata.as_ref().map(Value::to_string),
     };
-    test(operation, actor, &row, *upsert).await?;
+    let size_limit = match test_with_rules(operation, actor, &row, *upsert).await {
+        Ok(rules) => check_limits(operation, request, rules)?,
+        Err(error) => {
+            // The limits come before the policies. A failed test returns nothing of the bucket
+            check_limits(operation, request, bucket_rules(operation, &target.bucket).await?)?;
+            return Err(error);
+        }
+    };
     let mimetype = description.mimetype.clone();
     Ok(UploadPermit { bucket: target.bucket.clone(), key, upsert: *upsert, owner, size_limit, mimetype })
+}
+
+/// Checks an upload against the rules of its bucket. Returns the size of the largest content.
+///
+/// # Errors
+/// [`StorageError::NoSuchBucket`], [`StorageError::InvalidMimeType`], [`StorageError::TooLarge`]
+fn check_limits(operation: &Operation, request: &UploadRequest, rules: Option<BucketRules>) -> Result<u64> {
+    let UploadRequest { target, exact_size, has_content, description, .. } = request;
+    let rules = rules.ok_or(StorageError::NoSuchBucket)?;
+    let mut size_limit = rules.size_limit(operation.service.settings.file_size_limit);
+    if ObjectKey::parse(&target.name).is_ok_and(|key| key.is_folder_placeholder()) {
+        size_limit = 0;
+    } else if *has_content {
+        check_mime_type(&description.mimetype, rules.allowed_mime_types.as_deref())?;
+    }
+    if exact_size.is_some_and(|size| size > size_limit) {
+        return Err(StorageError::TooLarge("object"));
+    }
+    Ok(size_limit)
+}
+
+/// As [`test`], and returns the rules of the bucket, in one transaction.
+async fn test_with_rules(
+    operation: &Operation,
+    actor: Actor,
+    row: &RowValues<'_>,
+    upsert: bool,
+) -> Result<Option<BucketRules>> {
+    let (values, bucket) = (row.values(), [Some(row.bucket.as_bytes())]);
+    let rules = SqlStep { text: sql::BUCKET_RULES, values: &bucket };
+    let outcome = operation.test_after(rules, actor, SqlStep { text: test_of(upsert), values: &values }).await;
+    let results = outcome.map_err(|error| StorageError::from(error).naming(Existing::Key))?;
+    results.rows(0).first().map(|row| parse(row.bytes(0).unwrap_or_default())).transpose()
+}
+
+/// Returns the statement that tests whether a row may be written.
+fn test_of(upsert: bool) -> &'static str {
+    if upsert { sql::TEST_UPSERT } else { sql::TEST_INSERT }
 }
 
 /// Tests whether a row may be written, and writes nothing.
@@ -138,8 +177,8 @@ pub(crate) async fn permit(
 /// The verdict of PostgreSQL.
 pub(crate) async fn test(operation: &Operation, actor: Actor, row: &RowValues<'_>, upsert: bool) -> Result<()> {
     let values = row.values();
-    let text = if upsert { sql::TEST_UPSERT } else { sql::TEST_INSERT };
-    let outcome = operation.write(actor, &[SqlStep { text, values: &values }], TransactionEnd::RollBack).await;
+    let step = SqlStep { text: test_of(upsert), values: &values };
+    let outcome = operation.write(actor, &[step], TransactionEnd::RollBack).await;
     outcome.map(drop).map_err(|error| StorageError::from(error).naming(Existing::Key))
 }
 

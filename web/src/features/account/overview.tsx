@@ -40,7 +40,7 @@ export function Overview({ session, offer }: { session: Session; offer?: ReactNo
       {offer}
       <div className="grid grid-cols-1 items-start gap-6 lg:grid-cols-[minmax(0,3fr)_minmax(0,2fr)]">
         <div className="space-y-6">
-          <SessionList api={api} userId={user.id} />
+          <SessionList api={api} session={session} />
           <IdentityList user={user} />
         </div>
         <div className="space-y-6">

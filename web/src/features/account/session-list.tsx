@@ -1,3 +1,4 @@
+import type { Session } from "@supabase/supabase-js";
 import { useQuery } from "@tanstack/react-query";
 import { Laptop, Smartphone } from "lucide-react";
 import { useEffect, useRef, useState } from "react";
@@ -9,26 +10,41 @@ import { Card } from "../../components/ui/card";
 import { ConfirmDialog } from "../../components/ui/confirm-dialog";
 import { Skeleton } from "../../components/ui/skeleton";
 import type { Api } from "../../lib/api";
-import { describeError } from "../../lib/errors";
 import { useAuth } from "../../lib/auth/auth-context";
+import { classNames } from "../../lib/class-names";
+import { describeError } from "../../lib/errors";
 import * as m from "../../paraglide/messages";
 import { describeDevice } from "./device";
+import { type SessionChanges, useLiveSessions } from "./live-sessions";
 import { type DeviceSession, lastSeenAt, sessionsQuery, useEndOtherSessions, useEndSession } from "./sessions";
 
 /** This device and four others. */
 const shortListLength = 5;
 
-/** The browsers and devices that are signed in, with buttons to end their sessions. */
-export function SessionList({ api, userId }: { api: Api; userId: string }) {
+/**
+ * The browsers and devices that are signed in, with buttons to end their sessions. Sign-ins and
+ * sign-outs elsewhere are shown at once.
+ */
+export function SessionList({ api, session: own }: { api: Api; session: Session }) {
   const { client } = useAuth();
-  const { data: sessions, error, isPending, refetch, isRefetching } = useQuery(sessionsQuery(api, userId));
+  const { data: sessions, error, isPending, refetch, isRefetching } = useQuery(sessionsQuery(api, client, own.user.id));
   const endOthers = useEndOtherSessions(client);
   const [isConfirming, setIsConfirming] = useState(false);
   const [status, setStatus] = useState("");
   const [showsAll, setShowsAll] = useState(false);
+  const [newIds, setNewIds] = useState<ReadonlySet<string>>(new Set());
   const list = useRef<HTMLUListElement>(null);
+  /** The sessions that this page ends, which has messages of its own for that. */
+  const endedHere = useRef(new Set<string>());
   const shown = showsAll ? sessions : sessions?.slice(0, shortListLength);
   const others = sessions?.filter((session) => !session.current).length ?? 0;
+
+  useLiveSessions(api, own, (changes) => {
+    const ended = changes.ended.filter(({ id }) => !endedHere.current.has(id));
+    if (changes.begun.length === 0 && ended.length === 0) return;
+    setNewIds((before) => new Set([...before, ...changes.begun.map(({ id }) => id)]));
+    setStatus(describeChanges({ ...changes, ended }));
+  });
 
   useEffect(() => {
     // The button that was pressed is gone: the focus moves to the first session that it showed.
@@ -68,7 +84,14 @@ export function SessionList({ api, userId }: { api: Api; userId: string }) {
       {shown && (
         <ul ref={list} className="divide-y divide-line">
           {shown.map((session) => (
-            <SessionRow key={session.id} session={session} api={api} onEnded={setStatus} />
+            <SessionRow
+              key={session.id}
+              session={session}
+              isNew={newIds.has(session.id)}
+              api={api}
+              onEnd={() => endedHere.current.add(session.id)}
+              onEnded={setStatus}
+            />
           ))}
         </ul>
       )}
@@ -86,12 +109,13 @@ export function SessionList({ api, userId }: { api: Api; userId: string }) {
           action={m.sessions_end_others()}
           isPending={endOthers.isPending}
           onClose={() => setIsConfirming(false)}
-          onConfirm={() =>
+          onConfirm={() => {
+            for (const { id } of sessions ?? []) endedHere.current.add(id);
             endOthers.mutate(undefined, {
               onSuccess: () => setStatus(m.sessions_others_ended()),
               onSettled: () => setIsConfirming(false),
-            })
-          }
+            });
+          }}
         >
           {m.sessions_end_others_text({ count: others })}
         </ConfirmDialog>
@@ -100,7 +124,24 @@ export function SessionList({ api, userId }: { api: Api; userId: string }) {
   );
 }
 
-function SessionRow({ session, api, onEnded }: { session: DeviceSession; api: Api; onEnded: (text: string) => void }) {
+/** Describes changes that were made elsewhere. */
+function describeChanges({ begun, ended, count }: SessionChanges): string {
+  const [only] = [...begun, ...ended];
+  if (only === undefined || begun.length + ended.length > 1) return m.sessions_changed({ count });
+  const device = describeDevice(only.user_agent).name;
+  return begun.length === 1 ? m.session_begun({ device }) : m.session_ended({ device });
+}
+
+interface SessionRowProps {
+  session: DeviceSession;
+  /** It has begun since the page was opened. */
+  isNew: boolean;
+  api: Api;
+  onEnd: () => void;
+  onEnded: (text: string) => void;
+}
+
+function SessionRow({ session, isNew, api, onEnd, onEnded }: SessionRowProps) {
   const end = useEndSession(api);
   const device = describeDevice(session.user_agent);
   const Icon = device.isHandheld ? Smartphone : Laptop;
@@ -110,11 +151,8 @@ function SessionRow({ session, api, onEnded }: { session: DeviceSession; api: Ap
       <div className="min-w-0 flex-1">
         <p className="font-medium">
           {device.name}
-          {session.current && (
-            <span className="ml-2.5 rounded-full bg-accent-wash px-2 py-0.5 text-xs font-medium whitespace-nowrap text-accent-strong">
-              {m.session_this_device()}
-            </span>
-          )}
+          {session.current && <Badge className="bg-accent-wash text-accent-strong">{m.session_this_device()}</Badge>}
+          {isNew && <Badge className="bg-caution-wash text-caution">{m.session_new()}</Badge>}
         </p>
         <p className="text-sm text-soft">
           <RichText
@@ -137,13 +175,20 @@ function SessionRow({ session, api, onEnded }: { session: DeviceSession; api: Ap
           isPending={end.isPending}
           className="-mr-3 shrink-0"
           aria-label={m.session_end_named({ device: device.name })}
-          onClick={() => end.mutate(session.id, { onSuccess: () => onEnded(m.session_ended({ device: device.name })) })}
+          onClick={() => {
+            onEnd();
+            end.mutate(session.id, { onSuccess: () => onEnded(m.session_ended({ device: device.name })) });
+          }}
         >
           {m.session_end()}
         </Button>
       )}
     </li>
   );
+}
+
+function Badge({ className, children }: { className: string; children: string }) {
+  return <span className={classNames("ml-2.5 rounded-full px-2 py-0.5 text-xs font-medium whitespace-nowrap", className)}>{children}</span>;
 }
 
 function ListSkeleton() {

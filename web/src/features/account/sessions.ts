@@ -1,5 +1,5 @@
 import { queryOptions, useMutation, useQueryClient } from "@tanstack/react-query";
-import type { Api } from "../../lib/api";
+import { type Api, ApiError } from "../../lib/api";
 import type { AuthClient } from "../../lib/auth/deferred-client";
 import { z } from "../../lib/zod";
 
@@ -17,10 +17,19 @@ const sessionsSchema = z.array(sessionSchema);
 export type DeviceSession = z.infer<typeof sessionSchema>;
 
 /** The account's sessions: this one first, then the most recently used. */
-export const sessionsQuery = (api: Api, userId: string) =>
+export const sessionsQuery = (api: Api, client: AuthClient, userId: string) =>
   queryOptions({
     queryKey: ["sessions", userId],
-    queryFn: ({ signal }) => api.get("/auth/v1/sessions", sessionsSchema, signal),
+    queryFn: async ({ signal }) => {
+      try {
+        return await api.get("/auth/v1/sessions", sessionsSchema, signal);
+      } catch (error) {
+        // This session was ended elsewhere: the client removes it as soon as it learns of that, and
+        // every page of this browser shows it.
+        if (error instanceof ApiError && error.code === "session_not_found") await client.getUser();
+        throw error;
+      }
+    },
     select: (sessions) =>
       sessions.toSorted(
         (a, b) => Number(b.current) - Number(a.current) || lastSeenAt(b).getTime() - lastSeenAt(a).getTime(),

@@ -138,6 +138,119 @@ fn events_are_encoded_for_both_versions() {
     assert_eq!(text_of(&object), r#"{"ref":null,"topic":"realtime:a\"b","event":"system","payload":{}}"#);
 }
 
+/// Returns JSON text of any shape, with what a parser may trip over: escapes, surrogates, numbers
+/// out of range, repeated keys.
+fn json_text() -> impl Strategy<Value = String> {
+    let leaf = prop_oneof![
+        Just("null".to_owned()),
+        Just("true".to_owned()),
+        any::<i64>().prop_map(|number| number.to_string()),
+        prop::sample::select(&["-0", "1e400", "0.1e-9", "18446744073709551616"][..]).prop_map(str::to_owned),
+        any::<String>().prop_map(|text| json_string(&text)),
+        prop::sample::select(&[r#""\ud800""#, r#""\u0000\/""#, r#""realtime:a""#, r#""phx_join""#][..])
+            .prop_map(str::to_owned),
+    ];
+    leaf.prop_recursive(4, 32, 6, |inner| {
+        let pair = (prop_oneof![any::<String>(), Just("ref".to_owned())], inner.clone());
+        prop_oneof![
+            proptest::collection::vec(inner, 0..6).prop_map(|values| format!("[{}]", values.join(" ,"))),
+            proptest::collection::vec(pair, 0..6).prop_map(|pairs| {
+                let pairs = pairs.iter().map(|(key, value)| format!("{} : {value}", json_string(key)));
+                format!("{{{}}}", pairs.collect::<Vec<_>>().join(","))
+            }),
+        ]
+    })
+}
+
+/// Returns text frames of a version that are nearly right: elements of any shape, too few, too
+/// many.
+fn text_frames(version: Version) -> impl Strategy<Value = Vec<u8>> {
+    let name = prop_oneof![any::<String>().prop_map(|text| json_string(&text)), json_text()];
+    let elements = (json_text(), json_text(), name.clone(), name, json_text());
+    (elements, proptest::collection::vec(json_text(), 0..2), 0_usize..7).prop_map(move |(elements, more, kept)| {
+        let (join_ref, reference, topic, event, payload) = elements;
+        let mut elements = vec![join_ref, reference, topic, event, payload];
+        if version == Version::V1 {
+            let names = ["join_ref", "ref", "topic", "event", "payload"];
+            elements = names.iter().zip(elements).map(|(name, value)| format!("\"{name}\":{value}")).collect();
+        }
+        elements.extend(more.into_iter().filter(|_| version == Version::V2));
+        elements.truncate(kept.max(3) + 1);
+        match version {
+            Version::V1 => format!("{{{}}}", elements.join(",")),
+            Version::V2 => format!("[{}]", elements.join(",")),
+        }
+        .into_bytes()
+    })
+}
+
+/// Returns binary frames whose lengths and names may fit each other.
+fn binary_frames() -> impl Strategy<Value = Vec<u8>> {
+    let name = proptest::collection::vec(any::<u8>(), 0..12);
+    let names = proptest::collection::vec(name, 5);
+    let payload = prop_oneof![json_text().prop_map(String::into_bytes), proptest::collection::vec(any::<u8>(), 0..40)];
+    (0_u8..5, names, json_text(), 0_u8..3, payload).prop_map(|(kind, names, metadata, encoding, payload)| {
+        let mut names = names;
+        names.truncate(if kind == 0 { 4 } else { 5 });
+        if let Some(last) = names.get_mut(4) {
+            *last = metadata.into_bytes();
+            last.truncate(255);
+        }
+        let mut frame = vec![kind];
+        frame.extend(names.iter().map(|name| name.len() as u8));
+        if kind != 0 {
+            frame.push(encoding);
+        }
+        names.iter().for_each(|name| frame.extend_from_slice(name));
+        frame.extend_from_slice(&payload);
+        frame
+    })
+}
+
+/// Changes bytes of a frame, or cuts it.
+fn damaged(mut frame: Vec<u8>, damage: &[(prop::sample::Index, u8)], cut: Option<prop::sample::Index>) -> Bytes {
+    if !frame.is_empty() {
+        damage.iter().for_each(|(at, byte)| {
+            let at = at.index(frame.len());
+            frame[at] = *byte;
+        });
+    }
+    if let Some(cut) = cut {
+        frame.truncate(cut.index(frame.len() + 1));
+    }
+    frame.into()
+}
+
+/// Checks that whatever was parsed can be sent to clients of both versions, as frames that they can
+/// read.
+fn check_sendable(message: &Inbound) {
+    fn assert_json(text: &[u8]) {
+        assert!(is_json(text), "{:?}", String::from_utf8_lossy(text));
+    }
+    assert!(message.names() <= MAX_NAMES);
+    assert_json(message.join_ref.json().as_bytes());
+    assert_json(message.reference.json().as_bytes());
+    let (event, payload) = match &message.body {
+        InboundBody::Event { event, payload } => (&**event, payload.clone()),
+        InboundBody::UserBroadcast(broadcast) => {
+            let binary = encode_user_broadcast(&message.topic, broadcast, "");
+            let is_short = message.topic.len() <= 255 && broadcast.event.len() <= 255;
+            assert_eq!(binary.is_some(), is_short);
+            (&*broadcast.event, broadcast_payload(broadcast, "{}").unwrap_or_else(|| Bytes::from_static(b"{}")))
+        }
+    };
+    assert_json(&payload);
+    let (join_ref, reference) = (&message.join_ref, &message.reference);
+    for version in [Version::V1, Version::V2] {
+        let head = EventHead { join_ref, reference, topic: &message.topic, event };
+        let Frame::Text(text) = encode_event(version, head, &payload) else { panic!("a binary frame") };
+        assert_json(&text);
+        let again = Inbound::parse_text(version, &text).unwrap();
+        assert_eq!((&again.topic, &again.reference), (&message.topic, reference));
+        assert_eq!(tests::event(&again), (event, std::str::from_utf8(&payload).unwrap()));
+    }
+}
+
 proptest! {
     #[test]
     fn no_bytes_make_the_parser_fail(frame in proptest::collection::vec(any::<u8>(), 0..400), kind in 0u8..5) {
@@ -148,6 +261,31 @@ proptest! {
             *first = kind;
         }
         let _ = Inbound::parse_binary(&frame.into());
+    }
+
+    #[test]
+    fn a_text_frame_is_no_message_or_one_that_can_be_sent(
+        frame in prop_oneof![text_frames(Version::V1), text_frames(Version::V2)],
+        damage in proptest::collection::vec(any::<(prop::sample::Index, u8)>(), 0..3),
+        cut in proptest::option::weighted(0.1, any::<prop::sample::Index>()),
+    ) {
+        let frame = damaged(frame, &damage, cut);
+        for version in [Version::V1, Version::V2] {
+            if let Some(message) = Inbound::parse_text(version, &frame) {
+                check_sendable(&message);
+            }
+        }
+    }
+
+    #[test]
+    fn a_binary_frame_is_no_message_or_one_that_can_be_sent(
+        frame in binary_frames(),
+        damage in proptest::collection::vec(any::<(prop::sample::Index, u8)>(), 0..3),
+        cut in proptest::option::weighted(0.1, any::<prop::sample::Index>()),
+    ) {
+        if let Some(message) = Inbound::parse_binary(&damaged(frame, &damage, cut)) {
+            check_sendable(&message);
+        }
     }
 
     #[test]

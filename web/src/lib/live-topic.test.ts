@@ -1,0 +1,94 @@
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { config } from "../testing/fake-server";
+import { FakeRealtime } from "../testing/fake-realtime";
+import type { SessionSource } from "./backend";
+import { type LiveTopic, openLiveTopic, pauseAfter } from "./live-topic";
+
+let server: FakeRealtime;
+let token: string;
+let onJoined: ReturnType<typeof vi.fn<() => void>>;
+let onMessage: ReturnType<typeof vi.fn<() => void>>;
+let topic: LiveTopic;
+
+// The client reads nothing but the token.
+const auth = { getSession: () => Promise.resolve({ data: { session: { access_token: token } }, error: null }) } as unknown as SessionSource;
+const open = () => (topic = openLiveTopic(config, auth, "portico:account:1", { onJoined, onMessage }));
+
+beforeEach(() => {
+  server = new FakeRealtime();
+  token = "token-1";
+  onJoined = vi.fn<() => void>();
+  onMessage = vi.fn<() => void>();
+});
+afterEach(() => topic.close());
+
+test("a private topic is joined with the session's token, and its messages are reported", async () => {
+  open();
+  await vi.waitFor(() => expect(onJoined).toHaveBeenCalledOnce());
+  expect(server.addresses.map(({ host, pathname, searchParams }) => [host, pathname, searchParams.get("apikey")])).toEqual([
+    ["portico.test", "/realtime/v1/websocket", "anon-key"],
+  ]);
+  expect(server.joins).toMatchObject([{ access_token: "token-1", config: { private: true, presence: { enabled: false } } }]);
+  expect(onMessage).not.toHaveBeenCalled();
+  server.broadcast("portico:account:1", "sessions_changed");
+  server.broadcast("portico:account:2", "sessions_changed");
+  expect(onMessage).toHaveBeenCalledOnce();
+});
+
+test("a renewed token is sent to the open channel", async () => {
+  open();
+  await vi.waitFor(() => expect(onJoined).toHaveBeenCalledOnce());
+  token = "token-2";
+  topic.renewToken();
+  await vi.waitFor(() =>
+    expect(server.received.filter(([, , , event]) => event === "access_token").map((frame) => frame[4])).toEqual([{ access_token: "token-2" }]),
+  );
+  expect(server.joins).toHaveLength(1);
+});
+
+test("a closed topic is left with its socket, and reports nothing more", async () => {
+  open();
+  await vi.waitFor(() => expect(onJoined).toHaveBeenCalledOnce());
+  topic.close();
+  server.broadcast("portico:account:1", "sessions_changed");
+  await vi.waitFor(() => expect(server.openSockets).toBe(0));
+  window.dispatchEvent(new Event("online"));
+  expect(onMessage).not.toHaveBeenCalled();
+  expect(server.addresses).toHaveLength(1);
+});
+
+describe("a topic that is lost", () => {
+  beforeEach(() => {
+    vi.spyOn(Math, "random").mockReturnValue(0);
+  });
+
+  test("is joined again after the server's restart, with the newest token", async () => {
+    open();
+    await vi.waitFor(() => expect(onJoined).toHaveBeenCalledOnce());
+    token = "token-2";
+    server.restart();
+    await vi.waitFor(() => expect(onJoined).toHaveBeenCalledTimes(2));
+    expect(server.joins.at(-1)).toMatchObject({ access_token: "token-2" });
+    expect(server.openSockets).toBe(1);
+    server.broadcast("portico:account:1", "sessions_changed");
+    expect(onMessage).toHaveBeenCalledOnce();
+  });
+
+  test("is joined as soon as the browser is online", async () => {
+    vi.mocked(Math.random).mockReturnValue(1);
+    server.refusal = "Unauthorized";
+    open();
+    await vi.waitFor(() => expect(server.joins).toHaveLength(1));
+    await vi.waitFor(() => expect(server.openSockets).toBe(0));
+    server.refusal = null;
+    window.dispatchEvent(new Event("online"));
+    await vi.waitFor(() => expect(onJoined).toHaveBeenCalledOnce());
+  });
+});
+
+test("the pause grows with the failures, up to five minutes", () => {
+  vi.spyOn(Math, "random").mockReturnValue(1);
+  expect([1, 2, 5, 8, 9, 100].map(pauseAfter)).toEqual([2000, 4000, 32_000, 256_000, 300_000, 300_000]);
+  vi.mocked(Math.random).mockReturnValue(0);
+  expect(pauseAfter(9)).toBe(0);
+});
