@@ -1,6 +1,6 @@
 // Starts the real program, as a developer would, in a project folder of its own and on free ports.
 import { spawn, type ChildProcess } from "node:child_process";
-import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { existsSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
@@ -19,6 +19,8 @@ export interface ProjectFiles {
   /** Further files by path inside the project folder. */
   files?: Record<string, string>;
   env?: Record<string, string>;
+  /** For `serve`: a server of the same project, whose secrets are copied. */
+  secretsOf?: Portico;
 }
 
 export interface Status {
@@ -134,6 +136,9 @@ export class Portico {
    */
   static async serve(project: ProjectFiles = {}): Promise<Portico> {
     const folder = await projectFolder(project);
+    if (project.secretsOf) {
+      for (const file of ["secrets.json", "database-login"]) await cp(join(project.secretsOf.folder, "portico-data", file), join(folder, "portico-data", file));
+    }
     const env = { PORTICO_SERVER_PUBLIC_URL: "http://127.0.0.1:54321", PORTICO_SERVER_TRUSTED_PROXIES: "127.0.0.1", ...project.env };
     const { child, output } = await launch("serve", folder, env);
     const row = (label: string): string => {

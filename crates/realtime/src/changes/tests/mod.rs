@@ -1,6 +1,7 @@
 //! Database changes from a real server to the channels.
 
 mod comparison;
+mod content;
 mod grouping;
 mod isolation;
 mod life;
