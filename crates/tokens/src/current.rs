@@ -84,8 +84,8 @@ impl KeySet {
         }
     }
 
-    /// Returns true if the keys of an issuer should be read again for a rejected token, since it may
-    /// be signed with a key that is not among them.
+    /// Returns true if the keys of an issuer should be read again for a rejected token, which a key
+    /// that is not among them may have signed.
     ///
     /// A token that names the third party may be of either: this server can have the same `iss`.
     /// One with the id of a key that the third party has published is not of a new key of this
