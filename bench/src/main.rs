@@ -8,6 +8,9 @@
 //! With `--practice` nothing is compared: the subject runs once, for a profiler that observes it
 //! (`scripts/release`).
 //!
+//! `realtime-soak` measures nothing: it runs the realtime service for ten minutes (`--minutes=N`)
+//! and prints its memory. It is no part of a run without arguments.
+//!
 //! Arguments choose parts: `starts`, `accounts`, `enumeration`, `schema-cache`, `tokens`, `images`,
 //! `data`, `storage`, `realtime`, or a part of the last three: see [`DATA`], [`STORAGE`] and
 //! [`REALTIME`].
@@ -51,7 +54,13 @@ async fn run() -> Result<()> {
     match options.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => {}
         ["--practice"] => rounds::only_practise(),
-        _ => anyhow::bail!("{options:?}: there is only --practice"),
+        [option] if only == ["realtime-soak"] && option.starts_with("--minutes=") => {
+            return realtime::soak(option["--minutes=".len()..].parse()?).await;
+        }
+        _ => anyhow::bail!("{options:?}: there is --practice and, for realtime-soak, --minutes=N"),
+    }
+    if only.iter().any(|name| name == "realtime-soak") {
+        return realtime::soak(10).await;
     }
     let wanted = |part: &str| only.is_empty() || only.iter().any(|name| name == part);
     let mut report = report::Report::default();

@@ -17,6 +17,7 @@ use crate::rounds::compare;
 use crate::server::{Server, Subject, folder};
 
 mod bare;
+mod soak;
 mod socket;
 
 const PORT: u16 = 55_371;
@@ -37,6 +38,18 @@ const SCHEMA: &str = "
 
 const LATENCY: &[&str] = &["Latency", "p50", "p99"];
 
+/// Runs the service for some minutes, and prints its memory.
+pub async fn soak(minutes: u64) -> Result<()> {
+    let folder = folder(PORT, "[realtime]\nenabled = true\n")?;
+    let server = Server::start(folder.path(), PORT).await?;
+    let outcome = match Bench::on(&server, folder.path()).await {
+        Ok(bench) => bench.soak(&server, minutes).await,
+        Err(error) => Err(error),
+    };
+    server.stop(folder.path()).await?;
+    outcome
+}
+
 /// Measures the selected parts.
 pub async fn measure(report: &mut Report, wanted: impl Fn(&str) -> bool) -> Result<()> {
     let folder = folder(PORT, "[realtime]\nenabled = true\n")?;
@@ -47,9 +60,7 @@ pub async fn measure(report: &mut Report, wanted: impl Fn(&str) -> bool) -> Resu
 }
 
 async fn measure_on(server: &Server, folder: &Path, report: &mut Report, wanted: impl Fn(&str) -> bool) -> Result<()> {
-    let subject = Subject::of(server, folder, PORT)?;
-    let bench = Bench { subject, secret: server.value("JWT_SECRET").to_owned() };
-    bench.subject.postgres.connect_as("supabase_admin").await?.batch_execute(SCHEMA).await?;
+    let bench = Bench::on(server, folder).await?;
     if wanted("realtime-idle") {
         bench.idle(server, report).await?;
     }
@@ -83,6 +94,13 @@ struct Rooms {
 }
 
 impl Bench {
+    /// Creates the tables and policies.
+    async fn on(server: &Server, folder: &Path) -> Result<Self> {
+        let subject = Subject::of(server, folder, PORT)?;
+        subject.postgres.connect_as("supabase_admin").await?.batch_execute(SCHEMA).await?;
+        Ok(Self { subject, secret: server.value("JWT_SECRET").to_owned() })
+    }
+
     fn url(&self) -> String {
         format!("/realtime/v1/websocket?apikey={}&vsn=2.0.0", self.subject.key)
     }

@@ -67,8 +67,11 @@ describe("a cold load", () => {
       const entry = scripts.find(({ name }) => name.includes("/index-"))!;
       return scripts.filter(({ startTime }) => startTime > entry.responseEnd).map(({ name }) => new URL(name).pathname);
     });
-    // The form can be filled in before the authentication client is there.
-    expect(late.filter((name) => path !== "/sign-in" || !name.includes("/module-"))).toEqual([]);
+    // The form can be filled in before the authentication client is there, and the account be read
+    // before the client of realtime is.
+    const follows = path === "/sign-in" ? "GoTrueClient" : "phx_join";
+    const texts = await Promise.all(late.map(async (name) => (await fetch(`${site.portico.url}${name}`)).text()));
+    expect(late.filter((_, at) => !texts[at]!.includes(follows))).toEqual([]);
   });
 
   test("shows the brand before any script runs", async () => {

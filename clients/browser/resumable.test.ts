@@ -1,17 +1,14 @@
 // Resumable uploads from a page of another origin: drag and drop, pause, resume, and a reload.
 import { createHash } from "node:crypto";
-import { createServer, type Server } from "node:http";
-import type { AddressInfo } from "node:net";
-import { join } from "node:path";
 
 import type { SupabaseClient } from "@supabase/supabase-js";
 import type { Browser, BrowserContext, Page, Route } from "playwright-core";
-import { build } from "vite";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 
 import { signedUp } from "../harness/accounts.ts";
 import { Portico } from "../harness/portico.ts";
 import { OWN_FOLDERS_OF_FILES } from "../harness/storage.ts";
+import { type ApplicationPage, serveApplication } from "./application-page.ts";
 import { launch } from "./harness.ts";
 
 const HTML = `<!doctype html><html lang="en"><title>Upload</title><h1>Upload</h1>
@@ -24,31 +21,16 @@ const CHUNK = 200_000;
 let portico: Portico;
 let browser: Browser;
 let context: BrowserContext;
-let application: Server;
-let origin: string;
+let application: ApplicationPage;
 let alice: SupabaseClient;
 let aliceId: string;
 
-/** Serves the page with its script. */
-async function serve(): Promise<void> {
-  const built = await build({
-    logLevel: "error",
-    configFile: false,
-    root: import.meta.dirname,
-    build: { write: false, minify: false, rolldownOptions: { input: join(import.meta.dirname, "resumable-page.ts"), output: { entryFileNames: "page.js", codeSplitting: false } } },
-  });
-  const outputs = [built].flat().flatMap((bundle) => ("output" in bundle ? bundle.output : []));
-  const script = outputs.find((file) => file.type === "chunk")!.code;
-  application = createServer((request, response) => {
-    const isScript = request.url === "/page.js";
-    response.writeHead(200, { "content-type": isScript ? "text/javascript" : "text/html; charset=utf-8" }).end(isScript ? script : HTML);
-  });
-  await new Promise<void>((done) => application.listen(0, "127.0.0.1", done));
-  origin = `http://127.0.0.1:${String((application.address() as AddressInfo).port)}`;
-}
-
 beforeAll(async () => {
-  [portico, browser] = await Promise.all([Portico.start({ files: OWN_FOLDERS_OF_FILES }), launch(), serve()]);
+  [portico, browser, application] = await Promise.all([
+    Portico.start({ files: OWN_FOLDERS_OF_FILES }),
+    launch(),
+    serveApplication("resumable-page.ts", HTML),
+  ]);
   ({ client: alice, id: aliceId } = await signedUp(portico));
 });
 afterAll(async () => {
@@ -70,7 +52,7 @@ async function open(page: Page): Promise<void> {
     folder: aliceId,
     chunk: String(CHUNK),
   });
-  await page.goto(`${origin}/#${settings.toString()}`);
+  await page.goto(`${application.origin}/#${settings.toString()}`);
 }
 
 /** Drops a file whose bytes follow from its size. */

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use http::{HeaderMap, header};
 use portico_base::Clock;
 use portico_tokens::{
-    ApiRole, Claims, CurrentKeys, KEY_REFRESH_WAIT, KeyRefresh, TokenError, TokenHeader, bearer, check_request_role,
-    looks_opaque,
+    ApiRole, Claims, CurrentKeys, KEY_REFRESH_WAIT, KeyRefresh, TokenError, TokenHeader, TokenIssuer, bearer,
+    check_request_role, looks_opaque,
 };
 use serde_json::Value;
 use time::OffsetDateTime;
@@ -69,10 +69,18 @@ impl TokenVerifier {
     /// Returns the reading of keys that may verify a token whose key is not known; `None` if more
     /// keys would change nothing.
     pub fn refresh(&self, token: &str) -> Option<impl Future<Output = ()> + Send + use<>> {
-        let issuers = self.keys.now().issuers_of_unknown_key(token);
-        let reading = self.refresh.as_ref().filter(|_| !issuers.is_none())?(issuers);
+        let refresh = self.refresh.clone()?;
+        let keys = self.keys.now();
+        TokenIssuer::ALL.into_iter().find(|issuer| keys.may_lack_key_of(*issuer, token))?;
+        let (keys, token) = (self.keys.clone(), token.to_owned());
         Some(async move {
-            let _ = tokio::time::timeout(KEY_REFRESH_WAIT, reading).await;
+            for issuer in TokenIssuer::ALL {
+                let known = keys.now();
+                if known.verify_signature(&token).is_err() && known.may_lack_key_of(issuer, &token) {
+                    drop(known);
+                    let _ = tokio::time::timeout(KEY_REFRESH_WAIT, refresh(issuer)).await;
+                }
+            }
         })
     }
 

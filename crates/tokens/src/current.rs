@@ -16,26 +16,24 @@ use crate::ring::{KeyRing, RingFigures};
 use crate::third_party::ThirdPartyKeys;
 use crate::token::{TokenError, TokenHeader};
 
-/// The issuers whose keys should be read again for a token.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct UnreadIssuers {
-    /// This server, whose other nodes may sign with a new key.
-    pub own: bool,
+/// The issuers of accepted tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TokenIssuer {
+    /// The keys of this server, on all its nodes.
+    Own,
     /// The configured third party.
-    pub third_party: bool,
+    ThirdParty,
 }
 
-impl UnreadIssuers {
-    /// Returns true if more keys would change nothing.
-    #[must_use]
-    pub fn is_none(self) -> bool {
-        self == Self::default()
-    }
+impl TokenIssuer {
+    /// All issuers, in the order in which their keys are read again: those of this server at once,
+    /// those of the third party after a pause.
+    pub const ALL: [Self; 2] = [Self::Own, Self::ThirdParty];
 }
 
-/// Reads the keys of these issuers again, and returns when that has been done or failed. It decides how
+/// Reads the keys of an issuer again, and returns when that has been done or failed. It decides how
 /// often, and several callers wait for one read.
-pub type KeyRefresh = Arc<dyn Fn(UnreadIssuers) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+pub type KeyRefresh = Arc<dyn Fn(TokenIssuer) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
 /// The time for which a caller waits for keys that its token may have been signed with.
 pub const KEY_REFRESH_WAIT: Duration = Duration::from_secs(5);
@@ -86,23 +84,25 @@ impl KeySet {
         }
     }
 
-    /// Returns the issuers whose keys should be read again for a rejected token, since it names a
-    /// key that is not among theirs.
+    /// Returns true if the keys of an issuer should be read again for a rejected token, since it may
+    /// be signed with a key that is not among them.
     ///
     /// A token that names the third party may be of either: this server can have the same `iss`.
     /// One with the id of a key that the third party has published is not of a new key of this
     /// server, so that tokens which the third party issued for others cost this server nothing.
     #[must_use]
-    pub fn issuers_of_unknown_key(&self, token: &str) -> UnreadIssuers {
-        let Ok(TokenHeader { key_id: id, .. }) = TokenHeader::read(token) else {
-            return UnreadIssuers::default();
-        };
+    pub fn may_lack_key_of(&self, issuer: TokenIssuer, token: &str) -> bool {
+        let Ok(TokenHeader { key_id: id, .. }) = TokenHeader::read(token) else { return false };
         let id = id.as_deref();
         let named = self.third_party.as_ref().filter(|keys| keys.is_named_in(token));
-        let is_theirs = named.is_some_and(|keys| id.is_some_and(|id| keys.has_key(id)));
-        UnreadIssuers {
-            own: !is_theirs && id.is_some_and(|id| !self.ring.may_know(id)),
-            third_party: named.is_some_and(|keys| !keys.is_known() || id.is_some_and(|id| !keys.may_know(id))),
+        match issuer {
+            TokenIssuer::Own => {
+                let is_theirs = |id| named.is_some_and(|keys| keys.has_key(id));
+                id.is_some_and(|id| !self.ring.may_know(id) && !is_theirs(id))
+            }
+            TokenIssuer::ThirdParty => {
+                named.is_some_and(|keys| !keys.is_known() || id.is_some_and(|id| !keys.may_know(id)))
+            }
         }
     }
 }

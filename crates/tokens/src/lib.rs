@@ -30,7 +30,7 @@ pub use api_key::{ApiKeyError, ApiKeys, ApiRole, looks_opaque};
 pub use bearer::bearer;
 pub use caller::Caller;
 pub use claims::Claims;
-pub use current::{CurrentKeys, KEY_REFRESH_WAIT, KeyRefresh, KeySet, UnreadIssuers};
+pub use current::{CurrentKeys, KEY_REFRESH_WAIT, KeyRefresh, KeySet, TokenIssuer};
 pub use generate::generate_jwk;
 pub use key::{Algorithm, KeyError, SigningKey};
 pub use request_role::{LOGIN_ROLE, RejectedRole, check_request_role};

@@ -7,7 +7,7 @@ use http::uri::Authority;
 use http::{HeaderMap, Uri, header};
 use portico_base::{AllowedOrigins, Clock, Secret};
 use portico_tokens::{
-    ApiRole, Caller, Claims, CurrentKeys, KEY_REFRESH_WAIT, KeyRefresh, KeySet, TokenError, TokenHeader, UnreadIssuers,
+    ApiRole, Caller, Claims, CurrentKeys, KEY_REFRESH_WAIT, KeyRefresh, KeySet, TokenError, TokenHeader, TokenIssuer,
     bearer, looks_opaque,
 };
 
@@ -44,23 +44,21 @@ impl Keys {
     /// A token whose key is not known yet, as another node or the third party may have signed it a
     /// moment ago, waits until the keys have been read again, which delays this request only.
     pub(crate) async fn caller(&self, headers: &HeaderMap, uri: &Uri, rules: PathRules) -> Result<Caller, Rejection> {
-        let (outcome, issuers) = {
-            let keys = self.current.now();
-            let outcome = self.caller_by(&keys, headers, uri, rules);
-            let issuers = self.refresh.as_ref().and_then(|_| issuers_to_refresh(&keys, &outcome, headers, uri, rules));
-            (outcome, issuers)
-        };
-        match (&self.refresh, issuers) {
-            (Some(refresh), Some(issuers)) => {
-                drop(outcome);
+        let mut keys = self.current.now();
+        let mut outcome = self.caller_by(&keys, headers, uri, rules);
+        let Some(refresh) = &self.refresh else { return outcome };
+        for issuer in TokenIssuer::ALL {
+            if may_lack_key(&keys, issuer, &outcome, headers, uri, rules) {
+                drop((keys, outcome));
                 // In a box, so that waiting connections do not reserve memory for it. Whatever
                 // comes of it, the keys that are known then decide
-                let refreshed = Box::pin(tokio::time::timeout(KEY_REFRESH_WAIT, refresh(issuers)));
+                let refreshed = Box::pin(tokio::time::timeout(KEY_REFRESH_WAIT, refresh(issuer)));
                 let _ = refreshed.await;
-                self.caller_by(&self.current.now(), headers, uri, rules)
+                keys = self.current.now();
+                outcome = self.caller_by(&keys, headers, uri, rules);
             }
-            _ => outcome,
         }
+        outcome
     }
 
     fn caller_by(&self, keys: &KeySet, headers: &HeaderMap, uri: &Uri, rules: PathRules) -> Result<Caller, Rejection> {
@@ -156,25 +154,27 @@ fn verify(keys: &KeySet, token: &str, rules: PathRules) -> Result<Arc<Claims>, T
     Ok(claims)
 }
 
-/// Returns the issuers whose keys to read again for a request that was rejected for lack of a key.
-fn issuers_to_refresh(
+/// Returns true if a request was rejected because a key of the issuer may be missing.
+fn may_lack_key(
     keys: &KeySet,
+    issuer: TokenIssuer,
     outcome: &Result<Caller, Rejection>,
     headers: &HeaderMap,
     uri: &Uri,
     rules: PathRules,
-) -> Option<UnreadIssuers> {
+) -> bool {
+    if issuer == TokenIssuer::ThirdParty && !rules.third_party {
+        return false;
+    }
     let rejected = match outcome {
         Err(Rejection::WrongKey) => api_key(headers, uri),
         Ok(Caller { refused: Some(error), .. }) if !error.is_untimely() => {
-            let authorization = headers.get(header::AUTHORIZATION)?;
-            bearer(authorization.as_bytes()).map(Cow::Borrowed)
+            let authorization = headers.get(header::AUTHORIZATION);
+            authorization.and_then(|value| bearer(value.as_bytes())).map(Cow::Borrowed)
         }
         _ => None,
     };
-    let unread = keys.issuers_of_unknown_key(rejected.filter(|token| !looks_opaque(token))?.as_ref());
-    let issuers = UnreadIssuers { third_party: unread.third_party && rules.third_party, ..unread };
-    (!issuers.is_none()).then_some(issuers)
+    rejected.is_some_and(|token| !looks_opaque(&token) && keys.may_lack_key_of(issuer, &token))
 }
 
 /// Returns the `apikey` of the header, else of the query. An empty one counts as absent.

@@ -7,7 +7,7 @@ use portico_base::{AllowedOrigins, Secret};
 use portico_gateway::{AccessRules, KeyPolicy};
 use portico_tokens::development::{ANON_KEY, JWT_SECRET, PUBLISHABLE_KEY, SECRET_KEY, SERVICE_ROLE_KEY};
 use portico_tokens::{
-    Algorithm, ApiKeys, KeptKey, KeyRing, SigningKey, ThirdPartyIssuer, ThirdPartyKeys, UnreadIssuers, generate_jwk,
+    Algorithm, ApiKeys, KeptKey, KeyRing, SigningKey, ThirdPartyIssuer, ThirdPartyKeys, TokenIssuer, generate_jwk,
 };
 use serde_json::{Value, json};
 
@@ -302,8 +302,8 @@ async fn a_token_of_a_key_that_another_node_has_just_put_in_use_is_accepted_at_o
         let refreshes = Arc::clone(&refreshes);
         Server::start_with_keys(|keys| {
             let keys = keys.clone();
-            Arc::new(move |issuers| {
-                assert_eq!(issuers, UnreadIssuers { own: true, third_party: false });
+            Arc::new(move |issuer| {
+                assert_eq!(issuer, TokenIssuer::Own);
                 refreshes.fetch_add(1, Ordering::SeqCst);
                 let (keys, key) = (keys.clone(), Arc::clone(&key));
                 Box::pin(async move {
@@ -342,12 +342,12 @@ async fn a_token_of_a_new_key_that_names_the_third_party_is_accepted_at_once() {
     let (theirs, _) = ring_of_new_key(Algorithm::Es256, "theirs");
     let claims = json!({ "iss": ISSUER, "sub": "u", "role": "authenticated" });
     let presented = format!("Bearer {}", elsewhere.sign(&claims).unwrap());
-    for (path, third_party) in [("/auth/v1/user", true), ("/accounts/user", false)] {
+    for path in ["/auth/v1/user", "/accounts/user"] {
         let key = Arc::clone(&key);
         let server = Server::start_with_keys(|keys| {
             let keys = keys.clone();
-            Arc::new(move |issuers| {
-                assert_eq!(issuers, UnreadIssuers { own: true, third_party }, "{path}");
+            Arc::new(move |issuer| {
+                assert_eq!(issuer, TokenIssuer::Own, "{path}: nothing waits for the third party");
                 let (keys, key) = (keys.clone(), Arc::clone(&key));
                 Box::pin(async move {
                     let kept = vec![KeptKey { key, signs: false }];

@@ -9,7 +9,7 @@ use portico_auth::signing_keys::{ConfiguredKeys, SigningKeys};
 use portico_auth::{AuthSettings, signing_keys, third_party};
 use portico_base::Clock;
 use portico_database::Database;
-use portico_tokens::{CurrentKeys, KeyRefresh, UnreadIssuers};
+use portico_tokens::{CurrentKeys, KeyRefresh, TokenIssuer};
 
 use super::keys::ServerKeys;
 use super::service::Service;
@@ -38,21 +38,14 @@ pub(super) fn follow(keys: SigningKeys, settings: &AuthSettings, current: &Curre
         service = service.run(task);
         third_party = Some(follower);
     }
-    let refresh = move |issuers: UnreadIssuers| {
-        let own = issuers.own.then(|| own.clone());
-        let third_party = third_party.clone().filter(|_| issuers.third_party);
+    let refresh = move |issuer: TokenIssuer| {
+        let (own, third_party) = (own.clone(), third_party.clone());
         Box::pin(async move {
-            let read_own = async {
-                if let Some(own) = own {
-                    own.refresh().await;
-                }
-            };
-            let read_third_party = async {
-                if let Some(third_party) = third_party {
-                    third_party.refresh().await;
-                }
-            };
-            tokio::join!(read_own, read_third_party);
+            match (issuer, third_party) {
+                (TokenIssuer::Own, _) => own.refresh().await,
+                (TokenIssuer::ThirdParty, Some(third_party)) => third_party.refresh().await,
+                (TokenIssuer::ThirdParty, None) => {}
+            }
         }) as _
     };
     (Arc::new(refresh), service)

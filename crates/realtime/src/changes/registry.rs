@@ -9,7 +9,6 @@ use indexmap::IndexMap;
 
 use super::column_test::{CompiledFilter, FieldValue, LocalTest, Test};
 use super::entry::{ActionFilter, ChangeAction, ChangeMessageForm, ChangesEntry, NamePattern};
-use super::renewal::PendingRenewal;
 use super::role_reads::ChangeReader;
 use super::validate::{TableName, ValidEntry};
 use crate::rooms::Subscriber;
@@ -173,6 +172,13 @@ impl TableTargets {
     fn is_empty(&self) -> bool {
         self.all.is_empty() && self.unfit.is_empty()
     }
+}
+
+/// A new reader of a subscription, which waits for the end of a delivery.
+#[derive(Debug)]
+pub(super) struct PendingRenewal {
+    pub reader: Arc<ChangeReader>,
+    pub subscriber: Arc<Subscriber>,
 }
 
 #[derive(Debug, Default)]

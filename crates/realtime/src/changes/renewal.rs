@@ -6,17 +6,9 @@
 
 use std::sync::Arc;
 
-use super::registry::{GroupKey, Registry, RegistryState, SubscriptionRegistration};
+use super::registry::{GroupKey, PendingRenewal, Registry, RegistryState, SubscriptionRegistration};
 use super::role_reads::ChangeReader;
 use super::system_message::{EXTENSION, SUBSCRIBED};
-use crate::rooms::Subscriber;
-
-/// A new reader of a subscription, which waits for the end of a delivery.
-#[derive(Debug)]
-pub(super) struct PendingRenewal {
-    reader: Arc<ChangeReader>,
-    subscriber: Arc<Subscriber>,
-}
 
 /// Keeps the readers of all subscriptions as they are until it is dropped.
 #[derive(Debug)]

@@ -69,6 +69,31 @@ async fn without_policies_only_the_service_reads_and_writes() {
 }
 
 #[tokio::test]
+async fn the_rules_of_a_bucket_are_checked_before_the_policies() {
+    let f = Files::start().await;
+    f.bucket("files", json!({ "allowed_mime_types": ["text/plain"], "file_size_limit": 5 })).await;
+    let alice = f.t.member("alice@example.com").await;
+    let upload = |path: &str, kind: &str, body: &'static str| {
+        alice.sends(f.post(&format!("/object/{path}")).header("content-type", kind).body(body)).send()
+    };
+    let no_bucket = upload("other/a", "text/plain", "x").await;
+    assert_error(&no_bucket, 400, "404", "NoSuchBucket", "Bucket not found");
+    let mime_type = upload("files/a", "image/png", "x").await;
+    assert_error(&mime_type, 400, "415", "InvalidMimeType", "mime type image/png is not supported");
+    let too_large = upload("files/a", "text/plain", "123456").await;
+    assert_error(&too_large, 400, "413", "EntityTooLarge", "The object exceeded the maximum allowed size");
+    let key = upload("files/a%5Eb", "text/plain", "x").await;
+    assert_error(&key, 400, "400", "InvalidKey", "Invalid key: a^b");
+    assert_error(&upload("files/a", "text/plain", "x").await, 400, "403", "AccessDenied", RLS);
+    // Also where the policies would allow it
+    f.t.migrate("create policy all_insert on storage.objects for insert to authenticated with check (true)").await;
+    let mime_type = upload("files/a", "image/png", "x").await;
+    assert_error(&mime_type, 400, "415", "InvalidMimeType", "mime type image/png is not supported");
+    upload("files/a", "text/plain", "x").await.expect(200);
+    assert_eq!(f.t.count("select count(*) from storage.objects").await, 1);
+}
+
+#[tokio::test]
 async fn an_upload_needs_insert_and_a_replacement_also_select_and_update() {
     let f = Files::with_buckets().await;
     let alice = f.t.member("alice@example.com").await;

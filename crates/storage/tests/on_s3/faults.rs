@@ -31,6 +31,8 @@ type Faults = Arc<Mutex<Vec<(&'static str, &'static str, Fault)>>>;
 async fn proxy(faults: Faults) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
+    // The server installs it too, but starts behind this client
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let http = reqwest::Client::new();
     let app = axum::Router::new().fallback(forward).with_state((faults, http));
     tokio::spawn(async move { axum::serve(listener, app).await });

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, SystemTime};
 
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::backend::model::BackendError;
 
@@ -13,10 +13,12 @@ use crate::backend::model::BackendError;
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, BackendError> + Send + 'static,
 ) -> Result<T, BackendError> {
-    match spawn_blocking(work).await {
-        Ok(outcome) => outcome,
-        Err(error) => Err(BackendError::Io(io::Error::other(error))),
-    }
+    finished(spawn_blocking(work)).await
+}
+
+/// Waits for work on files.
+pub(super) async fn finished<T>(work: JoinHandle<Result<T, BackendError>>) -> Result<T, BackendError> {
+    work.await.unwrap_or_else(|error| Err(BackendError::Io(io::Error::other(error))))
 }
 
 /// Returns the time since which a file has its name and content.

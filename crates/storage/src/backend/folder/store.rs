@@ -8,15 +8,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt};
 use portico_base::random;
 use tokio::sync::mpsc;
+use tokio::task::spawn_blocking;
 
 use super::buffer::ReadBuffers;
 use super::content;
 use super::draft::{Draft, DraftWriter, place_in, remove_empty};
 use super::durable::{DurableFolders, flush_folder};
-use super::file::{blocking, changed};
+use super::file::{blocking, changed, finished};
 use crate::backend::interface::Backend;
 use crate::backend::model::{
     BackendError, BackendFuture, ByteRange, ContentStream, KeptVersion, OpenContent, StoredContent, StoredFile,
@@ -24,8 +26,8 @@ use crate::backend::model::{
 };
 use crate::backend::path;
 
-/// The bytes of an upload that are written at once.
-const WRITE_SIZE: usize = 256 * 1024;
+/// The bytes of an upload that are written at once. While they are, as many are received.
+const WRITE_SIZE: usize = 128 * 1024;
 
 /// A folder with content.
 pub(crate) struct ContentFolder {
@@ -78,34 +80,64 @@ impl ContentFolder {
         .await
     }
 
-    /// Receives content of at most `limit` bytes into a draft.
+    /// Receives content of at most `limit` bytes into a draft. Further content is received while
+    /// that before it is written and hashed.
     pub(super) async fn receive(&self, content: ContentStream<'_>, limit: u64) -> Result<DraftWriter, BackendError> {
         let draft = self.incoming.join(random::uuid().to_string());
-        let mut writer = blocking(move || DraftWriter::create(draft)).await?;
-        let (mut size, mut has_ended) = (0_u64, false);
-        while !has_ended {
-            let Some(first) = content.next().await else { break };
-            let mut chunks = vec![first.map_err(BackendError::Source)?];
-            let mut gathered = chunks[0].len();
-            // What has arrived meanwhile shares the hop to another thread
-            while gathered < WRITE_SIZE && !has_ended {
-                match content.next().now_or_never() {
-                    Some(Some(chunk)) => {
-                        let chunk = chunk.map_err(BackendError::Source)?;
-                        gathered += chunk.len();
-                        chunks.push(chunk);
-                    }
-                    Some(None) => has_ended = true,
-                    None => break,
+        let mut writing = Some(spawn_blocking(move || DraftWriter::create(draft)));
+        let received = async {
+            let (mut size, mut has_ended) = (0_u64, false);
+            while !has_ended {
+                let gathered = gather(content).await?;
+                has_ended = gathered.has_ended;
+                size += gathered.size as u64;
+                if size > limit {
+                    return Err(BackendError::TooLarge);
                 }
+                let Some(before) = writing.take() else { break };
+                let writer = finished(before).await?;
+                writing = Some(spawn_blocking(move || writer.append(&gathered.chunks)));
             }
-            size += gathered as u64;
-            if size > limit {
-                return Err(BackendError::TooLarge);
-            }
-            writer = blocking(move || writer.append(&chunks)).await?;
+            Ok(())
+        };
+        let received = received.await;
+        // Also after a failure: the draft is deleted behind the last write
+        let written = match writing {
+            Some(writing) => finished(writing).await,
+            None => Err(BackendError::NotFound),
+        };
+        received.and(written)
+    }
+}
+
+/// Content that has arrived.
+struct GatheredContent {
+    chunks: Vec<Bytes>,
+    size: usize,
+    /// Nothing follows.
+    has_ended: bool,
+}
+
+/// Waits for content, and returns it with what has arrived meanwhile: it shares the hop to another
+/// thread.
+async fn gather(content: ContentStream<'_>) -> Result<GatheredContent, BackendError> {
+    let mut gathered = GatheredContent { chunks: Vec::new(), size: 0, has_ended: false };
+    let mut next = content.next().await;
+    loop {
+        let Some(chunk) = next else {
+            gathered.has_ended = true;
+            return Ok(gathered);
+        };
+        let chunk = chunk.map_err(BackendError::Source)?;
+        gathered.size += chunk.len();
+        gathered.chunks.push(chunk);
+        if gathered.size >= WRITE_SIZE {
+            return Ok(gathered);
         }
-        Ok(writer)
+        match content.next().now_or_never() {
+            Some(arrived) => next = arrived,
+            None => return Ok(gathered),
+        }
     }
 }
 
@@ -261,7 +293,6 @@ const OTHER_DEVICE: i32 = 18;
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
     use futures_util::stream;
     use http_body::Body as _;
     use http_body_util::BodyExt;

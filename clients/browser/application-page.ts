@@ -1,0 +1,36 @@
+// The page of an application of another origin, with a script that is bundled as an application's is.
+import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { join } from "node:path";
+
+import { build } from "vite";
+
+/** A server of one page, on an origin of its own. */
+export interface ApplicationPage {
+  origin: string;
+  close: () => void;
+}
+
+/** Bundles a script of this folder, and serves it with the HTML of a page that loads `/page.js`. */
+export async function serveApplication(script: string, html: string): Promise<ApplicationPage> {
+  const built = await build({
+    logLevel: "error",
+    configFile: false,
+    root: import.meta.dirname,
+    build: { write: false, minify: false, rolldownOptions: { input: join(import.meta.dirname, script), output: { entryFileNames: "page.js", codeSplitting: false } } },
+  });
+  const outputs = [built].flat().flatMap((bundle) => ("output" in bundle ? bundle.output : []));
+  const { code } = outputs.find((file) => file.type === "chunk")!;
+  const server: Server = createServer((request, response) => {
+    const isScript = request.url === "/page.js";
+    response.writeHead(200, { "content-type": isScript ? "text/javascript" : "text/html; charset=utf-8" }).end(isScript ? code : html);
+  });
+  await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
+  return {
+    origin: `http://127.0.0.1:${String((server.address() as AddressInfo).port)}`,
+    close: () => {
+      server.close();
+      server.closeAllConnections();
+    },
+  };
+}
