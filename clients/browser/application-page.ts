@@ -1,4 +1,5 @@
-// The page of an application of another origin, with a script that is bundled as an application's is.
+// The page of an application of another origin, with a script that is bundled as an application's
+// is.
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";

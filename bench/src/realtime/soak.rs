@@ -30,7 +30,7 @@ const PRINT_PERIOD: Duration = Duration::from_secs(10);
 /// The changes of a subscriber, by filter and by the policy of the table.
 const CHANGES: &str = r#"{"event":"*","schema":"public","table":"items","filter":"title=neq.x"},{"event":"DELETE","schema":"public","table":"items"}"#;
 
-/// What has happened so far.
+/// Counts what has happened so far.
 #[derive(Default)]
 struct Counts {
     visits: AtomicU64,
@@ -157,7 +157,7 @@ impl Visitor {
         socket.send(1, format!(r#"["1","3","{room}","presence",{track}]"#).as_bytes()).await?;
         let speak = r#"{"type":"broadcast","event":"hello","payload":{"text":"hello"}}"#;
         socket.send(1, format!(r#"["1","4","{room}","broadcast",{speak}]"#).as_bytes()).await?;
-        if number % 2 == 0 {
+        if number.is_multiple_of(2) {
             socket.send(1, format!(r#"["1","5","{room}","phx_leave",{{}}]"#).as_bytes()).await?;
             while memchr::memmem::find(&socket.receive().await?, b"phx_close").is_none() {}
         }
