@@ -102,6 +102,10 @@ pub(crate) struct TestService {
 
 impl TestService {
     pub fn new(database: &ScratchDatabase) -> Self {
+        Self::with_settings(database, RealtimeSettings::default())
+    }
+
+    pub fn with_settings(database: &ScratchDatabase, settings: RealtimeSettings) -> Self {
         let ring = Arc::new(KeyRing::hs256(&Secret::new("a secret of the tests that is long enough")));
         let (changes, changes_receiver) = tokio::sync::mpsc::channel(16);
         let (messages, messages_receiver) = tokio::sync::mpsc::channel(16);
@@ -114,7 +118,7 @@ impl TestService {
             refresh_keys: None,
         };
         let consumers = StreamConsumers { changes, messages };
-        let service = RealtimeService::start(RealtimeSettings::default(), foundation, consumers);
+        let service = RealtimeService::start(settings, foundation, consumers);
         Self { service, ring, _changes: changes_receiver, _messages: messages_receiver }
     }
 

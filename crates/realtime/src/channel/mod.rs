@@ -14,6 +14,8 @@ mod join_payload;
 mod joined;
 mod presence;
 mod reply;
+#[cfg(test)]
+mod tests;
 mod tokens;
 mod work;
 
