@@ -8,7 +8,10 @@ import { join, resolve } from "node:path";
 
 const PASSWORD = "a password of the tests";
 
-/** Starts a program, and waits until its standard error has a line. Fails if the program ends before. */
+/**
+ * Starts a program, and waits until its standard error has a line. Fails if the program ends
+ * before.
+ */
 async function started(command: string, args: string[], line: RegExp, options: { uid?: number; gid?: number } = {}): Promise<{ child: ChildProcess; found: RegExpExecArray }> {
   // Debian's packages put servers outside of the PATH of some users
   const env = { ...process.env, PATH: `${process.env["PATH"] ?? ""}:/usr/sbin` };

@@ -1,4 +1,5 @@
-// Two servers of one project: what they share, and what remains when one of them or their way is lost.
+// Two servers of one project: what they share, and what remains when one of them or their
+// connection is lost.
 import type { RealtimeChannel, SupabaseClient } from "@supabase/supabase-js";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 

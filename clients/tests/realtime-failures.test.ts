@@ -1,4 +1,5 @@
-// Failures under open channels: clients receive changes again by themselves, and none of them twice.
+// Failures under open channels: clients receive changes again by themselves, and none of them
+// twice.
 import { readdirSync, readFileSync } from "node:fs";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
