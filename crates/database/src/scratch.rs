@@ -76,7 +76,8 @@ fn parameters() -> Vec<(String, String)> {
         // Many tests at once, each with pools of its own
         ("max_connections", "400"),
         ("autovacuum", "off"),
-        // A test that sets synchronous_commit to on has a commit that waits, for a standby that does not exist
+        // A test that sets synchronous_commit to on has a commit that waits, for a standby that
+        // does not exist
         ("synchronous_standby_names", "missing_standby"),
     ]
     .map(|(name, value)| (name.to_owned(), value.to_owned()))

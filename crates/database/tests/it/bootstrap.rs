@@ -89,8 +89,8 @@ pub(crate) async fn ready(major: u32) -> Database {
     open(&scratch::clone_database(&admin, TEMPLATE, &unique_name()).await.unwrap())
 }
 
-/// Held while a test grants or sets a role of the servers of `ready_apart`: roles belong to the whole server, and
-/// PostgreSQL fails one of two sessions that change one at the same moment.
+/// Held while a test grants or sets a role of the servers of `ready_apart`: roles belong to the
+/// whole server, and PostgreSQL fails one of two sessions that change one at the same moment.
 pub(crate) static ROLES_APART: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 /// As [`ready`], on a server whose roles no other test looks at.
