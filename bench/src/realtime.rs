@@ -145,8 +145,9 @@ impl Bench {
         Ok(())
     }
 
-    /// A thousand changes per second to subscribers who share ten distinct claims, and fifty per second to
-    /// subscribers with claims of their own, of which each one is a decision of PostgreSQL about each change.
+    /// A thousand changes per second to subscribers who share ten distinct claims, and fifty per
+    /// second to subscribers with claims of their own, of which each one is a decision of
+    /// PostgreSQL about each change.
     async fn changes(&self, report: &mut Report) -> Result<()> {
         let postgres = self.subject.postgres.connect_as("supabase_admin").await?;
         for (subscribers, claims, changes) in

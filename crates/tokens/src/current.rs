@@ -33,8 +33,8 @@ impl UnreadIssuers {
     }
 }
 
-/// Reads the keys of these issuers again, and returns when that has been done or failed. It decides how
-/// often, and several callers wait for one read.
+/// Reads the keys of these issuers again, and returns when that has been done or failed. It decides
+/// how often, and several callers wait for one read.
 pub type KeyRefresh = Arc<dyn Fn(UnreadIssuers) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
 /// The time for which a caller waits for keys that its token may have been signed with.

@@ -148,8 +148,8 @@ impl ChangeDelivery {
         }
     }
 
-    /// Waits until reads find what the transactions have written. Nothing about their changes is read
-    /// before, neither a permission nor a condition.
+    /// Waits until reads find what the transactions have written. Nothing about their changes is
+    /// read before, neither a permission nor a condition.
     async fn wait_until_visible(&self, transactions: &[TransactionId]) -> Result<(), ReadFailure> {
         let wait = || {
             async {

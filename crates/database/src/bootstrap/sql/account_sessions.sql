@@ -3,8 +3,8 @@
 -- receives it loads the list of its sessions again.
 set role supabase_realtime_admin;
 
--- With the rights of the owner of `realtime.messages`: whoever begins or ends a session needs none
--- there, and no policy of the application applies.
+-- With the rights of the owner of `realtime.messages`: a role that begins or ends a session
+-- needs none there, and no policy of the application applies.
 create or replace function realtime.portico_send_session_changes() returns trigger
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp

@@ -33,8 +33,8 @@ impl ReadBuffers {
 }
 
 impl ReadBuffer {
-    /// Calls `read` with room for at most `wanted` bytes. Returns the bytes that it has filled, from
-    /// the first one on, or the buffer if it fails.
+    /// Calls `read` with room for at most `wanted` bytes. Returns the bytes that it has filled,
+    /// from the first one on, or the buffer if it fails.
     pub fn fill<E>(
         mut self,
         wanted: u64,
