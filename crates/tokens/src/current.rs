@@ -31,8 +31,8 @@ impl TokenIssuer {
     pub const ALL: [Self; 2] = [Self::Own, Self::ThirdParty];
 }
 
-/// Reads the keys of an issuer again, and returns when that has been done or failed. It decides how
-/// often, and several callers wait for one read.
+/// Reads the keys of an issuer again, and returns when that has been done or failed. It decides
+/// how often, and several callers wait for one read.
 pub type KeyRefresh = Arc<dyn Fn(TokenIssuer) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
 /// The time for which a caller waits for keys that its token may have been signed with.

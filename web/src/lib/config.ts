@@ -84,7 +84,7 @@ export function readConfig(value: unknown): Config {
   const codeLength = recordOf(accounts.codeLength);
   const factors = recordOf(accounts.factors);
   const anonKey = textOf(config.anonKey);
-  if (anonKey === null) throw new Error("The configuration has no anonKey");
+  if (anonKey === null) throw new Error("No anonKey");
   const adapter = analytics.adapter;
   return {
     url: textOf(config.url) ?? window.location.origin,

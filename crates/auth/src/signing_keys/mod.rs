@@ -44,7 +44,7 @@ const MAX_KEYS: usize = 32;
 
 /// A key as an operator sees it.
 #[derive(Debug, Clone, Serialize)]
-pub struct ListedKey {
+pub struct SigningKeySummary {
     /// `kid` of its tokens; [`SECRET_ID`] for the JWT secret, whose tokens have none.
     pub id: String,
     /// The registered name of the algorithm.
@@ -255,7 +255,7 @@ impl SigningKeys {
     ///
     /// # Errors
     /// When the database does not answer.
-    pub async fn list(&self) -> Result<Vec<ListedKey>, SigningKeyError> {
+    pub async fn list(&self) -> Result<Vec<SigningKeySummary>, SigningKeyError> {
         let rows = self.rows().await?;
         let is_kept_in_use = rows.iter().any(|row| row.state == KeyState::InUse);
         let row_of = |id: &str| rows.iter().find(|row| row.id == id);
@@ -268,7 +268,7 @@ impl SigningKeys {
                 (None, true) => KeyState::InUse,
                 (None, false) => KeyState::VerifyOnly,
             };
-            ListedKey {
+            SigningKeySummary {
                 id: id.to_owned(),
                 algorithm: algorithm.name().to_owned(),
                 state,
@@ -280,7 +280,7 @@ impl SigningKeys {
             }
         });
         let is_configured = |id: &str| self.configured_keys().any(|(known, _)| known == id);
-        let made = rows.iter().filter(|row| !is_configured(&row.id)).map(|row| ListedKey {
+        let made = rows.iter().filter(|row| !is_configured(&row.id)).map(|row| SigningKeySummary {
             id: row.id.clone(),
             algorithm: row.algorithm.clone(),
             state: row.state,

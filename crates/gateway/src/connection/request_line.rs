@@ -160,7 +160,7 @@ impl<S> RequestLines<S> {
 }
 
 impl HeadTime {
-    /// Is ready when a head has taken too long.
+    /// Polls the time limit of a head. Ready when it has passed.
     fn poll_over(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let Some(since) = self.since else { return Poll::Pending };
         let limit = self.limit;

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
-use portico_auth::signing_keys::{KeyState, ListedKey, PUBLICATION_TIME, Rotation, SigningKeyError, SigningKeys};
+use portico_auth::signing_keys::{
+    KeyState, PUBLICATION_TIME, Rotation, SigningKeyError, SigningKeySummary, SigningKeys,
+};
 use portico_base::Clock;
 use portico_database::sqlstate::UNDEFINED_TABLE;
 use portico_database::{Database, Endpoint, PoolSettings};
@@ -293,7 +295,7 @@ fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn print_table(keys: &[ListedKey]) -> anyhow::Result<()> {
+fn print_table(keys: &[SigningKeySummary]) -> anyhow::Result<()> {
     const TIME: &[BorrowedFormatItem<'_>] = format_description!("[year]-[month]-[day] [hour]:[minute]:[second]");
     let id = keys.iter().map(|key| key.id.len()).max().unwrap_or(0).max(10);
     anstream::println!("  {:id$} │ Algorithm │ {:15} │ Since (UTC)", "Key", "State");

@@ -36,8 +36,8 @@ const RETRY: Duration = Duration::from_secs(5);
 
 /// Makes the bucket and its policies where they are missing; an existing bucket stays as it is. The
 /// comment of a policy has the checksum of its definition, so that a changed one is made again.
-/// Guests have no picture: an account with a name costs a sign-up. The restrictive policies hold
-/// beside the project's own, which may be meant for other buckets.
+/// Anonymous accounts have no picture: one with a name costs a sign-up. The restrictive policies
+/// hold beside the project's own, which may be meant for other buckets.
 const PREPARE: &str = "
 do $prepare$
 declare

@@ -18,7 +18,7 @@ use crate::data_api::DataApi;
 use crate::error::RestError;
 use crate::plan::{PlannedStatement, StatementPlan};
 use crate::request::ApiRequest;
-use crate::request::preferences::{CountMode, TransactionEnd};
+use crate::request::preferences::{CountMode, TransactionPreference};
 use crate::snapshot::Snapshot;
 use crate::sql::{MainStatement, StatementOutput};
 
@@ -155,7 +155,7 @@ async fn read(
 fn rolls_back(context: &RequestContext<'_>) -> bool {
     let policy = context.snapshot.config.tx_end;
     match context.request.preferences.transaction {
-        Some(preferred) if policy.may_override => preferred == TransactionEnd::Rollback,
+        Some(preferred) if policy.may_override => preferred == TransactionPreference::Rollback,
         _ => policy.rollback,
     }
 }

@@ -22,7 +22,7 @@ pub struct Preferences {
     /// `count`
     pub count: Option<CountMode>,
     /// `tx`; effective only if the configuration allows it.
-    pub transaction: Option<TransactionEnd>,
+    pub transaction: Option<TransactionPreference>,
     /// `handling`
     pub handling: Option<Handling>,
     /// `timezone`: a name that PostgreSQL knows.
@@ -76,7 +76,7 @@ pub enum CountMode {
 
 /// The end of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TransactionEnd {
+pub enum TransactionPreference {
     /// With a commit.
     Commit,
     /// With a rollback.
@@ -120,7 +120,7 @@ enum PreferenceItem<'a> {
     Missing(MissingPreference),
     Return(ReturnPreference),
     Count(CountMode),
-    Transaction(TransactionEnd),
+    Transaction(TransactionPreference),
     Handling(Handling),
     Timezone(&'a str),
     MaxAffected(i64),
@@ -181,7 +181,7 @@ impl Preferences {
         push(self.missing.filter(|_| honoured.missing).map(MissingPreference::text));
         push(self.returned.filter(|_| honoured.returned).map(ReturnPreference::text));
         push(self.count.map(CountMode::text));
-        push(self.transaction.filter(|_| honoured.transaction).map(TransactionEnd::text));
+        push(self.transaction.filter(|_| honoured.transaction).map(TransactionPreference::text));
         push(self.handling.map(Handling::text));
         push(self.timezone.as_ref().map(|name| format!("timezone={name}")).as_deref());
         let max = self.max_affected().filter(|_| honoured.max_affected);
@@ -216,8 +216,8 @@ impl<'a> PreferenceItem<'a> {
             "count=exact" => Self::Count(CountMode::Exact),
             "count=planned" => Self::Count(CountMode::Planned),
             "count=estimated" => Self::Count(CountMode::Estimated),
-            "tx=commit" => Self::Transaction(TransactionEnd::Commit),
-            "tx=rollback" => Self::Transaction(TransactionEnd::Rollback),
+            "tx=commit" => Self::Transaction(TransactionPreference::Commit),
+            "tx=rollback" => Self::Transaction(TransactionPreference::Rollback),
             "handling=strict" => Self::Handling(Handling::Strict),
             "handling=lenient" => Self::Handling(Handling::Lenient),
             other => match other.split_once('=')? {
@@ -267,7 +267,7 @@ impl CountMode {
     }
 }
 
-impl TransactionEnd {
+impl TransactionPreference {
     fn text(self) -> &'static str {
         match self {
             Self::Commit => "tx=commit",

@@ -82,6 +82,14 @@ impl<'a> TestRequest<'a> {
     }
 }
 
+/// The headers and the body of a request, as the data API reads them.
+struct ReadRequest {
+    preferences: Preferences,
+    accepted: Vec<MediaType>,
+    media_type: MediaType,
+    body: Bytes,
+}
+
 /// A statement, and whether its transaction is read-only.
 struct PlannedRequest {
     sql: Sql,
@@ -132,26 +140,20 @@ impl RequestLog {
         let (method, url) = request.line.split_once(' ').unwrap();
         let (name, raw) = url.split_once('?').unwrap_or((url, ""));
         let headers = request.headers();
-        let preferences = Preferences::parse(&headers, |_| true);
-        let accepted = media::accepted(&headers);
-        let media_type = media::content_type(&headers);
+        let read = ReadRequest {
+            preferences: Preferences::parse(&headers, |_| true),
+            accepted: media::accepted(&headers),
+            media_type: media::content_type(&headers),
+            body: Bytes::copy_from_slice(request.body),
+        };
         match name.strip_prefix("rpc/") {
-            Some(name) => self.plan_call(method == "POST", name, raw, request, &preferences, &accepted, &media_type),
-            None => self.plan_write(method, name, raw, request, &preferences, &accepted, &media_type),
+            Some(name) => self.plan_call(method == "POST", name, raw, read),
+            None => self.plan_write(method, name, raw, read),
         }
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn plan_write(
-        &self,
-        method: &str,
-        name: &str,
-        raw: &str,
-        request: TestRequest<'_>,
-        preferences: &Preferences,
-        accepted: &[MediaType],
-        media_type: &MediaType,
-    ) -> Result<PlannedRequest, RestError> {
+    fn plan_write(&self, method: &str, name: &str, raw: &str, read: ReadRequest) -> Result<PlannedRequest, RestError> {
+        let ReadRequest { preferences, accepted, media_type, body: bytes } = read;
         let context = self.context();
         let query = parse(raw, QueryTarget::Relation)?;
         let action = match method {
@@ -162,38 +164,27 @@ impl RequestLog {
         };
         RowWindow::of(&query, &Method::from_bytes(method.as_bytes()).unwrap(), &HeaderMap::new())?;
         let listed = query.columns.as_deref().filter(|_| action != WriteAction::Put);
-        let bytes = Bytes::copy_from_slice(request.body);
         let payload = match action {
             WriteAction::Delete => None,
-            _ => Some(body::parse(BodyPurpose::Rows, media_type, listed.is_some(), bytes)?),
+            _ => Some(body::parse(BodyPurpose::Rows, &media_type, listed.is_some(), bytes)?),
         };
         let payload = payload.as_ref().map(|payload| match payload {
             Payload::Json(json) => json,
             other => panic!("{other:?}"),
         });
         let relation = self.cache.relation("public", name).expect(name);
-        let plan = WritePlan::new(&context, relation, action, &query, WriteOptions::from(preferences), payload)?;
+        let plan = WritePlan::new(&context, relation, action, &query, WriteOptions::from(&preferences), payload)?;
         let subject = ResultSource { relation: Some(&relation.name), routine: None, whole_rows: is_whole(&query) };
-        let negotiated = negotiate(&self.cache, accepted, subject, false)?;
+        let negotiated = negotiate(&self.cache, &accepted, subject, false)?;
         plan.check_safe_update(&context)?;
-        Ok(PlannedRequest { sql: sql::write(&plan, count(preferences), &negotiated.body_format), read_only: false })
+        Ok(PlannedRequest { sql: sql::write(&plan, count(&preferences), &negotiated.body_format), read_only: false })
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn plan_call(
-        &self,
-        posted: bool,
-        name: &str,
-        raw: &str,
-        request: TestRequest<'_>,
-        preferences: &Preferences,
-        accepted: &[MediaType],
-        media_type: &MediaType,
-    ) -> Result<PlannedRequest, RestError> {
+    fn plan_call(&self, posted: bool, name: &str, raw: &str, read: ReadRequest) -> Result<PlannedRequest, RestError> {
+        let ReadRequest { preferences, accepted, media_type, body: bytes } = read;
         let query = parse(raw, QueryTarget::Function { read: !posted })?;
-        let bytes = Bytes::copy_from_slice(request.body);
         let payload = match posted {
-            true => Some(body::parse(BodyPurpose::Arguments, media_type, query.columns.is_some(), bytes)?),
+            true => Some(body::parse(BodyPurpose::Arguments, &media_type, query.columns.is_some(), bytes)?),
             false => None,
         };
         let given = match &payload {
@@ -202,7 +193,7 @@ impl RequestLog {
             Some(Payload::Json(json)) => CallInput::Object {
                 body: JsonBody { json: json.text.clone(), is_object: json.is_object },
                 keys: json.columns(query.columns.as_deref()),
-                is_json: *media_type == MediaType::Json,
+                is_json: media_type == MediaType::Json,
             },
             Some(Payload::Raw { media_type, bytes }) => {
                 let kind = match media_type {
@@ -219,10 +210,10 @@ impl RequestLog {
             routine: Some(&plan.routine),
             whole_rows: is_whole(&query),
         };
-        let negotiated = negotiate(&self.cache, accepted, subject, false)?;
+        let negotiated = negotiate(&self.cache, &accepted, subject, false)?;
         let negotiated = if plan.routine.returns.void { negotiated.without_body() } else { negotiated };
         let read_only = is_read_only(&plan.routine, posted);
-        Ok(PlannedRequest { sql: sql::call(&plan, count(preferences), &negotiated.body_format), read_only })
+        Ok(PlannedRequest { sql: sql::call(&plan, count(&preferences), &negotiated.body_format), read_only })
     }
 
     fn context(&self) -> PlanContext<'_> {

@@ -64,7 +64,7 @@ export function deferClient(open: () => Promise<GoTrueClient>) {
       // The method's own group, which is the client itself for most of them.
       const owner = names.slice(0, -1).reduce<object>((group, name) => Reflect.get(group, name) as object, client);
       const method: unknown = Reflect.get(owner, names.at(-1) ?? "");
-      if (typeof method !== "function") throw new Error(`The client has no ${path}`);
+      if (typeof method !== "function") throw new Error(`No ${path}`);
       return Reflect.apply(method, owner, args);
     };
 

@@ -7,7 +7,7 @@ use crate::schema::testing::cinema;
 
 /// A request that writes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Request<'a> {
+pub(crate) struct WriteRequest<'a> {
     pub(crate) action: WriteAction,
     /// `table?query`
     pub(crate) url: &'a str,
@@ -15,11 +15,11 @@ pub(crate) struct Request<'a> {
     pub(crate) options: WriteOptions,
 }
 
-pub(crate) fn request<'a>(action: WriteAction, url: &'a str, body: &'static str) -> Request<'a> {
-    Request { action, url, body, options: WriteOptions::default() }
+pub(crate) fn request<'a>(action: WriteAction, url: &'a str, body: &'static str) -> WriteRequest<'a> {
+    WriteRequest { action, url, body, options: WriteOptions::default() }
 }
 
-impl Request<'_> {
+impl WriteRequest<'_> {
     pub(crate) fn returning(mut self, returns: ReturnPreference) -> Self {
         self.options.returns = returns;
         self

@@ -5,7 +5,7 @@ use regex::Regex;
 
 use super::*;
 use crate::plan::ResultShape;
-use crate::plan::write_tests::{Request, request};
+use crate::plan::write_tests::{WriteRequest, request};
 use crate::request::WriteAction::{Delete, Insert, Put, Update};
 use crate::request::preferences::{Resolution, ReturnPreference};
 use crate::schema::testing::cinema;
@@ -13,7 +13,7 @@ use crate::schema::testing::cinema;
 const JSON: BodyFormat = BodyFormat::Json { shape: ResultShape::Set, strip_nulls: false };
 
 /// Returns the statement of a request and its parameters.
-fn shown(request: Request<'_>, count: RowCount) -> String {
+fn shown(request: WriteRequest<'_>, count: RowCount) -> String {
     let cache = cinema();
     let plan = request.plan(&cache).unwrap();
     let sql = write(&plan, count, &JSON);
@@ -24,7 +24,7 @@ fn shown(request: Request<'_>, count: RowCount) -> String {
     text
 }
 
-fn all(requests: &[Request<'_>]) -> String {
+fn all(requests: &[WriteRequest<'_>]) -> String {
     requests.iter().map(|request| shown(*request, RowCount::None)).collect::<Vec<_>>().join("\n")
 }
 
@@ -113,7 +113,7 @@ fn representations_and_names_that_need_quotes() {
 /// Statements without an envelope, where none is needed.
 #[test]
 fn writes_without_an_envelope() {
-    let plain = |request: Request<'_>| {
+    let plain = |request: WriteRequest<'_>| {
         let (sql, yields) = crate::sql::plain_write(&request.plan(&cinema()).unwrap(), &JSON)?;
         Some(format!("{:?} {} {}\n{}\n  {yields:?}\n", request.action, request.url, request.body, sql.text()))
     };
