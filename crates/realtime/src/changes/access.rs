@@ -7,8 +7,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use super::role_reads::{ChangeReader, ReadFailure, RoleReads};
-use super::slow_policies::CANCELED;
+use super::role_reads::{CANCELED, ChangeReader, ReadFailure, RoleReads};
 use super::validate::{malformed, text_array};
 use crate::decode::DescribedTable;
 

@@ -16,8 +16,7 @@ use tokio::time::Instant;
 
 use super::column_test::DatabaseTest;
 use super::pauses::Pauses;
-use super::role_reads::{ChangeReader, ReadFailure, RoleReads, retrying};
-use super::slow_policies::CANCELED;
+use super::role_reads::{CANCELED, ChangeReader, ReadFailure, RoleReads, retrying};
 use super::validate::{malformed, text_array};
 
 /// The largest number of values of one read, and their largest size in bytes.

@@ -24,9 +24,9 @@ use super::entry::{ChangeAction, ChangesEntry};
 use super::event::{ChangeEventError, ChangeMessages, EventContent, MessageTarget};
 use super::pauses::Pauses;
 use super::registry::{EntryTarget, Registry};
-use super::role_reads::{ReadFailure, RoleReads, retrying};
+use super::role_reads::{CANCELED, ReadFailure, RoleReads, retrying};
 use super::slices::slice_end;
-use super::slow_policies::{CANCELED, SlowPolicies};
+use super::slow_policies::SlowPolicies;
 use super::system_message::{EXTENSION, SUBSCRIBED};
 use super::validate::{SubscribeError, TableName, ValidEntry, Validator, malformed, text_array};
 use super::verdict::{

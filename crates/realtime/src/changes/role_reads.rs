@@ -15,6 +15,8 @@ const CONDITION_TIMEOUT: &str = "1s";
 /// Each pause is twice the one before.
 const ATTEMPTS: u32 = 6;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
+/// PostgreSQL's code of a statement that took too long.
+pub(crate) const CANCELED: &str = "57014";
 const BEGIN: &str = "begin isolation level read committed read only";
 const SET: &str = "select pg_catalog.set_config('statement_timeout', $1, true), \
                           pg_catalog.set_config('request.jwt.claims', $2, true), \

@@ -11,12 +11,9 @@ use super::committed_change::CommittedChange;
 use super::entry::ChangeAction;
 use super::pauses::Pauses;
 use super::registry::Registry;
-use super::role_reads::ChangeReader;
+use super::role_reads::{CANCELED, ChangeReader};
 use super::system_message::{EXTENSION, SUBSCRIBED};
 use super::verdict::{AccessAnswers, AccessQuestion, Candidate, CandidateOutcome};
-
-/// PostgreSQL's code of a statement that took too long.
-pub(crate) const CANCELED: &str = "57014";
 
 /// The readers and tables whose changes are paused.
 #[derive(Debug)]
