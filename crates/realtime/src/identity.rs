@@ -11,6 +11,7 @@ use portico_tokens::{
 };
 use serde_json::Value;
 use time::OffsetDateTime;
+use tokio::time::Instant;
 
 use crate::error::TokenRejection;
 
@@ -74,11 +75,12 @@ impl TokenVerifier {
         TokenIssuer::ALL.into_iter().find(|issuer| keys.may_lack_key_of(*issuer, token))?;
         let (keys, token) = (self.keys.clone(), token.to_owned());
         Some(async move {
+            let deadline = Instant::now() + KEY_REFRESH_WAIT;
             for issuer in TokenIssuer::ALL {
                 let known = keys.now();
                 if known.verify_signature(&token).is_err() && known.may_lack_key_of(issuer, &token) {
                     drop(known);
-                    let _ = tokio::time::timeout(KEY_REFRESH_WAIT, refresh(issuer)).await;
+                    let _ = tokio::time::timeout_at(deadline, refresh(issuer)).await;
                 }
             }
         })

@@ -45,6 +45,7 @@ pub(super) async fn http2_connection(
         .max_concurrent_streams(256)
         .max_header_list_size(u32::try_from(HEAD_BUFFER).unwrap_or(u32::MAX));
     let mut http = pin!(builder.serve_connection(TokioIo::new(stream), answer));
+    let mut idle = pin!(idle_time(calls, limits.idle));
     tokio::select! {
         result = &mut http => return result,
         () = &mut end => {}
@@ -53,6 +54,7 @@ pub(super) async fn http2_connection(
                 tokio::select! {
                     result = &mut http => return result,
                     () = &mut end => {}
+                    () = &mut idle => {}
                 }
             }
         }
@@ -69,6 +71,19 @@ pub(super) async fn http2_connection(
         }
     }
     tokio::time::timeout(PATIENCE / 2, http).await.unwrap_or(Ok(()))
+}
+
+/// Returns when no request has been in progress for `idle`, and at most twice as long.
+async fn idle_time(calls: &Calls, idle: Duration) {
+    let mut seen = None;
+    loop {
+        tokio::time::sleep(idle).await;
+        let now = calls.at_rest();
+        if now.is_some() && now == seen {
+            return;
+        }
+        seen = now;
+    }
 }
 
 /// Returns true if the client begins with the preface of HTTP/2. Consumes no data, and needs no

@@ -2,8 +2,14 @@
 //!
 //! The library waits for a stream's window without a limit, and keeps the response for as long. So
 //! each stream runs within a limit: where its body has returned bytes and is not asked for the next
-//! ones in time, the stream is reset. Its connection and the other streams continue. A body that
-//! returns nothing for a while, as one of events, does not count as stalled.
+//! ones in time, the stream is reset. Its connection continues, and so do streams that do not need
+//! the window of the connection: where the stalled one has used it up, they wait until the client
+//! opens it, and are reset in turn. A body that returns nothing for a while, as one of events, does
+//! not count as stalled.
+//!
+//! Behind the end of a stream the library may still keep its last slice, until the connection
+//! ends. That is a copy, which keeps nothing else, and a connection without a stream ends after the
+//! idle time.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -83,6 +89,8 @@ pub(super) struct SlicedBody<B> {
     body: B,
     /// The rest of a frame of the body.
     rest: Bytes,
+    /// That frame had more than one slice.
+    is_divided: bool,
     /// `None` outside of a stream.
     progress: Option<Arc<StreamProgress>>,
 }
@@ -90,7 +98,7 @@ pub(super) struct SlicedBody<B> {
 impl<B> SlicedBody<B> {
     /// Wraps a body of the stream that is running.
     pub fn new(body: B) -> Self {
-        Self { body, rest: Bytes::new(), progress: PROGRESS.try_with(Arc::clone).ok() }
+        Self { body, rest: Bytes::new(), is_divided: false, progress: PROGRESS.try_with(Arc::clone).ok() }
     }
 
     fn record(&self, has_slice: bool) {
@@ -110,13 +118,17 @@ impl<B: Body<Data = Bytes> + Unpin> Body for SlicedBody<B> {
         this.record(false);
         if this.rest.is_empty() {
             match ready!(Pin::new(&mut this.body).poll_frame(context)).map(|frame| frame.map(Frame::into_data)) {
-                Some(Ok(Ok(data))) => this.rest = data,
+                Some(Ok(Ok(data))) => (this.is_divided, this.rest) = (data.len() > SLICE, data),
                 Some(Ok(Err(trailers))) => return Poll::Ready(Some(Ok(trailers))),
                 Some(Err(error)) => return Poll::Ready(Some(Err(error))),
                 None => return Poll::Ready(None),
             }
         }
-        let slice = this.rest.split_to(SLICE.min(this.rest.len()));
+        let mut slice = this.rest.split_to(SLICE.min(this.rest.len()));
+        if this.is_divided && this.rest.is_empty() {
+            // It may be kept, and must not keep the whole frame
+            slice = Bytes::copy_from_slice(&slice);
+        }
         this.record(true);
         Poll::Ready(Some(Ok(Frame::data(slice))))
     }
@@ -195,5 +207,17 @@ mod tests {
             read.extend_from_slice(&slice);
         }
         assert_eq!((sizes, read), (vec![SLICE, SLICE, 5], content));
+    }
+
+    #[tokio::test]
+    async fn the_last_slice_keeps_nothing_of_the_frame_before_it() {
+        let frame = Bytes::from(vec![b'x'; SLICE + 5]);
+        let mut body = SlicedBody::new(Full::new(frame.clone()));
+        let first = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        let last = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        assert_eq!(first.as_ptr(), frame.as_ptr(), "the others are no copies");
+        drop((first, body));
+        assert!(frame.is_unique());
+        assert_eq!(last, frame[SLICE..]);
     }
 }

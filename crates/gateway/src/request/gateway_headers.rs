@@ -43,7 +43,7 @@ pub(crate) struct CalledUrl {
 impl GatewayHeaders {
     /// Returns false for a page that may not use secret keys, nor tokens with a service's rights.
     /// Only the services that check keys themselves
-    /// ([`AccessRules::own_keys`](crate::Access::own_keys)) need it; for others it is true.
+    /// ([`AccessRules::own_keys`](crate::AccessRules::own_keys)) need it; for others it is true.
     #[must_use]
     pub fn may_be_privileged(&self) -> bool {
         self.may_be_privileged

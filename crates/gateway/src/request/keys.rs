@@ -10,6 +10,7 @@ use portico_tokens::{
     ApiRole, Caller, Claims, CurrentKeys, KEY_REFRESH_WAIT, KeyRefresh, KeySet, TokenError, TokenHeader, TokenIssuer,
     bearer, looks_opaque,
 };
+use tokio::time::Instant;
 
 use crate::request::access::KeyPolicy;
 use crate::request::rejection::Rejection;
@@ -47,12 +48,13 @@ impl Keys {
         let mut keys = self.current.now();
         let mut outcome = self.caller_by(&keys, headers, uri, rules);
         let Some(refresh) = &self.refresh else { return outcome };
+        let deadline = Instant::now() + KEY_REFRESH_WAIT;
         for issuer in TokenIssuer::ALL {
             if may_lack_key(&keys, issuer, &outcome, headers, uri, rules) {
                 drop((keys, outcome));
                 // In a box, so that waiting connections do not reserve memory for it. Whatever
                 // comes of it, the keys that are known then decide
-                let refreshed = Box::pin(tokio::time::timeout(KEY_REFRESH_WAIT, refresh(issuer)));
+                let refreshed = Box::pin(tokio::time::timeout_at(deadline, refresh(issuer)));
                 let _ = refreshed.await;
                 keys = self.current.now();
                 outcome = self.caller_by(&keys, headers, uri, rules);

@@ -164,6 +164,20 @@ async fn a_stream_that_is_not_read_is_reset_and_its_connection_continues() {
 }
 
 #[tokio::test]
+async fn an_idle_http_2_connection_is_closed() {
+    let limits = ServeLimits { idle_timeout: Duration::from_millis(100), ..ServeLimits::default() };
+    let router = Router::new().route("/short", get(|| async { "short" }));
+    let server = Server::start_with(limits, |gateway| gateway.mount("/slow/v1", router, AccessRules::open())).await;
+    let socket = TcpStream::connect(server.address).await.unwrap();
+    let (mut client, connection) = h2::client::Builder::new().handshake::<_, Bytes>(socket).await.unwrap();
+    let closed = tokio::spawn(connection);
+    let request = http::Request::get(server.url("/slow/v1/short")).body(()).unwrap();
+    let answer = client.send_request(request, true).unwrap().0;
+    assert_eq!(timeout(PATIENCE, answer).await.unwrap().unwrap().status(), 200);
+    timeout(PATIENCE, closed).await.expect("the server closes it").unwrap().unwrap();
+}
+
+#[tokio::test]
 async fn http_2_is_spoken_without_tls() {
     let server = Server::with_echo(KeyPolicy::Development).await;
     let client = reqwest::Client::builder().http2_prior_knowledge().timeout(PATIENCE).build().unwrap();

@@ -106,7 +106,16 @@ impl ContentFolder {
             Some(writing) => finished(writing).await,
             None => Err(BackendError::NotFound),
         };
-        received.and(written)
+        if let Err(error) = received {
+            // To delete a large file takes a while
+            let _ = finished(spawn_blocking(move || {
+                drop(written);
+                Ok(())
+            }))
+            .await;
+            return Err(error);
+        }
+        written
     }
 }
 
