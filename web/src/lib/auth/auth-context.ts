@@ -39,6 +39,6 @@ export const AuthContext = createContext<AuthState | null>(null);
 
 export function useAuth(): AuthState {
   const state = useContext(AuthContext);
-  if (!state) throw new Error("No AuthContext");
+  if (!state) throw new Error("useAuth must be used within an AuthProvider");
   return state;
 }

@@ -40,7 +40,7 @@ test("useAuth outside its provider throws the specified error", () => {
     useAuth();
     return null;
   }
-  expect(() => render(<Outside />)).toThrow("No AuthContext");
+  expect(() => render(<Outside />)).toThrow(/^useAuth must be used within an AuthProvider$/);
 });
 
 describe("loading", () => {
