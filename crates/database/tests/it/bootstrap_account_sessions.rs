@@ -151,7 +151,10 @@ async fn policies_for_all_topics_do_not_open_the_topics_of_accounts() {
             "begin; set local role authenticated; update realtime.messages set topic = 'portico:account:{BOB}' where topic = 'other'"
         );
         assert_eq!(refusal(&client, &moved).await.0, "42501");
-        client.batch_execute("rollback; drop owned by portico_topic_reader; drop role portico_topic_reader").await.unwrap();
+        client
+            .batch_execute("rollback; drop owned by portico_topic_reader; drop role portico_topic_reader")
+            .await
+            .unwrap();
     }
 }
 
