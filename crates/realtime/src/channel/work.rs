@@ -37,8 +37,8 @@ pub(super) enum WorkResult {
     PermissionsChecked(Result<MessagePermissions, AuthoriseError>, WaitingMessage),
     /// A message has been handed to every queue.
     Published,
-    /// The messages of the database are delivered, until the state changes. `None`: they were not in
-    /// time.
+    /// The messages of the database are delivered, until the state changes. `None`: they were not
+    /// delivered in time.
     ReplicationReady(Option<watch::Receiver<StreamState>>),
     /// The keys were read again for the token of this join.
     KeysRead(Inbound),

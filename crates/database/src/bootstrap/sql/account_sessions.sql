@@ -1,6 +1,6 @@
 -- Live account pages: when sessions of an account begin or end, a private message without content
--- goes to the topic `portico:account:<id of the user>`, which this user may read. A page that receives
--- it loads the list of its sessions again.
+-- goes to the topic `portico:account:<id of the user>`, which this user may read. A page that
+-- receives it loads the list of its sessions again.
 set role supabase_realtime_admin;
 
 -- With the rights of the owner of `realtime.messages`: a role that begins or ends a session needs
