@@ -162,3 +162,41 @@ describe("a new token", () => {
     await disconnect(client);
   });
 });
+
+describe("the topic of an account", () => {
+  beforeAll(async () => {
+    await sql(portico.status.DB_URL, `create policy "everything" on realtime.messages to public using (true) with check (true)`, []);
+  });
+  afterAll(async () => {
+    await sql(portico.status.DB_URL, `drop policy "everything" on realtime.messages`, []);
+  });
+
+  test("is read by its account alone, whatever the policies of the project allow", async () => {
+    const topic = `portico:account:${alice.id}`;
+    const own = new Inbox<{ event: string }>();
+    await joined(secret(alice.client, topic).on("broadcast", { event: "*" }, own.add));
+    await joined(secret(bob.client, "anything"));
+    const visitor = portico.client();
+    for (const config of [{}, { presence: { enabled: true } }, { broadcast: { replay: { since: 0, limit: 10 } } }]) {
+      for (const client of [bob.client, visitor]) {
+        const [status, message] = await subscribed(secret(client, topic, config));
+        expect([status, message]).toEqual(["CHANNEL_ERROR", expect.stringContaining(`You do not have permissions to read from this Channel topic: ${topic}`)]);
+        await client.removeAllChannels();
+      }
+    }
+    await disconnect(visitor);
+    await sql(portico.status.DB_URL, "insert into auth.sessions (id, user_id, created_at) values (gen_random_uuid(), $1, now())", [alice.id]);
+    expect(await own.takes(1)).toMatchObject([{ event: "sessions_changed", payload: {} }]);
+  });
+
+  test("is written by no client", async () => {
+    const topic = `portico:account:${alice.id}`;
+    const received = new Inbox();
+    const channel = await joined(secret(alice.client, topic, { broadcast: { self: true, ack: true } }).on("broadcast", { event: "*" }, received.add));
+    for (const sender of [channel, secret(bob.client, topic)]) await expect(sender.httpSend("sessions_changed", {})).rejects.toThrow("Unauthorized");
+    expect(await channel.send({ type: "broadcast", event: "sessions_changed", payload: {} }, { timeout: 500 })).toBe("timed out");
+    expect(await channel.track({})).not.toBe("ok");
+    await secret(alice.client, "anything").httpSend("e", {});
+    expect(received.received).toEqual([]);
+  });
+});

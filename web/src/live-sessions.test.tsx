@@ -75,6 +75,16 @@ test("what was missed during a restart of the server is loaded after it", async 
   expect(live.joins).toHaveLength(2);
 });
 
+test("the focus of a row that a change elsewhere removes goes to the list", async () => {
+  sessions = [laptop, phone];
+  const { list } = await openAccount();
+  within(list).getByRole("button", { name: "Sign out Safari on iPhone" }).focus();
+  sessions = [laptop];
+  live.broadcast(topic, "sessions_changed");
+  await waitFor(() => expect(within(list).queryByText("Safari on iPhone")).toBeNull(), patient);
+  expect(within(list).getByRole("list")).toHaveFocus();
+});
+
 test("a session that this page ends is announced once", async () => {
   sessions = [laptop, phone];
   const { user, list } = await openAccount();

@@ -151,7 +151,15 @@ pub(crate) struct TestChannel {
 impl TestChannel {
     /// Returns a channel that receives everything.
     pub fn new(room: &RoomKey, version: Version) -> Self {
-        let outbox = Arc::new(Outbox::new(&RealtimeLimits::default()));
+        Self::with_outbox(room, version, Arc::new(Outbox::new(&RealtimeLimits::default())))
+    }
+
+    /// Returns another channel of the same socket.
+    pub fn beside(&self, room: &RoomKey) -> Self {
+        Self::with_outbox(room, self.subscriber.version(), Arc::clone(&self.outbox))
+    }
+
+    fn with_outbox(room: &RoomKey, version: Version, outbox: Arc<Outbox>) -> Self {
         let head = SubscriberHead { id: ChannelId::next(), room: room.clone(), version, join_ref: Reference::NULL };
         let subscriber = Subscriber::new(head, Arc::clone(&outbox));
         subscriber.set_broadcasts(true);

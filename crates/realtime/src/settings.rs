@@ -63,6 +63,8 @@ pub struct RealtimeLimits {
     /// The bytes that the channels of one room may track together: with each join, one frame
     /// contains them all.
     pub max_room_presence_bytes: usize,
+    /// The bytes that the channels of one socket may track together, in all rooms.
+    pub max_socket_presence_bytes: usize,
     /// The bytes that the channels of all rooms may track together.
     pub max_presence_bytes: usize,
     /// The largest payload of a broadcast, a presence or a message of the database, in bytes.
@@ -143,6 +145,7 @@ impl Default for RealtimeLimits {
             max_presence_calls: 5,
             presence_window: Duration::from_secs(30),
             max_room_presence_bytes: 8 * 1024 * 1024,
+            max_socket_presence_bytes: 8 * 1024 * 1024,
             max_presence_bytes: 256 * 1024 * 1024,
             max_payload_bytes: 3_000 * 1_000 + 500,
             max_frame_bytes: 5_000_000,

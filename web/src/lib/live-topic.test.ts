@@ -6,38 +6,51 @@ import { type LiveTopic, openLiveTopic, pauseAfter } from "./live-topic";
 
 let server: FakeRealtime;
 let token: string;
-let onJoined: ReturnType<typeof vi.fn<() => void>>;
+let onReady: ReturnType<typeof vi.fn<() => void>>;
 let onMessage: ReturnType<typeof vi.fn<() => void>>;
 let topic: LiveTopic;
 
 // The client reads nothing but the token.
 const auth = { getSession: () => Promise.resolve({ data: { session: { access_token: token } }, error: null }) } as unknown as SessionSource;
-const open = () => (topic = openLiveTopic(config, auth, "portico:account:1", { onJoined, onMessage }));
+const open = () => (topic = openLiveTopic(config, auth, "portico:account:1", { onReady, onMessage }));
 
 beforeEach(() => {
   server = new FakeRealtime();
   token = "token-1";
-  onJoined = vi.fn<() => void>();
+  onReady = vi.fn<() => void>();
   onMessage = vi.fn<() => void>();
 });
 afterEach(() => topic.close());
 
 test("a private topic is joined with the session's token, and its messages are reported", async () => {
   open();
-  await vi.waitFor(() => expect(onJoined).toHaveBeenCalledOnce());
+  await vi.waitFor(() => expect(onReady).toHaveBeenCalledOnce());
   expect(server.addresses.map(({ host, pathname, searchParams }) => [host, pathname, searchParams.get("apikey")])).toEqual([
     ["portico.test", "/realtime/v1/websocket", "anon-key"],
   ]);
-  expect(server.joins).toMatchObject([{ access_token: "token-1", config: { private: true, presence: { enabled: false } } }]);
+  expect(server.joins).toMatchObject([{ access_token: "token-1", config: { private: true, broadcast: { replication_ready: true }, presence: { enabled: false } } }]);
   expect(onMessage).not.toHaveBeenCalled();
   server.broadcast("portico:account:1", "sessions_changed");
   server.broadcast("portico:account:2", "sessions_changed");
   expect(onMessage).toHaveBeenCalledOnce();
 });
 
+test("messages are complete from the server's message about its database, after each of its losses", async () => {
+  server.receivesFromDatabase = false;
+  open();
+  await vi.waitFor(() => expect(server.joins).toHaveLength(1));
+  server.system("portico:account:1", "Another message");
+  expect(onReady).not.toHaveBeenCalled();
+  for (const times of [1, 2]) {
+    server.system("portico:account:1", "Replication connection established");
+    expect(onReady).toHaveBeenCalledTimes(times);
+  }
+  expect(onMessage).not.toHaveBeenCalled();
+});
+
 test("a renewed token is sent to the open channel", async () => {
   open();
-  await vi.waitFor(() => expect(onJoined).toHaveBeenCalledOnce());
+  await vi.waitFor(() => expect(onReady).toHaveBeenCalledOnce());
   token = "token-2";
   topic.renewToken();
   await vi.waitFor(() =>
@@ -48,7 +61,7 @@ test("a renewed token is sent to the open channel", async () => {
 
 test("a closed topic is left with its socket, and reports nothing more", async () => {
   open();
-  await vi.waitFor(() => expect(onJoined).toHaveBeenCalledOnce());
+  await vi.waitFor(() => expect(onReady).toHaveBeenCalledOnce());
   topic.close();
   server.broadcast("portico:account:1", "sessions_changed");
   await vi.waitFor(() => expect(server.openSockets).toBe(0));
@@ -64,10 +77,10 @@ describe("a topic that is lost", () => {
 
   test("is joined again after the server's restart, with the newest token", async () => {
     open();
-    await vi.waitFor(() => expect(onJoined).toHaveBeenCalledOnce());
+    await vi.waitFor(() => expect(onReady).toHaveBeenCalledOnce());
     token = "token-2";
     server.restart();
-    await vi.waitFor(() => expect(onJoined).toHaveBeenCalledTimes(2));
+    await vi.waitFor(() => expect(onReady).toHaveBeenCalledTimes(2));
     expect(server.joins.at(-1)).toMatchObject({ access_token: "token-2" });
     expect(server.openSockets).toBe(1);
     server.broadcast("portico:account:1", "sessions_changed");
@@ -82,8 +95,21 @@ describe("a topic that is lost", () => {
     await vi.waitFor(() => expect(server.openSockets).toBe(0));
     server.refusal = null;
     window.dispatchEvent(new Event("online"));
-    await vi.waitFor(() => expect(onJoined).toHaveBeenCalledOnce());
+    await vi.waitFor(() => expect(onReady).toHaveBeenCalledOnce());
   });
+});
+
+test("a server that never receives from its database is a failure, after which the pause grows", async () => {
+  const random = vi.spyOn(Math, "random").mockReturnValue(0);
+  server.receivesFromDatabase = false;
+  const pauses = vi.spyOn(window, "setTimeout");
+  open();
+  for (const joins of [1, 2, 3]) {
+    await vi.waitFor(() => expect(server.joins).toHaveLength(joins));
+    if (joins === 3) random.mockReturnValue(1);
+    server.end("portico:account:1");
+  }
+  await vi.waitFor(() => expect(pauses).toHaveBeenCalledWith(expect.any(Function), 8000));
 });
 
 test("the pause grows with the failures, up to five minutes", () => {

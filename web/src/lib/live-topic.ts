@@ -1,4 +1,4 @@
-import type { RealtimeClient } from "@supabase/realtime-js";
+import type { RealtimeClient, RealtimeSystemPayload } from "@supabase/realtime-js";
 import { accessToken, type SessionSource } from "./backend";
 import type { Config } from "./config";
 
@@ -15,8 +15,11 @@ export interface LiveTopic {
 }
 
 export interface LiveTopicHandlers {
-  /** Messages may have been missed until now: called after each join. */
-  onJoined: () => void;
+  /**
+   * Messages may have been missed until now, and arrive from now on: called after each join, as
+   * soon as the server receives from its database, and again whenever it had lost the database.
+   */
+  onReady: () => void;
   onMessage: () => void;
 }
 
@@ -24,8 +27,9 @@ export interface LiveTopicHandlers {
  * Subscribes to the broadcasts of a private topic until it is closed, with the official client,
  * whose code is loaded here. A topic that cannot be joined, or whose connection ends, is joined
  * again after a random pause, which grows with each failure: clients of a server that restarts come
- * back one after the other. The pause ends when the browser is online again and when its page is
- * shown.
+ * back one after the other. A server that does not receive from its database ends the channel after
+ * a minute, which is a failure too. The pause ends when the browser is online again and when its
+ * page is shown.
  */
 export function openLiveTopic(config: Config, auth: SessionSource, topic: string, handlers: LiveTopicHandlers): LiveTopic {
   let socket: RealtimeClient | null = null;
@@ -46,19 +50,18 @@ export function openLiveTopic(config: Config, auth: SessionSource, topic: string
     // A new token may have closed the topic.
     if (socket !== own) return;
     own
-      .channel(topic, { config: { private: true } })
+      .channel(topic, { config: { private: true, broadcast: { replication_ready: true } } })
       .on("broadcast", { event: "*" }, () => {
         if (socket === own) handlers.onMessage();
       })
+      .on("system", {}, ({ message }: RealtimeSystemPayload) => {
+        if (socket !== own || message !== "Replication connection established") return;
+        failures = 0;
+        handlers.onReady();
+      })
       .subscribe((status) => {
         // Also the channel that is left reports that it is closed.
-        if (socket !== own) return;
-        if (status === REALTIME_SUBSCRIBE_STATES.SUBSCRIBED) {
-          failures = 0;
-          handlers.onJoined();
-        } else {
-          joinLater();
-        }
+        if (socket === own && status !== REALTIME_SUBSCRIBE_STATES.SUBSCRIBED) joinLater();
       });
   }
 

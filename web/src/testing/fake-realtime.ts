@@ -11,6 +11,8 @@ export class FakeRealtime {
   readonly addresses: URL[] = [];
   /** The reason for which joins are refused. */
   refusal: string | null = null;
+  /** Joins are followed by the message that the database is received from. */
+  receivesFromDatabase = true;
   private readonly open = new Map<FakeSocket, string | null>();
 
   constructor() {
@@ -38,16 +40,28 @@ export class FakeRealtime {
 
   /** Broadcasts a message to every channel of a topic. */
   broadcast(topic: string, event: string): void {
-    for (const [socket, joined] of this.open) {
-      if (joined === `realtime:${topic}`) {
-        socket.deliver([null, null, joined, "broadcast", { type: "broadcast", event, payload: {} }]);
-      }
-    }
+    this.send(topic, "broadcast", { type: "broadcast", event, payload: {} });
+  }
+
+  /** Sends a system message to every channel of a topic. */
+  system(topic: string, message: string): void {
+    this.send(topic, "system", { extension: "system", status: "ok", message });
+  }
+
+  /** Ends every channel of a topic. */
+  end(topic: string): void {
+    this.send(topic, "phx_close", {});
   }
 
   /** Closes every socket as a server does that stops. */
   restart(): void {
     for (const socket of this.open.keys()) socket.end(1012);
+  }
+
+  private send(topic: string, event: string, payload: Record<string, unknown>): void {
+    for (const [socket, joined] of this.open) {
+      if (joined === `realtime:${topic}`) socket.deliver([null, null, joined, event, payload]);
+    }
   }
 
   private reply(socket: FakeSocket, frame: Frame): void {
@@ -63,6 +77,7 @@ export class FakeRealtime {
     else if (event === "phx_join") {
       this.open.set(socket, topic);
       answer("ok", { postgres_changes: [] });
+      if (this.receivesFromDatabase) this.system(topic.replace(/^realtime:/, ""), "Replication connection established");
     } else if (event === "phx_leave") {
       this.open.set(socket, null);
       answer("ok", {});

@@ -226,7 +226,8 @@ impl Database {
     /// drops those older than three days. To be called at start and at least once a day.
     ///
     /// # Errors
-    /// PostgreSQL's error.
+    /// PostgreSQL's error: `55P03` if the table is locked for more than some seconds. Nothing has
+    /// changed then.
     pub async fn maintain_message_partitions(&self) -> Result<(), DatabaseError> {
         let endpoint = self.endpoint().direct();
         let names = acting::names_of(endpoint).await?;

@@ -103,6 +103,62 @@ async fn a_message_about_sessions_is_read_by_its_account_alone() {
 }
 
 #[tokio::test]
+async fn policies_for_all_topics_do_not_open_the_topics_of_accounts() {
+    for major in majors() {
+        let database = ready(major).await;
+        database.maintain_message_partitions().await.unwrap();
+        let client = database.administrator().await.unwrap();
+        // The last role may use nothing in schema auth
+        client
+            .batch_execute(&format!(
+                "create policy everything on realtime.messages to public using (true) with check (true);
+                 create role portico_topic_reader; grant portico_topic_reader to current_user;
+                 grant usage on schema realtime to portico_topic_reader;
+                 grant select, insert on realtime.messages to portico_topic_reader;
+                 insert into auth.users (id) values ('{ADA}'), ('{BOB}'); {}; {};
+                 insert into realtime.messages (topic, extension)
+                 values ('portico:account:{ADA}', 'presence'), ('portico:account:', 'broadcast'), ('other', 'broadcast')",
+                sessions(ADA, 1),
+                sessions(BOB, 1)
+            ))
+            .await
+            .unwrap();
+        let topics = "select concat_ws(' ', topic, extension) from realtime.messages order by topic desc";
+        let own = format!("portico:account:{ADA} broadcast");
+        let claims = format!(r#"{{"sub": "{ADA}"}}"#);
+        assert_eq!(seen_by(&client, &claims, topics).await, [&*own, "other broadcast"]);
+        for claims in [r#"{"sub": "user_2x"}"#, r#"{"sub": ""}"#, "{}", r#"{"sub": null}"#, ""] {
+            let visible: Vec<String> =
+                seen_by(&client, claims, topics).await.into_iter().filter(|row| row.contains("-")).collect();
+            assert_eq!(visible, Vec::<String>::new(), "{claims}");
+        }
+        let write = |role: &str, topic: &str| {
+            format!(
+                "begin; set local role {role}; set local request.jwt.claims = '{claims}';
+                 insert into realtime.messages (topic, extension) values ('{topic}', 'broadcast')"
+            )
+        };
+        for role in ["anon", "authenticated", "portico_topic_reader"] {
+            client.batch_execute(&write(role, "other")).await.unwrap();
+            client.batch_execute("rollback").await.unwrap();
+            for user in [ADA, BOB] {
+                let refused = refusal(&client, &write(role, &format!("portico:account:{user}"))).await;
+                assert_eq!(refused.0, "42501", "{role}");
+                client.batch_execute("rollback").await.unwrap();
+            }
+        }
+        let moved = format!(
+            "begin; set local role authenticated; update realtime.messages set topic = 'portico:account:{BOB}' where topic = 'other'"
+        );
+        assert_eq!(refusal(&client, &moved).await.0, "42501");
+        client
+            .batch_execute("rollback; drop owned by portico_topic_reader; drop role portico_topic_reader")
+            .await
+            .unwrap();
+    }
+}
+
+#[tokio::test]
 async fn a_message_that_cannot_be_sent_leaves_the_session() {
     for major in majors() {
         let database = ready(major).await;

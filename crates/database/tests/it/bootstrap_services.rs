@@ -172,6 +172,32 @@ async fn messages_need_partitions_which_come_and_go() {
 }
 
 #[tokio::test]
+async fn partitions_of_messages_do_not_wait_long_for_a_lock() {
+    for major in majors() {
+        let database = ready(major).await;
+        database.maintain_message_partitions().await.unwrap();
+        let client = database.administrator().await.unwrap();
+        let backup = database.administrator().await.unwrap();
+        backup.batch_execute("begin; lock table realtime.messages in access share mode").await.unwrap();
+        // There is nothing to do, and nothing to lock
+        database.maintain_message_partitions().await.unwrap();
+        backup.batch_execute("rollback").await.unwrap();
+        let partitions = "select count(*) from pg_inherits where inhparent = 'realtime.messages'::regclass";
+        let before = value(&client, partitions).await;
+        client
+            .batch_execute("do $$ begin execute 'drop table realtime.messages_' || to_char((now() at time zone 'utc')::date + 3, 'YYYY_MM_DD'); end $$")
+            .await
+            .unwrap();
+        backup.batch_execute("begin; lock table realtime.messages in access share mode").await.unwrap();
+        let error = database.maintain_message_partitions().await.unwrap_err();
+        assert_eq!(error.sqlstate().unwrap().code(), "55P03");
+        backup.batch_execute("rollback").await.unwrap();
+        database.maintain_message_partitions().await.unwrap();
+        assert_eq!(value(&client, partitions).await, before);
+    }
+}
+
+#[tokio::test]
 async fn changes_are_broadcast_from_row_triggers() {
     for major in majors() {
         let database = ready(major).await;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use portico_database::{BootstrapSettings, Database, DatabaseError, Password};
+use portico_database::{BootstrapSettings, Database, DatabaseError, Password, sqlstate};
 use portico_project::{Exposure, MigrationError, PlanOptions, PrepareOptions, Progress, Project, Unprotected};
 use portico_tokens::development;
 use tokio::sync::mpsc;
@@ -76,8 +76,14 @@ impl DatabaseSetup {
         let mut session = self.database.migrations().await?;
         let options = PrepareOptions { seed, ..PrepareOptions::default() };
         portico_project::prepare(&mut session, &self.project, &options, progress).await?;
-        self.database.maintain_message_partitions().await?;
-        Ok(())
+        match self.database.maintain_message_partitions().await {
+            // A backup must not prevent the start: there are partitions for days
+            Err(error) if error.sqlstate() == Some(&sqlstate::LOCK_NOT_AVAILABLE) => {
+                tracing::warn!(error = %error, "could not prepare message partitions yet");
+                Ok(())
+            }
+            outcome => Ok(outcome?),
+        }
     }
 
     /// Returns the tables that the data API exposes without row-level security; `None` also if the

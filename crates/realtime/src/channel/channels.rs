@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_util::Stream as _;
-use futures_util::future::{AbortHandle, abortable};
+use futures_util::future::{AbortHandle, Aborted, abortable};
 use futures_util::stream::FuturesUnordered;
 use tokio::time::Instant;
 
 use super::joined::{Channel, JoinState, MessageContent, WaitingMessage};
 use super::reply::{EMPTY, reply, reply_payload};
-use super::work::{AbortableWork, ChannelWork, MessagePermissions, WorkResult};
+use super::work::{self, AbortableWork, ChannelWork, MessagePermissions, WorkResult};
 use crate::authorise::{AuthoriseError, ReadPermissions};
 use crate::error::Shutdown;
 use crate::ids::ChannelId;
@@ -41,6 +41,8 @@ pub(crate) struct SocketChannels {
     /// By whole topic.
     pub(super) channels: HashMap<Box<str>, Channel>,
     pub(super) work: FuturesUnordered<AbortableWork>,
+    /// The waits for the messages of the database, one for each channel at most.
+    pub(super) waits: FuturesUnordered<AbortableWork>,
     /// The messages that wait in all channels, and their size in bytes.
     pending: usize,
     pending_bytes: usize,
@@ -60,6 +62,7 @@ impl SocketChannels {
             outbox,
             channels: HashMap::new(),
             work: FuturesUnordered::new(),
+            waits: FuturesUnordered::new(),
             pending: 0,
             pending_bytes: 0,
             count: None,
@@ -84,10 +87,11 @@ impl SocketChannels {
 
     /// Polls the work of the channels. Ready when the result of a piece of work was handled.
     pub fn poll_work(&mut self, context: &mut Context<'_>) -> Poll<Option<SocketEnd>> {
-        if self.work.is_empty() {
-            return Poll::Pending;
-        }
-        match Pin::new(&mut self.work).poll_next(context) {
+        let next = match poll_next(&mut self.work, context) {
+            Poll::Pending => poll_next(&mut self.waits, context),
+            next => next,
+        };
+        match next {
             Poll::Ready(Some(Ok((channel, result)))) => {
                 let end = self.handle_result(channel, result);
                 self.resume(channel);
@@ -140,6 +144,7 @@ impl SocketChannels {
         let topics: Vec<Box<str>> = self.channels.keys().cloned().collect();
         topics.iter().for_each(|topic| drop(self.remove(topic)));
         self.work.clear();
+        self.waits.clear();
         self.count = None;
     }
 
@@ -219,12 +224,15 @@ impl SocketChannels {
                 self.apply_permissions(&topic, permissions, message);
             }
             WorkResult::Published => self.release(&topic),
-            WorkResult::ReplicationReady(true) => {
-                if let Some(channel) = self.channels.get(&topic) {
+            WorkResult::ReplicationReady(Some(state)) => {
+                if let Some(channel) = self.channels.get_mut(&topic) {
                     channel.subscriber.send_system("system", "ok", "Replication connection established");
+                    let (wait, handle) = abortable(work::await_next_replication(state, id));
+                    channel.replication = Some(handle);
+                    self.waits.push(wait);
                 }
             }
-            WorkResult::ReplicationReady(false) => self.shut_down(id, &Shutdown::ReplicationNotReady),
+            WorkResult::ReplicationReady(None) => self.shut_down(id, &Shutdown::ReplicationNotReady),
         }
         None
     }
@@ -309,6 +317,17 @@ impl SocketChannels {
     pub(super) fn reply_to(&self, inbound: &Inbound, join_ref: &Reference, status: &str, response: &[u8]) {
         let head = EventHead { join_ref, reference: &inbound.reference, topic: &inbound.topic, event: "phx_reply" };
         self.outbox.push_reply(encode_event(self.socket.version, head, &reply_payload(status, response)));
+    }
+}
+
+/// Polls pieces of work. Pending while there are none.
+fn poll_next(
+    work: &mut FuturesUnordered<AbortableWork>,
+    context: &mut Context<'_>,
+) -> Poll<Option<Result<(ChannelId, WorkResult), Aborted>>> {
+    match work.is_empty() {
+        true => Poll::Pending,
+        false => Pin::new(work).poll_next(context),
     }
 }
 

@@ -209,9 +209,9 @@ impl SocketChannels {
         }
         let (check, waits) = (channel.check_token_at, channel.replication_ready);
         if waits {
-            let (work, handle) = abortable(work::await_replication(service, subscriber.id()));
+            let (wait, handle) = abortable(work::await_replication(service, subscriber.id()));
             channel.replication = Some(handle);
-            self.work.push(work);
+            self.waits.push(wait);
         }
         self.next_token_check = Some(self.next_token_check.map_or(check, |next| next.min(check)));
     }

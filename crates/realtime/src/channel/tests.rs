@@ -1,4 +1,4 @@
-use std::task::Waker;
+use std::task::{Poll, Waker};
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -9,6 +9,7 @@ use crate::settings::{RealtimeLimits, RealtimeSettings};
 use crate::socket::SocketHead;
 use crate::socket::frame::{Inbound, Version};
 use crate::socket::outbox::{Outbox, OutboxItem};
+use crate::stream::StreamState;
 
 /// The channels of a socket without a connection.
 struct TestSocket {
@@ -26,6 +27,19 @@ impl TestSocket {
         };
         let outbox = std::sync::Arc::new(Outbox::new(&test.service.settings.limits));
         Self { channels: SocketChannels::new(&test.service, head, std::sync::Arc::clone(&outbox)), outbox }
+    }
+
+    /// Waits for the next frame.
+    async fn next(&mut self) -> Value {
+        std::future::poll_fn(|context| {
+            while self.channels.poll_work(context).is_ready() {}
+            match self.outbox.next(context.waker()) {
+                OutboxItem::Frame(frame) => Poll::Ready(json_of(&frame)),
+                OutboxItem::Empty => Poll::Pending,
+                item => panic!("{item:?}"),
+            }
+        })
+        .await
     }
 
     /// Handles a message of the client. Returns the next frame that it receives.
@@ -75,4 +89,30 @@ async fn joins_and_their_rejections_are_counted() {
     assert_eq!(test.service.joins.total(), 2);
     drop(socket);
     assert_eq!(test.service.joined_sockets(), 0);
+}
+
+#[tokio::test]
+async fn a_channel_that_waits_for_the_database_is_notified_after_each_loss_of_the_stream() {
+    let database = ScratchDatabase::new().await;
+    let test = TestService::with_settings(&database, RealtimeSettings::default());
+    let mut socket = TestSocket::new(&test);
+    let config = json!({ "config": { "broadcast": { "replication_ready": true } } });
+    let joined = socket.send(&json!(["1", "1", "realtime:a", "phx_join", config]));
+    assert_eq!(joined[4]["status"], "ok", "{joined}");
+    for _ in 0..3 {
+        let system = socket.next().await;
+        assert_eq!((&system[2], &system[3]), (&json!("realtime:a"), &json!("system")));
+        assert_eq!((&system[4]["status"], &system[4]["extension"]), (&json!("ok"), &json!("system")));
+        assert_eq!(system[4]["message"], "Replication connection established");
+        let end = "select pg_catalog.pg_terminate_backend(active_pid)
+                     from pg_catalog.pg_replication_slots where database = current_database()";
+        database.run(end).await;
+    }
+    // Waits do not count among the work after which no more messages are read
+    assert_eq!((socket.channels.waits.len(), socket.channels.work.len()), (1, 0));
+    let left = socket.send(&json!(["1", "2", "realtime:a", "phx_leave", {}]));
+    assert_eq!(left[4]["status"], "ok");
+    let system = test.service.stream.state().wait_for(|state| *state == StreamState::Running).await.is_ok();
+    assert!(system);
+    assert_eq!(socket.next().await[3], "phx_close", "and nothing more of the channel's");
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::{Abortable, BoxFuture};
 use serde_json::Value;
+use tokio::sync::watch;
 
 use super::joined::{MessageContent, WaitingMessage};
 use crate::authorise::{AuthoriseError, OwnedSubject, ReadPermissions, WritePermissions};
@@ -36,8 +37,9 @@ pub(super) enum WorkResult {
     PermissionsChecked(Result<MessagePermissions, AuthoriseError>, WaitingMessage),
     /// A message has been handed to every queue.
     Published,
-    /// True if the messages of the database are delivered.
-    ReplicationReady(bool),
+    /// The messages of the database are delivered, until the state changes. `None`: they were not
+    /// delivered in time.
+    ReplicationReady(Option<watch::Receiver<StreamState>>),
     /// The keys were read again for the token of this join.
     KeysRead(Inbound),
     /// The keys were read again for the token in this payload of `access_token`.
@@ -151,6 +153,21 @@ pub(super) fn await_replication(service: Arc<RealtimeService>, channel: ChannelI
         let mut state = service.stream.state();
         let running = state.wait_for(|state| *state == StreamState::Running);
         let ready = matches!(tokio::time::timeout(REPLICATION_TIMEOUT, running).await, Ok(Ok(_)));
-        (channel, WorkResult::ReplicationReady(ready))
+        (channel, WorkResult::ReplicationReady(ready.then_some(state)))
+    })
+}
+
+/// Waits until the messages of the database are delivered again after a loss. `state` has seen the
+/// run before.
+pub(super) fn await_next_replication(mut state: watch::Receiver<StreamState>, channel: ChannelId) -> ChannelWork {
+    Box::pin(async move {
+        // Each run sets the state once, so a change to it is a run that was not seen
+        while state.changed().await.is_ok() {
+            if *state.borrow_and_update() == StreamState::Running {
+                return (channel, WorkResult::ReplicationReady(Some(state)));
+            }
+        }
+        // The stream has ended with the server
+        std::future::pending().await
     })
 }

@@ -3,8 +3,9 @@
 //!
 //! Others may use the same NATS server, and every login of the database may listen to its
 //! notifications and send some. They can neither read messages nor make some. A message that is
-//! sent again is dropped, because the numbers of a server's messages increase; one that is sent
-//! again to a server that has started since is dropped because it is old.
+//! sent again is dropped, because the numbers of a server's messages increase. A server that has
+//! started since does not know these numbers: it drops what is older than [`MAX_AGE`], and accepts
+//! the recorded messages of that time once, also those of a server that has stopped.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -42,7 +42,7 @@ pub(crate) enum TrackOutcome {
     Updated,
     /// The channel was present with this payload. Nothing was sent.
     Unchanged,
-    /// The room, or the server, has no room for the payload. Nothing has changed.
+    /// The socket, the room or the server has no space for the payload. Nothing has changed.
     TooLarge,
 }
 
@@ -60,6 +60,7 @@ struct PresenceState {
     /// The size of all entries.
     bytes: AtomicUsize,
     max_room_bytes: usize,
+    max_socket_bytes: usize,
     max_bytes: usize,
     /// That of the other servers, if there are any.
     remote: OnceLock<Arc<dyn RemotePresence>>,
@@ -78,6 +79,7 @@ impl Presence {
             shards: std::array::from_fn(|_| Mutex::default()),
             bytes: AtomicUsize::new(0),
             max_room_bytes: limits.max_room_presence_bytes,
+            max_socket_bytes: limits.max_socket_presence_bytes,
             max_bytes: limits.max_presence_bytes,
             remote: OnceLock::new(),
         }))
@@ -96,7 +98,9 @@ impl Presence {
             let is_present = previous.is_some();
             let previous = previous.map(|meta| Arc::clone(&meta.reference));
             let meta = PresenceMeta::new(self.next_reference(), previous.as_deref(), payload);
-            if !self.has_room_for(room, room.size_with(holder, key, &meta)) {
+            let (before, after) = (room.size(), room.size_with(holder, key, &meta));
+            let of_socket = (channel.tracked_bytes().load(Ordering::Relaxed) + after).saturating_sub(before);
+            if (after > before && of_socket > self.0.max_socket_bytes) || !self.has_room_for(room, after) {
                 tracked = TrackOutcome::TooLarge;
                 return PresenceChange::default();
             }
@@ -104,6 +108,7 @@ impl Presence {
             if let Some(remote) = self.0.remote.get() {
                 remote.tracked(channel.room(), holder.channel, &key.into(), &meta);
             }
+            adjust(channel.tracked_bytes(), before, after);
             room.set(holder, key, meta)
         });
         tracked
@@ -118,7 +123,10 @@ impl Presence {
                 if let Some(remote) = self.0.remote.get() {
                     remote.untracked(channel.room(), holder.channel);
                 }
-                room.remove(holder)
+                let before = room.size();
+                let change = room.remove(holder);
+                adjust(channel.tracked_bytes(), before, room.size());
+                change
             }
             false => PresenceChange::default(),
         });
@@ -228,8 +236,7 @@ impl Presence {
         let room = shard.entry(key.clone()).or_default();
         let before = room.size();
         let change = change(room);
-        self.0.bytes.fetch_add(room.size(), Ordering::Relaxed);
-        self.0.bytes.fetch_sub(before, Ordering::Relaxed);
+        adjust(&self.0.bytes, before, room.size());
         if !change.is_empty() {
             let message = RoomMessage::new(&key.topic, RoomMessageBody::PresenceDiff(change.json()));
             self.publish(room, Publication { room: key.clone(), message, except: None });
@@ -283,6 +290,15 @@ impl Presence {
         }
         None
     }
+}
+
+/// Adds what a size has grown by, or subtracts what it has shrunk by: at no moment is more counted
+/// than there is.
+fn adjust(bytes: &AtomicUsize, before: usize, after: usize) {
+    match after.checked_sub(before) {
+        Some(more) => bytes.fetch_add(more, Ordering::Relaxed),
+        None => bytes.fetch_sub(before - after, Ordering::Relaxed),
+    };
 }
 
 fn lock(shard: &Mutex<PresenceShard>) -> MutexGuard<'_, PresenceShard> {

@@ -245,3 +245,25 @@ async fn a_payload_that_a_room_or_the_server_has_no_space_for_is_rejected() {
     }
     assert_eq!(place.presence.0.bytes.load(Ordering::Relaxed), 0);
 }
+
+#[tokio::test]
+async fn the_channels_of_a_socket_track_a_bounded_size_together() {
+    let limits = RealtimeLimits { max_socket_presence_bytes: 2_000, ..RealtimeLimits::default() };
+    let (place, a, b) = (Place::with_limits(&limits), room(false, "a"), room(true, "b"));
+    let ann = TestChannel::new(&a, Version::V2);
+    let (beside, other) = (ann.beside(&b), TestChannel::new(&b, Version::V2));
+    let large = |length: usize| json!({ "text": "x".repeat(length) });
+    assert_eq!(place.track(&ann, "ann", large(1_000)), TrackOutcome::Joined);
+    assert_eq!(place.track(&beside, "ann", large(500)), TrackOutcome::TooLarge);
+    assert_eq!(place.track(&other, "other", large(1_000)), TrackOutcome::Joined, "of another socket");
+    assert_eq!(place.track(&ann, "ann", large(3_000)), TrackOutcome::TooLarge);
+    assert_eq!(place.track(&ann, "ann", large(500)), TrackOutcome::Updated);
+    assert_eq!(place.track(&beside, "ann", large(500)), TrackOutcome::Joined);
+    place.untrack(&ann, "another key");
+    assert_eq!(place.track(&beside, "ann", large(1_000)), TrackOutcome::TooLarge);
+    place.untrack(&ann, "ann");
+    assert_eq!(place.track(&beside, "ann", large(1_000)), TrackOutcome::Updated);
+    place.untrack(&beside, "ann");
+    place.untrack(&beside, "ann");
+    assert_eq!(ann.subscriber.tracked_bytes().load(Ordering::Relaxed), 0);
+}

@@ -107,6 +107,13 @@ impl Rooms {
         }
     }
 
+    /// Returns false if no channel of this server is in the room. True is also possible for a room
+    /// without channels.
+    pub fn may_have(&self, room: &RoomKey) -> bool {
+        let hash = self.0.hasher.hash_one(room);
+        self.shards().any(|shard| shard.may_have(hash))
+    }
+
     fn try_deliver(&self, own: Option<&Shard>, publication: Publication) -> Option<UnfinishedPublication> {
         let hash = self.0.hasher.hash_one(&publication.room);
         let mut full = Vec::new();

@@ -1,7 +1,7 @@
 //! A channel as the rooms see it: where its messages go, and which of them it receives.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::json;
@@ -77,6 +77,11 @@ impl Subscriber {
     /// Returns the version of the protocol.
     pub fn version(&self) -> Version {
         self.head.version
+    }
+
+    /// Returns the counter of the bytes that the channels of the socket track together.
+    pub fn tracked_bytes(&self) -> &AtomicUsize {
+        &self.outbox.tracked_bytes
     }
 
     /// Sets whether the channel receives broadcasts.

@@ -5,6 +5,7 @@
 //! filling the memory.
 
 use std::collections::VecDeque;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
@@ -34,6 +35,8 @@ pub(crate) struct Outbox {
     waker: AtomicWaker,
     max_bytes: usize,
     max_frames: usize,
+    /// The bytes that the channels of the socket track. The presence counts them.
+    pub tracked_bytes: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -63,6 +66,7 @@ impl Outbox {
             waker: AtomicWaker::new(),
             max_bytes: limits.max_waiting_bytes,
             max_frames: limits.max_waiting_frames,
+            tracked_bytes: AtomicUsize::new(0),
         }
     }
 

@@ -42,7 +42,7 @@ export function useLiveSessions(api: Api, session: Session, onChanged: (changes:
       const changes = compareSessions(before, after);
       if (changes.begun.length > 0 || changes.ended.length > 0) report(changes);
     }, loadPauseMs);
-    const topic = openLiveTopic(config, client, `portico:account:${userId}`, { onJoined: load, onMessage: load });
+    const topic = openLiveTopic(config, client, `portico:account:${userId}`, { onReady: load, onMessage: load });
     live.current = topic;
     return () => {
       live.current = null;

@@ -1,7 +1,7 @@
 import type { Session } from "@supabase/supabase-js";
 import { useQuery } from "@tanstack/react-query";
 import { Laptop, Smartphone } from "lucide-react";
-import { useEffect, useRef, useState } from "react";
+import { useEffect, useEffectEvent, useLayoutEffect, useRef, useState } from "react";
 import { RelativeTime } from "../../components/relative-time";
 import { RichText } from "../../components/rich-text";
 import { Alert } from "../../components/ui/alert";
@@ -82,7 +82,7 @@ export function SessionList({ api, session: own }: { api: Api; session: Session 
         </Alert>
       )}
       {shown && (
-        <ul ref={list} className="divide-y divide-line">
+        <ul ref={list} tabIndex={-1} className="divide-y divide-line">
           {shown.map((session) => (
             <SessionRow
               key={session.id}
@@ -91,6 +91,7 @@ export function SessionList({ api, session: own }: { api: Api; session: Session 
               api={api}
               onEnd={() => endedHere.current.add(session.id)}
               onEnded={setStatus}
+              onFocusLost={() => list.current?.focus()}
             />
           ))}
         </ul>
@@ -139,14 +140,26 @@ interface SessionRowProps {
   api: Api;
   onEnd: () => void;
   onEnded: (text: string) => void;
+  /** The row is about to be removed with the focus in it. */
+  onFocusLost: () => void;
 }
 
-function SessionRow({ session, isNew, api, onEnd, onEnded }: SessionRowProps) {
+function SessionRow({ session, isNew, api, onEnd, onEnded, onFocusLost }: SessionRowProps) {
   const end = useEndSession(api);
+  const row = useRef<HTMLLIElement>(null);
+  const reportFocusLost = useEffectEvent(onFocusLost);
   const device = describeDevice(session.user_agent);
   const Icon = device.isHandheld ? Smartphone : Laptop;
+
+  useLayoutEffect(() => {
+    const element = row.current;
+    return () => {
+      if (element?.contains(document.activeElement)) reportFocusLost();
+    };
+  }, []);
+
   return (
-    <li className="flex items-center gap-x-4 py-3.5 first:pt-1 last:pb-0">
+    <li ref={row} className="flex items-center gap-x-4 py-3.5 first:pt-1 last:pb-0">
       <Icon aria-hidden className="size-5 shrink-0 text-soft" strokeWidth={1.75} />
       <div className="min-w-0 flex-1">
         <p className="font-medium">

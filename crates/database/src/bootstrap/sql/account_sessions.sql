@@ -1,10 +1,10 @@
 -- Live account pages: when sessions of an account begin or end, a private message without content
--- goes to the topic `portico:account:<id of the user>`, which this user alone may read. A page that
+-- goes to the topic `portico:account:<id of the user>`, which this user may read. A page that
 -- receives it loads the list of its sessions again.
 set role supabase_realtime_admin;
 
 -- With the rights of the owner of `realtime.messages`: a role that begins or ends a session needs
--- none there, and no policy of the application applies.
+-- none there, and policies do not apply to the owner.
 create or replace function realtime.portico_send_session_changes() returns trigger
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -33,6 +33,15 @@ begin
     create policy "portico account pages read their own topic" on realtime.messages for select to authenticated
       using (extension = 'broadcast' and starts_with(topic, 'portico:account:')
              and topic = 'portico:account:' || (select auth.jwt() ->> 'sub'));
+  end if;
+  -- Policies of the application add to the one above: one for all topics would open these to every
+  -- account. This one takes that away, also for writing, which the function above alone does.
+  if not exists (select from pg_policy where polrelid = 'realtime.messages'::regclass and polname = 'portico account topics belong to their accounts') then
+    create policy "portico account topics belong to their accounts" on realtime.messages as restrictive for all to public
+      using (case when starts_with(topic, 'portico:account:')
+                  then extension = 'broadcast' and topic = 'portico:account:' || (select auth.jwt() ->> 'sub')
+                  else true end)
+      with check (not starts_with(topic, 'portico:account:'));
   end if;
 end $$;
 

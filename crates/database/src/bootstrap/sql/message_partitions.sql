@@ -5,9 +5,13 @@ declare
   day date;
   today date := (now() at time zone 'utc')::date;
   old record;
+  lock_timeout text := current_setting('lock_timeout');
 begin
   -- Two servers at once would both see a partition missing
   perform pg_advisory_xact_lock(7306352187424);
+  -- While this waits for a backup or a migration, every message waits behind it. There are days to
+  -- try again
+  set local lock_timeout = '3s';
   -- Event triggers of the project would run with our rights
   if (select rolsuper from pg_roles where rolname = session_user) then
     set local session_replication_role = replica;
@@ -33,4 +37,5 @@ begin
   loop
     execute format('drop table %s', old.name);
   end loop;
+  perform set_config('lock_timeout', lock_timeout, true);
 end $$;
