@@ -125,7 +125,7 @@ pub(crate) async fn failing_tests(
     all
 }
 
-/// What the questions of a group have in common.
+/// The scope, the expression and the deadline of a group of questions.
 struct TestGroup {
     scope: ConditionScope,
     expression: Arc<str>,
