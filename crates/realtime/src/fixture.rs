@@ -124,7 +124,13 @@ impl TestService {
 
     /// Returns a token of a role.
     pub fn token(&self, role: &str) -> String {
-        self.ring.sign(&json!({ "role": role, "exp": 4_000_000_000_u64 })).unwrap()
+        self.token_with(json!({ "role": role }))
+    }
+
+    /// Returns a token with these claims; `exp` is added.
+    pub fn token_with(&self, mut claims: Value) -> String {
+        claims["exp"] = json!(4_000_000_000_u64);
+        self.ring.sign(&claims).unwrap()
     }
 }
 

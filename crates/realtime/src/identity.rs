@@ -45,6 +45,17 @@ impl ChannelIdentity {
         self.claims.subject()
     }
 
+    /// Returns true if both are of one person: of the same subject of the same issuer. Without a
+    /// subject only equal claims are those of the same person.
+    pub fn is_same_person(&self, other: &Self) -> bool {
+        let person = |identity: &Self| {
+            let claims = &identity.claims;
+            let subject = identity.subject().filter(|subject| !subject.is_empty())?;
+            Some((claims.is_third_party(), claims.issuer().map(Box::<str>::from), Box::<str>::from(subject)))
+        };
+        self == other || person(self).is_some_and(|this| Some(this) == person(other))
+    }
+
     /// Returns the time of expiry in seconds since 1970.
     pub fn expires_at(&self) -> i64 {
         self.expires_at
@@ -173,5 +184,26 @@ fn rejection(error: &TokenError, token: &str) -> TokenRejection {
             TokenRejection::NoSigner { kid: None }
         }
         _ => TokenRejection::NotAJwt,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::fixture::identity;
+
+    #[test]
+    fn one_person_has_the_same_subject_of_the_same_issuer() {
+        let of = |subject: &str, issuer: &str, session: u32| {
+            identity(json!({ "role": "authenticated", "sub": subject, "iss": issuer, "session": session }))
+        };
+        assert!(of("ann", "a", 1).is_same_person(&of("ann", "a", 2)));
+        assert!(!of("ann", "a", 1).is_same_person(&of("bob", "a", 1)));
+        assert!(!of("ann", "a", 1).is_same_person(&of("ann", "b", 1)));
+        let without_subject = |email: &str| identity(json!({ "role": "authenticated", "email": email }));
+        assert!(!without_subject("ann").is_same_person(&without_subject("bob")));
+        assert!(without_subject("ann").is_same_person(&without_subject("ann")));
+        assert!(!of("", "a", 1).is_same_person(&of("", "a", 2)));
     }
 }

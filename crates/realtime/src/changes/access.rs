@@ -124,9 +124,8 @@ pub(crate) async fn row_access(
                 let (first, second) = keys.split_at(keys.len() / 2);
                 waiting.extend([second, first]);
             }
-            Err(failure @ ReadFailure::Unavailable(_)) => return Err(failure),
-            // A policy that is slow for some rows is slow for the others
-            Err(failure) if failure.has_code(CANCELED) => return Err(failure),
+            // A policy that is slow for some rows is slow for the others, and so is a lock
+            Err(failure) if failure.is_temporary() => return Err(failure),
             Err(failure) => {
                 hidden += keys.len();
                 failed = Some(failure);

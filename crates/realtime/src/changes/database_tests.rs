@@ -25,7 +25,7 @@ const MAX_BYTES: usize = 256 * 1024;
 /// The largest number of searches for the values for which an operand fails. Conditions that were
 /// not found to hold then do not hold.
 const MAX_SEARCH: usize = 16;
-/// The time for the conditions of one group. Those that were not found to hold then do not hold.
+/// The time for all conditions of a call. Those that have no answer then are unanswered.
 const TIME: Duration = Duration::from_secs(5);
 /// The largest number of reads that wait at once.
 const MAX_READS: usize = 32;
@@ -62,56 +62,79 @@ pub(crate) struct TestQuestion {
 /// The conditions that took too long or failed, which are not evaluated for a while.
 pub(crate) type PausedConditions = Pauses<(ConditionScope, DatabaseTest)>;
 
+/// The conditions that do not hold, or about which nothing is known.
+#[derive(Debug, Default)]
+pub(crate) struct TestAnswers {
+    pub failing: Vec<TestQuestion>,
+    /// The database gave no answer: their readers miss changes.
+    pub unanswered: Vec<TestQuestion>,
+}
+
 /// The outcome of a group of questions.
 #[derive(Debug, Default)]
 struct TestOutcome {
-    failing: Vec<TestQuestion>,
-    /// Questions that took too long alone, or fail for every value.
+    answers: TestAnswers,
+    /// Questions that took too long alone, or fail for each of several values.
     paused: Vec<TestQuestion>,
 }
 
 /// Returns the questions whose condition does not hold. Questions with the same scope and
 /// expression share a read. A condition that fails does not hold; one that takes too long does not
-/// hold for a minute, so that it delays the changes of other subscribers once.
+/// hold for a minute, so that it delays the changes of other subscribers once. All together take
+/// [`TIME`] at most, whatever their number: the first read of each scope comes before the second
+/// ones.
 pub(crate) async fn failing_tests(
     reads: &RoleReads,
     paused: &mut PausedConditions,
     questions: Vec<TestQuestion>,
-) -> Vec<TestQuestion> {
-    let mut failing = Vec::new();
+) -> TestAnswers {
+    let mut all = TestAnswers::default();
     let mut groups: IndexMap<(ConditionScope, Arc<str>), Vec<TestQuestion>> = IndexMap::new();
     for question in questions {
         if paused.contain(&(question.scope.clone(), question.test.clone())) {
-            failing.push(question);
+            all.failing.push(question);
             continue;
         }
         let key = (question.scope.clone(), Arc::clone(&question.test.expression));
         groups.entry(key).or_default().push(question);
     }
-    let mut work: Vec<BoxFuture<'_, TestOutcome>> = Vec::with_capacity(groups.len());
+    let mut ranks: HashMap<ConditionScope, usize> = HashMap::new();
+    let mut ranked = Vec::with_capacity(groups.len());
     for ((scope, expression), questions) in groups {
-        work.push(test_group(reads, scope, expression, questions).boxed());
+        let rank = ranks.entry(scope.clone()).or_default();
+        *rank += 1;
+        ranked.push((*rank, scope, expression, questions));
+    }
+    ranked.sort_by_key(|(rank, ..)| *rank);
+    let deadline = Instant::now() + TIME;
+    let mut work: Vec<BoxFuture<'_, TestOutcome>> = Vec::with_capacity(ranked.len());
+    for (_, scope, expression, questions) in ranked {
+        let group = TestGroup { scope, expression, deadline };
+        work.push(test_group(reads, group, questions).boxed());
     }
     let outcomes: Vec<TestOutcome> = stream::iter(work).buffer_unordered(MAX_READS).collect().await;
     for outcome in outcomes {
-        failing.extend(outcome.failing);
+        all.failing.extend(outcome.answers.failing);
+        all.unanswered.extend(outcome.answers.unanswered);
         for TestQuestion { scope, test, .. } in outcome.paused {
             let role = scope.role();
             tracing::warn!(role, operand = &*test.literal, "a condition of a filter fails or takes too long");
             paused.begin((scope, test));
         }
     }
-    failing
+    all
 }
 
-async fn test_group(
-    reads: &RoleReads,
+/// The scope, the expression and the deadline of a group of questions.
+struct TestGroup {
     scope: ConditionScope,
     expression: Arc<str>,
-    mut questions: Vec<TestQuestion>,
-) -> TestOutcome {
+    deadline: Instant,
+}
+
+async fn test_group(reads: &RoleReads, group: TestGroup, mut questions: Vec<TestQuestion>) -> TestOutcome {
+    let TestGroup { scope, expression, deadline } = group;
     let role = scope.role();
-    let deadline = Instant::now() + TIME;
     let sql = format!(
         "select item.position::pg_catalog.text \
            from rows from (pg_catalog.unnest($1::pg_catalog.text[]), pg_catalog.unnest($2::pg_catalog.text[])) \
@@ -120,10 +143,10 @@ async fn test_group(
     );
     // Equal operands are neighbours, so that one that fails is separated from the others
     questions.sort_by(|left, right| left.test.literal.cmp(&right.test.literal));
-    let mut holding = vec![false; questions.len()];
+    let mut verdicts = vec![TestVerdict::Unanswered; questions.len()];
     let mut waiting = ranges(&questions);
     let mut searches: HashMap<&str, usize> = HashMap::new();
-    let (mut paused, mut failed) = (Vec::new(), Vec::new());
+    let mut paused = Vec::new();
     while let Some(range) = waiting.pop() {
         if Instant::now() >= deadline {
             tracing::warn!(role, "the conditions of filters take too long together");
@@ -132,47 +155,68 @@ async fn test_group(
         let items = questions.get(range.clone()).unwrap_or_default();
         match retrying(|| holding_items(reads, role, &sql, items).boxed()).await {
             Ok(positions) => {
+                for verdict in verdicts.get_mut(range.clone()).unwrap_or_default() {
+                    *verdict = TestVerdict::HoldsNot;
+                }
                 for position in positions {
                     // Positions of SQL begin at 1
-                    if let Some(holds) = holding.get_mut(range.start + position.saturating_sub(1)) {
-                        *holds = true;
+                    if let Some(verdict) = verdicts.get_mut(range.start + position.saturating_sub(1)) {
+                        *verdict = TestVerdict::Holds;
                     }
                 }
             }
-            Err(failure) => {
-                if failure.has_code(CANCELED) {
-                    // Halves of halves would take a second each
-                    match by_operand(items).as_slice() {
-                        [_] => paused.extend(items.first().cloned()),
-                        parts => {
-                            waiting.extend(parts.iter().map(|part| range.start + part.start..range.start + part.end))
-                        }
+            Err(failure) if failure.has_code(CANCELED) => {
+                // Halves of halves would take a second each
+                match by_operand(items).as_slice() {
+                    [_] => {
+                        paused.extend(items.first().cloned());
+                        verdicts.get_mut(range).unwrap_or_default().fill(TestVerdict::HoldsNot);
                     }
-                    continue;
-                }
-                match middle(items, &mut searches).filter(|_| failure.is_of_an_item()) {
-                    Some(middle) => {
-                        let middle = range.start + middle;
-                        waiting.extend([range.start..middle, middle..range.end]);
-                    }
-                    None => {
-                        tracing::warn!(error = %failure, role, "a condition of a filter failed");
-                        failed.push(range);
-                    }
+                    parts => waiting.extend(parts.iter().map(|part| range.start + part.start..range.start + part.end)),
                 }
             }
+            Err(failure) if failure.is_unanswered() => {
+                tracing::warn!(error = %failure, role, "a condition of a filter could not be evaluated");
+            }
+            Err(failure) => match middle(items, &mut searches).filter(|_| failure.is_of_an_item()) {
+                Some(middle) => {
+                    let middle = range.start + middle;
+                    waiting.extend([range.start..middle, middle..range.end]);
+                }
+                None => {
+                    tracing::warn!(error = %failure, role, "a condition of a filter failed");
+                    verdicts.get_mut(range).unwrap_or_default().fill(TestVerdict::Failed);
+                }
+            },
         }
     }
-    // An operand that fails, and holds for no value, is not evaluated for a while either
-    for range in failed {
-        let Some(item) = questions.get(range.start).filter(|_| range.len() <= MAX_ITEMS) else { continue };
-        let mut same = questions.iter().zip(&holding).filter(|(other, _)| other.test.literal == item.test.literal);
-        if same.all(|(_, holds)| !holds) {
-            paused.push(item.clone());
+    // An operand that fails for several values, and for each one, is not evaluated for a while
+    // either
+    for same in by_operand(&questions) {
+        let of_operand = verdicts.get(same.clone()).unwrap_or_default();
+        if same.len() > 1 && of_operand.iter().all(|verdict| *verdict == TestVerdict::Failed) {
+            paused.extend(questions.get(same.start).cloned());
         }
     }
-    let failing = questions.into_iter().zip(holding).filter(|(_, holds)| !holds).map(|(question, _)| question);
-    TestOutcome { failing: failing.collect(), paused }
+    let mut answers = TestAnswers::default();
+    for (question, verdict) in questions.into_iter().zip(verdicts) {
+        match verdict {
+            TestVerdict::Holds => {}
+            TestVerdict::HoldsNot | TestVerdict::Failed => answers.failing.push(question),
+            TestVerdict::Unanswered => answers.unanswered.push(question),
+        }
+    }
+    TestOutcome { answers, paused }
+}
+
+/// The answer to a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TestVerdict {
+    Unanswered,
+    Holds,
+    /// Does not hold, or takes too long.
+    HoldsNot,
+    Failed,
 }
 
 /// Returns the ranges of questions with the same operand, of questions sorted by their operands.

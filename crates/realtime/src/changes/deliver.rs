@@ -23,14 +23,14 @@ use super::database_tests::{ConditionScope, PausedConditions, TestQuestion, fail
 use super::entry::{ChangeAction, ChangesEntry};
 use super::event::{ChangeEventError, ChangeMessages, EventContent, MessageTarget};
 use super::pauses::Pauses;
-use super::registry::{EntryTarget, Registry};
+use super::registry::{EntryTarget, Registry, SubscriptionGroup};
 use super::role_reads::{CANCELED, ReadFailure, RoleReads, retrying};
 use super::slices::slice_end;
 use super::slow_policies::SlowPolicies;
 use super::system_message::{EXTENSION, SUBSCRIBED};
 use super::validate::{SubscribeError, TableName, ValidEntry, Validator, malformed, text_array};
 use super::verdict::{
-    AccessAnswers, AccessQuestion, AccessQuestions, Candidate, CandidateOutcome, ask, decide, is_keyless,
+    AccessAnswers, AccessQuestion, AccessQuestions, Candidate, CandidateOutcome, ask, decide, is_keyless, unanswered,
 };
 use crate::decode::{DescribedTable, RenderedRow, TransactionId, WaitingColumn};
 use crate::meter::Meter;
@@ -169,10 +169,16 @@ impl ChangeDelivery {
         memory.slow_policies.drop_paused(changes, &mut candidates);
         let answers = self.authorise(memory, changes, &candidates).await;
         memory.slow_policies.note(&self.registry, changes, &answers);
+        let mut unanswered = unanswered(changes, &candidates, &answers);
         decide(&self.settings, changes, &mut candidates, &answers);
-        self.compare(&mut memory.paused_conditions, changes, &mut candidates).await;
+        unanswered.extend(self.compare(&mut memory.paused_conditions, changes, &mut candidates).await);
+        if !unanswered.is_empty() {
+            tracing::warn!(groups = unanswered.len(), "changes are discarded: the database has not answered");
+        }
         self.add_unauthorized(memory, changes, &mut candidates, &answers);
         self.send(&mut memory.paused_renderings, changes, candidates).await;
+        // Changes were missed, as after a gap of the stream
+        unanswered.values().for_each(|group| group.send_system(EXTENSION, "ok", SUBSCRIBED));
     }
 
     /// Prepares the filters of tables whose columns have changed, or that no entry names.
@@ -250,8 +256,14 @@ impl ChangeDelivery {
 
     /// Drops those of the permitted candidates that have a condition which PostgreSQL evaluates and
     /// which does not hold. Comes after the decision about permission: the time and the errors of a
-    /// condition would tell about rows that are hidden.
-    async fn compare(&self, paused: &mut PausedConditions, changes: &[CommittedChange], candidates: &mut [Candidate]) {
+    /// condition would tell about rows that are hidden. Returns the groups of those that were
+    /// dropped without an answer, by their ids.
+    async fn compare(
+        &self,
+        paused: &mut PausedConditions,
+        changes: &[CommittedChange],
+        candidates: &mut [Candidate],
+    ) -> IndexMap<u64, Arc<SubscriptionGroup>> {
         let mut questions: IndexMap<TestQuestion, Vec<usize>> = IndexMap::new();
         let mut values: HashMap<(usize, &str), Arc<str>> = HashMap::new();
         for (number, candidate) in candidates.iter().enumerate() {
@@ -280,13 +292,21 @@ impl ChangeDelivery {
             }
         }
         let asked = questions.keys().cloned().collect();
-        for failing in failing_tests(&self.reads, paused, asked).await {
-            for candidate in questions.get(&failing).into_iter().flatten() {
+        let answers = failing_tests(&self.reads, paused, asked).await;
+        let mut missed = IndexMap::new();
+        for (failing, is_unanswered) in
+            answers.failing.iter().map(|test| (test, false)).chain(answers.unanswered.iter().map(|test| (test, true)))
+        {
+            for candidate in questions.get(failing).into_iter().flatten() {
                 if let Some(candidate) = candidates.get_mut(*candidate) {
                     candidate.verdict = CandidateOutcome::Dropped;
+                    if is_unanswered {
+                        missed.insert(candidate.target.group.id(), Arc::clone(&candidate.target.group));
+                    }
                 }
             }
         }
+        missed
     }
 
     /// Asks PostgreSQL what the readers of the candidates may read.

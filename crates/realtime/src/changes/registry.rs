@@ -315,7 +315,8 @@ impl Registry {
     ) -> Vec<OutdatedEntry> {
         let mut state = self.state();
         let Some(targets) = state.table(schema, table) else { return Vec::new() };
-        let unfit = if again { std::mem::take(&mut targets.unfit) } else { Vec::new() };
+        // They stay where they are until they have a filter: their preparation may fail
+        let unfit = if again { targets.unfit.clone() } else { Vec::new() };
         let Some(targets) = state.tables.get(schema).and_then(|tables| tables.get(table)) else { return Vec::new() };
         let is_outdated = |target: &&Arc<EntryTarget>| {
             target.filter.tests.iter().any(|test| type_of(&test.column) != Some(test.type_oid))
@@ -327,8 +328,7 @@ impl Registry {
             let is_missing = !entry.conditions.is_empty()
                 && names(entry, schema, table)
                 && !targets.all.contains_key(&key)
-                && !targets.unfit.iter().any(|(group, number)| (group.id, *number) == key)
-                && !unfit.iter().any(|(group, number)| (group.id, *number) == key);
+                && !targets.unfit.iter().any(|(group, number)| (group.id, *number) == key);
             is_missing.then(|| (Arc::clone(&wildcard.group), *number))
         });
         changed

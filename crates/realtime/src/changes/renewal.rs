@@ -1,5 +1,6 @@
 //! New tokens of channels that are subscribed: the subscription stays, with its checked entries,
-//! and gets another reader. No change is lost, and none comes twice.
+//! and gets another reader. No change comes twice, and for the same person none is lost. Another
+//! person receives nothing of the delivery in progress.
 //!
 //! A change that is being delivered was decided on for the reader before. So while changes are
 //! being delivered, a new reader waits for their end.

@@ -6,9 +6,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use portico_database::wire::{Access, Batch, Param, ReadCoalescer, ReadError, RowSeparators, Statement, WireError};
+use tokio::time::Instant;
 
 /// The time that one read may take. A slow policy delays all changes.
 const TIMEOUT: &str = "5s";
+/// The time that a read may wait for the lock of a migration. Less than [`TIMEOUT`], so that the
+/// wait differs from a policy that is slow.
+const LOCK_TIMEOUT: &str = "4s";
 /// The time that the evaluation of conditions may take. They read no table.
 const CONDITION_TIMEOUT: &str = "1s";
 /// The number of attempts while the database is not available, and the first pause between them.
@@ -21,6 +25,7 @@ const BEGIN: &str = "begin isolation level read committed read only";
 const SET: &str = "select pg_catalog.set_config('statement_timeout', $1, true), \
                           pg_catalog.set_config('request.jwt.claims', $2, true), \
                           pg_catalog.set_config('search_path', 'public, extensions', true), \
+                          pg_catalog.set_config('lock_timeout', $4, true), \
                           pg_catalog.set_config('role', $3, true)";
 const JSON_ARRAY: RowSeparators = RowSeparators { open: "[", between: ",", close: "]" };
 
@@ -55,9 +60,23 @@ impl ReadFailure {
     /// or object, nor a timeout, which would only take as long again.
     pub fn is_of_an_item(&self) -> bool {
         match self {
-            Self::Rejected { code, .. } => !matches!(code.get(..2), Some("42" | "55" | "57")),
+            Self::Rejected { code, .. } => !matches!(code.get(..2), Some("40" | "42" | "53" | "55" | "57")),
             Self::Unavailable(_) => false,
         }
+    }
+
+    /// Returns true for an error of the server's state, such as a lock of a migration, a lack of
+    /// connections or a timeout: the same read may succeed later.
+    pub fn is_temporary(&self) -> bool {
+        match self {
+            Self::Rejected { code, .. } => matches!(code.get(..2), Some("40" | "53" | "55" | "57")),
+            Self::Unavailable(_) => true,
+        }
+    }
+
+    /// Returns true if a read was not answered for a reason other than its own time limit.
+    pub fn is_unanswered(&self) -> bool {
+        self.is_temporary() && !self.has_code(CANCELED)
     }
 
     /// Returns true for PostgreSQL's error with this code.
@@ -78,7 +97,7 @@ impl RoleReads {
     /// # Errors
     /// [`ReadFailure`]
     pub async fn read_as(&self, reader: &ChangeReader, sql: &str, values: &[Param<'_>]) -> Result<Bytes, ReadFailure> {
-        self.read(&[TIMEOUT, &reader.claims, &reader.role], sql, values).await
+        self.read([TIMEOUT, &reader.claims, &reader.role], sql, values).await
     }
 
     /// As [`read_as`](Self::read_as), with a role alone.
@@ -86,7 +105,7 @@ impl RoleReads {
     /// # Errors
     /// [`ReadFailure`]
     pub async fn read_as_role(&self, role: &str, sql: &str, values: &[Param<'_>]) -> Result<Bytes, ReadFailure> {
-        self.read(&[TIMEOUT, "", role], sql, values).await
+        self.read([TIMEOUT, "", role], sql, values).await
     }
 
     /// As [`read_as_role`](Self::read_as_role), with the time that conditions have.
@@ -94,13 +113,13 @@ impl RoleReads {
     /// # Errors
     /// [`ReadFailure`]
     pub async fn test_as_role(&self, role: &str, sql: &str, values: &[Param<'_>]) -> Result<Bytes, ReadFailure> {
-        self.read(&[CONDITION_TIMEOUT, "", role], sql, values).await
+        self.read([CONDITION_TIMEOUT, "", role], sql, values).await
     }
 
     /// Runs a statement with settings: time limit, claims and role.
-    async fn read(&self, settings: &[&str; 3], sql: &str, values: &[Param<'_>]) -> Result<Bytes, ReadFailure> {
-        let role = settings[2];
-        let settings = settings.map(|value| Some(value.as_bytes()));
+    async fn read(&self, settings: [&str; 3], sql: &str, values: &[Param<'_>]) -> Result<Bytes, ReadFailure> {
+        let [time, claims, role] = settings;
+        let settings = [time, claims, role, LOCK_TIMEOUT].map(|value| Some(value.as_bytes()));
         // The role is the scope of every statement with a plan of its own: also one that names no
         // table may call functions that the role may not
         let batch = Batch::new()
@@ -130,14 +149,18 @@ fn failure(error: &WireError) -> ReadFailure {
     }
 }
 
+/// The time after which a read is not repeated any more. All changes wait for it.
+const RETRY_TIME: Duration = Duration::from_secs(3);
+
 /// Repeats a read while the database is not available, for some seconds.
 pub(crate) async fn retrying<'a, T>(
     read: impl Fn() -> BoxFuture<'a, Result<T, ReadFailure>>,
 ) -> Result<T, ReadFailure> {
     let mut pause = FIRST_PAUSE;
+    let start = Instant::now();
     for _ in 1..ATTEMPTS {
         match read().await {
-            Err(ReadFailure::Unavailable(_)) => tokio::time::sleep(pause).await,
+            Err(ReadFailure::Unavailable(_)) if start.elapsed() < RETRY_TIME => tokio::time::sleep(pause).await,
             outcome => return outcome,
         }
         pause *= 2;

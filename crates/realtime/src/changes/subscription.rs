@@ -291,7 +291,7 @@ impl ChangesSubscription {
             return false;
         }
         let reader = ChangeReader { role: identity.role().into(), claims: identity.claims().into() };
-        let is_same_subject = identity.subject() == self.identity.subject();
+        let is_same_subject = identity.is_same_person(&self.identity);
         if !self.registry.renew(registration, Arc::new(reader), is_same_subject) {
             return false;
         }

@@ -12,7 +12,7 @@ use super::column_test::{
 };
 use super::entry::ChangesEntry;
 use super::filter::{FilterCondition, FilterOperator};
-use super::role_reads::{ReadFailure, RoleReads};
+use super::role_reads::{CANCELED, ReadFailure, RoleReads};
 use super::shared_rounds::SharedRounds;
 
 /// Selects the published tables of a schema and a name, and those of their columns that the entry
@@ -137,6 +137,7 @@ impl Validator {
             ))
         };
         let rejected = |failure: ReadFailure| match failure {
+            failure if failure.is_temporary() => SubscribeError::Unavailable(failure.to_string().into()),
             ReadFailure::Rejected { code, message } => failed(&Exception { code: &code, message: &message }),
             ReadFailure::Unavailable(text) => SubscribeError::Unavailable(text),
         };
@@ -161,6 +162,10 @@ impl Validator {
                         let operator = condition.operator.name();
                         let text = format!("invalid regular expression for {operator} filter: {message}");
                         return Err(failed(&raised(&text)));
+                    }
+                    // An operand that takes too long would take as long again
+                    Err(TestError::Read(ReadFailure::Rejected { code, message })) if *code == *CANCELED => {
+                        return Err(failed(&Exception { code: &code, message: &message }));
                     }
                     Err(TestError::Read(failure)) => return Err(rejected(failure)),
                 };
@@ -219,6 +224,7 @@ impl Validator {
         };
         let operands = match self.check(role, &check, condition).await {
             Ok(operands) => operands,
+            Err(failure) if failure.is_unanswered() => return Err(TestError::Read(failure)),
             Err(ReadFailure::Rejected { message, .. }) if matches!(check.then, AfterCheck::Pattern(_)) => {
                 return Err(TestError::Pattern(message));
             }

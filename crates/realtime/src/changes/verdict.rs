@@ -9,7 +9,7 @@ use super::access::{RowKey, TableAccess};
 use super::committed_change::CommittedChange;
 use super::entry::ChangeAction;
 use super::event::EventContent;
-use super::registry::EntryTarget;
+use super::registry::{EntryTarget, SubscriptionGroup};
 use super::role_reads::{ChangeReader, ReadFailure};
 use crate::settings::ChangesSettings;
 
@@ -80,6 +80,29 @@ pub(crate) fn ask(
 /// The table, its readable columns and the address of the entry's selection: the shown columns
 /// depend on them.
 type ShownKey = (u32, Box<[bool]>, usize);
+
+/// Returns the groups of the undecided candidates about which the database gave no answer, for
+/// other reasons than a slow policy, by their ids. They miss changes.
+pub(crate) fn unanswered(
+    changes: &[CommittedChange],
+    candidates: &[Candidate],
+    answers: &AccessAnswers,
+) -> IndexMap<u64, Arc<SubscriptionGroup>> {
+    let undecided = candidates.iter().filter(|candidate| candidate.is_undecided());
+    let missing = undecided.filter(|candidate| {
+        let Some(change) = changes.get(candidate.change) else { return false };
+        let (oid, reader) = (change.table.table.oid, candidate.reader());
+        let of_rows = answers.get(&AccessQuestion::Rows(oid, Arc::clone(reader)));
+        match of_rows.filter(|_| change.action() != ChangeAction::Delete) {
+            Some(answer) => answer.as_ref().is_err_and(ReadFailure::is_unanswered),
+            None => {
+                let of_role = answers.get(&AccessQuestion::Role(oid, reader.role.clone()));
+                of_role.is_some_and(|answer| answer.as_ref().is_err_and(ReadFailure::is_temporary))
+            }
+        }
+    });
+    missing.map(|candidate| (candidate.target.group.id(), Arc::clone(&candidate.target.group))).collect()
+}
 
 /// Decides on the candidates.
 pub(crate) fn decide(

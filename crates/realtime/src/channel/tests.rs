@@ -42,11 +42,26 @@ impl TestSocket {
         .await
     }
 
-    /// Handles a message of the client. Returns the next frame that it receives.
-    fn send(&mut self, message: &Value) -> Value {
+    /// Handles a message of the client.
+    fn begin(&mut self, message: &Value) {
         let message = Bytes::from(message.to_string());
         let end = self.channels.receive(Inbound::parse_text(Version::V2, &message).unwrap());
         assert_eq!(end, None);
+    }
+
+    /// Waits for the result of the work in progress.
+    async fn finish_work(&mut self) {
+        assert_eq!(std::future::poll_fn(|context| self.channels.poll_work(context)).await, None);
+    }
+
+    /// Returns true if the channel `realtime:a` has a subscription to database changes.
+    fn is_subscribed(&self) -> bool {
+        self.channels.channels["realtime:a"].subscription.is_some()
+    }
+
+    /// Handles a message of the client. Returns the next frame that it receives.
+    fn send(&mut self, message: &Value) -> Value {
+        self.begin(message);
         match self.outbox.next(Waker::noop()) {
             OutboxItem::Frame(frame) => json_of(&frame),
             item => panic!("{item:?}"),
@@ -115,4 +130,30 @@ async fn a_channel_that_waits_for_the_database_is_notified_after_each_loss_of_th
     let system = test.service.stream.state().wait_for(|state| *state == StreamState::Running).await.is_ok();
     assert!(system);
     assert_eq!(socket.next().await[3], "phx_close", "and nothing more of the channel's");
+}
+
+#[tokio::test]
+async fn another_person_is_not_subscribed_while_the_permissions_of_a_private_channel_are_read() {
+    let database = ScratchDatabase::new().await;
+    database.run("create policy a on realtime.messages for select to authenticated using (true)").await;
+    let test = TestService::with_settings(&database, RealtimeSettings::default());
+    let mut socket = TestSocket::new(&test);
+    let token =
+        |subject, session| test.token_with(json!({ "role": "authenticated", "sub": subject, "session": session }));
+    let config = json!({
+        "private": true,
+        "postgres_changes": [{ "event": "*", "schema": "public", "table": "items" }]
+    });
+    let join = json!({ "config": config, "access_token": token("ann", 1) });
+    socket.begin(&json!(["1", "1", "realtime:a", "phx_join", join]));
+    socket.finish_work().await;
+    assert!(socket.is_subscribed());
+    for (subject, session, stays) in [("ann", 2, true), ("bob", 1, false)] {
+        let payload = json!({ "access_token": token(subject, session) });
+        // Nothing polls the check of the permissions yet
+        socket.begin(&json!(["1", "2", "realtime:a", "access_token", payload]));
+        assert_eq!(socket.is_subscribed(), stays, "{subject}");
+        socket.finish_work().await;
+        assert!(socket.is_subscribed(), "{subject}");
+    }
 }

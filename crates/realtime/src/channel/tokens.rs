@@ -82,11 +82,17 @@ impl SocketChannels {
                 return self.shut_down(id, &Shutdown::Token(rejection));
             }
         };
+        let before = &channel.identity;
+        let is_same_reader = identity.role() == before.role() && identity.is_same_person(before);
         channel.token = token.into();
         // The grants of the token before it are void from now on
         channel.write = None;
         channel.set_identity(identity, &self.service.verifier);
         if channel.is_private() {
+            if !is_same_reader {
+                // Another person receives no row of the one before while the permissions are read
+                channel.subscription = None;
+            }
             let subject = channel.subject(&self.socket.headers);
             let presence = channel.read.is_some_and(|read| read.presence.is_some());
             let work = work::refresh(Arc::clone(&self.service), id, subject, presence);

@@ -72,6 +72,11 @@ pub(super) enum RunError {
     NoPublication,
     #[error("the database is being recreated")]
     BeingRecreated,
+    #[error(
+        "a committed transaction does not become visible to other sessions: if synchronous_standby_names is '*', it \
+         waits for this stream; name the standbys instead"
+    )]
+    NotVisible,
     #[error("a consumer of the stream has ended")]
     NoConsumer,
 }
@@ -96,7 +101,7 @@ impl StreamRun {
         running();
         let (database, slot) = (&self.database, &*self.slot);
         let watchdog = Watchdog { database, slot, publications: &publications, times: self.times };
-        let mut pump = Pump::new(stream, database, &self.consumers);
+        let mut pump = Pump::new(stream, database, &self.consumers, self.times);
         tokio::select! {
             error = pump.pump() => error,
             unhealthy = watchdog.watch() => unhealthy.into(),
@@ -133,11 +138,18 @@ struct Pump<'a> {
     received: usize,
     /// Changes were discarded since the last batch.
     has_gap: bool,
+    times: StreamTimes,
 }
 
 impl<'a> Pump<'a> {
-    fn new(stream: ReplicationStream, database: &'a Database, consumers: &'a StreamConsumers) -> Self {
+    fn new(
+        stream: ReplicationStream,
+        database: &'a Database,
+        consumers: &'a StreamConsumers,
+        times: StreamTimes,
+    ) -> Self {
         Self {
+            times,
             stream,
             database,
             consumers,
@@ -212,22 +224,23 @@ impl<'a> Pump<'a> {
         if let Some(known) = self.catalog.described(&change.relation) {
             return Ok(known);
         }
-        let Self { stream, database, catalog, transaction, .. } = self;
+        let Self { stream, database, catalog, transaction, times, .. } = self;
         let described = async {
             let mut backoff = Backoff::default();
             for attempt in 1..DESCRIBE_ATTEMPTS {
-                match describe_once(database, catalog, change, *transaction).await {
-                    Err(error) if error.is_unavailable() && attempt == 1 => {
-                        tracing::warn!(error = %error, "a table of the stream cannot be read yet");
+                match describe_once(database, catalog, change, *transaction, times).await {
+                    Err(RunError::Database(error)) if error.is_unavailable() => {
+                        if attempt == 1 {
+                            tracing::warn!(error = %error, "a table of the stream cannot be read yet");
+                        }
                     }
-                    Err(error) if error.is_unavailable() => {}
                     outcome => return outcome,
                 }
                 tokio::time::sleep(backoff.pause()).await;
             }
-            describe_once(database, catalog, change, *transaction).await
+            describe_once(database, catalog, change, *transaction, times).await
         };
-        Ok(meanwhile_alive(stream, described).await??)
+        meanwhile_alive(stream, described).await?
     }
 
     /// Hands over what was received of the transaction.
@@ -263,11 +276,16 @@ async fn describe_once(
     catalog: &mut TableCatalog,
     change: &Change,
     transaction: TransactionId,
-) -> Result<Option<Arc<DescribedTable>>, DatabaseError> {
+    times: &StreamTimes,
+) -> Result<Option<Arc<DescribedTable>>, RunError> {
     let client = database.login_client().await?;
-    // The same transaction may have created or altered the table
-    wait_until_visible(&client, &[transaction]).await?;
-    Ok(catalog.describe(&client, &change.relation).await?)
+    // The same transaction may have created or altered the table. Nothing behind it is confirmed
+    // meanwhile, so a server that waits for this confirmation would wait for ever
+    let transactions = [transaction];
+    let visible = wait_until_visible(&client, &transactions);
+    let waited = tokio::time::timeout(times.visible, visible).await.map_err(|_| RunError::NotVisible)?;
+    waited.map_err(DatabaseError::from)?;
+    Ok(catalog.describe(&client, &change.relation).await.map_err(DatabaseError::from)?)
 }
 
 /// Waits for `work` while the stream sends status updates.

@@ -241,3 +241,23 @@ async fn a_large_transaction_arrives_in_parts_while_a_slow_consumer_catches_up()
     }
     assert!(count == 50_000 && batches > 10, "{count} in {batches}");
 }
+
+#[tokio::test]
+async fn a_commit_that_stays_invisible_ends_the_run_that_it_may_wait_for() {
+    let times = StreamTimes { visible: Duration::from_millis(100), ..StreamTimes::default() };
+    let mut consumed = Consumed::new(times).await;
+    let _use = consumed.stream.use_stream();
+    consumed.running().await;
+    let waiting = portico_database::connect(consumed.server.endpoint()).await.unwrap();
+    let commit = tokio::spawn(async move {
+        waiting.batch_execute("set synchronous_commit = on; insert into todos values (1, 'a')").await
+    });
+    consumed.wait_for(|state| matches!(state, StreamState::Failed(_))).await;
+    let cancel = "select pg_cancel_backend(pid) from pg_stat_activity \
+                  where wait_event = 'SyncRep' and datname = current_database()";
+    consumed.server.execute(cancel).await;
+    commit.await.unwrap().unwrap();
+    consumed.running().await;
+    consumed.server.execute("insert into todos values (2, 'b')").await;
+    assert_eq!(consumed.titles().await, ["b"]);
+}

@@ -11,6 +11,9 @@ pub(crate) struct StreamTimes {
     pub publications: Duration,
     /// The time between two looks at the slot.
     pub slot: Duration,
+    /// The time that a received commit may take until other sessions see it, when the stream has to
+    /// read a table.
+    pub visible: Duration,
 }
 
 impl Default for StreamTimes {
@@ -19,6 +22,7 @@ impl Default for StreamTimes {
             idle: Duration::from_secs(11 * 60),
             publications: Duration::from_secs(60),
             slot: Duration::from_secs(5 * 60),
+            visible: Duration::from_secs(10),
         }
     }
 }

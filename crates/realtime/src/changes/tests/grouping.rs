@@ -181,3 +181,27 @@ async fn a_channel_receives_one_message_for_all_entries_of_the_same_columns() {
         (&json!([joined.ids[4]]), &json!({ "id": 1, "a": 1 }))
     );
 }
+
+#[test]
+fn an_entry_without_a_filter_for_its_table_is_prepared_again_until_it_has_one() {
+    let registry = Registry::default();
+    let channel = TestChannel::new(&room(false, "a"), Version::V2);
+    for table in ["items", "*"] {
+        let (entries, valid) = valid(&[entry("*", table, "id=eq.1")], &["1"]);
+        let filter = Arc::clone(valid[0].filters.values().next().unwrap());
+        let registration = registry.insert(key("a", "{}", &entries), &valid, Arc::clone(&channel.subscriber));
+        let outdated = |column_type: u32| registry.outdated(ITEMS, |_| Some(column_type), true);
+        let matching = || registry.matching(ITEMS, ChangeAction::Insert, |_| FieldValue::Text("1")).len();
+        assert_eq!((outdated(23).len(), matching()), (0, 1), "{table}");
+        registry.refresh(ITEMS, &outdated(25)[0], None);
+        assert_eq!(matching(), 0);
+        // The database is not available when it is prepared
+        assert_eq!(outdated(23).len(), 1);
+        let again = outdated(23);
+        assert_eq!(again.len(), 1);
+        registry.refresh(ITEMS, &again[0], Some(Arc::clone(&filter)));
+        assert_eq!((outdated(23).len(), matching()), (0, 1), "{table}");
+        registry.remove(&registration);
+        assert_eq!(matching(), 0);
+    }
+}

@@ -52,6 +52,9 @@ async fn no_permission_is_read_before_a_commit_is_visible() {
     live.run("insert into public.items values (1, 'a')").await;
     let a = live.join(&person("a"), "room", &[entry("UPDATE", "items", "")]).await;
     let b = live.join(&person("b"), "room", &[entry("UPDATE", "items", "")]).await;
+    // The stream describes the table, so that its own wait is over
+    let [of_a, of_b] = live.received("update public.items set value = 'a' where id = 1", [&a, &b]).await;
+    assert_eq!((of_a.len(), of_b.len()), (1, 0));
     let waiting = connect(live.database.endpoint()).await.unwrap();
     let commit = tokio::spawn(async move {
         waiting.batch_execute("set synchronous_commit = on; update public.items set value = 'b' where id = 1").await

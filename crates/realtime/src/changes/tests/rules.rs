@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use portico_database::connect;
 use serde_json::{Value, json};
 
 use super::{Live, entry};
@@ -356,4 +357,52 @@ async fn a_paused_reader_is_subscribed_again_when_its_policy_is_quick() {
     assert_eq!(slow.system().await, ("ok".to_owned(), "Subscribed to PostgreSQL".to_owned()));
     let (_, event) = slow.next().await;
     assert_eq!(event[4]["data"]["record"], json!({ "id": 3 }));
+}
+
+#[tokio::test]
+async fn a_lock_that_a_policy_waits_for_is_a_gap_and_no_pause() {
+    let live = Live::new(
+        "create table public.rights (sub text);
+         grant select on public.rights to authenticated;
+         alter table public.rights disable row level security;
+         insert into public.rights values ('a');
+         create table public.items (id int primary key);
+         alter table public.items enable row level security;
+         grant select on public.items to authenticated;
+         create policy a on public.items for select to authenticated
+           using (exists (select from public.rights where sub = auth.jwt() ->> 'sub'));
+         alter publication supabase_realtime add table public.items",
+    )
+    .await;
+    let joined = live.join(&person("a"), "a", &[entry("*", "items", "")]).await;
+    let migration = connect(live.database.endpoint()).await.unwrap();
+    migration.batch_execute("begin; lock table public.rights in access exclusive mode").await.unwrap();
+    live.run("insert into public.items values (1)").await;
+    assert_eq!(joined.system().await, ("ok".to_owned(), "Subscribed to PostgreSQL".to_owned()));
+    migration.batch_execute("rollback").await.unwrap();
+    let [events] = live.received("insert into public.items values (2)", [&joined]).await;
+    assert_eq!(events.len(), 1);
+}
+
+#[tokio::test]
+async fn a_condition_that_fails_for_one_value_still_holds_for_others() {
+    // Of a domain, whose check fails for the role that evaluates the condition
+    let live = Live::new(
+        "create function public.checked(mood text) returns bool language plpgsql as $$
+           begin
+             if current_user = 'authenticated' and mood = 'bad' then raise 'no'; end if;
+             return true;
+           end $$;
+         create domain public.mood as text check (public.checked(value));
+         create table public.items (id int primary key, mood public.mood);
+         alter table public.items disable row level security;
+         grant select on public.items to authenticated;
+         alter publication supabase_realtime add table public.items",
+    )
+    .await;
+    let joined = live.join(&person("a"), "a", &[entry("*", "items", "mood=neq.good")]).await;
+    for (id, mood, received) in [(1, "bad", 0), (2, "fine", 1)] {
+        let [events] = live.received(&format!("insert into public.items values ({id}, '{mood}')"), [&joined]).await;
+        assert_eq!(events.len(), received, "{mood}");
+    }
 }

@@ -191,3 +191,24 @@ async fn valid_filters_of_every_kind_are_accepted() {
     let (_, message) = live.try_join(&person("a"), "a", &[entry("*", "things", "doc=eq.{}")]).system().await;
     assert!(message.ends_with("ERROR 42883 (undefined_function) operator does not exist: json = json"), "{message}");
 }
+
+#[tokio::test]
+async fn a_lock_of_a_migration_delays_a_subscription_and_does_not_end_it() {
+    let live = Live::new(SET_UP).await;
+    live.run("begin; lock table public.things in access exclusive mode").await;
+    let joined = live.try_join(&person("a"), "a", &[entry("*", "things", "id=gt.1")]);
+    let (status, text) = joined.system().await;
+    assert_eq!(status, "error");
+    assert!(text.ends_with("(55P03)"), "{text}");
+    live.run("rollback").await;
+    loop {
+        // One more attempt may have begun before
+        let (status, text) = joined.system().await;
+        if status == "ok" {
+            break;
+        }
+        assert!(text.ends_with("(55P03)"), "{text}");
+    }
+    let [events] = live.received("insert into public.things (id) values (2)", [&joined]).await;
+    assert_eq!(events.len(), 1);
+}
