@@ -70,7 +70,7 @@ export function embeddedConfig(): Config | null {
 
 export async function loadConfig(): Promise<Config> {
   const response = await fetch("/portico/config.json", { credentials: "same-origin" });
-  if (!response.ok) throw new Error(`The configuration could not be loaded (${response.status})`);
+  if (!response.ok) throw new Error(`No configuration (${response.status})`);
   return readConfig(await response.json());
 }
 

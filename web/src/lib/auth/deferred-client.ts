@@ -63,8 +63,8 @@ export function deferClient(open: () => Promise<GoTrueClient>) {
       const names = path.split(".");
       // The method's own group, which is the client itself for most of them.
       const owner = names.slice(0, -1).reduce<object>((group, name) => Reflect.get(group, name) as object, client);
-      const method: unknown = Reflect.get(owner, names.at(-1) ?? "");
-      if (typeof method !== "function") throw new Error(`No ${path}`);
+      // The types name methods alone. Another name is an error of the call itself.
+      const method = Reflect.get(owner, names.at(-1) ?? "") as (...args: unknown[]) => unknown;
       return Reflect.apply(method, owner, args);
     };
 
