@@ -12,8 +12,9 @@ pub(crate) const PAUSE: Duration = Duration::from_secs(60);
 const MAX_DOUBLINGS: u32 = 4;
 /// The time after its end for which a pause is known, so that the next one is longer.
 const MEMORY: Duration = Duration::from_secs(15 * 60);
-/// The largest number of known pauses. The one that ends first makes room for a further one.
-const MAX_PAUSES: usize = 2_000;
+/// The largest number of known pauses: more than the connections of a server by default. The one
+/// that ends first makes room for a further one.
+const MAX_PAUSES: usize = 20_000;
 
 /// The keys of the work that is paused. Each pause of the same work is twice as long as the one
 /// before, up to 16 times the first one.
@@ -41,8 +42,11 @@ impl<K: Hash + Eq + Clone> Pauses<K> {
     }
 
     fn begin_at(&mut self, key: K, now: Instant) -> bool {
-        self.known.retain(|_, pause| now.duration_since(pause.end) < MEMORY);
-        let before = self.known.remove(&key);
+        let is_known = |pause: &Pause| now.duration_since(pause.end) < MEMORY;
+        let before = self.known.remove(&key).filter(is_known);
+        if self.known.len() >= MAX_PAUSES {
+            self.known.retain(|_, pause| is_known(pause));
+        }
         if self.known.len() >= MAX_PAUSES
             && let Some(first) = self.known.iter().min_by_key(|(_, pause)| pause.end).map(|(key, _)| key.clone())
         {
