@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { config } from "../testing/fake-server";
 import { FakeRealtime } from "../testing/fake-realtime";
 import type { SessionSource } from "./backend";
-import { type LiveTopic, openLiveTopic, pauseAfter } from "./live-topic";
+import { FIRST_JOIN_AFTER_MS, type LiveTopic, openLiveTopic, pauseAfter } from "./live-topic";
 
 let server: FakeRealtime;
 let token: string;
@@ -12,7 +12,15 @@ let topic: LiveTopic;
 
 // The client reads nothing but the token.
 const auth = { getSession: () => Promise.resolve({ data: { session: { access_token: token } }, error: null }) } as unknown as SessionSource;
-const open = () => (topic = openLiveTopic(config, auth, "portico:account:1", { onReady, onMessage }));
+const openOnNewPage = () => (topic = openLiveTopic(config, auth, "portico:account:1", { onReady, onMessage }));
+
+/** Opens the topic on a page that has appeared. */
+function open() {
+  vi.useFakeTimers();
+  openOnNewPage();
+  vi.advanceTimersByTime(FIRST_JOIN_AFTER_MS);
+  vi.useRealTimers();
+}
 
 beforeEach(() => {
   server = new FakeRealtime();
@@ -20,7 +28,10 @@ beforeEach(() => {
   onReady = vi.fn<() => void>();
   onMessage = vi.fn<() => void>();
 });
-afterEach(() => topic.close());
+afterEach(() => {
+  topic.close();
+  vi.useRealTimers();
+});
 
 test("a private topic is joined with the session's token, and its messages are reported", async () => {
   open();
@@ -33,6 +44,16 @@ test("a private topic is joined with the session's token, and its messages are r
   server.broadcast("portico:account:1", "sessions_changed");
   server.broadcast("portico:account:2", "sessions_changed");
   expect(onMessage).toHaveBeenCalledOnce();
+});
+
+test("a new page appears before its topic is joined", async () => {
+  vi.useFakeTimers();
+  openOnNewPage();
+  await vi.advanceTimersByTimeAsync(FIRST_JOIN_AFTER_MS - 1);
+  expect(server.addresses).toEqual([]);
+  topic.close();
+  await vi.advanceTimersByTimeAsync(FIRST_JOIN_AFTER_MS);
+  expect(server.addresses).toEqual([]);
 });
 
 test("messages are complete from the server's message about its database, after each of its losses", async () => {

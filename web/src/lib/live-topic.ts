@@ -2,6 +2,9 @@ import type { RealtimeClient, RealtimeSystemPayload } from "@supabase/realtime-j
 import { accessToken, type SessionSource } from "./backend";
 import type { Config } from "./config";
 
+/** The code and the connection of a topic come after the page that it keeps up to date. */
+export const FIRST_JOIN_AFTER_MS = 2000;
+
 /** Returns the pause after some failures in a row, a random one up to five minutes. */
 export function pauseAfter(failures: number): number {
   return Math.random() * Math.min(1000 * 2 ** failures, 5 * 60_000);
@@ -25,7 +28,7 @@ export interface LiveTopicHandlers {
 
 /**
  * Subscribes to the broadcasts of a private topic until it is closed, with the official client,
- * whose code is loaded here. A topic that cannot be joined, or whose connection ends, is joined
+ * whose code is loaded here, once the page had its time to appear. A topic that cannot be joined, or whose connection ends, is joined
  * again after a random pause, which grows with each failure: clients of a server that restarts come
  * back one after the other. A server that does not receive from its database ends the channel after
  * a minute, which is a failure too. The pause ends when the browser is online again and when its
@@ -90,7 +93,7 @@ export function openLiveTopic(config: Config, auth: SessionSource, topic: string
 
   window.addEventListener("online", endPause);
   document.addEventListener("visibilitychange", endPause);
-  joinNow();
+  pause = window.setTimeout(joinNow, FIRST_JOIN_AFTER_MS);
   return {
     renewToken: () => void socket?.setAuth(),
     close() {
