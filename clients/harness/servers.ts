@@ -92,22 +92,47 @@ export class PostgresServer {
   }
 }
 
+/** A certificate for 127.0.0.1 that is its own authority, and its key, in a temporary folder. */
+export class Certificate {
+  private constructor(
+    private readonly folder: string,
+    readonly file = join(folder, "certificate.pem"),
+    readonly key = join(folder, "key.pem"),
+  ) {}
+
+  static async make(): Promise<Certificate> {
+    const made = new Certificate(await mkdtemp(join(tmpdir(), "portico-certificate-")));
+    const subject = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE", "-days", "2"];
+    const kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
+    const child = spawn("openssl", ["req", "-x509", ...kind, ...subject, "-out", made.file, "-keyout", made.key], { stdio: "ignore" });
+    const code = await new Promise((done) => child.on("exit", done));
+    if (code !== 0) throw new Error(`openssl failed (${String(code)})`);
+    return made;
+  }
+
+  async dispose(): Promise<void> {
+    await rm(this.folder, { recursive: true, force: true });
+  }
+}
+
 /** A NATS server with a password. */
 export class NatsServer {
   private constructor(
     readonly port: number,
+    private readonly scheme: "nats" | "tls",
     private readonly child: ChildProcess,
   ) {}
 
-  /** Starts a server on a port, or on a free one. */
-  static async start(port = -1): Promise<NatsServer> {
-    const args = ["--addr", "127.0.0.1", "--port", String(port), "--user", "portico", "--pass", "s3/cret"];
+  /** Starts a server on a port, or on a free one. With a certificate it requires TLS. */
+  static async start(port = -1, certificate?: Certificate): Promise<NatsServer> {
+    const tls = certificate === undefined ? [] : ["--tls", "--tlscert", certificate.file, "--tlskey", certificate.key];
+    const args = ["--addr", "127.0.0.1", "--port", String(port), "--user", "portico", "--pass", "s3/cret", ...tls];
     const { child, found } = await started("nats-server", args, /Listening for client connections on 127\.0\.0\.1:(\d+)[^]*Server is ready/);
-    return new NatsServer(Number(found[1]), child);
+    return new NatsServer(Number(found[1]), certificate === undefined ? "nats" : "tls", child);
   }
 
   get url(): string {
-    return `nats://portico:s3%2Fcret@127.0.0.1:${String(this.port)}`;
+    return `${this.scheme}://portico:s3%2Fcret@127.0.0.1:${String(this.port)}`;
   }
 
   /** Ends the server without a goodbye to its clients. */

@@ -6,7 +6,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { sql } from "../harness/database.ts";
 import { Portico } from "../harness/portico.ts";
 import { disconnect, Inbox, joined } from "../harness/realtime.ts";
-import { NatsServer, PostgresServer } from "../harness/servers.ts";
+import { Certificate, NatsServer, PostgresServer } from "../harness/servers.ts";
 
 interface Message {
   payload: { n: number };
@@ -115,4 +115,31 @@ describe.each(["nats", "notify"] as const)("through %s", (way) => {
     expect((await gone.takes(1)).map(({ key }) => key)).toEqual(["first"]);
     expect(Object.keys(second.presenceState())).toEqual(["second"]);
   });
+});
+
+test("broadcasts cross through a NATS server that requires TLS", async () => {
+  const [postgres, certificate] = [await PostgresServer.start(), await Certificate.make()];
+  const nats = await NatsServer.start(-1, certificate);
+  const files = { "supabase/portico.toml": `[realtime.cluster]\nnats = "${nats.url}"\n` };
+  const project = { env: { DATABASE_URL: postgres.url, SSL_CERT_FILE: certificate.file }, files };
+  const one = await Portico.serve(project);
+  const two = await Portico.serve({ ...project, secretsOf: one });
+  const [speaker, listener] = [one.client(), two.client()];
+  try {
+    const received = new Inbox<Message>();
+    const sending = await joined(speaker.channel("encrypted", { config: { broadcast: { ack: true } } }));
+    await joined(listener.channel("encrypted").on("broadcast", { event: "*" }, received.add));
+    await expect.poll(async () => {
+      // Until the servers have connected
+      await sending.send({ type: "broadcast", event: "e", payload: { n: 1 } });
+      return received.received.length;
+    }).toBeGreaterThan(0);
+  } finally {
+    for (const client of [speaker, listener]) await disconnect(client);
+    await one.dispose();
+    await two.dispose();
+    await nats.kill();
+    await postgres.dispose();
+    await certificate.dispose();
+  }
 });

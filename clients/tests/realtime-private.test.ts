@@ -1,6 +1,7 @@
 // Private channels: who may join, hear, speak and be present is decided by the policies on
 // realtime.messages, and follows the token.
 import type { SupabaseClient } from "@supabase/supabase-js";
+import { Client } from "pg";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 
 import { signedUp } from "../harness/accounts.ts";
@@ -25,6 +26,12 @@ const POLICIES = `
     using (realtime.topic() = 'header' and current_setting('request.headers')::json ->> 'x-room' = 'open');
   create policy "broken" on realtime.messages for select to authenticated
     using (case when realtime.topic() = 'broken' then (1 / (length(topic) - 6)) > 0 else false end);
+
+  -- Waits while a test has the lock
+  create function public.gate_is_passed() returns boolean language plpgsql volatile as
+    $$ begin perform pg_advisory_xact_lock_shared(42); return true; end $$;
+  create policy "behind a gate" on realtime.messages for select to authenticated
+    using (case when realtime.topic() = 'gate' then public.gate_is_passed() else false end);
 `;
 
 let portico: Portico;
@@ -161,6 +168,45 @@ describe("a new token", () => {
     expect(received.received.map(({ event }) => event)).not.toContain("before");
     await disconnect(client);
   });
+});
+
+test("a token of another person leaves the client with the presence as it is", async () => {
+  const token = async ({ client }: { client: SupabaseClient }): Promise<string> => (await client.auth.getSession()).data.session!.access_token;
+  const switching = portico.client();
+  await switching.realtime.setAuth(await token(alice));
+  const [received, states] = [new Inbox<{ event: string }>(), new Inbox<string[]>()];
+  const channel = secret(switching, "gate", { presence: { enabled: true } }).on("broadcast", { event: "*" }, received.add);
+  channel.on("presence", { event: "sync" }, () => {
+    states.add(Object.keys(channel.presenceState()));
+  });
+  await joined(channel);
+  expect(await states.takes(1)).toEqual([[]]);
+  const present = async (key: string): Promise<ReturnType<SupabaseClient["channel"]>> => {
+    const member = await joined(secret(portico.client({}, portico.status.SECRET_KEY), "gate", { presence: { key }, broadcast: { ack: true } }));
+    expect(await member.track({})).toBe("ok");
+    return member;
+  };
+  const first = await present("first");
+  expect(await states.takes(1)).toEqual([["first"]]);
+
+  const gate = new Client({ connectionString: portico.status.DB_URL });
+  await gate.connect();
+  await gate.query("select pg_advisory_lock(42)");
+  await switching.realtime.setAuth(await token(bob));
+  // The server has begun to read the permissions, in the order of its messages
+  await expect.poll(() => sql(portico.status.DB_URL, "select 1 as n from pg_locks where locktype = 'advisory' and objid = 42 and not granted")).toHaveLength(1);
+  const second = await present("second");
+  expect(await first.untrack()).toBe("ok");
+  expect(await first.send({ type: "broadcast", event: "between", payload: {} })).toBe("ok");
+  expect([received.received, states.received]).toEqual([[], []]);
+  await gate.end();
+
+  expect(await states.takes(1)).toEqual([["second"]]);
+  expect(await first.send({ type: "broadcast", event: "after", payload: {} })).toBe("ok");
+  expect(await received.takes(1)).toMatchObject([{ event: "after" }]);
+  expect(await second.untrack()).toBe("ok");
+  expect(await states.takes(1)).toEqual([[]]);
+  for (const { socket } of [channel, first, second]) await socket.removeAllChannels();
 });
 
 describe("the topic of an account", () => {

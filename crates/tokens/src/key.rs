@@ -19,6 +19,8 @@ use portico_base::Secret;
 #[allow(missing_docs, reason = "the names are those of the registry")]
 pub enum Algorithm {
     Hs256,
+    Hs384,
+    Hs512,
     Rs256,
     Rs384,
     Rs512,
@@ -32,8 +34,10 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 13] = [
         Self::Hs256,
+        Self::Hs384,
+        Self::Hs512,
         Self::Rs256,
         Self::Rs384,
         Self::Rs512,
@@ -50,6 +54,8 @@ impl Algorithm {
     pub fn name(self) -> &'static str {
         match self {
             Self::Hs256 => "HS256",
+            Self::Hs384 => "HS384",
+            Self::Hs512 => "HS512",
             Self::Rs256 => "RS256",
             Self::Rs384 => "RS384",
             Self::Rs512 => "RS512",
@@ -137,7 +143,7 @@ enum Signer {
 impl SigningKey {
     /// Returns the key of an HS256 secret, without an id.
     pub fn hs256(secret: &Secret) -> Self {
-        Self::symmetric(secret.expose().as_bytes(), None, true)
+        Self::symmetric((Algorithm::Hs256, hmac::HMAC_SHA256), secret.expose().as_bytes(), None, true)
     }
 
     /// Returns the same key for verification only.
@@ -153,7 +159,8 @@ impl SigningKey {
     /// Parses a JWK, private or public: EC (P-256, P-384, P-521), RSA (2048 bits or more), OKP
     /// Ed25519, oct.
     ///
-    /// Without `alg`, the usual algorithm of the key is used (ES256 for P-256, RS256 for RSA, ...).
+    /// Without `alg`, the usual algorithm of the key is used (ES256 for P-256, RS256 for RSA, HS256
+    /// for oct, ...).
     /// A private key signs unless it has `key_ops` without `"sign"`.
     pub fn parse_jwk(jwk: &Value) -> Result<Self, KeyError> {
         let jwk = Jwk(jwk.as_object().ok_or(KeyError::Member("kty"))?);
@@ -179,15 +186,17 @@ impl SigningKey {
     fn of_kind(jwk: &Jwk<'_>, may_sign: bool) -> Result<Self, KeyError> {
         match jwk.text("kty").ok_or(KeyError::Member("kty"))? {
             "oct" => {
-                // Supabase treats any other value as HS256, so only a contradiction is rejected
-                if jwk.text("alg").is_some_and(|alg| alg != "HS256") {
-                    return Err(jwk.unsupported());
-                }
+                let method = match jwk.text("alg").unwrap_or("HS256") {
+                    "HS256" => (Algorithm::Hs256, hmac::HMAC_SHA256),
+                    "HS384" => (Algorithm::Hs384, hmac::HMAC_SHA384),
+                    "HS512" => (Algorithm::Hs512, hmac::HMAC_SHA512),
+                    _ => return Err(jwk.unsupported()),
+                };
                 let secret = jwk.bytes("k")?;
                 if secret.is_empty() {
                     return Err(KeyError::Member("k"));
                 }
-                Ok(Self::symmetric(&secret, jwk.id(), may_sign))
+                Ok(Self::symmetric(method, &secret, jwk.id(), may_sign))
             }
             "EC" => Self::elliptic(jwk, may_sign),
             "OKP" => Self::edwards(jwk, may_sign),
@@ -196,11 +205,16 @@ impl SigningKey {
         }
     }
 
-    fn symmetric(secret: &[u8], id: Option<String>, may_sign: bool) -> Self {
+    fn symmetric(
+        (algorithm, hash): (Algorithm, hmac::Algorithm),
+        secret: &[u8],
+        id: Option<String>,
+        may_sign: bool,
+    ) -> Self {
         Self {
             id,
-            algorithm: Algorithm::Hs256,
-            verifier: Verifier::Hmac(Box::new(hmac::Key::new(hmac::HMAC_SHA256, secret))),
+            algorithm,
+            verifier: Verifier::Hmac(Box::new(hmac::Key::new(hash, secret))),
             signer: may_sign.then_some(Signer::Hmac),
             is_meant_to_sign: false,
             public: None,

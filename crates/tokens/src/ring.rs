@@ -133,7 +133,7 @@ impl KeyRing {
             .take(MAX_FOREIGN_KEYS)
             .flat_map(with_methods)
             .filter_map(|jwk| SigningKey::parse_jwk(&jwk).ok())
-            .filter(|key| key.algorithm() != Algorithm::Hs256)
+            .filter(|key| key.public_jwk().is_some())
             .map(Arc::new)
             .collect();
         if keys.is_empty() {

@@ -52,7 +52,7 @@ pub enum ReplicationError {
     /// A publication of the stream does not exist.
     #[error("a publication does not exist ({0})")]
     MissingPublication(Box<PostgresError>),
-    /// The connection broke, or the server did not answer for a minute.
+    /// The connection broke, or the server did not answer in time.
     #[error(transparent)]
     Lost(WireError),
     /// Any other error of PostgreSQL, and everything that the wire client rejects.

@@ -39,37 +39,58 @@ pub async fn existing_publications(client: &tokio_postgres::Client) -> Result<Ve
     rows.iter().map(|row| row.try_get(0)).collect()
 }
 
-/// Returns the names of the publications of realtime that exist, sorted, after making that of
-/// `realtime.messages` if it is missing and making it anew if it lists anything else. The project's
-/// is made to include generated columns. Leaves both as they are where the login role has no right
-/// to change them.
+/// The publications of realtime.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PreparedPublications {
+    /// The names of those that exist, sorted.
+    pub existing: Vec<String>,
+    /// The changes that the login role has no right to make. The publications are left as they are.
+    pub refused: Vec<RefusedChange>,
+}
+
+/// A change of a publication that PostgreSQL refused for lack of a right.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusedChange {
+    /// The name of the publication.
+    pub publication: &'static str,
+    /// PostgreSQL's error.
+    pub reason: String,
+}
+
+/// Makes the publication of `realtime.messages` if it is missing, and makes it anew if it lists
+/// anything else. The project's is made to include generated columns. Leaves both as they are where
+/// the login role has no right to change them.
 ///
 /// # Errors
 /// When the database cannot be reached, or PostgreSQL's error.
-pub async fn prepare_publications(database: &Database) -> Result<Vec<String>, DatabaseError> {
+pub async fn prepare_publications(database: &Database) -> Result<PreparedPublications, DatabaseError> {
     let client = database.guarded_administrator().await?;
     let row = client.query_one(STATE, &[&CHANGES, &MESSAGES]).await?;
     let (is_right, has_table, lacks_generated): (bool, bool, bool) =
         (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+    let mut refused = Vec::new();
     if has_table && !is_right {
         // Statements that are sent together are one transaction
         let make =
             format!("drop publication if exists {MESSAGES}; create publication {MESSAGES} for table realtime.messages");
-        skip_refused(client.batch_execute(&make).await, MESSAGES)?;
+        refused.extend(refusal(client.batch_execute(&make).await, MESSAGES)?);
     }
     if lacks_generated {
-        skip_refused(client.batch_execute(PUBLISH_GENERATED).await, CHANGES)?;
+        refused.extend(refusal(client.batch_execute(PUBLISH_GENERATED).await, CHANGES)?);
     }
-    Ok(existing_publications(&client).await?)
+    Ok(PreparedPublications { existing: existing_publications(&client).await?, refused })
 }
 
-/// Accepts that a change of a publication was refused for lack of a right.
-fn skip_refused(outcome: Result<(), tokio_postgres::Error>, publication: &str) -> Result<(), DatabaseError> {
+/// Returns the refusal of a change for lack of a right.
+fn refusal(
+    outcome: Result<(), tokio_postgres::Error>,
+    publication: &'static str,
+) -> Result<Option<RefusedChange>, DatabaseError> {
     match outcome {
         Err(error) if error.code() == Some(&sqlstate::INSUFFICIENT_PRIVILEGE) => {
-            tracing::warn!(error = %error, publication, "the login role may not change the publication");
-            Ok(())
+            let reason = error.as_db_error().map_or_else(|| error.to_string(), |error| error.message().to_owned());
+            Ok(Some(RefusedChange { publication, reason }))
         }
-        outcome => Ok(outcome?),
+        outcome => Ok(outcome.map(|()| None)?),
     }
 }

@@ -22,10 +22,8 @@ use crate::wire::protocol::message_channel::MessageChannel;
 use crate::wire::protocol::server_stream::ServerStream;
 use crate::wire::{PostgresError, WireError};
 
-/// The time between two status updates.
-const STATUS_INTERVAL: Duration = Duration::from_secs(10);
-/// A server that sends nothing for this long, although a status has requested an answer, is gone.
-const SILENCE: Duration = Duration::from_secs(60);
+/// The status updates in the time after which a silent connection is lost.
+const STATUSES: u32 = 6;
 /// One batch ends after this number of messages or of bytes, so that a large transaction does not
 /// have to fit into memory at once.
 const BATCH_MESSAGES: usize = 1024;
@@ -42,6 +40,10 @@ pub struct ReplicationSettings {
     pub slot: String,
     /// The names of the publications whose tables are sent.
     pub publications: Vec<String>,
+    /// The time after which a silent connection is lost, for both sides. The stream ends when
+    /// nothing arrives for this long, although a status has requested an answer; the server closes
+    /// the connection, and with it drops the slot, when it receives no status for this long.
+    pub silence: Duration,
 }
 
 /// The committed changes of the tables of some publications, from the moment the stream was opened.
@@ -68,7 +70,8 @@ impl ReplicationStream {
     /// committed after this returns are sent.
     ///
     /// Waits until the transactions that were writing when the slot was created have ended. The
-    /// endpoint's connect timeout covers the login only.
+    /// endpoint's connect timeout covers the login and the start, and not this wait, in which only
+    /// TCP detects that the server has vanished.
     ///
     /// # Errors
     /// [`ReplicationError`], with the remedy where the server's configuration is the reason.
@@ -77,19 +80,18 @@ impl ReplicationStream {
         let endpoint = endpoint.direct().with_application_name(APPLICATION_NAME);
         let tls = Tls::new(endpoint.tls(), endpoint.host())?;
         let patience = endpoint.connect_timeout();
-        let mut channel = match timeout(patience, log_in(&endpoint, &tls)).await {
+        let timed_out = || WireError::Lost(io::ErrorKind::TimedOut.into());
+        let mut channel = match timeout(patience, log_in(&endpoint, &tls, settings.silence)).await {
             Ok(outcome) => outcome.map_err(|error| ReplicationError::connecting(&endpoint, error))?,
-            Err(_) => {
-                let source = WireError::Lost(io::ErrorKind::TimedOut.into());
-                return Err(ReplicationError::Unreachable { place: endpoint.place(), source });
-            }
+            Err(_) => return Err(ReplicationError::Unreachable { place: endpoint.place(), source: timed_out() }),
         };
         let create = format!("CREATE_REPLICATION_SLOT {} TEMPORARY LOGICAL pgoutput NOEXPORT_SNAPSHOT", settings.slot);
         let created = query(&mut channel, &create, b'Z').await;
         created.map_err(|error| ReplicationError::creating(&endpoint, error))?;
         // The answer is `CopyBothResponse`, behind which the stream begins
-        query(&mut channel, &start, b'W').await.map_err(ReplicationError::streaming)?;
-        let now = Instant::now();
+        let started = timeout(patience, query(&mut channel, &start, b'W')).await;
+        started.unwrap_or_else(|_| Err(timed_out())).map_err(ReplicationError::streaming)?;
+        let (now, status_interval) = (Instant::now(), settings.silence / STATUSES);
         Ok(Self {
             channel,
             out: BytesMut::new(),
@@ -98,9 +100,9 @@ impl ReplicationStream {
             in_transaction: false,
             processed: Lsn(0),
             last_arrival: now,
-            next_status: now + STATUS_INTERVAL,
-            status_interval: STATUS_INTERVAL,
-            silence: SILENCE,
+            next_status: now + status_interval,
+            status_interval,
+            silence: settings.silence,
         })
     }
 
@@ -290,7 +292,8 @@ impl ReplicationSettings {
 }
 
 /// Connects and authenticates.
-async fn log_in(endpoint: &Endpoint, tls: &Tls) -> Result<MessageChannel, WireError> {
+async fn log_in(endpoint: &Endpoint, tls: &Tls, silence: Duration) -> Result<MessageChannel, WireError> {
+    let silence = format!("{}ms", silence.as_millis());
     // Values are decoded as text by this session. Its settings take precedence over those that the
     // owner of the database can make, except for the time zone and the styles that clients see
     let mut settings = vec![
@@ -300,6 +303,8 @@ async fn log_in(endpoint: &Endpoint, tls: &Tls) -> Result<MessageChannel, WireEr
         ("bytea_output", "hex"),
         ("statement_timeout", "0"),
         ("lock_timeout", "0"),
+        // The server's own value may be any, and may be off
+        ("wal_sender_timeout", &silence),
     ];
     if endpoint.trusts_any_role() {
         // The session is a superuser's: no trigger of the project runs in it
@@ -348,7 +353,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(folder.path().join(".s.PGSQL.1")).unwrap();
         let endpoint = Endpoint::socket(folder.path(), 1, "someone", "db");
-        let settings = ReplicationSettings { slot: "slot".into(), publications: vec!["p".into()] };
+        let silence = Duration::from_millis(20);
+        let settings = ReplicationSettings { slot: "slot".into(), publications: vec!["p".into()], silence };
         let server = async {
             let (mut server, _) = listener.accept().await.unwrap();
             let mut bytes = Vec::new();
@@ -361,11 +367,7 @@ mod tests {
             server
         };
         let (stream, server) = tokio::join!(ReplicationStream::open(&endpoint, &settings), server);
-        let mut stream = stream.unwrap();
-        stream.status_interval = Duration::from_millis(1);
-        stream.silence = Duration::from_millis(20);
-        stream.next_status = Instant::now();
-        (stream, server)
+        (stream.unwrap(), server)
     }
 
     #[tokio::test]
@@ -402,7 +404,7 @@ mod tests {
     fn names_are_quoted_or_rejected() {
         let command = |slot: &str, publications: &[&str]| {
             let publications = publications.iter().map(ToString::to_string).collect();
-            ReplicationSettings { slot: slot.into(), publications }.start_command().ok()
+            ReplicationSettings { slot: slot.into(), publications, silence: Duration::ZERO }.start_command().ok()
         };
         assert_eq!(
             command("slot_1", &["a", "B'\"c"]).as_deref(),

@@ -24,7 +24,7 @@ pub(crate) async fn start(major: u32) -> OrdinaryServer {
 }
 
 /// Makes a login without a superuser's rights and a database of its own.
-async fn tenant(server: &OrdinaryServer, name: &str) -> Endpoint {
+pub(crate) async fn tenant(server: &OrdinaryServer, name: &str) -> Endpoint {
     let admin = connect(&server.superuser("postgres")).await.unwrap();
     tenant_of(&admin, server, name, name).await
 }

@@ -20,6 +20,7 @@ mod fence_vault;
 mod pool;
 mod pooler;
 mod replication;
+mod replication_silence;
 mod scratch;
 mod tls;
 mod wire;

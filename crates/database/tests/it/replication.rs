@@ -1,7 +1,9 @@
 //! Streams of committed changes.
 
+use std::time::Duration;
+
 use portico_database::replication::{
-    Lsn, ReplicationError, ReplicationSettings, ReplicationStream, WalMessage, prepare_publications,
+    Lsn, RefusedChange, ReplicationError, ReplicationSettings, ReplicationStream, WalMessage, prepare_publications,
 };
 use portico_database::scratch::OrdinaryServer;
 use portico_database::{BootstrapSettings, Endpoint, connect, scratch};
@@ -9,14 +11,19 @@ use tokio_postgres::Client;
 
 use crate::bootstrap::{column, empty, majors, ready, value};
 use crate::cluster::reachable;
+use crate::external;
 use crate::wire::Scratch;
 
-fn settings(slot: &str) -> ReplicationSettings {
-    ReplicationSettings { slot: slot.into(), publications: vec!["all \"of\" 'them".into()] }
+pub(crate) fn settings(slot: &str) -> ReplicationSettings {
+    ReplicationSettings {
+        slot: slot.into(),
+        publications: vec!["all \"of\" 'them".into()],
+        silence: Duration::from_secs(60),
+    }
 }
 
 /// Creates a table and publishes it.
-async fn published(endpoint: &Endpoint) -> Client {
+pub(crate) async fn published(endpoint: &Endpoint) -> Client {
     let client = connect(endpoint).await.unwrap();
     let statements = "create table items (id int primary key, name text);
                       create publication \"all \"\"of\"\" 'them\" for table items";
@@ -42,7 +49,7 @@ async fn transaction(stream: &mut ReplicationStream, waiting: &mut Vec<WalMessag
 }
 
 /// Drops a stream and waits until its slot is gone, which a database has to wait for.
-async fn close(stream: ReplicationStream, client: &Client) {
+pub(crate) async fn close(stream: ReplicationStream, client: &Client) {
     drop(stream);
     let slots = "select from pg_replication_slots where database = current_database()";
     while !client.query(slots, &[]).await.unwrap().is_empty() {
@@ -96,9 +103,10 @@ async fn a_confirmed_position_releases_the_log_and_a_dropped_stream_its_slot() {
     let scratch = Scratch::new().await;
     let client = published(&scratch.endpoint).await;
     let slot = scratch.endpoint.database().to_owned();
-    // The server requests a status after half of this time
-    client.batch_execute(&format!("alter database {slot} set wal_sender_timeout = '4s'")).await.unwrap();
-    let mut stream = ReplicationStream::open(&scratch.endpoint, &settings(&slot)).await.unwrap();
+    // The server requests a status after half of this time, whatever its own setting is
+    client.batch_execute(&format!("alter database {slot} set wal_sender_timeout = 0")).await.unwrap();
+    let soon = ReplicationSettings { silence: Duration::from_secs(4), ..settings(&slot) };
+    let mut stream = ReplicationStream::open(&scratch.endpoint, &soon).await.unwrap();
     let activity = "select application_name, temporary, plugin from pg_replication_slots
                       join pg_stat_activity on pid = active_pid where slot_name = $1";
     let row = client.query_one(activity, &[&slot]).await.unwrap();
@@ -217,15 +225,14 @@ async fn a_server_with_a_smaller_log_names_the_setting() {
 #[tokio::test]
 async fn a_database_is_recreated_although_a_stream_is_open() {
     let database = empty(18).await;
-    let settings = ReplicationSettings { slot: "open_at_reset".into(), ..settings("") };
     published(database.endpoint()).await;
-    let mut stream = ReplicationStream::open(database.endpoint(), &settings).await.unwrap();
+    let mut stream = ReplicationStream::open(database.endpoint(), &settings("open_at_reset")).await.unwrap();
     database.recreate(&BootstrapSettings::default()).await.unwrap();
     let error = stream.next_batch(&mut Vec::new()).await.unwrap_err();
     assert!(matches!(error, ReplicationError::Lost(_)), "{error}");
     // The new database has the publications of realtime, and both are as they should be
     let both = ["supabase_realtime", "supabase_realtime_messages_publication"];
-    assert_eq!(prepare_publications(&database).await.unwrap(), both);
+    assert_eq!(prepare_publications(&database).await.unwrap().existing, both);
 }
 
 #[tokio::test]
@@ -252,7 +259,7 @@ async fn the_publication_of_messages_has_only_its_table() {
             assert_eq!(value(&client, inserts).await, "t", "{wrong}");
         }
         client.batch_execute("drop publication supabase_realtime").await.unwrap();
-        assert_eq!(prepare_publications(&database).await.unwrap(), ["supabase_realtime_messages_publication"]);
+        assert_eq!(prepare_publications(&database).await.unwrap().existing, ["supabase_realtime_messages_publication"]);
     }
 }
 
@@ -277,4 +284,21 @@ async fn a_server_that_stops_ends_the_stream() {
     };
     let (error, ()) = tokio::join!(reading, cluster.stop());
     assert!(matches!(error, ReplicationError::Lost(_)), "{error}");
+}
+
+#[tokio::test]
+async fn a_publication_that_the_login_may_not_change_is_left_and_the_refusal_is_returned() {
+    let server = external::start(18).await;
+    let endpoint = external::tenant(&server, "publisher").await;
+    let database = external::set_up(&endpoint, "publisher").await;
+    let admin = connect(&server.superuser("publisher")).await.unwrap();
+    let of_another = "drop publication if exists supabase_realtime_messages_publication;
+         create publication supabase_realtime_messages_publication for table realtime.messages with (publish = 'update')";
+    admin.batch_execute(of_another).await.unwrap();
+    let first = prepare_publications(&database).await.unwrap();
+    assert!(first.existing.contains(&"supabase_realtime_messages_publication".to_owned()), "{first:?}");
+    let reason = "must be owner of publication supabase_realtime_messages_publication".to_owned();
+    let publication = "supabase_realtime_messages_publication";
+    assert_eq!(first.refused, [RefusedChange { publication, reason }]);
+    assert_eq!(prepare_publications(&database).await.unwrap(), first);
 }

@@ -132,7 +132,7 @@ async fn replicate(cluster: &Cluster, parameters: &str) {
     }
     let port = cluster.tcp_port().unwrap();
     let url = format!("postgresql://visitor:secret@localhost:{port}/postgres?connect_timeout=20&{parameters}");
-    let settings = ReplicationSettings { slot: "protected".into(), publications: vec!["p".into()] };
+    let settings = ReplicationSettings { publications: vec!["p".into()], ..crate::replication::settings("protected") };
     let mut stream = ReplicationStream::open(&Endpoint::parse(&url).unwrap(), &settings).await.unwrap();
     admin.batch_execute("insert into items values (repeat('x', 200000))").await.unwrap();
     let mut messages = Vec::new();

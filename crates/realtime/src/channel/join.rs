@@ -199,10 +199,7 @@ impl SocketChannels {
         let ids: Vec<_> = stored.iter().map(|message| message.id).collect();
         stored.into_iter().filter_map(|message| message.frame).for_each(|frame| subscriber.send(frame));
         subscriber.finish_replay(ids);
-        let may_read_presence = channel.read.is_none_or(|read| read.presence == Some(true));
-        if channel.presence_enabled && may_read_presence {
-            subscriber.send_event("presence_state", &service.presence.state(subscriber.room()));
-        }
+        channel.send_presence_state(&service.presence);
         if let Some(prepared) = channel.changes.as_ref().filter(|prepared| !prepared.is_empty()) {
             let identity = Arc::clone(&channel.identity);
             channel.subscription = Some(service.changes.subscribe(Arc::clone(&subscriber), prepared, &identity));

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::authorise::{OwnedSubject, ReadPermissions, WritePermissions};
 use crate::changes::{ChangesSubscription, PreparedEntries};
 use crate::identity::{ChannelIdentity, TokenVerifier};
-use crate::presence::CallLimit;
+use crate::presence::{CallLimit, Presence};
 use crate::rooms::Subscriber;
 use crate::socket::frame::{Inbound, Reference, UserBroadcast};
 
@@ -102,6 +102,14 @@ impl Channel {
         self.subscriber.set_broadcasts(permissions.broadcast);
         self.subscriber.set_presence(permissions.presence == Some(true));
         self.read = Some(permissions);
+    }
+
+    /// Sends the presence of the room, if the channel asked for it and receives its changes from
+    /// now on.
+    pub fn send_presence_state(&self, presence: &Presence) {
+        if self.presence_enabled && self.subscriber.receives_presence() {
+            self.subscriber.send_event("presence_state", &presence.state(self.subscriber.room()));
+        }
     }
 }
 

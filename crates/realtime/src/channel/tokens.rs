@@ -90,8 +90,10 @@ impl SocketChannels {
         channel.set_identity(identity, &self.service.verifier);
         if channel.is_private() {
             if !is_same_reader {
-                // Another person receives no row of the one before while the permissions are read
+                // Another person receives nothing by the permissions of the one before
                 channel.subscription = None;
+                channel.subscriber.set_broadcasts(false);
+                channel.subscriber.set_presence(false);
             }
             let subject = channel.subject(&self.socket.headers);
             let presence = channel.read.is_some_and(|read| read.presence.is_some());
@@ -131,7 +133,11 @@ impl SocketChannels {
         if let Some(reason) = reason {
             return self.shut_down(id, &reason);
         }
+        let received_presence = channel.subscriber.receives_presence();
         channel.set_read(permissions);
+        if !received_presence {
+            channel.send_presence_state(&self.service.presence);
+        }
         channel.busy = false;
         self.subscribe_again(topic);
     }

@@ -34,8 +34,11 @@ impl Streamed {
         let client = portico_database::connect(&endpoint).await.unwrap();
         client.batch_execute(set_up).await.unwrap();
         client.batch_execute("create publication all_tables for all tables").await.unwrap();
-        let settings =
-            ReplicationSettings { slot: endpoint.database().to_owned(), publications: vec!["all_tables".into()] };
+        let settings = ReplicationSettings {
+            slot: endpoint.database().to_owned(),
+            publications: vec!["all_tables".into()],
+            silence: std::time::Duration::from_secs(60),
+        };
         let stream = ReplicationStream::open(&endpoint, &settings).await.unwrap();
         Self { client, admin, endpoint, stream, decoder: Decoder::default(), catalog: TableCatalog::default() }
     }

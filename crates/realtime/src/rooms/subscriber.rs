@@ -94,6 +94,11 @@ impl Subscriber {
         self.receives_presence.store(receives, Ordering::Relaxed);
     }
 
+    /// Returns true if the channel receives changes of the presence.
+    pub fn receives_presence(&self) -> bool {
+        self.receives_presence.load(Ordering::Relaxed)
+    }
+
     /// Sends a frame, which may be shared with other channels.
     pub fn send(&self, frame: Frame) {
         self.outbox.push(frame);

@@ -13,6 +13,7 @@
 mod backoff;
 mod message;
 mod owner;
+mod refusals;
 mod run;
 #[cfg(test)]
 mod tests;

@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::backoff::Backoff;
+use super::refusals::Refusals;
 use super::run::{RunError, StreamConsumers, StreamRun};
 use super::times::StreamTimes;
 use super::watchdog::Unhealthy;
@@ -62,7 +63,8 @@ impl ChangeStream {
         let (uses, in_use) = watch::channel(0);
         let (sender, state) = watch::channel(StreamState::Stopped);
         let ChangeStreamSettings { database, suffix, consumers, times } = settings;
-        let run = StreamRun { database, slot: format!("{SLOT}{suffix}"), consumers, times };
+        let (slot, refusals) = (format!("{SLOT}{suffix}"), Refusals::default());
+        let run = StreamRun { database, slot, consumers, times, refusals };
         let task = tokio::spawn(own(run, in_use, sender));
         Self { uses, state, task }
     }

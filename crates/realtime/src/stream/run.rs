@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use portico_database::replication::{
-    Lsn, ReplicationError, ReplicationSettings, ReplicationStream, WalMessage, prepare_publications,
+    Lsn, PreparedPublications, RefusedChange, ReplicationError, ReplicationSettings, ReplicationStream, WalMessage,
+    prepare_publications,
 };
 use portico_database::{Database, DatabaseError};
 use tokio::sync::mpsc;
@@ -12,6 +13,7 @@ use tokio::sync::mpsc::error::SendTimeoutError;
 
 use super::backoff::Backoff;
 use super::message::{DatabaseMessage, holds_messages};
+use super::refusals::Refusals;
 use super::times::StreamTimes;
 use super::visibility::wait_until_visible;
 use super::watchdog::{Unhealthy, Watchdog};
@@ -88,6 +90,7 @@ pub(super) struct StreamRun {
     pub slot: String,
     pub consumers: StreamConsumers,
     pub times: StreamTimes,
+    pub refusals: Refusals,
 }
 
 impl StreamRun {
@@ -113,11 +116,18 @@ impl StreamRun {
         if self.database.is_being_recreated() {
             return Err(RunError::BeingRecreated);
         }
-        let publications = prepare_publications(&self.database).await?;
+        let PreparedPublications { existing: publications, refused } = prepare_publications(&self.database).await?;
+        for RefusedChange { publication, reason } in self.refusals.replace(refused) {
+            tracing::warn!(publication, reason, "the login role may not change the publication");
+        }
         if publications.is_empty() {
             return Err(RunError::NoPublication);
         }
-        let settings = ReplicationSettings { slot: self.slot.clone(), publications: publications.clone() };
+        let settings = ReplicationSettings {
+            slot: self.slot.clone(),
+            publications: publications.clone(),
+            silence: self.times.silence,
+        };
         Ok((ReplicationStream::open(self.database.endpoint(), &settings).await?, publications))
     }
 }

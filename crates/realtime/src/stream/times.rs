@@ -14,6 +14,8 @@ pub(crate) struct StreamTimes {
     /// The time that a received commit may take until other sessions see it, when the stream has to
     /// read a table.
     pub visible: Duration,
+    /// The time after which a silent connection is lost.
+    pub silence: Duration,
 }
 
 impl Default for StreamTimes {
@@ -23,6 +25,7 @@ impl Default for StreamTimes {
             publications: Duration::from_secs(60),
             slot: Duration::from_secs(5 * 60),
             visible: Duration::from_secs(10),
+            silence: Duration::from_secs(60),
         }
     }
 }

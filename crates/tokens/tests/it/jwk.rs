@@ -29,7 +29,7 @@ fn every_kind_of_key_is_parsed_private_and_public() {
             assert!(!public.can_sign());
             assert_eq!(public.algorithm(), key.algorithm());
         } else {
-            assert_eq!(algorithm, "HS256");
+            assert!(algorithm.starts_with("HS"), "{algorithm}");
         }
     }
 }
@@ -43,6 +43,7 @@ fn a_key_without_an_algorithm_gets_the_usual_one() {
         ("EdDSA", Algorithm::EdDsa),
         ("RS512", Algorithm::Rs256),
         ("HS256", Algorithm::Hs256),
+        ("HS512", Algorithm::Hs256),
     ] {
         assert_eq!(parse(&changed(algorithm, "alg", Value::Null)).unwrap().algorithm(), kind);
     }

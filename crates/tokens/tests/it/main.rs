@@ -36,6 +36,10 @@ fn encode(part: impl AsRef<[u8]>) -> String {
     URL_SAFE_NO_PAD.encode(part)
 }
 
+fn decode(part: &str) -> Vec<u8> {
+    URL_SAFE_NO_PAD.decode(part).unwrap()
+}
+
 fn header_of(token: &str) -> Value {
-    serde_json::from_slice(&URL_SAFE_NO_PAD.decode(token.split('.').next().unwrap()).unwrap()).unwrap()
+    serde_json::from_slice(&decode(token.split('.').next().unwrap())).unwrap()
 }

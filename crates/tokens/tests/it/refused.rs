@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::json;
 use time::Duration;
 
-use crate::{at, encode, keys, ring};
+use crate::{at, decode, encode, keys, ring};
 
 #[test]
 fn a_token_of_each_algorithm_verifies_with_its_key_only() {
@@ -79,7 +79,7 @@ fn the_algorithm_none_is_never_accepted() {
 
 #[test]
 fn a_public_key_is_never_used_as_a_secret() {
-    for algorithm in keys().keys().filter(|algorithm| *algorithm != "HS256") {
+    for algorithm in keys().keys().filter(|algorithm| !algorithm.starts_with("HS")) {
         let published = ring(algorithm, 0).jwks()["keys"][0].clone();
         // Values that an attacker could use as the "secret": the key's text, its modulus, its point
         for guess in [published.to_string(), published["n"].to_string(), published["x"].to_string()] {
@@ -103,6 +103,24 @@ fn a_public_key_is_never_used_as_a_secret() {
             .unwrap();
         assert!(matches!(both.verify(&forged, at(0)), Err(TokenError::UnknownKey { .. })), "{algorithm}");
     }
+}
+
+#[test]
+fn a_secret_verifies_tokens_of_its_own_hash_only() {
+    let with = |alg: &str| {
+        let mut jwk = keys()["HS512"][0].clone();
+        jwk["alg"] = json!(alg);
+        KeyRing::new(None, vec![portico_tokens::SigningKey::parse_jwk(&jwk).unwrap()]).unwrap()
+    };
+    for (signs, verifies) in [("HS256", "HS512"), ("HS512", "HS256"), ("HS384", "HS512")] {
+        let token = with(signs).sign(&json!({})).unwrap();
+        assert_eq!(with(verifies).verify(&token, at(0)).unwrap_err(), TokenError::NoKeyForAlgorithm(signs));
+    }
+    // The project's secret signs and verifies HS256 alone
+    let secret = keys()["HS512"][0]["k"].as_str().map(|k| String::from_utf8(decode(k)).unwrap()).unwrap();
+    let token = with("HS512").sign(&json!({})).unwrap();
+    let ring = KeyRing::hs256(&Secret::new(secret));
+    assert_eq!(ring.verify(&token, at(0)).unwrap_err(), TokenError::NoKeyForAlgorithm("HS512"));
 }
 
 #[test]

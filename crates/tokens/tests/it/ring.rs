@@ -140,6 +140,7 @@ fn a_foreign_key_set_verifies_its_owner_s_tokens_and_ignores_what_it_must() {
     published["keys"][0].as_object_mut().unwrap().remove("alg");
     let list = published["keys"].as_array_mut().unwrap();
     list.push(json!({ "kty": "oct", "k": encode("a secret that nobody may know!!!"), "kid": "oct" }));
+    list.push(keys()["HS512"][0].clone());
     list.push(json!({ "kty": "new", "kid": "new" }));
     list.push(json!("nonsense"));
     let mut encryption = keys()["RS256"][1].clone();
@@ -150,6 +151,7 @@ fn a_foreign_key_set_verifies_its_owner_s_tokens_and_ignores_what_it_must() {
 
     let forged = KeyRing::hs256(&Secret::new("a secret that nobody may know!!!")).sign(&json!({})).unwrap();
     assert!(foreign.verify(&forged, at(0)).is_err());
+    assert!(foreign.verify(&ring("HS512", 0).sign(&json!({})).unwrap(), at(0)).is_err());
 
     for bad in [json!({}), json!([]), json!({ "keys": 1 }), json!({ "keys": [] }), json!({ "keys": [{}] })] {
         assert!(KeyRing::foreign(&bad).is_err(), "{bad}");
@@ -206,6 +208,17 @@ fn exactly_one_key_of_an_issuer_signs() {
     assert!(several.starts_with("the keys \"es256-1\", \"es256-2\" all sign: exactly one must"), "{several}");
     let alone = KeyRing::issuing(Some(secret()), Vec::new(), &[]).unwrap();
     assert_eq!(header_of(&alone.sign(&json!({})).unwrap())["alg"], "HS256");
+}
+
+#[test]
+fn tokens_that_another_library_has_signed_are_verified() {
+    // Signed with the first key of each algorithm by the JavaScript library `jose`
+    let tokens: Value = serde_json::from_str(include_str!("made_elsewhere.json")).unwrap();
+    assert_eq!(tokens.as_object().unwrap().len(), keys().len());
+    for (algorithm, token) in tokens.as_object().unwrap() {
+        let claims = ring(algorithm, 0).verify(token.as_str().unwrap(), at(50)).unwrap();
+        assert_eq!(claims.subject(), Some("u"), "{algorithm}");
+    }
 }
 
 #[test]

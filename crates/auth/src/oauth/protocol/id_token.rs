@@ -116,11 +116,11 @@ pub fn has_audience(claims: &JsonObject, accepted: &[String]) -> bool {
 /// Compares `at_hash`: the left half of the hash that the algorithm uses (OpenID Connect Core,
 /// 3.1.3.6).
 fn is_hash_of(hash: &str, access_token: &str, algorithm: Algorithm) -> bool {
-    use Algorithm::{EdDsa, Es256, Es384, Es512, Hs256, Ps256, Ps384, Ps512, Rs256, Rs384, Rs512};
+    use Algorithm::{EdDsa, Es256, Es384, Es512, Hs256, Hs384, Hs512, Ps256, Ps384, Ps512, Rs256, Rs384, Rs512};
     let function = match algorithm {
         Hs256 | Rs256 | Ps256 | Es256 => &digest::SHA256,
-        Rs384 | Ps384 | Es384 => &digest::SHA384,
-        Rs512 | Ps512 | Es512 | EdDsa => &digest::SHA512,
+        Hs384 | Rs384 | Ps384 | Es384 => &digest::SHA384,
+        Hs512 | Rs512 | Ps512 | Es512 | EdDsa => &digest::SHA512,
     };
     let whole = digest::digest(function, access_token.as_bytes());
     let (half, _) = whole.as_ref().split_at(whole.as_ref().len() / 2);
