@@ -28,11 +28,11 @@ export interface LiveTopicHandlers {
 
 /**
  * Subscribes to the broadcasts of a private topic until it is closed, with the official client,
- * whose code is loaded here, once the page had its time to appear. A topic that cannot be joined, or whose connection ends, is joined
- * again after a random pause, which grows with each failure: clients of a server that restarts come
- * back one after the other. A server that does not receive from its database ends the channel after
- * a minute, which is a failure too. The pause ends when the browser is online again and when its
- * page is shown.
+ * whose code is loaded here, once the page had its time to appear. A topic that cannot be joined,
+ * or whose connection ends, is joined again after a random pause, which grows with each failure:
+ * clients of a server that restarts come back one after the other. A server that does not receive
+ * from its database ends the channel after a minute, which is a failure too. The pause ends when
+ * the browser is online again and when its page is shown.
  */
 export function openLiveTopic(config: Config, auth: SessionSource, topic: string, handlers: LiveTopicHandlers): LiveTopic {
   let socket: RealtimeClient | null = null;
