@@ -114,8 +114,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_thread_that_may_block_inherits_the_request_that_starts_it() {
-        let (_, work) = with_request(request("request-1"), async { spawn_blocking(current) }).await;
-        assert_eq!(work.await.unwrap().as_deref(), Some("request-1"), "it outlives the request");
+        let (_, seen) = with_request(request("request-1"), async { spawn_blocking(current).await }).await;
+        assert_eq!(seen.unwrap().as_deref(), Some("request-1"));
         // Perhaps on the same thread
         assert_eq!(spawn_blocking(current).await.unwrap(), None);
     }
