@@ -16,6 +16,7 @@
 //! [`REALTIME`].
 
 #![allow(clippy::print_stdout, reason = "a command line tool speaks by printing")]
+#![allow(clippy::disallowed_methods, reason = "it serves no requests, whose ids its threads would have to keep")]
 
 mod accounts;
 mod client;

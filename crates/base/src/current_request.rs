@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::future::Future;
 use std::pin::pin;
 
+use tokio::task::JoinHandle;
+
 use crate::RequestId;
 
 tokio::task_local! {
@@ -48,6 +50,17 @@ pub fn inherit_request<F: Future>(work: F) -> impl Future<Output = F::Output> {
             None => work.await,
         }
     }
+}
+
+/// Runs `work` on a thread that may block, as a part of the current request. Its log lines have the
+/// id of the request, as those of a task with [`inherit_request`].
+pub fn spawn_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    let request = with_current_request(CurrentRequest::clone);
+    #[expect(clippy::disallowed_methods, reason = "the request goes along here")]
+    tokio::task::spawn_blocking(move || match request {
+        Some(request) => CURRENT.sync_scope(request, work),
+        None => work(),
+    })
 }
 
 #[cfg(test)]
@@ -97,6 +110,14 @@ mod tests {
         .await;
         assert_eq!(in_a_task.await.unwrap().as_deref(), Some("request-1"), "it outlives the request");
         assert_eq!(tokio::spawn(inherit_request(async { current() })).await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn a_thread_that_may_block_inherits_the_request_that_starts_it() {
+        let (_, seen) = with_request(request("request-1"), async { spawn_blocking(current).await }).await;
+        assert_eq!(seen.unwrap().as_deref(), Some("request-1"));
+        // Perhaps on the same thread
+        assert_eq!(spawn_blocking(current).await.unwrap(), None);
     }
 
     #[tokio::test]

@@ -25,6 +25,6 @@ pub use allowed_origins::AllowedOrigins;
 pub use capped_semaphore::{CappedPermit, CappedSemaphore};
 pub use client_address::ClientAddress;
 pub use clock::Clock;
-pub use current_request::{CurrentRequest, inherit_request, with_current_request, with_request};
+pub use current_request::{CurrentRequest, inherit_request, spawn_blocking, with_current_request, with_request};
 pub use request_id::RequestId;
 pub use secret::Secret;

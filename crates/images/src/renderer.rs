@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use portico_base::CappedSemaphore;
-use portico_base::inherit_request;
+use portico_base::{inherit_request, spawn_blocking};
 use tokio::sync::{Semaphore, watch};
-use tokio::task::{AbortHandle, spawn_blocking};
+use tokio::task::AbortHandle;
 
 use crate::{
     OutputFormat, RenderControl, RenderError, RenderLimits, RenderedImage, RequestedFormat, ResultCache, Transformation,

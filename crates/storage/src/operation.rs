@@ -4,7 +4,7 @@
 //! of the request, for that transaction alone. A step is one write of the wire client, with the
 //! session reset behind it (`portico_database::wire`): nothing of one caller reaches another.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use http::{Extensions, HeaderMap, Method, header};
@@ -52,7 +52,8 @@ pub(crate) struct Operation {
 struct OperationState {
     name: &'static str,
     caller: Option<CallerIdentity>,
-    own: CallerIdentity,
+    /// The identity of the service, once a step has needed it.
+    own: OnceLock<CallerIdentity>,
     request: RequestDescription,
 }
 
@@ -119,11 +120,7 @@ impl ReadRows {
 
     /// Returns the bytes of the joined rows.
     pub fn bytes(&self) -> Bytes {
-        match self.joined.pieces.as_slice() {
-            [] => Bytes::new(),
-            [piece] => piece.clone(),
-            pieces => pieces.concat().into(),
-        }
+        self.joined.to_bytes()
     }
 
     /// Parses the only row of the main statement, which is JSON.
@@ -173,8 +170,8 @@ impl Operation {
         caller: Option<CallerIdentity>,
         request: RequestDescription,
     ) -> Self {
-        let own = CallerIdentity::service(&service.keys);
-        Self { service: Arc::clone(service), inner: Arc::new(OperationState { name, caller, own, request }) }
+        let inner = OperationState { name, caller, own: OnceLock::new(), request };
+        Self { service: Arc::clone(service), inner: Arc::new(inner) }
     }
 
     /// Returns the caller.
@@ -206,8 +203,13 @@ impl Operation {
     fn identity(&self, actor: Actor) -> Result<&CallerIdentity> {
         match actor {
             Actor::Caller => self.caller(),
-            Actor::Service => Ok(&self.inner.own),
+            Actor::Service => Ok(self.own()),
         }
+    }
+
+    /// Returns the identity of the service.
+    fn own(&self) -> &CallerIdentity {
+        self.inner.own.get_or_init(|| CallerIdentity::service(&self.service.keys))
     }
 
     /// Returns the statement and the values that begin a read.
@@ -221,7 +223,7 @@ impl Operation {
     /// Returns names and values of the settings of a read as the service. No policy applies to it,
     /// and it calls nothing of the project, so that nothing could see the request.
     fn settings_of_service(&self) -> [(&'static str, &str); 7] {
-        let OperationState { name, own, .. } = &*self.inner;
+        let (name, own) = (self.inner.name, self.own());
         [
             ("search_path", SEARCH_PATH),
             ("role", &own.role),
@@ -307,7 +309,7 @@ impl Operation {
         let mut batch = Batch::new().statement(Statement::named(sql::BEGIN_READ, &[]));
         if let Some(before) = before {
             batch.push(Statement::named(own_settings, &own_values));
-            batch.push(Statement::named(before.text, before.values).scope(&self.inner.own.role));
+            batch.push(Statement::named(before.text, before.values).scope(&self.own().role));
         }
         batch.push(Statement::named(settings, &values));
         let main = Statement::named(main.text, main.values).scope(&identity.role).joined(separators);
@@ -399,7 +401,7 @@ impl Operation {
         let batch = Batch::new()
             .statement(Statement::named(sql::BEGIN_WRITE, &[]))
             .statement(Statement::named(sql::SET_7, &own_values))
-            .statement(Statement::named(before.text, before.values).scope(&self.inner.own.role))
+            .statement(Statement::named(before.text, before.values).scope(&self.own().role))
             .statement(Statement::named(sql::SET_14, &test_values))
             .statement(Statement::named(test.text, test.values).scope(&tester.role))
             .statement(Statement::named(sql::CHECK_CONSTRAINTS, &[]))

@@ -131,6 +131,18 @@ pub(crate) const FIND_OBJECT_AND_BUCKET: &str = concat!(
     " end)::text from storage.buckets as b left join storage.objects as o on o.bucket_id = b.id and o.name = $2 where b.id = $1"
 );
 
+/// The role that owns the tables.
+pub(crate) const OWNER: &str = "supabase_storage_admin";
+
+/// As [`FIND_OBJECT_AND_BUCKET`], without a row where the object does not exist. It runs as the
+/// owner of the tables: every name is qualified, and tables of others that inherit are left out.
+pub(crate) const FIND_OBJECT_AS_OWNER: &str = concat!(
+    "select pg_catalog.json_build_object('public', coalesce(b.public, false), 'object', ",
+    object_row_json!(),
+    ")::pg_catalog.text from only storage.buckets as b cross join only storage.objects as o \
+     where b.id operator(pg_catalog.=) $1 and o.bucket_id operator(pg_catalog.=) $1 and o.name operator(pg_catalog.=) $2"
+);
+
 /// `$1` bucket, `$2` name.
 pub(crate) const FIND_OBJECT: &str =
     concat!("select ", object_row_json!(), "::text from storage.objects as o where o.bucket_id = $1 and o.name = $2");

@@ -7,7 +7,8 @@ use axum::extract::Request;
 use axum::response::Response;
 use http::HeaderMap;
 use portico_base::{CappedSemaphore, Clock};
-use portico_database::wire::ReadCoalescer;
+use portico_database::Endpoint;
+use portico_database::wire::{FixedRead, ReadCoalescer};
 use portico_images::{Renderer, ResultCache};
 use portico_tokens::CurrentKeys;
 
@@ -19,7 +20,7 @@ use crate::object::multipart;
 use crate::service::{Completions, StorageService, XML_MEMORY};
 use crate::settings::{BackendSettings, StorageSettings};
 use crate::unfinished::UnfinishedUploads;
-use crate::{cleanup, routes};
+use crate::{cleanup, routes, sql};
 
 /// The storage service. Clones share all state.
 #[derive(Clone)]
@@ -28,15 +29,16 @@ pub struct Storage {
 }
 
 impl Storage {
-    /// Makes the service on connections that act as `authenticator`, of a server that logs in as
-    /// `login`.
+    /// Makes the service on connections that act as `authenticator`, and on some of its own to the
+    /// same database, which is at `endpoint`.
     ///
     /// # Errors
-    /// When the folder of the content cannot be made, or the settings of the store are invalid.
+    /// When the folder of the content cannot be made, or the settings of the store or the endpoint
+    /// are invalid.
     pub fn new(
         settings: StorageSettings,
         reads: ReadCoalescer,
-        login: &str,
+        endpoint: &Endpoint,
         keys: CurrentKeys,
         clock: Clock,
     ) -> std::io::Result<Self> {
@@ -54,12 +56,15 @@ impl Storage {
             }
             None => None,
         };
-        let login = login.to_owned();
+        let find_object = FixedRead::open(endpoint, sql::OWNER, sql::FIND_OBJECT_AS_OWNER);
+        let find_object = find_object.map_err(std::io::Error::other)?;
+        let login = endpoint.user().to_owned();
         let service = StorageService {
             settings,
             keys,
             clock,
             reads,
+            find_object,
             login,
             backend,
             journal,
@@ -105,6 +110,7 @@ impl Storage {
     /// Closes the connections to the database.
     pub fn close(&self) {
         self.service.reads.pool().close();
+        self.service.find_object.close();
     }
 
     /// Returns the age from which content without a row is deleted.

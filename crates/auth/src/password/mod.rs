@@ -132,7 +132,7 @@ impl Passwords {
         drop(queued);
         // The permit moves to the thread: a cancelled request must not let another one start while
         // its hash still runs
-        tokio::task::spawn_blocking(move || {
+        portico_base::spawn_blocking(move || {
             let result = work();
             drop(permit);
             result

@@ -113,7 +113,7 @@ impl Cluster {
     pub async fn stop(self) {
         let shared = Arc::clone(&self.shared);
         // Waiting blocks, so it runs on a blocking thread. Without a runtime, `drop` waits.
-        let _ = tokio::task::spawn_blocking(move || end(&shared)).await;
+        let _ = portico_base::spawn_blocking(move || end(&shared)).await;
     }
 }
 

@@ -19,14 +19,15 @@
 //! # Ok(()) }
 //! ```
 //!
-//! It has four parts; each depends only on those before it:
+//! It has five parts; each depends only on those before it:
 //!
 //! - `protocol`: messages, authentication and streams;
 //! - `session`: connections that act as a role, prepared statements, and the session reset that
 //!   separates the callers who share a connection (its module `reset` explains how);
 //! - `pool`: the checkout of connections;
 //! - `coalescing`: several reads in one write. It can be removed without a change of the other
-//!   parts' behaviour.
+//!   parts' behaviour;
+//! - `fixed_read`: one read of the program's own on sessions of its own, without a reset.
 //!
 //! Reasons for its speed: a connection parses a statement once, in the same write as its first use;
 //! a transaction is one write, one `Sync` and one read; rows are slices of the read buffer; and
@@ -37,11 +38,13 @@
 //! connection that has not, because its caller was cancelled during a batch, is never used again.
 
 mod coalescing;
+mod fixed_read;
 mod pool;
 pub(crate) mod protocol;
 mod session;
 
 pub use coalescing::{CoalescingSettings, ReadCoalescer, ReadError};
+pub use fixed_read::FixedRead;
 pub use pool::Pool;
 pub use pool::checkout_queue::PoolStatus;
 pub use pool::pooled_connection::PooledConnection;

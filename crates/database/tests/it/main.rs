@@ -25,6 +25,7 @@ mod scratch;
 mod tls;
 mod wire;
 mod wire_coalescing;
+mod wire_fixed_read;
 mod wire_login;
 mod wire_pool;
 mod wire_runtimes;

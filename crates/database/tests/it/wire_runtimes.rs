@@ -22,7 +22,7 @@ fn on_another_runtime<F: Future<Output: Send> + 'static>(
 }
 
 async fn ended<T: Send + 'static>(thread: JoinHandle<T>) -> T {
-    tokio::task::spawn_blocking(|| thread.join().unwrap()).await.unwrap()
+    portico_base::spawn_blocking(|| thread.join().unwrap()).await.unwrap()
 }
 
 async fn process(pool: &Pool) -> (i32, String) {

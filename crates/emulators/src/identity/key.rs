@@ -39,7 +39,7 @@ impl IntoResponse for KeyFailure {
 /// Returns the key.
 pub(super) async fn get() -> Result<Arc<ProviderKey>, KeyFailure> {
     let make = || async {
-        let pair = tokio::task::spawn_blocking(|| RsaKeyPair::generate(KeySize::Rsa2048)).await;
+        let pair = portico_base::spawn_blocking(|| RsaKeyPair::generate(KeySize::Rsa2048)).await;
         let pair = pair.map_err(|_| KeyFailure)?.map_err(|_| KeyFailure)?;
         let id = hash::sha256_hex(pair.public_key().as_ref())[..40].to_owned();
         Ok(Arc::new(ProviderKey { pair, id }))

@@ -179,7 +179,7 @@ pub(super) fn open(
             ReadCoalescer::new(Pool::open(endpoint, LOGIN_ROLE, pool_settings)?, &CoalescingSettings::default())
         }
     };
-    Storage::new(settings, reads, endpoint.user(), keys.clone(), clock.clone()).context("the folder of stored files")
+    Storage::new(settings, reads, endpoint, keys.clone(), clock.clone()).context("the folder of stored files")
 }
 
 /// Returns the routes of the service. Without it every request is refused as the storage service

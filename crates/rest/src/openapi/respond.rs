@@ -60,7 +60,7 @@ pub(crate) async fn respond(context: &RequestContext<'_>) -> Result<Response, Re
         if config.openapi_mode == OpenApiMode::IgnorePrivileges { VisibleObjects::Everything } else { visible };
     let (schema, public_url) = (request.head.schema.to_owned(), context.service.public_url.clone());
     // Writing a document of thousands of tables here would delay the other requests of this worker
-    let writing = tokio::task::spawn_blocking(move || {
+    let writing = portico_base::spawn_blocking(move || {
         let source = DocumentSource {
             cache: &cache,
             schema: &schema,

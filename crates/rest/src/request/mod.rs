@@ -157,7 +157,7 @@ async fn payload(
     }
     // Parsing a long body here would delay the other requests of this worker
     let content_type = content_type.clone();
-    let parsing = tokio::task::spawn_blocking(move || body::parse(purpose, &content_type, has_columns, bytes));
+    let parsing = portico_base::spawn_blocking(move || body::parse(purpose, &content_type, has_columns, bytes));
     parsing.await.map_err(|_| RestError::Internal)?.map(Some)
 }
 

@@ -12,9 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use portico_base::random;
+use portico_base::{random, spawn_blocking};
 use serde::{Deserialize, Serialize};
-use tokio::task::spawn_blocking;
 
 use crate::error::{Result, StorageError};
 

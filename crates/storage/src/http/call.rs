@@ -71,6 +71,12 @@ impl StorageCall<'_> {
         Operation::new(self.service, name, None, self.description())
     }
 
+    /// Returns an operation that looks at no token and whose SQL does not see the request: it reads
+    /// as the service only.
+    pub fn undescribed_operation(&self, name: &'static str) -> Operation {
+        Operation::new(self.service, name, None, RequestDescription::default())
+    }
+
     /// Checks that the caller has the rights of the service.
     pub fn require_service_role(&self) -> Result<()> {
         match self.identity() {

@@ -1,6 +1,6 @@
 //! Reading objects: the row and the content.
 
-use portico_database::wire::RowSeparators;
+use portico_database::wire::{ReadError, RowSeparators};
 use serde::Deserialize;
 
 use crate::backend::{BackendError, ByteRange, OpenContent, VersionKey};
@@ -46,13 +46,13 @@ pub(crate) async fn find(operation: &Operation, rule: ReadRule, path: &ObjectPat
     if path.bucket.contains('\0') || path.name.contains('\0') {
         return Err(StorageError::NoSuchKey);
     }
-    let both = SqlStep { text: sql::FIND_OBJECT_AND_BUCKET, values: &values };
     let (found, is_visible) = match rule {
         ReadRule::Policies => {
             let row = find_visible(operation, path).await?;
             return Ok(ReadableObject { row, is_public: false });
         }
         ReadRule::PublicOrPolicies if operation.known_caller().is_some() => {
+            let both = SqlStep { text: sql::FIND_OBJECT_AND_BUCKET, values: &values };
             let visible = SqlStep { text: sql::SEE_OBJECT, values: &values };
             match operation.read_after(both, visible, RowSeparators::default()).await {
                 Ok(rows) => {
@@ -60,19 +60,19 @@ pub(crate) async fn find(operation: &Operation, rule: ReadRule, path: &ObjectPat
                     (found.transpose()?, rows.joined.rows > 0)
                 }
                 // Policies do not matter in a public bucket, nor does their failure
-                Err(error) => match as_service(operation, both).await? {
+                Err(error) => match without_policies(operation, path).await? {
                     Some(found) if found.public => (Some(found), false),
                     _ => return Err(error),
                 },
             }
         }
         ReadRule::SignedUrl => {
-            let found = as_service(operation, both).await?.ok_or(StorageError::NoSuchKey)?;
+            let found = without_policies(operation, path).await?.ok_or(StorageError::NoSuchKey)?;
             (Some(found), true)
         }
         // A private bucket does not exist for a caller who could not read it
         ReadRule::Public | ReadRule::PublicOrPolicies => {
-            (as_service(operation, both).await?.filter(|found| found.public), false)
+            (without_policies(operation, path).await?.filter(|found| found.public), false)
         }
     };
     let ObjectAndBucket { public, object } = found.ok_or(StorageError::NoSuchBucket)?;
@@ -91,12 +91,23 @@ pub(crate) async fn find_visible(operation: &Operation, source: &ObjectPath) -> 
     found.one()?.ok_or(StorageError::NoSuchKey)
 }
 
-async fn as_service(operation: &Operation, step: SqlStep<'_>) -> Result<Option<ObjectAndBucket>> {
+/// Finds an object and its bucket, whatever the policies say.
+async fn without_policies(operation: &Operation, path: &ObjectPath) -> Result<Option<ObjectAndBucket>> {
+    let read = operation.service.find_object.run([&path.bucket, &path.name]).await;
+    let found = read.map_err(|error| match error {
+        ReadError::Checkout(error) | ReadError::Run(error) => StorageError::from(error),
+    })?;
+    if let Some(found) = found.filter(|found| found.rows == 1) {
+        return parse(&found.to_bytes()).map(Some);
+    }
+    // The bucket may be there without the object, or the tables are not what they are elsewhere
+    let values = [Some(path.bucket.as_bytes()), Some(path.name.as_bytes())];
+    let step = SqlStep { text: sql::FIND_OBJECT_AND_BUCKET, values: &values };
     operation.read(Actor::Service, step, RowSeparators::default()).await?.one()
 }
 
 /// Opens the content of an object that was found. Where the object is replaced at that moment, the
-/// new version is opened; returns the row of the opened one.
+/// new version is opened, and its row is returned too.
 ///
 /// # Errors
 /// [`StorageError::ContentLost`], [`StorageError::InvalidRange`].
@@ -104,16 +115,18 @@ pub(crate) async fn open(
     operation: &Operation,
     rule: ReadRule,
     path: &ObjectPath,
-    mut row: ObjectRow,
+    row: &ObjectRow,
     range: Option<ByteRange>,
-) -> Result<(ObjectRow, OpenContent)> {
-    for is_last in [false, true] {
-        let key = VersionKey::new(&path.bucket, &path.name, row.version.as_deref());
-        match operation.service.backend.get(&key, range).await {
-            Ok(content) => return Ok((row, content)),
-            Err(BackendError::NotFound) if !is_last => row = find(operation, rule, path).await?.row,
-            Err(error) => return Err(error.into()),
+) -> Result<(Option<ObjectRow>, OpenContent)> {
+    let backend = &operation.service.backend;
+    let key = |row: &ObjectRow| VersionKey::new(&path.bucket, &path.name, row.version.as_deref());
+    match backend.get(&key(row), range).await {
+        Ok(content) => Ok((None, content)),
+        Err(BackendError::NotFound) => {
+            let replaced = find(operation, rule, path).await?.row;
+            let content = backend.get(&key(&replaced), range).await?;
+            Ok((Some(replaced), content))
         }
+        Err(error) => Err(error.into()),
     }
-    Err(StorageError::ContentLost)
 }

@@ -25,7 +25,8 @@ impl StorageCall<'_> {
         row: ObjectRow,
         caching: Caching,
     ) -> Result<Response> {
-        let headers = describe(&row, caching, self.query("download").as_deref());
+        let download = self.query("download");
+        let headers = describe(&row, caching, download.as_deref());
         if is_current(&self.parts.headers, &row) {
             return Ok(not_modified(headers));
         }
@@ -34,8 +35,11 @@ impl StorageCall<'_> {
             return Ok(with_headers(StatusCode::OK, Body::empty(), headers, size));
         }
         let range = if is_head { None } else { range_of(&self.parts.headers)? };
-        let (row, content) = download::open(operation, rule, path, row, range).await?;
-        let mut headers = describe(&row, caching, self.query("download").as_deref());
+        let (replaced, content) = download::open(operation, rule, path, &row, range).await?;
+        let mut headers = match replaced {
+            Some(row) => describe(&row, caching, download.as_deref()),
+            None => headers,
+        };
         let (start, end) = content.part;
         let status = match range {
             None => StatusCode::OK,

@@ -36,7 +36,7 @@ impl StorageCall<'_> {
                 self.get(self.operation(self.read_operation())?, ReadRule::PublicOrPolicies, path).await
             }
             ObjectAddress::GetPublic(path) => {
-                self.get(self.open_operation("storage.object.get_public"), ReadRule::Public, path).await
+                self.get(self.undescribed_operation("storage.object.get_public"), ReadRule::Public, path).await
             }
             ObjectAddress::Info(path) => {
                 self.info(self.tolerant_operation(INFO_OPERATION), ReadRule::PublicOrPolicies, path).await
@@ -45,7 +45,7 @@ impl StorageCall<'_> {
                 self.info(self.operation(HEAD_OPERATION)?, ReadRule::PublicOrPolicies, path).await
             }
             ObjectAddress::InfoPublic(path) => {
-                self.info(self.open_operation("storage.object.info_public"), ReadRule::Public, path).await
+                self.info(self.undescribed_operation("storage.object.info_public"), ReadRule::Public, path).await
             }
             ObjectAddress::List(bucket) => self.list(bucket, body).await,
             ObjectAddress::ListPage(bucket) => self.list_page(bucket, body).await,

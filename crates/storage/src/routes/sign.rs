@@ -73,7 +73,7 @@ impl StorageCall<'_> {
         if token.transformation.is_some() {
             return Err(StorageError::InvalidSignature("Invalid signature"));
         }
-        let operation = self.open_operation("storage.object.get_signed");
+        let operation = self.undescribed_operation("storage.object.get_signed");
         let found = download::find(&operation, ReadRule::SignedUrl, &path).await?;
         self.deliver(&operation, ReadRule::SignedUrl, &path, found.row, Caching::Until(token.expires_at)).await
     }

@@ -156,11 +156,13 @@ impl S3Call<'_> {
             return Ok(response);
         }
         let range = if is_head { None } else { range_of(self.headers())? };
-        let (row, content) = download::open(&operation, ReadRule::PublicOrPolicies, &path, found.row, range).await?;
+        let opened = download::open(&operation, ReadRule::PublicOrPolicies, &path, &found.row, range).await?;
+        let (replaced, content) = opened;
+        let headers = replaced.map_or(headers, |row| self.describe(&row, found.is_public));
         let (start, end) = content.part;
         let is_partial = range.is_some() || (is_part && content.size > 0);
         let status = if is_partial { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK };
-        let mut response = respond(status, self.describe(&row, found.is_public), content.body);
+        let mut response = respond(status, headers, content.body);
         response.headers_mut().insert(header::CONTENT_LENGTH, (end - start).into());
         set_content_range(&mut response, (start, end), content.size);
         Ok(response)

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use portico_base::{CappedSemaphore, Clock};
-use portico_database::wire::ReadCoalescer;
+use portico_database::wire::{FixedRead, ReadCoalescer};
 use portico_images::Renderer;
 use portico_tokens::CurrentKeys;
 
@@ -28,6 +28,9 @@ pub(crate) struct StorageService {
     pub clock: Clock,
     /// Runs reads, and has the pool for writes.
     pub reads: ReadCoalescer,
+    /// Reads an object and its bucket as the owner of the tables, for requests whose right does not
+    /// depend on a caller. Nothing of a request but the names reaches its sessions.
+    pub find_object: FixedRead,
     /// The role that the server logs in with, before it assumes the role of a request.
     pub login: String,
     pub backend: Arc<dyn Backend>,

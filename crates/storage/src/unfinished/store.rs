@@ -12,9 +12,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use md5::digest::common::hazmat::SerializableState;
 use md5::{Digest, Md5};
+use portico_base::spawn_blocking;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
-use tokio::task::spawn_blocking;
 use uuid::Uuid;
 
 use crate::backend::BackendError;

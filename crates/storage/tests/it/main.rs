@@ -11,6 +11,7 @@ mod helper;
 mod interruption;
 mod listing;
 mod moving;
+mod owner_reads;
 mod permission;
 mod place;
 mod rendering;

@@ -22,6 +22,7 @@ use crate::endpoint::Endpoint;
 use crate::error::DatabaseError;
 use crate::wire::protocol::error::WireError;
 use crate::wire::session::batch_copy::BatchCopy;
+use crate::wire::session::connector::Connector;
 use crate::wire::session::function_traits::FunctionTraits;
 
 /// The outcome of a checkout that did not fail.
@@ -50,7 +51,13 @@ impl Pool {
     /// # Errors
     /// When the certificates that the endpoint names cannot be read.
     pub fn open(endpoint: &Endpoint, role: &str, settings: WirePoolSettings) -> Result<Self, DatabaseError> {
-        Ok(Self { shared: Arc::new(SharedPool::new(endpoint, role, settings)?) })
+        let connector = Connector::new(endpoint, role, settings.statements_per_connection)?;
+        Ok(Self::with_connector(connector, settings))
+    }
+
+    /// Makes a pool of a connector.
+    pub(in crate::wire) fn with_connector(connector: Connector, settings: WirePoolSettings) -> Self {
+        Self { shared: Arc::new(SharedPool::new(connector, settings)) }
     }
 
     /// Checks out a connection for one caller, until it is dropped: the most recently used one, or

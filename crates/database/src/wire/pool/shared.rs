@@ -7,8 +7,6 @@ use tokio::time::Instant;
 
 use super::checkout_queue::{CheckoutGrant, CheckoutQueue, IdleConnection, ReturnedConnection};
 use super::settings::WirePoolSettings;
-use crate::endpoint::Endpoint;
-use crate::error::DatabaseError;
 use crate::wire::protocol::batch::Statement;
 use crate::wire::protocol::error::WireError;
 use crate::wire::session::connection::{SessionMode, WireConnection};
@@ -32,9 +30,9 @@ pub(crate) struct SharedPool {
 
 impl SharedPool {
     /// Returns the state of a pool without connections.
-    pub fn new(endpoint: &Endpoint, role: &str, settings: WirePoolSettings) -> Result<Self, DatabaseError> {
-        Ok(Self {
-            connector: Connector::new(endpoint, role, settings.statements_per_connection)?,
+    pub fn new(connector: Connector, settings: WirePoolSettings) -> Self {
+        Self {
+            connector,
             prepared: AtomicBool::new(settings.prepared),
             traits: RwLock::new(FunctionTraits::UNKNOWN),
             queue: Mutex::new(CheckoutQueue::new(settings.max_connections)),
@@ -42,7 +40,7 @@ impl SharedPool {
             timeouts: AtomicU64::new(0),
             has_sweeper: AtomicBool::new(false),
             settings,
-        })
+        }
     }
 
     /// Locks the checkout queue.
@@ -86,12 +84,12 @@ impl SharedPool {
     /// Returns how batches run at the moment.
     pub fn mode(&self) -> SessionMode {
         let pooled = self.connector.is_pooled();
-        SessionMode {
-            prepared: self.prepared.load(Ordering::Relaxed) && !pooled,
-            pooled,
-            runs_project_code: true,
-            traits: *self.traits.read().unwrap_or_else(PoisonError::into_inner),
-        }
+        let runs_project_code = !self.connector.runs_fixed_statements();
+        let traits = match runs_project_code {
+            true => *self.traits.read().unwrap_or_else(PoisonError::into_inner),
+            false => FunctionTraits::NONE,
+        };
+        SessionMode { prepared: self.prepared.load(Ordering::Relaxed) && !pooled, pooled, runs_project_code, traits }
     }
 
     /// Returns the key of a statement, which is the same on all connections of the pool.

@@ -37,6 +37,15 @@ impl JoinedRows {
     pub fn is_empty(&self) -> bool {
         self.pieces.iter().all(Bytes::is_empty)
     }
+
+    /// Returns the joined values as one piece.
+    pub fn to_bytes(&self) -> Bytes {
+        match self.pieces.as_slice() {
+            [] => Bytes::new(),
+            [piece] => piece.clone(),
+            pieces => pieces.concat().into(),
+        }
+    }
 }
 
 /// Builds [`JoinedRows`].

@@ -43,7 +43,8 @@ pub(crate) struct SessionMode {
     pub prepared: bool,
     /// A pooler lends another server session for each transaction.
     pub pooled: bool,
-    /// The statements may run functions of the project.
+    /// The statements may run functions of the project, or have values of a caller in settings.
+    /// Without that a session needs no reset.
     pub runs_project_code: bool,
     /// The known properties of the functions in the database.
     pub traits: FunctionTraits,
@@ -96,7 +97,7 @@ impl WireConnection {
 
     /// Returns the session reset after a transaction that only reads.
     pub fn read_only_reset(&self, mode: SessionMode) -> SessionReset {
-        self.session.reset(Access::ReadOnly, mode.traits)
+        self.session.reset(Access::ReadOnly, mode)
     }
 
     /// Returns the state of the session.

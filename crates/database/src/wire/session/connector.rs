@@ -48,6 +48,8 @@ pub(crate) struct Connector {
     /// The maximum number of prepared statements of a connection.
     max_statements: usize,
     texts: Arc<StatementTexts>,
+    /// Only statements of the program run, which leave nothing in the session.
+    runs_fixed_statements: bool,
 }
 
 impl Connector {
@@ -64,7 +66,34 @@ impl Connector {
             role_settings: Mutex::new(Arc::from([])),
             max_statements,
             texts: Arc::new(StatementTexts::new(u64::from_ne_bytes(seed))),
+            runs_fixed_statements: false,
         })
+    }
+
+    /// Returns a connector for sessions in which only statements of the program run. They begin
+    /// with `settings`. `None` where the role itself cannot log in: the session of another login
+    /// role would have more rights, for which it has to be guarded.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn for_fixed_statements(
+        endpoint: &Endpoint,
+        role: &str,
+        settings: &[(&str, &str)],
+    ) -> Result<Option<Self>, DatabaseError> {
+        let connector = Self::new(endpoint, role, 1)?;
+        let settings = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let can_log_in = connector.endpoint.user() == connector.role;
+        Ok(can_log_in.then(|| Self {
+            role_settings: Mutex::new(settings.collect()),
+            runs_fixed_statements: true,
+            ..connector
+        }))
+    }
+
+    /// Returns whether only statements of the program run in the sessions.
+    pub fn runs_fixed_statements(&self) -> bool {
+        self.runs_fixed_statements
     }
 
     /// Returns whether connections lead to a connection pooler.

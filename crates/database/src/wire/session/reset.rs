@@ -39,6 +39,7 @@
 
 use std::sync::Arc;
 
+use super::connection::SessionMode;
 use super::function_traits::FunctionTraits;
 use super::origin::SessionOrigin;
 use crate::wire::protocol::batch::{Access, Statement};
@@ -47,6 +48,8 @@ use crate::wire::protocol::result_sets::ResultSets;
 /// The statements after a transaction that remove what functions may have left in the session.
 #[derive(Debug, Clone)]
 pub(crate) struct SessionReset {
+    /// False where no statement leaves anything in the session.
+    is_needed: bool,
     access: Access,
     traits: FunctionTraits,
     origin: Arc<SessionOrigin>,
@@ -65,8 +68,8 @@ pub(crate) struct ResetCheck {
 
 impl SessionReset {
     /// Returns the reset after a transaction with this access mode.
-    pub fn new(access: Access, traits: FunctionTraits, origin: Arc<SessionOrigin>) -> Self {
-        Self { access, traits, origin }
+    pub fn new(access: Access, mode: SessionMode, origin: Arc<SessionOrigin>) -> Self {
+        Self { is_needed: mode.runs_project_code, access, traits: mode.traits, origin }
     }
 
     /// Returns the commands and the command tags of their success.
@@ -79,23 +82,27 @@ impl SessionReset {
             (self.access == Access::ReadWrite, "discard sequences", "DISCARD SEQUENCES"),
             (self.traits.folds, "discard plans", "DISCARD PLANS"),
         ];
-        commands.into_iter().filter(|(is_needed, ..)| *is_needed).map(|(_, command, tag)| (command, tag))
+        let needed = commands.into_iter().filter(|(is_needed, ..)| self.is_needed && *is_needed);
+        needed.map(|(_, command, tag)| (command, tag))
     }
 
     /// Returns the statements: the commands, then the reset check.
     pub fn statements<'a>(&self) -> impl Iterator<Item = Statement<'a>> {
         let commands = self.commands().map(|(command, _)| Statement::named(command, &[]));
-        commands.chain([Statement::kept_unnamed(reset_check(self.traits))])
+        commands.chain(self.is_needed.then(|| Statement::kept_unnamed(reset_check(self.traits))))
     }
 
     /// Returns the number of statements.
     pub fn len(&self) -> usize {
-        self.commands().count() + 1
+        self.commands().count() + usize::from(self.is_needed)
     }
 
     /// Reads the check from the results of a batch in which the reset starts at the statement
     /// `first`. `None`: PostgreSQL did not answer it.
     pub fn check(&self, results: &ResultSets, first: usize) -> Option<ResetCheck> {
+        if !self.is_needed {
+            return Some(ResetCheck { is_reset: true, must_end: false, has_new_traits: false });
+        }
         let mut position = first;
         let mut took_effect = true;
         for (_, tag) in self.commands() {

@@ -49,7 +49,7 @@ impl WireConnection {
             return Ok((self.run_with_reset(batch, batch.len(), mode.prepared).await?, None));
         };
         let own = batch.len();
-        let reset = self.session.reset(access, mode.traits);
+        let reset = self.session.reset(access, mode);
         let origin = Arc::clone(&self.session.origin);
         let mut with_reset = batch.clone();
         if mode.prepared {
@@ -59,7 +59,7 @@ impl WireConnection {
         }
         self.session.mark_dirty();
         let mut results = self.run_with_reset(&with_reset, own, mode.prepared).await?;
-        if results.len() == own {
+        if results.len() == own && with_reset.len() > own {
             // The reset failed, and the connection has ended
             return Ok((results, None));
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::function_traits::FunctionTraits;
+use super::connection::SessionMode;
 use super::origin::SessionOrigin;
 use super::reset::{ResetCheck, SessionReset};
 use crate::wire::protocol::batch::Access;
@@ -46,8 +46,8 @@ impl SessionState {
     }
 
     /// Returns the reset after a transaction.
-    pub fn reset(&self, access: Access, traits: FunctionTraits) -> SessionReset {
-        SessionReset::new(access, traits, Arc::clone(&self.origin))
+    pub fn reset(&self, access: Access, mode: SessionMode) -> SessionReset {
+        SessionReset::new(access, mode, Arc::clone(&self.origin))
     }
 
     /// Applies the result of a reset check, and returns it.

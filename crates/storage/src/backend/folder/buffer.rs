@@ -8,7 +8,7 @@ use bytes::Bytes;
 /// The bytes of a download that are read at once.
 pub(super) const READ_SIZE: usize = 256 * 1024;
 /// The number of free buffers that are kept.
-const MAX_FREE: usize = 16;
+const MAX_FREE: usize = 64;
 
 /// The free buffers.
 #[derive(Debug, Default)]

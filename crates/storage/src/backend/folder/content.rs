@@ -11,7 +11,8 @@ use std::task::{Context, Poll, ready};
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use http_body::{Body as HttpBody, Frame, SizeHint};
-use tokio::task::{JoinHandle, spawn_blocking};
+use portico_base::spawn_blocking;
+use tokio::task::JoinHandle;
 
 use super::buffer::{ReadBuffer, ReadBuffers};
 use super::cached;

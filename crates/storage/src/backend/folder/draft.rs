@@ -4,12 +4,13 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use bytes::Bytes;
-use md5::{Digest, Md5};
 
+use super::digest::ContentDigest;
 use super::durable::DurableFolders;
-use super::file::changed;
+use super::file::{blocking, changed};
 use crate::backend::model::{BackendError, StoredContent};
 
 /// The attempts to make a folder that another deletion removes at the same time.
@@ -45,33 +46,53 @@ impl Drop for Draft {
 pub(super) struct DraftWriter {
     pub file: File,
     pub draft: Draft,
-    pub digest: Md5,
-    pub size: u64,
 }
 
 impl DraftWriter {
     pub fn create(draft: PathBuf) -> Result<Self, BackendError> {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
-        Ok(Self { file, draft: Draft(draft), digest: Md5::new(), size: 0 })
+        Ok(Self { file, draft: Draft(draft) })
     }
 
     pub fn append(mut self, chunks: &[Bytes]) -> Result<Self, BackendError> {
         for chunk in chunks {
             self.file.write_all(chunk)?;
-            self.digest.update(chunk);
-            self.size += chunk.len() as u64;
         }
         Ok(self)
     }
+}
 
-    /// Flushes the file and moves it to its place.
-    pub fn finish(self, folders: &DurableFolders, root: &Path, place: &Path) -> Result<StoredContent, BackendError> {
-        let Self { file, draft, digest, size } = self;
-        file.sync_all()?;
-        place_in(folders, root, place, || fs::rename(&draft.0, place))?;
-        draft.keep();
-        let etag = format!("\"{}\"", hex::encode(digest.finalize()));
-        Ok(StoredContent { etag: Some(etag), size, modified: changed(&file.metadata()?).into() })
+/// A whole upload, which is not flushed.
+pub(super) struct ReceivedDraft {
+    pub written: DraftWriter,
+    pub digest: ContentDigest,
+    pub size: u64,
+}
+
+impl ReceivedDraft {
+    /// Moves the draft to its place as a version, and makes it durable there. Returns when content,
+    /// name and folders are on disk; after an error the version may be left at its place.
+    pub async fn store(
+        self,
+        folders: Arc<DurableFolders>,
+        root: PathBuf,
+        place: PathBuf,
+    ) -> Result<StoredContent, BackendError> {
+        let Self { written: DraftWriter { file, draft }, digest, size } = self;
+        let file = Arc::new(file);
+        let flushed = Arc::clone(&file);
+        let flushing = blocking(move || Ok(flushed.sync_data()?));
+        let moving = blocking(move || {
+            place_in(&folders, &root, &place, || fs::rename(&draft.0, &place))?;
+            draft.keep();
+            Ok(())
+        });
+        // All three to their ends, so that nothing is at work on a version that is given up
+        let (flushed, moved, digest) = tokio::join!(flushing, moving, digest.finish());
+        flushed?;
+        moved?;
+        let modified = changed(&file.metadata()?).into();
+        Ok(StoredContent { etag: Some(format!("\"{}\"", digest?)), size, modified })
     }
 }
 

@@ -5,7 +5,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, SystemTime};
 
-use tokio::task::{JoinHandle, spawn_blocking};
+use portico_base::spawn_blocking;
+use tokio::task::JoinHandle;
 
 use crate::backend::model::BackendError;
 

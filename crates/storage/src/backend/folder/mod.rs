@@ -1,12 +1,14 @@
 //! Content in a folder.
 //!
-//! An upload is written to a file in `incoming`, flushed, and moved to its place, whose folder is
-//! then flushed too: a version is there as a whole and survives a loss of power, or is not there.
-//! A copy is a second name of the same file, since versions never change.
+//! An upload is written to a file in `incoming` and moved to its place once it is complete. Content
+//! and folder are flushed beside each other: no row names the version before both are on disk, and
+//! its id is new, so what a loss of power leaves at its place before that is never read. A copy is
+//! a second name of the same file, since versions never change.
 
 mod buffer;
 mod cached;
 mod content;
+mod digest;
 mod draft;
 mod durable;
 mod file;

@@ -8,10 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use md5::Digest as _;
 use portico_base::random;
 
-use super::draft::{Draft, DraftWriter, place_in};
+use super::draft::{Draft, DraftWriter, ReceivedDraft, place_in};
 use super::durable::flush_folder;
 use super::file::{blocking, changed};
 use super::store::ContentFolder;
@@ -52,17 +51,18 @@ impl PartStore for ContentFolder {
     ) -> BackendFuture<'a, StoredPart> {
         Box::pin(async move {
             let folder = self.parts_of(&of.upload)?;
-            let writer = self.receive(content, size).await?;
+            let ReceivedDraft { written, digest, size } = self.receive(content, size).await?;
+            let etag = digest.finish().await?;
             let (name, waiting) = (name.clone(), Arc::new(()));
             let cancelled = Arc::downgrade(&waiting);
             let stored = blocking(move || {
                 let place = folder.join(name.file());
-                let part = finish_part(writer, &folder, name)?;
+                finish_part(written, &folder, &name)?;
                 // The deletion of the cancelled part may have been too early
                 if cancelled.strong_count() == 0 {
                     fs::remove_file(place)?;
                 }
-                Ok(part)
+                Ok(StoredPart { name, etag, size })
             });
             let stored = stored.await;
             drop(waiting);
@@ -133,15 +133,14 @@ impl PartStore for ContentFolder {
 }
 
 /// Flushes a part and moves it to the folder of its upload.
-fn finish_part(writer: DraftWriter, folder: &Path, name: PartName) -> Result<StoredPart, BackendError> {
-    let DraftWriter { file, draft, digest, size } = writer;
-    file.sync_all()?;
-    let etag = hex::encode(digest.finalize());
+fn finish_part(written: DraftWriter, folder: &Path, name: &PartName) -> Result<(), BackendError> {
+    let DraftWriter { file, draft } = written;
+    file.sync_data()?;
     // It fails where the upload has ended meanwhile
     fs::rename(draft.path(), folder.join(name.file()))?;
     draft.keep();
     flush_folder(folder)?;
-    Ok(StoredPart { name, etag, size })
+    Ok(())
 }
 
 /// Copies parts into one file and flushes it. The kernel copies them: no byte passes through this

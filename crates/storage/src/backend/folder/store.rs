@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt};
-use portico_base::random;
+use portico_base::{random, spawn_blocking};
 use tokio::sync::mpsc;
-use tokio::task::spawn_blocking;
 
 use super::buffer::ReadBuffers;
 use super::content;
-use super::draft::{Draft, DraftWriter, place_in, remove_empty};
+use super::digest::ContentDigest;
+use super::draft::{Draft, DraftWriter, ReceivedDraft, place_in, remove_empty};
 use super::durable::{DurableFolders, flush_folder};
 use super::file::{blocking, changed, finished};
 use crate::backend::interface::Backend;
@@ -27,7 +27,7 @@ use crate::backend::model::{
 use crate::backend::path;
 
 /// The bytes of an upload that are written at once. While they are, as many are received.
-const WRITE_SIZE: usize = 128 * 1024;
+const WRITE_SIZE: usize = 512 * 1024;
 
 /// A folder with content.
 pub(crate) struct ContentFolder {
@@ -81,12 +81,12 @@ impl ContentFolder {
     }
 
     /// Receives content of at most `limit` bytes into a draft. Further content is received while
-    /// that before it is written and hashed.
-    pub(super) async fn receive(&self, content: ContentStream<'_>, limit: u64) -> Result<DraftWriter, BackendError> {
+    /// that before it is written and, on another thread, hashed.
+    pub(super) async fn receive(&self, content: ContentStream<'_>, limit: u64) -> Result<ReceivedDraft, BackendError> {
         let draft = self.incoming.join(random::uuid().to_string());
         let mut writing = Some(spawn_blocking(move || DraftWriter::create(draft)));
         let received = async {
-            let (mut size, mut has_ended) = (0_u64, false);
+            let (mut size, mut has_ended, mut digest) = (0_u64, false, ContentDigest::new());
             while !has_ended {
                 let gathered = gather(content).await?;
                 has_ended = gathered.has_ended;
@@ -96,9 +96,10 @@ impl ContentFolder {
                 }
                 let Some(before) = writing.take() else { break };
                 let writer = finished(before).await?;
+                digest = digest.update(&gathered.chunks).await?;
                 writing = Some(spawn_blocking(move || writer.append(&gathered.chunks)));
             }
-            Ok(())
+            Ok((digest, size))
         };
         let received = received.await;
         // Also after a failure: the draft is deleted behind the last write
@@ -106,16 +107,18 @@ impl ContentFolder {
             Some(writing) => finished(writing).await,
             None => Err(BackendError::NotFound),
         };
-        if let Err(error) = received {
-            // To delete a large file takes a while
-            let _ = finished(spawn_blocking(move || {
-                drop(written);
-                Ok(())
-            }))
-            .await;
-            return Err(error);
+        match received {
+            Ok((digest, size)) => Ok(ReceivedDraft { written: written?, digest, size }),
+            Err(error) => {
+                // To delete a large file takes a while
+                let _ = finished(spawn_blocking(move || {
+                    drop(written);
+                    Ok(())
+                }))
+                .await;
+                Err(error)
+            }
         }
-        written
     }
 }
 
@@ -158,9 +161,8 @@ impl Backend for ContentFolder {
         limit: u64,
     ) -> BackendFuture<'a, StoredContent> {
         Box::pin(async move {
-            let writer = self.receive(content, limit).await?;
-            let (folders, root, place) = (Arc::clone(&self.folders), self.objects.clone(), self.place(at));
-            blocking(move || writer.finish(&folders, &root, &place)).await
+            let received = self.receive(content, limit).await?;
+            received.store(Arc::clone(&self.folders), self.objects.clone(), self.place(at)).await
         })
     }
 

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
-use portico_base::{Clock, hash, random};
+use portico_base::{Clock, hash, random, spawn_blocking};
 use reqwest::Response;
-use tokio::task::spawn_blocking;
 use url::Url;
 
 use super::error::StoreError;
