@@ -15,6 +15,7 @@ use indexmap::IndexMap;
 use portico_database::{Database, DatabaseError};
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::access::{RowKey, TableAccess, role_access, row_access};
 use super::column_test::{FieldValue, Test};
@@ -26,8 +27,6 @@ use super::pauses::Pauses;
 use super::registry::{EntryTarget, Registry, SubscriptionGroup};
 use super::role_reads::{CANCELED, ReadFailure, RoleReads, retrying};
 use super::slices::slice_end;
-use super::slow_policies::SlowPolicies;
-use super::system_message::{EXTENSION, SUBSCRIBED};
 use super::validate::{SubscribeError, TableName, ValidEntry, Validator, malformed, text_array};
 use super::verdict::{
     AccessAnswers, AccessQuestion, AccessQuestions, Candidate, CandidateOutcome, ask, decide, is_keyless, unanswered,
@@ -70,7 +69,6 @@ struct Memory {
     /// The roles that could read the whole primary key of a table when it was last looked at.
     key_readers: HashSet<(u32, Box<str>)>,
     paused_conditions: PausedConditions,
-    slow_policies: SlowPolicies,
     /// The tables with values whose rendering took too long.
     paused_renderings: Pauses<u32>,
 }
@@ -81,7 +79,6 @@ impl Memory {
             prepared: HashMap::new(),
             key_readers: HashSet::new(),
             paused_conditions: PausedConditions::new(pause),
-            slow_policies: SlowPolicies::new(pause),
             paused_renderings: Pauses::new(pause),
         }
     }
@@ -103,9 +100,14 @@ impl ChangeDelivery {
     pub async fn run(self, mut batches: mpsc::Receiver<ChangeBatch>) {
         let mut memory = Memory::new(self.pause);
         let mut waiting = Vec::new();
-        while batches.recv_many(&mut waiting, MAX_BATCHES).await > 0 {
+        loop {
+            let end = self.registry.end_pauses();
+            tokio::select! {
+                received = batches.recv_many(&mut waiting, MAX_BATCHES) => if received == 0 { return },
+                () = wait_for_end(end) => continue,
+            }
             if waiting.iter().any(|batch: &ChangeBatch| batch.after_gap) {
-                self.report_gap();
+                self.registry.report_all();
             }
             let transactions: Vec<TransactionId> = waiting.iter().map(|batch| batch.transaction).collect();
             let changes = waiting.drain(..).flat_map(|batch: ChangeBatch| {
@@ -130,7 +132,7 @@ impl ChangeDelivery {
                 && let Err(error) = self.wait_until_visible(&transactions).await
             {
                 tracing::error!(error = %error, changes = wanted.len(), "changes are discarded: who may read them is not known");
-                self.report_gap();
+                self.registry.report_all();
                 continue;
             }
             while !wanted.is_empty() {
@@ -138,13 +140,6 @@ impl ChangeDelivery {
                 self.deliver(&mut memory, &wanted).await;
                 wanted = rest;
             }
-        }
-    }
-
-    /// Reports to every channel that changes were discarded.
-    fn report_gap(&self) {
-        for group in self.registry.groups() {
-            group.send_system(EXTENSION, "ok", SUBSCRIBED);
         }
     }
 
@@ -166,9 +161,9 @@ impl ChangeDelivery {
         let _in_progress = self.registry.begin_delivery();
         self.prepare_filters(memory, changes).await;
         let mut candidates = self.matching(changes);
-        memory.slow_policies.drop_paused(changes, &mut candidates);
+        self.registry.drop_paused(changes, &mut candidates);
         let answers = self.authorise(memory, changes, &candidates).await;
-        memory.slow_policies.note(&self.registry, changes, &answers);
+        self.registry.note_times(changes, &answers);
         let mut unanswered = unanswered(changes, &candidates, &answers);
         decide(&self.settings, changes, &mut candidates, &answers);
         unanswered.extend(self.compare(&mut memory.paused_conditions, changes, &mut candidates).await);
@@ -178,7 +173,7 @@ impl ChangeDelivery {
         self.add_unauthorized(memory, changes, &mut candidates, &answers);
         self.send(&mut memory.paused_renderings, changes, candidates).await;
         // Changes were missed, as after a gap of the stream
-        unanswered.values().for_each(|group| group.send_system(EXTENSION, "ok", SUBSCRIBED));
+        unanswered.values().for_each(|group| self.registry.report(group));
     }
 
     /// Prepares the filters of tables whose columns have changed, or that no entry names.
@@ -519,6 +514,14 @@ impl ChangeDelivery {
                 }
             }
         }
+    }
+}
+
+/// Waits for the end of the pause that ends next, if there is one.
+async fn wait_for_end(end: Option<Instant>) {
+    match end {
+        Some(end) => tokio::time::sleep_until(end).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -7,6 +7,7 @@
 //! - `registry` has the subscriptions in memory, grouped so that channels of the same content share
 //!   the work and the bytes;
 //! - `renewal` gives subscriptions the readers of new tokens;
+//! - `reader_pauses` leaves out readers whose policies take too long;
 //! - `access` asks PostgreSQL which rows and columns a role may read now, and `verdict` decides;
 //! - `deliver` takes committed changes, and sends the messages of `event` in their order.
 //!
@@ -27,12 +28,12 @@ mod entry;
 mod event;
 mod filter;
 mod pauses;
+mod reader_pauses;
 mod registry;
 mod renewal;
 mod role_reads;
 mod shared_rounds;
 mod slices;
-mod slow_policies;
 mod subscription;
 mod system_message;
 #[cfg(test)]
