@@ -5,7 +5,7 @@
 //! questions: which rows are visible, by reader and table; then, for the visible ones alone, which
 //! conditions hold. All questions of a step are asked at the same time.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use super::access::{RowKey, TableAccess, role_access, row_access};
 use super::column_test::{FieldValue, Test};
 use super::committed_change::CommittedChange;
-use super::database_tests::{ConditionScope, PausedConditions, TestQuestion, failing_tests};
+use super::database_tests::{ConditionMemory, ConditionScope, TestQuestion, failing_tests};
 use super::entry::{ChangeAction, ChangesEntry};
 use super::event::{ChangeEventError, ChangeMessages, EventContent, MessageTarget};
 use super::pauses::Pauses;
@@ -68,7 +68,7 @@ struct Memory {
     prepared: HashMap<u32, (Arc<DescribedTable>, u64)>,
     /// The roles that could read the whole primary key of a table when it was last looked at.
     key_readers: HashSet<(u32, Box<str>)>,
-    paused_conditions: PausedConditions,
+    conditions: ConditionMemory,
     /// The tables with values whose rendering took too long.
     paused_renderings: Pauses<u32>,
 }
@@ -78,7 +78,7 @@ impl Memory {
         Self {
             prepared: HashMap::new(),
             key_readers: HashSet::new(),
-            paused_conditions: PausedConditions::new(pause),
+            conditions: ConditionMemory::new(pause),
             paused_renderings: Pauses::new(pause),
         }
     }
@@ -166,7 +166,7 @@ impl ChangeDelivery {
         self.registry.note_times(changes, &answers);
         let mut unanswered = unanswered(changes, &candidates, &answers);
         decide(&self.settings, changes, &mut candidates, &answers);
-        unanswered.extend(self.compare(&mut memory.paused_conditions, changes, &mut candidates).await);
+        unanswered.extend(self.compare(&mut memory.conditions, changes, &mut candidates).await);
         if !unanswered.is_empty() {
             tracing::warn!(groups = unanswered.len(), "changes are discarded: the database has not answered");
         }
@@ -255,7 +255,7 @@ impl ChangeDelivery {
     /// dropped without an answer, by their ids.
     async fn compare(
         &self,
-        paused: &mut PausedConditions,
+        memory: &mut ConditionMemory,
         changes: &[CommittedChange],
         candidates: &mut [Candidate],
     ) -> IndexMap<u64, Arc<SubscriptionGroup>> {
@@ -286,8 +286,13 @@ impl ChangeDelivery {
                 questions.entry(question).or_default().push(number);
             }
         }
-        let asked = questions.keys().cloned().collect();
-        let answers = failing_tests(&self.reads, paused, asked).await;
+        let owners = |numbers: &[usize]| {
+            let owners = numbers.iter().filter_map(|number| Some(candidates.get(*number)?.target.group.filter_owner()));
+            owners.collect::<BTreeSet<_>>().into_iter().collect()
+        };
+        let asked = questions.iter().map(|(question, numbers)| (question.clone(), owners(numbers))).collect();
+        let answers = failing_tests(&self.reads, memory, asked).await;
+        self.registry.pause_filters(answers.slow);
         let mut missed = IndexMap::new();
         for (failing, is_unanswered) in
             answers.failing.iter().map(|test| (test, false)).chain(answers.unanswered.iter().map(|test| (test, true)))

@@ -7,7 +7,8 @@
 //! - `registry` has the subscriptions in memory, grouped so that channels of the same content share
 //!   the work and the bytes;
 //! - `renewal` gives subscriptions the readers of new tokens;
-//! - `reader_pauses` leaves out readers whose policies take too long;
+//! - `reader_pauses` leaves out readers whose policies take too long, and subscribers whose filters
+//!   do, of which `condition_budgets` keeps account;
 //! - `access` asks PostgreSQL which rows and columns a role may read now, and `verdict` decides;
 //! - `deliver` takes committed changes, and sends the messages of `event` in their order.
 //!
@@ -22,6 +23,7 @@
 mod access;
 mod column_test;
 mod committed_change;
+mod condition_budgets;
 mod database_tests;
 mod deliver;
 mod entry;

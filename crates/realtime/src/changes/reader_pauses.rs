@@ -1,12 +1,15 @@
-//! Pauses of readers for whom the policies of a table take too long.
+//! Pauses of readers for whom the policies of a table take too long, and of subscribers whose
+//! filters do.
 //!
 //! All changes wait for the answers about the ones before them. So a read that has run into its
-//! time limit is not repeated for a while: its reader receives no changes of the table meanwhile.
-//! The channels receive `system` messages: an error at the start, or when they join during a pause,
-//! and `Subscribed to PostgreSQL` at the end, since changes were missed.
+//! time limit is not repeated for a while: its reader receives no changes of the table meanwhile,
+//! or the subscriber none for its filters. The channels receive `system` messages: an error at the
+//! start, or when they join during a pause, and `Subscribed to PostgreSQL` at the end, since
+//! changes were missed.
 //!
-//! A pause is that of a person, whose new tokens are paused too. When many persons of one role are
-//! slow, the role is paused as a whole, so that its pauses cost one slow read and not one each.
+//! A pause is that of a person, whose new tokens are paused too. When the policies are slow for
+//! many persons of one role, the role is paused as a whole, so that its pauses cost one slow read
+//! and not one each.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +18,7 @@ use indexmap::IndexMap;
 use tokio::time::Instant;
 
 use super::committed_change::CommittedChange;
+use super::condition_budgets::FilterOwner;
 use super::entry::ChangeAction;
 use super::pauses::{PAUSE, Pauses};
 use super::registry::{Registry, RegistryState, SubscriptionGroup};
@@ -47,15 +51,68 @@ impl SlowPolicies {
     fn of_role(&self) -> Self {
         Self { person: None, ..self.clone() }
     }
+
+    fn is_person_of_role(&self, work: &PausedWork) -> bool {
+        let PausedWork::Policies(other) = work else { return false };
+        (other.table, &other.role) == (self.table, &self.role) && other.person.is_some()
+    }
+}
+
+/// The work that is paused.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum PausedWork {
+    Policies(SlowPolicies),
+    Filters(FilterOwner),
+}
+
+/// A pause that has not ended.
+#[derive(Debug, Clone)]
+struct PauseInForce {
+    work: PausedWork,
+    /// The table of the policies, under its name when the pause began.
+    name: Option<TableName>,
+}
+
+impl PauseInForce {
+    /// Returns the text for the channels.
+    fn error(&self) -> String {
+        match &self.name {
+            Some(TableName { schema, table }) => {
+                format!("Changes of {schema}.{table} are paused: its policies take too long")
+            }
+            None => "Changes for filters that the database evaluates are paused: they take too long".to_owned(),
+        }
+    }
+
+    /// Returns true if it is about changes of a group. Policies do not decide about deletions.
+    fn concerns(&self, group: &SubscriptionGroup) -> bool {
+        let reader = &*group.key.reader;
+        match (&self.work, &self.name) {
+            (PausedWork::Policies(policies), Some(name)) => {
+                let is_reader =
+                    || policies.person.is_none() || *policies == SlowPolicies::of_reader(policies.table, reader);
+                let mut entries = group.key.entries.iter();
+                policies.role == reader.role
+                    && is_reader()
+                    && entries.any(|entry| {
+                        entry.action != Some(ChangeAction::Delete)
+                            && entry.schema.matches(&name.schema)
+                            && entry.table.matches(&name.table)
+                    })
+            }
+            (PausedWork::Filters(owner), _) => group.filter_owner() == *owner && group.needs_database(),
+            (PausedWork::Policies(_), None) => false,
+        }
+    }
 }
 
 /// The pauses of readers.
 #[derive(Debug)]
 pub(super) struct ReaderPauses {
     /// Those in force, and those that ended a while ago.
-    known: Pauses<SlowPolicies>,
-    /// Those in force, with the name of the table when they began, and their end.
-    in_force: IndexMap<SlowPolicies, (TableName, Instant)>,
+    known: Pauses<PausedWork>,
+    /// Those in force, and their end.
+    in_force: IndexMap<PausedWork, (PauseInForce, Instant)>,
 }
 
 impl Default for ReaderPauses {
@@ -65,78 +122,65 @@ impl Default for ReaderPauses {
 }
 
 impl ReaderPauses {
-    /// Returns none. `pause` is the length of the first pause of a reader and a table.
+    /// Returns none. `pause` is the length of the first pause of each work.
     pub fn new(pause: Duration) -> Self {
         Self { known: Pauses::new(pause), in_force: IndexMap::new() }
     }
 
-    fn contain(&self, table: u32, reader: &ChangeReader) -> bool {
+    fn contain_policies(&self, table: u32, reader: &ChangeReader) -> bool {
         if self.in_force.is_empty() {
             return false;
         }
         let policies = SlowPolicies::of_reader(table, reader);
-        self.in_force.contains_key(&policies) || self.in_force.contains_key(&policies.of_role())
+        let of_role = PausedWork::Policies(policies.of_role());
+        self.in_force.contains_key(&PausedWork::Policies(policies)) || self.in_force.contains_key(&of_role)
+    }
+
+    fn contain_filters(&self, group: &SubscriptionGroup) -> bool {
+        !self.in_force.is_empty() && self.in_force.contains_key(&PausedWork::Filters(group.filter_owner()))
     }
 
     /// Returns the errors about the pauses of a group.
     fn errors(&self, group: &SubscriptionGroup) -> Vec<String> {
-        let pauses = self.in_force.iter().filter(|(policies, (name, _))| concerns(policies, name, group));
-        pauses.map(|(_, (name, _))| error(name)).collect()
+        let pauses = self.in_force.values().filter(|(pause, _)| pause.concerns(group));
+        pauses.map(|(pause, _)| pause.error()).collect()
     }
 
-    /// Begins a pause, of the whole role if there are many. Returns what is paused, and the pause
-    /// that has ended to make room.
-    fn begin(&mut self, policies: SlowPolicies, name: TableName) -> (SlowPolicies, Option<(SlowPolicies, TableName)>) {
-        let mut end = self.known.begin(policies.clone());
-        let is_same_role = |other: &SlowPolicies| {
-            (other.table, &other.role) == (policies.table, &policies.role) && other.person.is_some()
-        };
-        let slow = self.known.known(is_same_role);
-        let paused = if slow.len() > MAX_SLOW_PERSONS {
-            slow.iter().for_each(|of_person| self.known.forget(of_person));
-            self.in_force.retain(|paused, _| !is_same_role(paused));
-            end = self.known.begin(policies.of_role());
-            policies.of_role()
-        } else {
-            policies
-        };
-        let first = self.in_force.iter().min_by_key(|(_, (_, end))| *end).map(|(paused, _)| paused.clone());
-        let ended = first
-            .filter(|_| self.in_force.len() >= MAX_IN_FORCE)
-            .and_then(|first| self.in_force.swap_remove_entry(&first))
-            .map(|(policies, (name, _))| (policies, name));
-        self.in_force.insert(paused.clone(), (name, end));
-        (paused, ended)
+    /// Begins a pause of policies, of the whole role if there are many, or of filters. Returns it,
+    /// and the one that has ended to make room.
+    fn begin(&mut self, work: PausedWork, name: Option<TableName>) -> (PauseInForce, Option<PauseInForce>) {
+        let (mut work, mut end) = (work.clone(), self.known.begin(work));
+        if let PausedWork::Policies(policies) = &work {
+            let slow = self.known.known(|other| policies.is_person_of_role(other));
+            if slow.len() > MAX_SLOW_PERSONS {
+                slow.iter().for_each(|of_person| self.known.forget(of_person));
+                self.in_force.retain(|paused, _| !policies.is_person_of_role(paused));
+                work = PausedWork::Policies(policies.of_role());
+                end = self.known.begin(work.clone());
+            }
+        }
+        let first = self.in_force.iter().min_by_key(|(_, (_, end))| *end).map(|(work, _)| work.clone());
+        let first = first.filter(|_| self.in_force.len() >= MAX_IN_FORCE);
+        let ended = first.and_then(|first| self.in_force.swap_remove(&first));
+        let pause = PauseInForce { work: work.clone(), name };
+        self.in_force.insert(work, (pause.clone(), end));
+        (pause, ended.map(|(pause, _)| pause))
     }
-}
-
-/// Returns the text for the channels at the start of a pause.
-fn error(TableName { schema, table }: &TableName) -> String {
-    format!("Changes of {schema}.{table} are paused: its policies take too long")
-}
-
-/// Returns true if a group receives no inserts and updates of the table in a pause.
-fn concerns(policies: &SlowPolicies, name: &TableName, group: &SubscriptionGroup) -> bool {
-    let reader = &*group.key.reader;
-    let of_reader = SlowPolicies::of_reader(policies.table, reader);
-    let names_table = || {
-        group.key.entries.iter().any(|entry| {
-            entry.action != Some(ChangeAction::Delete)
-                && entry.schema.matches(&name.schema)
-                && entry.table.matches(&name.table)
-        })
-    };
-    policies.role == reader.role && (policies.person.is_none() || *policies == of_reader) && names_table()
 }
 
 impl Registry {
-    /// Drops the candidates about which a paused policy would have to decide.
+    /// Drops the candidates about which a paused policy would have to decide, or a filter of a
+    /// paused subscriber.
     pub fn drop_paused(&self, changes: &[CommittedChange], candidates: &mut [Candidate]) {
         let state = self.state();
         for candidate in candidates.iter_mut().filter(|candidate| candidate.is_undecided()) {
             let Some(change) = changes.get(candidate.change) else { continue };
             let table = change.table.table.oid;
-            if change.action() != ChangeAction::Delete && state.pauses.contain(table, candidate.reader()) {
+            let is_of_policy =
+                change.action() != ChangeAction::Delete && state.pauses.contain_policies(table, candidate.reader());
+            let is_of_filter =
+                || candidate.target.filter.needs_database() && state.pauses.contain_filters(&candidate.target.group);
+            if is_of_policy || is_of_filter() {
                 candidate.verdict = CandidateOutcome::Dropped;
             }
         }
@@ -150,13 +194,27 @@ impl Registry {
             let AccessQuestion::Rows(table, reader) = question else { continue };
             let change = changes.iter().find(|change| change.table.table.oid == *table);
             let Some((schema, name)) = change.map(CommittedChange::table_name) else { continue };
+            let work = || PausedWork::Policies(SlowPolicies::of_reader(*table, reader));
             match answer {
-                Ok(_) => state.pauses.known.forget(&SlowPolicies::of_reader(*table, reader)),
-                Err(failure) if failure.has_code(CANCELED) => {
+                Ok(_) => state.pauses.known.forget(&work()),
+                // The whole role may have been paused because of an answer before
+                Err(failure) if failure.has_code(CANCELED) && !state.pauses.contain_policies(*table, reader) => {
                     tracing::warn!(role = &*reader.role, schema, table = name, "changes of a slow policy are paused");
-                    state.pause(*table, reader, TableName { schema: schema.into(), table: name.into() });
+                    state.pause(work(), Some(TableName { schema: schema.into(), table: name.into() }));
                 }
                 Err(_) => {}
+            }
+        }
+    }
+
+    /// Begins pauses for filters that took too long, and reports them to the channels.
+    pub fn pause_filters(&self, owners: Vec<FilterOwner>) {
+        let mut state = self.state();
+        for owner in owners {
+            let work = PausedWork::Filters(owner);
+            if !state.pauses.in_force.contains_key(&work) {
+                tracing::warn!("the filters of a subscriber take too long, and are paused");
+                state.pause(work, None);
             }
         }
     }
@@ -167,10 +225,7 @@ impl Registry {
         let mut state = self.state();
         let now = Instant::now();
         let ended: Vec<_> = state.pauses.in_force.extract_if(.., |_, (_, end)| *end <= now).collect();
-        for (policies, (name, _)) in ended {
-            tracing::info!(role = &*policies.role, schema = &*name.schema, table = &*name.table, "a pause has ended");
-            state.report_paused(&policies, &name);
-        }
+        ended.iter().for_each(|(_, (pause, _))| state.report_end(pause));
         state.pauses.in_force.values().map(|(_, end)| *end).min()
     }
 
@@ -203,26 +258,26 @@ impl RegistryState {
         }
     }
 
-    /// Begins a pause, and reports it to the channels that were not paused before.
-    fn pause(&mut self, table: u32, reader: &ChangeReader, name: TableName) {
-        // Several reads of one person, or of many, may have been too slow together
-        if self.pauses.contain(table, reader) {
-            return;
+    /// Begins a pause, and reports it to the channels that had no pause of the same kind before.
+    fn pause(&mut self, work: PausedWork, name: Option<TableName>) {
+        let is_paused = |group: &SubscriptionGroup| match &work {
+            PausedWork::Policies(policies) => self.pauses.contain_policies(policies.table, &group.key.reader),
+            PausedWork::Filters(_) => self.pauses.contain_filters(group),
+        };
+        let groups: Vec<_> = self.groups.values().filter(|group| !is_paused(group)).cloned().collect();
+        let (pause, ended) = self.pauses.begin(work, name);
+        for group in groups.iter().filter(|group| pause.concerns(group)) {
+            group.send_system(EXTENSION, "error", &pause.error());
         }
-        let groups = self.groups.values().filter(|group| !self.pauses.contain(table, &group.key.reader));
-        let groups: Vec<_> = groups.cloned().collect();
-        let (paused, ended) = self.pauses.begin(SlowPolicies::of_reader(table, reader), name.clone());
-        for group in groups.iter().filter(|group| concerns(&paused, &name, group)) {
-            group.send_system(EXTENSION, "error", &error(&name));
-        }
-        if let Some((policies, name)) = ended {
-            self.report_paused(&policies, &name);
+        if let Some(ended) = ended {
+            self.report_end(&ended);
         }
     }
 
-    /// Reports to the channels that were paused.
-    fn report_paused(&self, policies: &SlowPolicies, name: &TableName) {
-        for group in self.groups.values().filter(|group| concerns(policies, name, group)) {
+    /// Reports the end of a pause to its channels.
+    fn report_end(&self, pause: &PauseInForce) {
+        tracing::info!(name = ?pause.name, "a pause of database changes has ended");
+        for group in self.groups.values().filter(|group| pause.concerns(group)) {
             group.for_each_until(u64::MAX, |subscriber| self.report_to(subscriber, group));
         }
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use indexmap::IndexMap;
 
 use super::column_test::{CompiledFilter, FieldValue, LocalTest, Test};
+use super::condition_budgets::FilterOwner;
 use super::entry::{ActionFilter, ChangeAction, ChangeMessageForm, ChangesEntry, NamePattern};
 use super::reader_pauses::ReaderPauses;
 use super::role_reads::ChangeReader;
@@ -42,6 +43,16 @@ impl SubscriptionGroup {
     /// Returns a number that no other group has.
     pub fn id(&self) -> u64 {
         self.id
+    }
+
+    /// Returns the one whose filters those of the group are.
+    pub fn filter_owner(&self) -> FilterOwner {
+        self.key.reader.person.clone().map_or(FilterOwner::Group(self.id), FilterOwner::Person)
+    }
+
+    /// Returns true if PostgreSQL has to evaluate conditions of the group.
+    pub fn needs_database(&self) -> bool {
+        self.valid.iter().flat_map(|entry| entry.filters.values()).any(|filter| filter.needs_database())
     }
 
     /// Sends a frame to every channel that is subscribed now. Returns their number. A channel that
@@ -229,8 +240,8 @@ impl Registry {
         Self(Mutex::new(RegistryState { pauses: ReaderPauses::new(pause), ..RegistryState::default() }))
     }
 
-    /// Adds a subscription, and reports it to its channel. The entries are those of the key, checked,
-    /// in the same order.
+    /// Adds a subscription, and reports it to its channel. The entries are those of the key,
+    /// checked, in the same order.
     pub fn insert(
         &self,
         key: GroupKey,

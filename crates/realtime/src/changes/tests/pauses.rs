@@ -1,4 +1,4 @@
-//! Pauses of readers for whom policies take too long.
+//! Pauses of readers for whom policies take too long, and of subscribers whose filters do.
 
 use std::time::Duration;
 
@@ -120,4 +120,92 @@ async fn a_role_is_paused_when_many_of_its_readers_are_slow() {
     let prepared = DatabaseChanges::prepare(&[entry("*", "items", "")]);
     let late = live.subscribe(channel, &person("late"), &prepared);
     assert_eq!(late.system().await, paused());
+}
+
+/// A table with a domain that takes a time for each comparison with a value of the person, which is
+/// quick for operands, and for the superuser's inserts.
+const SLOW_FILTERS: &str = "
+    create function public.compares(mood text) returns bool language plpgsql as $$
+      begin
+        if current_user = 'authenticated' and mood like 'hours%' then perform pg_sleep(3600); end if;
+        if current_user = 'authenticated' and mood like 'part%' then perform pg_sleep(0.3); end if;
+        return true;
+      end $$;
+    create domain public.mood as text check (public.compares(value));
+    create table public.items (id int primary key, name text, mood public.mood);
+    alter table public.items disable row level security;
+    grant select on public.items to anon, authenticated;
+    alter publication supabase_realtime add table public.items";
+fn filters_paused() -> (String, String) {
+    let text = "Changes for filters that the database evaluates are paused: they take too long";
+    ("error".to_owned(), text.to_owned())
+}
+
+#[tokio::test]
+async fn a_condition_that_takes_too_long_pauses_its_subscriber_alone() {
+    let live = Live::with_pause(SLOW_FILTERS, RealtimeSettings::default(), Duration::from_secs(5)).await;
+    let entries = [entry("*", "items", "mood=neq.good"), entry("*", "items", "id=gt.0")];
+    let moody = live.join(&person("slow"), "a", &entries).await;
+    let named = live.join(&person("other"), "b", &[entry("*", "items", "name=like.a%")]).await;
+    live.run("insert into public.items values (1, 'a', 'hours')").await;
+    assert_eq!(moody.system().await, filters_paused());
+    let [of_moody, of_named] = live.received("insert into public.items values (2, 'a', 'x')", [&moody, &named]).await;
+    let ids = |events: &[serde_json::Value]| events.iter().map(|event| event["ids"].clone()).collect::<Vec<_>>();
+    assert_eq!(ids(&of_moody), vec![json!([moody.ids[1]]); 2], "a filter that needs no database is not paused");
+    assert_eq!(of_named.len(), 2);
+    // Another channel of the person
+    let late = live.try_join(&person("slow"), "c", &[entry("*", "items", "name=like.a%")]);
+    assert_eq!(late.system().await, filters_paused());
+    assert_eq!((moody.system().await, late.system().await), (subscribed(), subscribed()));
+    let [of_moody, of_late] = live.received("insert into public.items values (3, 'a', 'x')", [&moody, &late]).await;
+    assert_eq!((ids(&of_moody)[0].as_array().unwrap().len(), of_late.len()), (2, 1));
+}
+
+#[tokio::test]
+async fn conditions_that_take_a_part_of_the_time_again_and_again_pause_their_subscriber() {
+    let live = Live::new(SLOW_FILTERS).await;
+    let slow = live.join(&person("slow"), "a", &[entry("*", "items", "mood=neq.good")]).await;
+    let other = live.join(&person("other"), "b", &[entry("*", "items", "name=like.a%")]).await;
+    let mut delivered = 0;
+    for id in 0.. {
+        live.run(&format!("insert into public.items values ({id}, 'a', 'part')")).await;
+        let (_, message) = slow.next().await;
+        if message[3] == "system" {
+            assert_eq!(message[4]["status"], "error");
+            break;
+        }
+        delivered += 1;
+    }
+    assert!((3..20).contains(&delivered), "{delivered}");
+    let [of_slow, of_other] = live.received("insert into public.items values (-1, 'a', 'x')", [&slow, &other]).await;
+    assert!(of_slow.len() <= 1, "{of_slow:?}");
+    assert_eq!(of_other.len(), delivered + 2);
+}
+
+#[tokio::test]
+async fn many_slow_conditions_of_one_subscriber_leave_the_time_of_others() {
+    let live = Live::new(
+        "create table public.switch (is_on bool);
+         alter table public.switch disable row level security;
+         grant select on public.switch to authenticated;
+         create function public.compares(mood text) returns bool language plpgsql as $$
+           begin
+             if mood like 'slow%' and exists (select from public.switch) then perform pg_sleep(3600); end if;
+             return true;
+           end $$;
+         create domain public.mood as text check (public.compares(value));
+         create table public.items (id int primary key, mood public.mood);
+         alter table public.items disable row level security;
+         grant select on public.items to authenticated;
+         alter publication supabase_realtime add table public.items",
+    )
+    .await;
+    // Each of them alone takes longer than a read may
+    let filters: Vec<_> = (0..90).map(|number| entry("*", "items", &format!("mood=neq.slow {number}"))).collect();
+    let slow = live.join(&person("slow"), "a", &filters).await;
+    let quick = live.join(&person("other"), "b", &[entry("*", "items", "mood=neq.good")]).await;
+    live.run("insert into public.switch values (true); insert into public.items values (1, 'x')").await;
+    assert_eq!(slow.system().await, filters_paused());
+    let [of_slow, of_quick] = live.received("insert into public.items values (2, 'x')", [&slow, &quick]).await;
+    assert_eq!((of_slow.len(), of_quick.len()), (0, 2));
 }
