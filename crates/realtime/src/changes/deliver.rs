@@ -13,7 +13,6 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use indexmap::IndexMap;
 use portico_database::{Database, DatabaseError};
-use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -25,13 +24,14 @@ use super::entry::{ChangeAction, ChangesEntry};
 use super::event::{ChangeEventError, ChangeMessages, EventContent, MessageTarget};
 use super::pauses::Pauses;
 use super::registry::{EntryTarget, Registry, SubscriptionGroup};
-use super::role_reads::{CANCELED, ReadFailure, RoleReads, retrying};
+use super::rendering::render_waiting;
+use super::role_reads::{ReadFailure, RoleReads, retrying};
 use super::slices::slice_end;
-use super::validate::{SubscribeError, TableName, ValidEntry, Validator, malformed, text_array};
+use super::validate::{SubscribeError, TableName, ValidEntry, Validator};
 use super::verdict::{
     AccessAnswers, AccessQuestion, AccessQuestions, Candidate, CandidateOutcome, ask, decide, is_keyless, unanswered,
 };
-use crate::decode::{DescribedTable, RenderedRow, TransactionId, WaitingColumn};
+use crate::decode::{DescribedTable, TransactionId};
 use crate::meter::Meter;
 use crate::settings::ChangesSettings;
 use crate::stream::{ChangeBatch, wait_until_visible};
@@ -42,8 +42,6 @@ const MAX_BATCHES: usize = 64;
 const MAX_READS: usize = 128;
 /// The tables that are remembered at most.
 const MAX_TABLES: usize = 5_000;
-/// The role that renders values.
-const RENDERER: &str = "anon";
 
 /// Delivers changes.
 #[derive(Debug)]
@@ -441,7 +439,8 @@ impl ChangeDelivery {
         let mut messages: Vec<_> = numbered
             .map(|(change, sent)| (ChangeMessages::new(change, self.settings.max_record_bytes), sent))
             .collect();
-        self.render_waiting(&mut messages, paused).await;
+        let all: Vec<_> = messages.iter_mut().map(|(messages, _)| messages).collect();
+        render_waiting(&self.reads, all, paused).await;
         for (mut messages, sent) in messages {
             let mut by_group: IndexMap<(u64, usize), MessagePart> = IndexMap::new();
             for (target, content) in sent {
@@ -471,55 +470,6 @@ impl ChangeDelivery {
             }
         }
     }
-
-    /// Renders the values that only PostgreSQL can render.
-    async fn render_waiting(&self, messages: &mut [(ChangeMessages<'_>, Receivers)], paused: &mut Pauses<u32>) {
-        let mut tables: IndexMap<u32, Arc<DescribedTable>> = IndexMap::new();
-        for (messages, _) in messages.iter_mut() {
-            let table = &messages.change().table;
-            if messages.waiting_rows().iter().any(|row| row.as_ref().is_some_and(|row| row.is_waiting())) {
-                tables.insert(table.table.oid, Arc::clone(table));
-            }
-        }
-        for (oid, table) in tables {
-            let mut rows = Vec::new();
-            let mut places = Vec::new();
-            let of_table = messages.iter_mut().filter(|(messages, _)| messages.change().table.table.oid == oid);
-            for place in of_table.flat_map(|(messages, _)| messages.waiting_rows()) {
-                if let Some(row) = place.take() {
-                    rows.push(row);
-                    places.push(place);
-                }
-            }
-            self.render(&table, &mut rows, paused).await;
-            for (place, row) in places.into_iter().zip(rows) {
-                *place = Some(row);
-            }
-        }
-    }
-
-    async fn render(&self, table: &DescribedTable, rows: &mut [RenderedRow], paused: &mut Pauses<u32>) {
-        let oid = table.table.oid;
-        for waiting in table.waiting_columns(rows) {
-            if paused.contain(&oid) {
-                table.fill(rows, &waiting, None);
-                continue;
-            }
-            match retrying(|| rendered(&self.reads, &waiting).boxed()).await {
-                Ok(rendered) => table.fill(rows, &waiting, Some(rendered)),
-                Err(error @ ReadFailure::Unavailable(_)) => {
-                    tracing::warn!(error = %error, "values that only the database can render are missing in changes");
-                }
-                Err(error) => {
-                    tracing::debug!(error = %error, table = &*table.table.name, "values are rendered as text");
-                    if error.has_code(CANCELED) {
-                        paused.begin(oid);
-                    }
-                    table.fill(rows, &waiting, None);
-                }
-            }
-        }
-    }
 }
 
 /// Waits for the end of the pause that ends next, if there is one.
@@ -528,15 +478,6 @@ async fn wait_for_end(end: Option<Instant>) {
         Some(end) => tokio::time::sleep_until(end).await,
         None => std::future::pending().await,
     }
-}
-
-/// Renders values as the role with the fewest rights: what its casts read may be seen by every
-/// receiver.
-async fn rendered(reads: &RoleReads, waiting: &WaitingColumn) -> Result<Vec<String>, ReadFailure> {
-    let texts = text_array(waiting.texts.iter().map(|text| Some(&**text)));
-    let rows = reads.test_as_role(RENDERER, &waiting.statement, &[Some(texts.as_bytes())]).await?;
-    let rows: Vec<&RawValue> = serde_json::from_slice(&rows).map_err(|error| malformed(&error))?;
-    Ok(rows.into_iter().map(|row| row.get().to_owned()).collect())
 }
 
 /// The entries that receive a change, and what they are shown.

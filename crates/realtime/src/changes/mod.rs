@@ -10,6 +10,7 @@
 //! - `reader_pauses` leaves out readers whose policies take too long, and subscribers whose filters
 //!   do, of which `condition_budgets` keeps account;
 //! - `access` asks PostgreSQL which rows and columns a role may read now, and `verdict` decides;
+//! - `rendering` has PostgreSQL render the values of the project's own types;
 //! - `deliver` takes committed changes, and sends the messages of `event` in their order.
 //!
 //! Promises: a channel receives the values of a row only if its role, with its claims, could select
@@ -32,6 +33,7 @@ mod filter;
 mod pauses;
 mod reader_pauses;
 mod registry;
+mod rendering;
 mod renewal;
 mod role_reads;
 mod shared_rounds;
