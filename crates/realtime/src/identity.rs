@@ -9,7 +9,7 @@ use portico_tokens::{
     ApiRole, Claims, CurrentKeys, KEY_REFRESH_WAIT, KeyRefresh, TokenError, TokenHeader, TokenIssuer, bearer,
     check_request_role, looks_opaque,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
@@ -48,12 +48,14 @@ impl ChannelIdentity {
     /// Returns true if both are of one person: of the same subject of the same issuer. Without a
     /// subject only equal claims are those of the same person.
     pub fn is_same_person(&self, other: &Self) -> bool {
-        let person = |identity: &Self| {
-            let claims = &identity.claims;
-            let subject = identity.subject().filter(|subject| !subject.is_empty())?;
-            Some((claims.is_third_party(), claims.issuer().map(Box::<str>::from), Box::<str>::from(subject)))
-        };
-        self == other || person(self).is_some_and(|this| Some(this) == person(other))
+        self == other || self.person().is_some_and(|this| Some(this) == other.person())
+    }
+
+    /// Returns a text that only tokens of the same subject of the same issuer have in common.
+    /// `None` without a subject.
+    pub fn person(&self) -> Option<String> {
+        let subject = self.subject().filter(|subject| !subject.is_empty())?;
+        Some(json!([self.claims.is_third_party(), self.claims.issuer(), subject]).to_string())
     }
 
     /// Returns the time of expiry in seconds since 1970.

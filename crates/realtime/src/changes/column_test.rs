@@ -414,6 +414,11 @@ fn plain_elements(literal: &str) -> Option<Vec<Option<&str>>> {
 }
 
 impl CompiledFilter {
+    /// Returns true if PostgreSQL has to evaluate a condition.
+    pub fn needs_database(&self) -> bool {
+        self.tests.iter().any(|test| matches!(test.test, Test::Database(_)))
+    }
+
     /// Returns a column and the values of which it must have one for the filter to hold, if there
     /// is such a column.
     pub fn index_values(&self) -> Option<(&str, &[Box<str>])> {

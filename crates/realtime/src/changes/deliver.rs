@@ -5,7 +5,7 @@
 //! questions: which rows are visible, by reader and table; then, for the visible ones alone, which
 //! conditions hold. All questions of a step are asked at the same time.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,26 +13,25 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use indexmap::IndexMap;
 use portico_database::{Database, DatabaseError};
-use serde_json::value::RawValue;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::access::{RowKey, TableAccess, role_access, row_access};
 use super::column_test::{FieldValue, Test};
 use super::committed_change::CommittedChange;
-use super::database_tests::{ConditionScope, PausedConditions, TestQuestion, failing_tests};
+use super::database_tests::{ConditionMemory, ConditionScope, TestQuestion, failing_tests};
 use super::entry::{ChangeAction, ChangesEntry};
 use super::event::{ChangeEventError, ChangeMessages, EventContent, MessageTarget};
 use super::pauses::Pauses;
 use super::registry::{EntryTarget, Registry, SubscriptionGroup};
-use super::role_reads::{CANCELED, ReadFailure, RoleReads, retrying};
+use super::rendering::render_waiting;
+use super::role_reads::{ReadFailure, RoleReads, retrying};
 use super::slices::slice_end;
-use super::slow_policies::SlowPolicies;
-use super::system_message::{EXTENSION, SUBSCRIBED};
-use super::validate::{SubscribeError, TableName, ValidEntry, Validator, malformed, text_array};
+use super::validate::{SubscribeError, TableName, ValidEntry, Validator};
 use super::verdict::{
     AccessAnswers, AccessQuestion, AccessQuestions, Candidate, CandidateOutcome, ask, decide, is_keyless, unanswered,
 };
-use crate::decode::{DescribedTable, RenderedRow, TransactionId, WaitingColumn};
+use crate::decode::{DescribedTable, TransactionId};
 use crate::meter::Meter;
 use crate::settings::ChangesSettings;
 use crate::stream::{ChangeBatch, wait_until_visible};
@@ -43,8 +42,6 @@ const MAX_BATCHES: usize = 64;
 const MAX_READS: usize = 128;
 /// The tables that are remembered at most.
 const MAX_TABLES: usize = 5_000;
-/// The role that renders values.
-const RENDERER: &str = "anon";
 
 /// Delivers changes.
 #[derive(Debug)]
@@ -69,8 +66,7 @@ struct Memory {
     prepared: HashMap<u32, (Arc<DescribedTable>, u64)>,
     /// The roles that could read the whole primary key of a table when it was last looked at.
     key_readers: HashSet<(u32, Box<str>)>,
-    paused_conditions: PausedConditions,
-    slow_policies: SlowPolicies,
+    conditions: ConditionMemory,
     /// The tables with values whose rendering took too long.
     paused_renderings: Pauses<u32>,
 }
@@ -80,8 +76,7 @@ impl Memory {
         Self {
             prepared: HashMap::new(),
             key_readers: HashSet::new(),
-            paused_conditions: PausedConditions::new(pause),
-            slow_policies: SlowPolicies::new(pause),
+            conditions: ConditionMemory::new(pause),
             paused_renderings: Pauses::new(pause),
         }
     }
@@ -103,9 +98,14 @@ impl ChangeDelivery {
     pub async fn run(self, mut batches: mpsc::Receiver<ChangeBatch>) {
         let mut memory = Memory::new(self.pause);
         let mut waiting = Vec::new();
-        while batches.recv_many(&mut waiting, MAX_BATCHES).await > 0 {
+        loop {
+            let end = self.registry.end_pauses();
+            tokio::select! {
+                received = batches.recv_many(&mut waiting, MAX_BATCHES) => if received == 0 { return },
+                () = wait_for_end(end) => continue,
+            }
             if waiting.iter().any(|batch: &ChangeBatch| batch.after_gap) {
-                self.report_gap();
+                self.registry.report_all();
             }
             let transactions: Vec<TransactionId> = waiting.iter().map(|batch| batch.transaction).collect();
             let changes = waiting.drain(..).flat_map(|batch: ChangeBatch| {
@@ -130,7 +130,7 @@ impl ChangeDelivery {
                 && let Err(error) = self.wait_until_visible(&transactions).await
             {
                 tracing::error!(error = %error, changes = wanted.len(), "changes are discarded: who may read them is not known");
-                self.report_gap();
+                self.registry.report_all();
                 continue;
             }
             while !wanted.is_empty() {
@@ -138,13 +138,6 @@ impl ChangeDelivery {
                 self.deliver(&mut memory, &wanted).await;
                 wanted = rest;
             }
-        }
-    }
-
-    /// Reports to every channel that changes were discarded.
-    fn report_gap(&self) {
-        for group in self.registry.groups() {
-            group.send_system(EXTENSION, "ok", SUBSCRIBED);
         }
     }
 
@@ -166,19 +159,19 @@ impl ChangeDelivery {
         let _in_progress = self.registry.begin_delivery();
         self.prepare_filters(memory, changes).await;
         let mut candidates = self.matching(changes);
-        memory.slow_policies.drop_paused(changes, &mut candidates);
+        self.registry.drop_paused(changes, &mut candidates);
         let answers = self.authorise(memory, changes, &candidates).await;
-        memory.slow_policies.note(&self.registry, changes, &answers);
+        self.registry.note_times(changes, &answers);
         let mut unanswered = unanswered(changes, &candidates, &answers);
         decide(&self.settings, changes, &mut candidates, &answers);
-        unanswered.extend(self.compare(&mut memory.paused_conditions, changes, &mut candidates).await);
+        unanswered.extend(self.compare(&mut memory.conditions, changes, &mut candidates).await);
         if !unanswered.is_empty() {
             tracing::warn!(groups = unanswered.len(), "changes are discarded: the database has not answered");
         }
         self.add_unauthorized(memory, changes, &mut candidates, &answers);
         self.send(&mut memory.paused_renderings, changes, candidates).await;
         // Changes were missed, as after a gap of the stream
-        unanswered.values().for_each(|group| group.send_system(EXTENSION, "ok", SUBSCRIBED));
+        unanswered.values().for_each(|group| self.registry.report(group));
     }
 
     /// Prepares the filters of tables whose columns have changed, or that no entry names.
@@ -260,7 +253,7 @@ impl ChangeDelivery {
     /// dropped without an answer, by their ids.
     async fn compare(
         &self,
-        paused: &mut PausedConditions,
+        memory: &mut ConditionMemory,
         changes: &[CommittedChange],
         candidates: &mut [Candidate],
     ) -> IndexMap<u64, Arc<SubscriptionGroup>> {
@@ -291,8 +284,13 @@ impl ChangeDelivery {
                 questions.entry(question).or_default().push(number);
             }
         }
-        let asked = questions.keys().cloned().collect();
-        let answers = failing_tests(&self.reads, paused, asked).await;
+        let owners = |numbers: &[usize]| {
+            let owners = numbers.iter().filter_map(|number| Some(candidates.get(*number)?.target.group.filter_owner()));
+            owners.collect::<BTreeSet<_>>().into_iter().collect()
+        };
+        let asked = questions.iter().map(|(question, numbers)| (question.clone(), owners(numbers))).collect();
+        let answers = failing_tests(&self.reads, memory, asked).await;
+        self.registry.pause_filters(answers.slow);
         let mut missed = IndexMap::new();
         for (failing, is_unanswered) in
             answers.failing.iter().map(|test| (test, false)).chain(answers.unanswered.iter().map(|test| (test, true)))
@@ -441,7 +439,8 @@ impl ChangeDelivery {
         let mut messages: Vec<_> = numbered
             .map(|(change, sent)| (ChangeMessages::new(change, self.settings.max_record_bytes), sent))
             .collect();
-        self.render_waiting(&mut messages, paused).await;
+        let all: Vec<_> = messages.iter_mut().map(|(messages, _)| messages).collect();
+        render_waiting(&self.reads, all, paused).await;
         for (mut messages, sent) in messages {
             let mut by_group: IndexMap<(u64, usize), MessagePart> = IndexMap::new();
             for (target, content) in sent {
@@ -471,64 +470,14 @@ impl ChangeDelivery {
             }
         }
     }
-
-    /// Renders the values that only PostgreSQL can render.
-    async fn render_waiting(&self, messages: &mut [(ChangeMessages<'_>, Receivers)], paused: &mut Pauses<u32>) {
-        let mut tables: IndexMap<u32, Arc<DescribedTable>> = IndexMap::new();
-        for (messages, _) in messages.iter_mut() {
-            let table = &messages.change().table;
-            if messages.waiting_rows().iter().any(|row| row.as_ref().is_some_and(|row| row.is_waiting())) {
-                tables.insert(table.table.oid, Arc::clone(table));
-            }
-        }
-        for (oid, table) in tables {
-            let mut rows = Vec::new();
-            let mut places = Vec::new();
-            let of_table = messages.iter_mut().filter(|(messages, _)| messages.change().table.table.oid == oid);
-            for place in of_table.flat_map(|(messages, _)| messages.waiting_rows()) {
-                if let Some(row) = place.take() {
-                    rows.push(row);
-                    places.push(place);
-                }
-            }
-            self.render(&table, &mut rows, paused).await;
-            for (place, row) in places.into_iter().zip(rows) {
-                *place = Some(row);
-            }
-        }
-    }
-
-    async fn render(&self, table: &DescribedTable, rows: &mut [RenderedRow], paused: &mut Pauses<u32>) {
-        let oid = table.table.oid;
-        for waiting in table.waiting_columns(rows) {
-            if paused.contain(&oid) {
-                table.fill(rows, &waiting, None);
-                continue;
-            }
-            match retrying(|| rendered(&self.reads, &waiting).boxed()).await {
-                Ok(rendered) => table.fill(rows, &waiting, Some(rendered)),
-                Err(error @ ReadFailure::Unavailable(_)) => {
-                    tracing::warn!(error = %error, "values that only the database can render are missing in changes");
-                }
-                Err(error) => {
-                    tracing::debug!(error = %error, table = &*table.table.name, "values are rendered as text");
-                    if error.has_code(CANCELED) {
-                        paused.begin(oid);
-                    }
-                    table.fill(rows, &waiting, None);
-                }
-            }
-        }
-    }
 }
 
-/// Renders values as the role with the fewest rights: what its casts read may be seen by every
-/// receiver.
-async fn rendered(reads: &RoleReads, waiting: &WaitingColumn) -> Result<Vec<String>, ReadFailure> {
-    let texts = text_array(waiting.texts.iter().map(|text| Some(&**text)));
-    let rows = reads.test_as_role(RENDERER, &waiting.statement, &[Some(texts.as_bytes())]).await?;
-    let rows: Vec<&RawValue> = serde_json::from_slice(&rows).map_err(|error| malformed(&error))?;
-    Ok(rows.into_iter().map(|row| row.get().to_owned()).collect())
+/// Waits for the end of the pause that ends next, if there is one.
+async fn wait_for_end(end: Option<Instant>) {
+    match end {
+        Some(end) => tokio::time::sleep_until(end).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// The entries that receive a change, and what they are shown.

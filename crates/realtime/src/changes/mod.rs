@@ -7,7 +7,10 @@
 //! - `registry` has the subscriptions in memory, grouped so that channels of the same content share
 //!   the work and the bytes;
 //! - `renewal` gives subscriptions the readers of new tokens;
+//! - `reader_pauses` leaves out readers whose policies take too long, and subscribers whose filters
+//!   do, of which `condition_budgets` keeps account;
 //! - `access` asks PostgreSQL which rows and columns a role may read now, and `verdict` decides;
+//! - `rendering` has PostgreSQL render the values of the project's own types;
 //! - `deliver` takes committed changes, and sends the messages of `event` in their order.
 //!
 //! Promises: a channel receives the values of a row only if its role, with its claims, could select
@@ -21,18 +24,20 @@
 mod access;
 mod column_test;
 mod committed_change;
+mod condition_budgets;
 mod database_tests;
 mod deliver;
 mod entry;
 mod event;
 mod filter;
 mod pauses;
+mod reader_pauses;
 mod registry;
+mod rendering;
 mod renewal;
 mod role_reads;
 mod shared_rounds;
 mod slices;
-mod slow_policies;
 mod subscription;
 mod system_message;
 #[cfg(test)]

@@ -30,19 +30,25 @@ struct Pause {
     doublings: u32,
 }
 
+impl Pause {
+    fn is_known(&self, now: Instant) -> bool {
+        now.duration_since(self.end) < MEMORY
+    }
+}
+
 impl<K: Hash + Eq + Clone> Pauses<K> {
     /// Returns no pauses. The first one of some work will have this length.
     pub fn new(first: Duration) -> Self {
         Self { first, known: HashMap::new() }
     }
 
-    /// Begins a pause. Returns false if it follows another one of the same work.
-    pub fn begin(&mut self, key: K) -> bool {
+    /// Begins a pause. Returns its end.
+    pub fn begin(&mut self, key: K) -> Instant {
         self.begin_at(key, Instant::now())
     }
 
-    fn begin_at(&mut self, key: K, now: Instant) -> bool {
-        let is_known = |pause: &Pause| now.duration_since(pause.end) < MEMORY;
+    fn begin_at(&mut self, key: K, now: Instant) -> Instant {
+        let is_known = |pause: &Pause| pause.is_known(now);
         let before = self.known.remove(&key).filter(is_known);
         if self.known.len() >= MAX_PAUSES {
             self.known.retain(|_, pause| is_known(pause));
@@ -53,8 +59,9 @@ impl<K: Hash + Eq + Clone> Pauses<K> {
             self.known.remove(&first);
         }
         let doublings = before.map_or(0, |before| (before.doublings + 1).min(MAX_DOUBLINGS));
-        self.known.insert(key, Pause { end: now + self.first * 2_u32.pow(doublings), doublings });
-        before.is_none()
+        let end = now + self.first * 2_u32.pow(doublings);
+        self.known.insert(key, Pause { end, doublings });
+        end
     }
 
     /// Returns true during a pause.
@@ -66,9 +73,16 @@ impl<K: Hash + Eq + Clone> Pauses<K> {
         self.known.get(key).is_some_and(|pause| now < pause.end)
     }
 
-    /// Forgets the pauses of work that has succeeded. Returns true if there were any.
-    pub fn end(&mut self, key: &K) -> bool {
-        self.known.remove(key).is_some()
+    /// Forgets the pauses of work that has succeeded.
+    pub fn forget(&mut self, key: &K) {
+        self.known.remove(key);
+    }
+
+    /// Returns the work that `is_meant` accepts and that has paused and not succeeded since.
+    pub fn known(&self, is_meant: impl Fn(&K) -> bool) -> Vec<K> {
+        let now = Instant::now();
+        let known = self.known.iter().filter(|(key, pause)| pause.is_known(now) && is_meant(key));
+        known.map(|(key, _)| key.clone()).collect()
     }
 }
 
@@ -82,14 +96,16 @@ mod tests {
     fn a_pause_is_twice_as_long_as_the_one_before() {
         let (mut pauses, mut now) = (Pauses::new(PAUSE), Instant::now());
         for minutes in [1, 2, 4, 8, 16, 16] {
-            assert_eq!(pauses.begin_at("a", now), minutes == 1);
+            assert_eq!(pauses.begin_at("a", now), now + PAUSE * minutes);
             now += PAUSE * minutes;
             assert!(pauses.contain_at(&"a", now - TICK) && !pauses.contain_at(&"a", now), "{minutes}");
         }
-        assert!(pauses.end(&"a") && !pauses.end(&"a"));
-        assert!(pauses.begin_at("a", now));
-        assert!(!pauses.begin_at("a", now + PAUSE + MEMORY - TICK));
-        assert!(pauses.begin_at("a", now + 3 * (PAUSE + MEMORY)), "a pause is forgotten");
+        pauses.forget(&"a");
+        assert_eq!(pauses.begin_at("a", now), now + PAUSE);
+        now += PAUSE + MEMORY - TICK;
+        assert_eq!(pauses.begin_at("a", now), now + 2 * PAUSE);
+        now += 2 * PAUSE + MEMORY;
+        assert_eq!(pauses.begin_at("a", now), now + PAUSE, "a pause is forgotten");
     }
 
     #[test]

@@ -4,11 +4,14 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as MapEntry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use indexmap::IndexMap;
 
 use super::column_test::{CompiledFilter, FieldValue, LocalTest, Test};
+use super::condition_budgets::FilterOwner;
 use super::entry::{ActionFilter, ChangeAction, ChangeMessageForm, ChangesEntry, NamePattern};
+use super::reader_pauses::ReaderPauses;
 use super::role_reads::ChangeReader;
 use super::validate::{TableName, ValidEntry};
 use crate::rooms::Subscriber;
@@ -40,6 +43,16 @@ impl SubscriptionGroup {
     /// Returns a number that no other group has.
     pub fn id(&self) -> u64 {
         self.id
+    }
+
+    /// Returns the one whose filters those of the group are.
+    pub fn filter_owner(&self) -> FilterOwner {
+        self.key.reader.person.clone().map_or(FilterOwner::Group(self.id), FilterOwner::Person)
+    }
+
+    /// Returns true if PostgreSQL has to evaluate conditions of the group.
+    pub fn needs_database(&self) -> bool {
+        self.valid.iter().flat_map(|entry| entry.filters.values()).any(|filter| filter.needs_database())
     }
 
     /// Sends a frame to every channel that is subscribed now. Returns their number. A channel that
@@ -189,6 +202,7 @@ pub(super) struct RegistryState {
     /// The new readers that wait for the end of the delivery in progress, by subscription.
     pub(super) renewals: HashMap<u64, PendingRenewal>,
     pub(super) is_delivering: bool,
+    pub(super) pauses: ReaderPauses,
     /// By schema and name. Tables that only wildcards name appear with their first change.
     tables: HashMap<Box<str>, HashMap<Box<str>, TableTargets>>,
     /// Entries that name no table, by group, with their filters for the known tables.
@@ -221,7 +235,13 @@ impl SubscriptionRegistration {
 }
 
 impl Registry {
-    /// Adds a subscription. The entries are those of the key, checked, in the same order.
+    /// Returns no subscriptions. The first pause of a reader will have this length.
+    pub fn with_pause(pause: Duration) -> Self {
+        Self(Mutex::new(RegistryState { pauses: ReaderPauses::new(pause), ..RegistryState::default() }))
+    }
+
+    /// Adds a subscription, and reports it to its channel. The entries are those of the key,
+    /// checked, in the same order.
     pub fn insert(
         &self,
         key: GroupKey,
@@ -235,7 +255,8 @@ impl Registry {
             Some(group) => Arc::clone(group),
             None => state.add_group(key, entries.into()),
         };
-        group.members().insert(number, subscriber);
+        group.members().insert(number, Arc::clone(&subscriber));
+        state.report_to(&subscriber, &group);
         state.subscriptions.insert(number, group);
         SubscriptionRegistration { number }
     }
@@ -293,15 +314,6 @@ impl Registry {
         let mut state = self.state();
         let Some(targets) = state.table(schema, table) else { return Vec::new() };
         targets.all.values().filter(|target| target.accepts(action)).cloned().collect()
-    }
-
-    /// Returns the groups of a reader that have an entry for a table.
-    pub fn groups_of(&self, (schema, table): (&str, &str), reader: &ChangeReader) -> Vec<Arc<SubscriptionGroup>> {
-        let mut state = self.state();
-        let Some(targets) = state.table(schema, table) else { return Vec::new() };
-        let groups = targets.all.values().map(|target| &target.group).filter(|group| *group.key.reader == *reader);
-        let groups: IndexMap<u64, Arc<SubscriptionGroup>> = groups.map(|group| (group.id, Arc::clone(group))).collect();
-        groups.into_values().collect()
     }
 
     /// Returns the entries whose filters do not fit the types of a table's columns, or were not yet

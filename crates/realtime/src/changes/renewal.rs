@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use super::registry::{GroupKey, PendingRenewal, Registry, RegistryState, SubscriptionRegistration};
 use super::role_reads::ChangeReader;
-use super::system_message::{EXTENSION, SUBSCRIBED};
 
 /// Keeps the readers of all subscriptions as they are until it is dropped.
 #[derive(Debug)]
@@ -23,7 +22,7 @@ impl Registry {
     }
 
     /// Gives a subscription another reader of the same role, for which its entries were checked,
-    /// and sends `Subscribed to PostgreSQL`. If `is_same_subject`, changes that are being delivered
+    /// and reports it to the channel. If `is_same_subject`, changes that are being delivered
     /// still reach it as they were decided on for the reader before; otherwise it receives nothing
     /// from this call until they are delivered. Returns false if the subscription has ended.
     pub fn renew(
@@ -74,9 +73,9 @@ impl RegistryState {
         };
         before.members().swap_remove(&number);
         after.members().insert(number, Arc::clone(&subscriber));
-        self.subscriptions.insert(number, after);
+        self.subscriptions.insert(number, Arc::clone(&after));
         self.remove_if_empty(&before);
-        subscriber.send_system(EXTENSION, "ok", SUBSCRIBED);
+        self.report_to(&subscriber, &after);
     }
 }
 
@@ -88,13 +87,14 @@ mod tests {
 
     use super::super::column_test::FieldValue;
     use super::super::entry::{ChangeAction, PreparedEntries};
+    use super::super::system_message::SUBSCRIBED;
     use super::super::validate::ValidEntry;
     use super::*;
     use crate::fixture::{TestChannel, json_of, room};
     use crate::socket::frame::{Frame, Version};
 
     fn reader(claims: &str) -> Arc<ChangeReader> {
-        Arc::new(ChangeReader { role: "authenticated".into(), claims: claims.into() })
+        Arc::new(ChangeReader { role: "authenticated".into(), claims: claims.into(), person: None })
     }
 
     /// Subscribes a channel to all changes of a table.
@@ -110,7 +110,9 @@ mod tests {
             form: prepared.form(),
             entries,
         };
-        registry.insert(key, &valid, Arc::clone(&channel.subscriber))
+        let registration = registry.insert(key, &valid, Arc::clone(&channel.subscriber));
+        assert_eq!(received(channel), (0, 1));
+        registration
     }
 
     /// Sends a frame to the groups that a change of the table matches. Returns their claims.

@@ -8,6 +8,8 @@ use futures_util::future::BoxFuture;
 use portico_database::wire::{Access, Batch, Param, ReadCoalescer, ReadError, RowSeparators, Statement, WireError};
 use tokio::time::Instant;
 
+use crate::identity::ChannelIdentity;
+
 /// The time that one read may take. A slow policy delays all changes.
 const TIMEOUT: &str = "5s";
 /// The time that a read may wait for the lock of a migration. Less than [`TIMEOUT`], so that the
@@ -35,6 +37,16 @@ pub(crate) struct ChangeReader {
     pub role: Box<str>,
     /// JSON text, as it was signed.
     pub claims: Box<str>,
+    /// The person whose tokens have such claims. `None`: they have no subject.
+    pub person: Option<Arc<str>>,
+}
+
+impl ChangeReader {
+    /// Returns the reader of a channel.
+    pub fn of(identity: &ChannelIdentity) -> Self {
+        let person = identity.person().map(Into::into);
+        Self { role: identity.role().into(), claims: identity.claims().into(), person }
+    }
 }
 
 /// Runs reads as the roles of channels, each in a transaction of its own. Reads of waiting callers

@@ -15,7 +15,7 @@ use super::entry::{ChangeMessageForm, ChangesEntry, PreparedEntries};
 use super::pauses::PAUSE;
 use super::registry::{GroupKey, Registry, SubscriptionGroup, SubscriptionRegistration};
 use super::role_reads::{ChangeReader, RoleReads};
-use super::system_message::{EXTENSION, SUBSCRIBED};
+use super::system_message::EXTENSION;
 use super::validate::{SubscribeError, Validator};
 use crate::identity::ChannelIdentity;
 use crate::meter::Meter;
@@ -41,6 +41,7 @@ struct DatabaseChangesState {
     settings: RealtimeSettings,
     stream: watch::Receiver<StreamState>,
     deliveries: Arc<Meter>,
+    pause: Duration,
 }
 
 /// A subscription of a channel. It ends when this is dropped; nothing is sent after that.
@@ -68,15 +69,27 @@ impl DatabaseChanges {
         settings: &RealtimeSettings,
         stream: watch::Receiver<StreamState>,
     ) -> Self {
+        Self::with_pause(database, reads, settings, stream, PAUSE)
+    }
+
+    /// As [`new`](Self::new), with another length of the first pause of what takes too long.
+    pub(super) fn with_pause(
+        database: &Database,
+        reads: ReadCoalescer,
+        settings: &RealtimeSettings,
+        stream: watch::Receiver<StreamState>,
+        pause: Duration,
+    ) -> Self {
         let reads = RoleReads::new(reads);
         Self(Arc::new(DatabaseChangesState {
-            registry: Arc::default(),
+            registry: Arc::new(Registry::with_pause(pause)),
             validator: Validator::new(reads.clone()),
             reads,
             database: database.clone(),
             settings: settings.clone(),
             stream,
             deliveries: Arc::default(),
+            pause,
         }))
     }
 
@@ -106,7 +119,7 @@ impl DatabaseChanges {
         identity: &ChannelIdentity,
     ) -> ChangesSubscription {
         let progress = Arc::new(Mutex::new(SubscriptionProgress::SettingUp));
-        let reader = Arc::new(ChangeReader { role: identity.role().into(), claims: identity.claims().into() });
+        let reader = Arc::new(ChangeReader::of(identity));
         let set_up = SetUp {
             state: Arc::clone(&self.0),
             progress: Arc::clone(&progress),
@@ -128,12 +141,6 @@ impl DatabaseChanges {
     /// Delivers changes, until their sender is dropped. Also tells channels when the stream runs
     /// again after a gap.
     pub async fn run(self, batches: mpsc::Receiver<ChangeBatch>) {
-        self.run_with_pause(batches, PAUSE).await;
-    }
-
-    /// As [`run`](Self::run), with another length of the first pause of a condition or a policy
-    /// that takes too long.
-    pub(super) async fn run_with_pause(self, batches: mpsc::Receiver<ChangeBatch>, pause: Duration) {
         let state = &*self.0;
         let delivery = ChangeDelivery {
             registry: Arc::clone(&state.registry),
@@ -143,7 +150,7 @@ impl DatabaseChanges {
             settings: state.settings.changes.clone(),
             meter: Arc::clone(&state.deliveries),
             max_per_second: state.settings.limits.max_changes_per_second,
-            pause,
+            pause: state.pause,
         };
         tokio::select! {
             () = delivery.run(batches) => {}
@@ -184,7 +191,7 @@ async fn check_again(state: &DatabaseChangesState, group: Arc<SubscriptionGroup>
     loop {
         match state.validator.validate_all(role, entries).await {
             Ok(_) => {
-                group.for_each_until(last, |subscriber| subscriber.send_system(EXTENSION, "ok", SUBSCRIBED));
+                state.registry.report_until(&group, last);
                 return;
             }
             Err(SubscribeError::Final(text)) => {
@@ -247,7 +254,6 @@ impl SetUp {
         if matches!(*progress, SubscriptionProgress::SettingUp) {
             let registration = self.state.registry.insert(key, &valid, Arc::clone(&self.subscriber));
             *progress = SubscriptionProgress::Subscribed(registration);
-            self.subscriber.send_system(EXTENSION, "ok", SUBSCRIBED);
         }
     }
 
@@ -290,7 +296,7 @@ impl ChangesSubscription {
         if identity.role() != self.identity.role() {
             return false;
         }
-        let reader = ChangeReader { role: identity.role().into(), claims: identity.claims().into() };
+        let reader = ChangeReader::of(identity);
         let is_same_subject = identity.is_same_person(&self.identity);
         if !self.registry.renew(registration, Arc::new(reader), is_same_subject) {
             return false;

@@ -33,6 +33,38 @@ async fn a_cast_of_the_project_renders_values_with_the_fewest_rights() {
 }
 
 #[tokio::test]
+async fn a_value_whose_cast_fails_is_text_and_the_others_are_rendered() {
+    let live = Live::new(
+        "create type public.kind as enum ('good', 'bad');
+         create table public.items (id int primary key, kind public.kind);
+         create function public.kind_json(kind public.kind) returns json language plpgsql as $$
+           begin
+             if kind = 'bad' then raise 'no'; end if;
+             return json_build_array(kind::text);
+           end $$;
+         create cast (public.kind as json) with function public.kind_json(public.kind);
+         alter table public.items disable row level security;
+         grant all on public.items to anon, authenticated;
+         alter publication supabase_realtime add table public.items",
+    )
+    .await;
+    let joined = live.join(&person("a"), "a", &[entry("INSERT", "items", "")]).await;
+    let sql = "insert into public.items
+               select n, case when n in (3, 70) then 'bad' else 'good' end::public.kind from generate_series(1, 100) n";
+    let [events] = live.received(sql, [&joined]).await;
+    for (number, event) in (1..).zip(&events) {
+        let kind = if matches!(number, 3 | 70) { json!("bad") } else { json!(["good"]) };
+        assert_eq!(event["data"]["record"], json!({ "id": number, "kind": kind }));
+    }
+    assert_eq!(events.len(), 100);
+    // More than are searched for: all of them arrive
+    let sql = "insert into public.items select n, 'bad' from generate_series(101, 300) n";
+    let [events] = live.received(sql, [&joined]).await;
+    assert!(events.iter().all(|event| event["data"]["record"]["kind"] == "bad"));
+    assert_eq!(events.len(), 200);
+}
+
+#[tokio::test]
 async fn a_partitioned_table_has_changes_of_its_own_where_the_publication_says_so() {
     let live = Live::new(
         "create table public.events (id int, part int, owner text, primary key (id, part)) partition by list (part);

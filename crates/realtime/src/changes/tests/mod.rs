@@ -5,6 +5,7 @@ mod content;
 mod grouping;
 mod isolation;
 mod life;
+mod pauses;
 mod rules;
 mod validation;
 mod visibility;
@@ -52,7 +53,7 @@ impl Live {
     }
 
     async fn with_settings(set_up: &str, settings: RealtimeSettings) -> Self {
-        Self::with_pause(set_up, settings, pauses::PAUSE).await
+        Self::with_pause(set_up, settings, super::pauses::PAUSE).await
     }
 
     /// As [`with_settings`](Self::with_settings), with the first pause of what takes too long.
@@ -70,8 +71,8 @@ impl Live {
             times: StreamTimes::default(),
         });
         let reads = ReadCoalescer::new(database.pool(WirePoolSettings::default()), &CoalescingSettings::default());
-        let changes = DatabaseChanges::new(&pools, reads, &settings, stream.state());
-        tokio::spawn(changes.clone().run_with_pause(batches, pause));
+        let changes = DatabaseChanges::with_pause(&pools, reads, &settings, stream.state(), pause);
+        tokio::spawn(changes.clone().run(batches));
         tokio::spawn(async move { while messages.recv().await.is_some() {} });
         let in_use = stream.use_stream();
         Self { database, changes, mark: AtomicU32::new(0), _stream: (stream, in_use) }

@@ -1,7 +1,5 @@
 //! The rules by which a channel receives a change.
 
-use std::time::Duration;
-
 use portico_database::connect;
 use serde_json::{Value, json};
 
@@ -284,79 +282,6 @@ async fn a_policy_that_fails_for_every_row_of_a_reader_hides_none_from_others() 
     let sql = "insert into public.rows select generate_series(1, 900)";
     let [broken, whole] = live.received(sql, [&broken, &whole]).await;
     assert_eq!((broken.len(), whole.len()), (0, 900));
-}
-
-#[tokio::test]
-async fn a_condition_that_takes_too_long_pauses_and_disturbs_no_other() {
-    // The domain is quick for the operand, and for the superuser's inserts
-    let live = Live::new(
-        "create function public.slowly(mood text) returns bool language plpgsql as $$
-           begin
-             if current_user = 'authenticated' and mood = 'bad' then perform pg_sleep(3600); end if;
-             return true;
-           end $$;
-         create domain public.mood as text check (public.slowly(value));
-         create table public.items (id int primary key, name text, mood public.mood);
-         alter table public.items disable row level security;
-         grant select on public.items to authenticated;
-         alter publication supabase_realtime add table public.items",
-    )
-    .await;
-    let named = live.join(&person("a"), "a", &[entry("*", "items", "name=like.a%")]).await;
-    let moody = live.join(&person("b"), "b", &[entry("*", "items", "mood=neq.good")]).await;
-    for (id, mood, received) in [(1, "fine", (1, 1)), (2, "bad", (1, 0)), (3, "fine", (1, 0))] {
-        let sql = format!("insert into public.items values ({id}, 'a', '{mood}')");
-        let [named, moody] = live.received(&sql, [&named, &moody]).await;
-        assert_eq!((named.len(), moody.len()), received, "{mood}");
-    }
-}
-
-/// A table whose policy takes an hour for one reader.
-const SLOW_POLICY: &str = "
-    create function public.decides(sub text) returns bool language plpgsql as $$
-      begin
-        if sub = 'slow' then perform pg_sleep(3600); end if;
-        return true;
-      end $$;
-    create table public.items (id int primary key);
-    alter table public.items enable row level security;
-    grant select on public.items to authenticated;
-    create policy a on public.items for select to authenticated using (public.decides(auth.jwt() ->> 'sub'));
-    alter publication supabase_realtime add table public.items";
-const QUICK_POLICY: &str =
-    "create or replace function public.decides(sub text) returns bool language sql as 'select true'";
-
-#[tokio::test]
-async fn a_policy_that_takes_too_long_pauses_its_reader_alone() {
-    let live = Live::new(SLOW_POLICY).await;
-    let slow = live.join(&person("slow"), "a", &[entry("*", "items", "")]).await;
-    let other = live.join(&person("other"), "b", &[entry("*", "items", "")]).await;
-    let [events] = live.received("insert into public.items values (1)", [&other]).await;
-    assert_eq!(events.len(), 1);
-    let text = "Changes of public.items are paused: its policies take too long";
-    assert_eq!(slow.system().await, ("error".to_owned(), text.to_owned()));
-    live.run(QUICK_POLICY).await;
-    let [paused, events] = live.received("insert into public.items values (2)", [&slow, &other]).await;
-    assert_eq!((paused.len(), events.len()), (0, 1), "the policy of the paused reader is not evaluated");
-    // Policies do not decide about deletions
-    let [paused, events] = live.received("delete from public.items where id = 2", [&slow, &other]).await;
-    assert_eq!((paused.len(), events.len()), (1, 1));
-}
-
-#[tokio::test]
-async fn a_paused_reader_is_subscribed_again_when_its_policy_is_quick() {
-    let live = Live::with_pause(SLOW_POLICY, RealtimeSettings::default(), Duration::ZERO).await;
-    let slow = live.join(&person("slow"), "a", &[entry("*", "items", "")]).await;
-    live.run("insert into public.items values (1)").await;
-    assert_eq!(slow.system().await.0, "error");
-    live.run("insert into public.items values (2)").await;
-    let mark = live.mark().await;
-    assert_eq!(slow.until(mark).await.len(), 0, "the error is sent once");
-    live.run(QUICK_POLICY).await;
-    live.run("insert into public.items values (3)").await;
-    assert_eq!(slow.system().await, ("ok".to_owned(), "Subscribed to PostgreSQL".to_owned()));
-    let (_, event) = slow.next().await;
-    assert_eq!(event[4]["data"]["record"], json!({ "id": 3 }));
 }
 
 #[tokio::test]
