@@ -3,6 +3,7 @@ import { defineConfig } from "vitest/config";
 export default defineConfig({
   test: {
     include: ["tests/**/*.test.ts", "oidc/**/*.test.ts", "browser/**/*.test.ts"],
+    globalSetup: ["harness/prepared.ts"],
     // Each file starts a server and a PostgreSQL of its own; two at a time keep both cores busy
     // without starving one another.
     maxWorkers: 2,

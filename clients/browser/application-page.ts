@@ -5,15 +5,43 @@ import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 
 import { build } from "vite";
+import { afterAll, beforeAll } from "vitest";
+
+import { signedUp } from "../harness/accounts.ts";
+import type { ProjectFiles } from "../harness/portico.ts";
+import { type Site, startSite } from "./harness.ts";
 
 /** A server of one page, on an origin of its own. */
-export interface ApplicationPage {
+interface ApplicationPage {
   origin: string;
   close: () => void;
 }
 
+/** The running program, the browser and the application of one test file. */
+export interface ApplicationSite extends Site {
+  application: ApplicationPage;
+  /** A user of the application. */
+  alice: Awaited<ReturnType<typeof signedUp>>;
+}
+
+/**
+ * Starts the program with a project, a browser, and an application of one page with its script, for
+ * all tests of the file that calls this.
+ */
+export function startApplication(project: ProjectFiles, script: string, html: string): ApplicationSite {
+  // Filled before the first test runs
+  const site = startSite(project) as ApplicationSite;
+  beforeAll(async () => {
+    [site.application, site.alice] = await Promise.all([serveApplication(script, html), signedUp(site.portico)]);
+  });
+  afterAll(() => {
+    site.application.close();
+  });
+  return site;
+}
+
 /** Bundles a script of this folder, and serves it with the HTML of a page that loads `/page.js`. */
-export async function serveApplication(script: string, html: string): Promise<ApplicationPage> {
+async function serveApplication(script: string, html: string): Promise<ApplicationPage> {
   const built = await build({
     logLevel: "error",
     configFile: false,

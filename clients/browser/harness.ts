@@ -11,8 +11,10 @@ import { Portico, type ProjectFiles } from "../harness/portico.ts";
 
 const artefacts = resolve(import.meta.dirname, "../artefacts");
 
+// The headless shell is Chromium without a user interface. A whole browser draws one for each
+// context, which takes about as much of the processor as the pages themselves.
 const executable = (): string => {
-  const found = [process.env["CHROMIUM_BIN"], "/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"].find(
+  const found = [process.env["CHROMIUM_BIN"], "/usr/bin/chromium-headless-shell", "/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"].find(
     (path) => path !== undefined && existsSync(path),
   );
   if (found === undefined) throw new Error("Chromium is missing: run `make setup`");

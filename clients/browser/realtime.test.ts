@@ -1,14 +1,13 @@
 // The official client in a browser, on the page of another origin: channels in both versions of the
 // protocol.
 import type { SupabaseClient } from "@supabase/supabase-js";
-import type { Browser, BrowserContext, Page } from "playwright-core";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import type { Page } from "playwright-core";
+import { describe, expect, test } from "vitest";
 
 import { signedUp } from "../harness/accounts.ts";
 import { sql } from "../harness/database.ts";
 import { Portico, write } from "../harness/portico.ts";
-import { type ApplicationPage, serveApplication } from "./application-page.ts";
-import { launch } from "./harness.ts";
+import { startApplication } from "./application-page.ts";
 import type { Connection, RealtimePage, Received, Wishes } from "./realtime-page.ts";
 
 const SCHEMA = `
@@ -27,32 +26,14 @@ const PROJECT = { config: "[api]\nauto_expose_new_tables = false\n", files: { "s
 
 declare const window: { realtime: RealtimePage };
 
-let portico: Portico;
-let browser: Browser;
-let application: ApplicationPage;
-let context: BrowserContext;
-let alice: { client: SupabaseClient; id: string };
-
-beforeAll(async () => {
-  [portico, browser, application] = await Promise.all([Portico.start(PROJECT), launch(), serveApplication("realtime-page.ts", HTML)]);
-  alice = await signedUp(portico);
-});
-afterAll(async () => {
-  application.close();
-  await browser.close();
-  await portico.dispose();
-});
-beforeEach(async () => {
-  context = await browser.newContext();
-});
-afterEach(() => context.close());
+const site = startApplication(PROJECT, "realtime-page.ts", HTML);
 
 const tokenOf = async ({ client }: { client: SupabaseClient }): Promise<string> => (await client.auth.getSession()).data.session!.access_token;
 
 /** Opens the page of the application with a client. */
-async function open(version: Connection["version"], token?: string, server: Portico = portico): Promise<Page> {
-  const page = await context.newPage();
-  await page.goto(application.origin);
+async function open(version: Connection["version"], token?: string, server: Portico = site.portico): Promise<Page> {
+  const page = await site.context.newPage();
+  await page.goto(site.application.origin);
   await page.waitForFunction(() => "realtime" in window);
   const connection: Connection = { url: server.url, key: server.status.PUBLISHABLE_KEY, version, ...(token === undefined ? {} : { token }) };
   await page.evaluate((connection) => {
@@ -108,28 +89,28 @@ describe.each(["1.0.0", "2.0.0"] as const)("version %s", (version) => {
   });
 
   test("changes of the database arrive by filter, and only those that the person may see", async () => {
-    const page = await open(version, await tokenOf(alice));
+    const page = await open(version, await tokenOf(site.alice));
     await join(page, "notes", { changes: { table: "notes", filter: "list=eq.7" } });
     expect(await received(page, "system", 1)).toMatchObject([{ message: "Subscribed to PostgreSQL" }]);
     const first = version === "1.0.0" ? 100 : 200;
     await sql(
-      portico.status.DB_URL,
+      site.portico.status.DB_URL,
       `insert into public.notes values ($1, 8, $2, 'another list'), ($1 + 1, 7, gen_random_uuid(), 'of another person'), ($1 + 2, 7, $2, 'mine'), ($1 + 3, 7, $2, 'last')`,
-      [first, alice.id],
+      [first, site.alice.id],
     );
-    await sql(portico.status.DB_URL, "update public.notes set title = 'changed' where id = $1", [first + 2]);
+    await sql(site.portico.status.DB_URL, "update public.notes set title = 'changed' where id = $1", [first + 2]);
     const changes = await received(page, "change", 3);
     expect(changes.map(({ type, new: row }) => [type, (row as { title: string }).title])).toEqual([
       ["INSERT", "mine"],
       ["INSERT", "last"],
       ["UPDATE", "changed"],
     ]);
-    expect(changes[0]!.new).toEqual({ id: first + 2, list: 7, owner: alice.id, title: "mine" });
+    expect(changes[0]!.new).toEqual({ id: first + 2, list: 7, owner: site.alice.id, title: "mine" });
   });
 
   test("a private channel is open to the token of its person alone", async () => {
-    const topic = `person:${alice.id}`;
-    const [own, stranger, bob] = [await open(version, await tokenOf(alice)), await open(version), await open(version, await tokenOf(await signedUp(portico)))];
+    const topic = `person:${site.alice.id}`;
+    const [own, stranger, bob] = [await open(version, await tokenOf(site.alice)), await open(version), await open(version, await tokenOf(await signedUp(site.portico)))];
     const config = { private: true, broadcast: { self: true, ack: true } };
     await join(own, topic, { config });
     expect(await statuses(own, 1)).toEqual(["SUBSCRIBED"]);
@@ -138,7 +119,7 @@ describe.each(["1.0.0", "2.0.0"] as const)("version %s", (version) => {
       expect((await received(page, "status", 1))[0]).toMatchObject({ status: "CHANNEL_ERROR", error: expect.stringContaining("Unauthorized") as string });
     }
     expect(await own.evaluate((topic) => window.realtime.send(topic, "note", { n: 1 }), topic)).toBe("ok");
-    await sql(portico.status.DB_URL, `select realtime.send('{"n": 2}', 'note', $1, true)`, [topic]);
+    await sql(site.portico.status.DB_URL, `select realtime.send('{"n": 2}', 'note', $1, true)`, [topic]);
     expect((await received(own, "broadcast", 2)).map(({ payload }) => payload)).toMatchObject([{ n: 1 }, { n: 2 }]);
     expect(await received(bob, "broadcast", 0)).toEqual([]);
   });

@@ -1,15 +1,11 @@
 // Resumable uploads from a page of another origin: drag and drop, pause, resume, and a reload.
 import { createHash } from "node:crypto";
 
-import type { SupabaseClient } from "@supabase/supabase-js";
-import type { Browser, BrowserContext, Page, Route } from "playwright-core";
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import type { Page, Route } from "playwright-core";
+import { expect, test } from "vitest";
 
-import { signedUp } from "../harness/accounts.ts";
-import { Portico } from "../harness/portico.ts";
 import { OWN_FOLDERS_OF_FILES } from "../harness/storage.ts";
-import { type ApplicationPage, serveApplication } from "./application-page.ts";
-import { launch } from "./harness.ts";
+import { startApplication } from "./application-page.ts";
 
 const HTML = `<!doctype html><html lang="en"><title>Upload</title><h1>Upload</h1>
 <div id="zone" style="height: 200px">Drop files here</div><progress id="progress" value="0" max="1"></progress>
@@ -18,41 +14,18 @@ const HTML = `<!doctype html><html lang="en"><title>Upload</title><h1>Upload</h1
 /** A part of a file. */
 const CHUNK = 200_000;
 
-let portico: Portico;
-let browser: Browser;
-let context: BrowserContext;
-let application: ApplicationPage;
-let alice: SupabaseClient;
-let aliceId: string;
-
-beforeAll(async () => {
-  [portico, browser, application] = await Promise.all([
-    Portico.start({ files: OWN_FOLDERS_OF_FILES }),
-    launch(),
-    serveApplication("resumable-page.ts", HTML),
-  ]);
-  ({ client: alice, id: aliceId } = await signedUp(portico));
-});
-afterAll(async () => {
-  application.close();
-  await browser.close();
-  await portico.dispose();
-});
-beforeEach(async () => {
-  context = await browser.newContext();
-});
-afterEach(() => context.close());
+const site = startApplication({ files: OWN_FOLDERS_OF_FILES }, "resumable-page.ts", HTML);
 
 async function open(page: Page): Promise<void> {
-  const { session } = (await alice.auth.getSession()).data;
+  const { session } = (await site.alice.client.auth.getSession()).data;
   const settings = new URLSearchParams({
-    endpoint: `${portico.url}/storage/v1/upload/resumable`,
+    endpoint: `${site.portico.url}/storage/v1/upload/resumable`,
     token: session!.access_token,
-    key: portico.status.PUBLISHABLE_KEY,
-    folder: aliceId,
+    key: site.portico.status.PUBLISHABLE_KEY,
+    folder: site.alice.id,
     chunk: String(CHUNK),
   });
-  await page.goto(`${application.origin}/#${settings.toString()}`);
+  await page.goto(`${site.application.origin}/#${settings.toString()}`);
 }
 
 /** Drops a file whose bytes follow from its size. */
@@ -70,11 +43,11 @@ async function drop(page: Page, name: string, size: number): Promise<void> {
 }
 
 async function expectStored(name: string, size: number): Promise<void> {
-  const { data, error } = await alice.storage.from("files").download(`${aliceId}/${name}`);
+  const { data, error } = await site.alice.client.storage.from("files").download(`${site.alice.id}/${name}`);
   expect(error).toBeNull();
   const digest = (bytes: Uint8Array): string => createHash("sha256").update(bytes).digest("hex");
   expect(digest(new Uint8Array(await data!.arrayBuffer()))).toBe(digest(new Uint8Array(size).map((_, at) => (at * 7919) % 251)));
-  expect((await alice.storage.from("files").info(`${aliceId}/${name}`)).data).toMatchObject({ size, contentType: "video/mp4", cacheControl: "max-age=3600" });
+  expect((await site.alice.client.storage.from("files").info(`${site.alice.id}/${name}`)).data).toMatchObject({ size, contentType: "video/mp4", cacheControl: "max-age=3600" });
 }
 
 /** Holds the requests with parts from this offset on until the returned function is called. */
@@ -109,7 +82,7 @@ const offsets = (page: Page): number[] => {
 };
 
 test("a dropped file is stored in parts, with progress", async () => {
-  const page = await context.newPage();
+  const page = await site.context.newPage();
   const [seen, errors]: [number[], string[]] = [offsets(page), []];
   page.on("console", (message) => {
     if (message.type() === "error") errors.push(message.text());
@@ -128,7 +101,7 @@ test("a dropped file is stored in parts, with progress", async () => {
 });
 
 test("an upload that is paused resumes where it was", async () => {
-  const page = await context.newPage();
+  const page = await site.context.newPage();
   await open(page);
   const { held, release } = await holdFrom(page, 2 * CHUNK);
   await drop(page, "paused.mp4", 4 * CHUNK);
@@ -144,7 +117,7 @@ test("an upload that is paused resumes where it was", async () => {
 });
 
 test("an upload that a reload interrupts resumes when the file is dropped again", async () => {
-  const page = await context.newPage();
+  const page = await site.context.newPage();
   await open(page);
   const { held, release } = await holdFrom(page, 3 * CHUNK);
   await drop(page, "reloaded.mp4", 4 * CHUNK);
@@ -159,7 +132,7 @@ test("an upload that a reload interrupts resumes when the file is dropped again"
 });
 
 test("a page learns why a file is refused", async () => {
-  const page = await context.newPage();
+  const page = await site.context.newPage();
   await open(page);
   await page.evaluate(() => {
     location.hash = location.hash.replace(/folder=[^&]*/, "folder=elsewhere");

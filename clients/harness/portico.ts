@@ -1,12 +1,15 @@
 // Starts the real program, as a developer would, in a project folder of its own and on free ports.
 import { spawn, type ChildProcess } from "node:child_process";
-import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { chmod, cp, mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { existsSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 
 import { createClient, type SupabaseClient, type SupabaseClientOptions } from "@supabase/supabase-js";
+import { inject } from "vitest";
 import { WebSocket } from "ws";
+
+import { copyData } from "./prepared.ts";
 
 const root = resolve(import.meta.dirname, "../..");
 
@@ -19,6 +22,8 @@ export interface ProjectFiles {
   /** Further files by path inside the project folder. */
   files?: Record<string, string>;
   env?: Record<string, string>;
+  /** For `start`: initialises a cluster, as on a developer's machine, and copies none. */
+  initialises?: boolean;
   /** For `serve`: a server of the same project, whose secrets are copied. */
   secretsOf?: Portico;
 }
@@ -71,6 +76,9 @@ export function portico(args: string[], options: { cwd?: string; env?: Record<st
 /** A project folder in the temporary directory. Port 0 lets the server choose free ones. */
 export async function projectFolder({ config = "", files = {} }: ProjectFiles = {}): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), "portico-clients-"));
+  // Run by root, the server has PostgreSQL run as another user, who must be able to pass: otherwise
+  // the data would lie elsewhere, and outlive the folder
+  await chmod(folder, 0o711);
   await write(folder, "supabase/config.toml", withPorts(config));
   for (const [path, text] of Object.entries(files)) await write(folder, path, text);
   return folder;
@@ -123,6 +131,8 @@ export class Portico {
   /** Starts `portico dev` and waits until it reports that it is ready. */
   static async start(project: ProjectFiles & { folder?: string } = {}): Promise<Portico> {
     const folder = project.folder ?? (await projectFolder(project));
+    const data = join(folder, ".portico");
+    if (project.initialises !== true && !existsSync(data)) await copyData(inject("preparedData"), data);
     const { child, output } = await launch("dev", folder, project.env);
     const { code, stdout, stderr } = await portico(["status", "-o", "json", "--workdir", folder], { cwd: folder });
     if (code !== 0) throw new Error(`portico status failed: ${stderr}`);

@@ -10,7 +10,7 @@ import { Portico, portico, projectFolder, write } from "../harness/portico.ts";
 
 const running: Portico[] = [];
 const start = async (project: Parameters<typeof Portico.start>[0] = {}): Promise<Portico> => {
-  const server = await Portico.start(project);
+  const server = await Portico.start({ initialises: true, ...project });
   running.push(server);
   return server;
 };
