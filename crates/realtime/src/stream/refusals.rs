@@ -27,7 +27,7 @@ mod tests {
         let refusals = Refusals::default();
         let refusal = |reason: &str| RefusedChange { publication: "p", reason: reason.into() };
         let (owner, read_only) = (refusal("must be owner"), refusal("read-only"));
-        assert_eq!(refusals.replace(vec![owner.clone()]), [owner.clone()]);
+        assert_eq!(refusals.replace(vec![owner.clone()]), std::slice::from_ref(&owner));
         assert_eq!(refusals.replace(vec![owner.clone()]), []);
         assert_eq!(refusals.replace(vec![owner.clone(), read_only.clone()]), [read_only]);
         assert_eq!(refusals.replace(Vec::new()), []);
