@@ -1,6 +1,6 @@
-// The data that development servers of tests begin with. A cluster is initialised and set up once for
-// a run and copied from then on, since that is two thirds of the work of a first start. Copies share
-// the key of the vault and the cluster's identifier, which only tests may do.
+// The data that development servers of tests begin with. A cluster is initialised and set up once
+// for a run and copied from then on, since that is two thirds of the work of a first start. Copies
+// share the key of the vault and the cluster's identifier, which only tests may do.
 import { execFile } from "node:child_process";
 import { join } from "node:path";
 import { promisify } from "node:util";
@@ -17,7 +17,7 @@ declare module "vitest" {
   }
 }
 
-/** Copies a data folder with its owners, as which only PostgreSQL's own account may read it. */
+/** Copies a data folder with its owners and modes, which PostgreSQL checks. */
 export async function copyData(from: string, to: string): Promise<void> {
   await promisify(execFile)("cp", ["-a", from, to]);
 }
@@ -25,8 +25,8 @@ export async function copyData(from: string, to: string): Promise<void> {
 /** Prepares the data before the first test file. Returns what removes it after the last. */
 export default async function setup(run: TestProject): Promise<() => Promise<void>> {
   const server = await Portico.start({ initialises: true });
-  // The state of a first start that was interrupted, which the next one continues: with the secrets,
-  // roles, migrations and seeds of its own project
+  // The state of a first start that was interrupted, which the next one continues: with the
+  // secrets, roles, migrations and seeds of its own project
   await sql(server.status.DB_URL, "comment on table supabase_migrations.seed_files is 'portico: preparing'");
   await server.stop();
   run.provide("preparedData", join(server.folder, ".portico"));
