@@ -35,8 +35,7 @@ statements! {
            set next_attempt_at = now() + make_interval(secs => $2), last_error = left($3, 500)
          where id = $1";
     const NEXT = "
-        select greatest(extract(epoch from min(next_attempt_at) - now()), 0)::double precision
-          from portico.mail_outbox";
+        select extract(epoch from min(next_attempt_at) - now())::double precision from portico.mail_outbox";
 }
 
 /// A mail in the outbox.
@@ -115,5 +114,5 @@ pub async fn postpone(run: &impl Run, id: i64, wait: Duration, error: &str) -> R
 pub async fn next(run: &impl Run) -> Result<Option<Duration>, Error> {
     let rows = run.rows(NEXT, &[]).await?;
     let seconds: Option<f64> = rows.first().and_then(|row| row.get(0));
-    Ok(seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()))
+    Ok(seconds.map(|seconds| Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX)))
 }

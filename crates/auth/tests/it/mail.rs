@@ -49,6 +49,30 @@ async fn a_mail_stays_in_the_outbox_while_the_mail_server_is_unavailable() {
 }
 
 #[tokio::test]
+async fn an_empty_outbox_is_left_alone() {
+    let (t, mut mails) = server_with(0, SendError::Temporary(String::new())).await;
+    let body = json!({"email": "ada@example.com", "password": "correct-horse"});
+    t.post("/auth/v1/signup").json(&body).send().await.expect(200);
+    mails.wait_for(|mails| !mails.is_empty()).await.expect("the server lives");
+    t.execute(
+        "create function public.is_asked_for() returns bool language plpgsql as $$
+         begin
+           lock table portico.mail_outbox in access exclusive mode;
+           perform pg_sleep(0.3);
+           return exists (select from pg_locks where relation = 'portico.mail_outbox'::regclass and not granted);
+         end $$",
+    )
+    .await;
+    // The delivery of the mail may end during the first looks
+    for _ in 0..20 {
+        if !t.query("select public.is_asked_for()").await[0].get::<_, bool>(0) {
+            return;
+        }
+    }
+    panic!("the server asks for mails again and again");
+}
+
+#[tokio::test]
 async fn a_rolled_back_mail_is_never_sent() {
     let (t, mails) = server_with(0, SendError::Temporary(String::new())).await;
     t.execute(
