@@ -175,7 +175,7 @@ verify_enabled = true
     await current.fill("000000");
     await page.getByText("This code or link is wrong or has expired.").waitFor();
     await current.fill(codeIn(await emailAbout(mailbox(), email, "Approve changing your email address")));
-    await page.getByText(`${email} is confirmed.`).waitFor();
+    await page.getByText(`${email} is confirmed.`, { exact: true }).waitFor();
     await page.getByLabel(`Code sent to ${newAddress}`).fill(codeIn(await emailTo(mailbox(), newAddress)));
     await page.getByText("Your email address was changed.").waitFor();
     await card(page).getByText(newAddress).waitFor();
