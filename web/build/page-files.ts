@@ -41,7 +41,8 @@ export function pageFiles(): Plugin {
       async handler(_options, bundle) {
         const index = bundle["index.html"];
         if (index?.type !== "asset") return;
-        const html = String(index.source);
+        // What the frame needs comes first: the style sheet and the font.
+        const html = String(index.source).replace('<script type="module"', '<script type="module" fetchpriority="low"');
         const skeletonOf = await loadSkeletons(root);
         const graph = chunkGraph(bundle, root);
         const pages = [...pageSources(root), ["/404", "src/routes/not-found.tsx"] as const];
@@ -66,7 +67,7 @@ function pageSources(root: string): [path: string, source: string][] {
 
 /** Returns the page with its skeleton and its preloaded scripts. */
 function page(html: string, skeleton: string, files: string[]): string {
-  const links = files.map((file) => `    <link rel="modulepreload" crossorigin href="/${file}">\n`).join("");
+  const links = files.map((file) => `    <link rel="modulepreload" fetchpriority="low" crossorigin href="/${file}">\n`).join("");
   return html.replace("<!--page-->", skeleton).replace("  </head>", `${links}  </head>`);
 }
 

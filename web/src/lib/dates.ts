@@ -10,15 +10,30 @@ const units: [Intl.RelativeTimeFormatUnit, number][] = [
   ["minute", 60],
 ];
 
+// To make a format takes longer than to render a page: each is made when it is first needed, and kept.
+const relativeFormat = forLocale((locale) => new Intl.RelativeTimeFormat(locale, { numeric: "auto" }));
+const exactFormat = forLocale((locale) => new Intl.DateTimeFormat(locale, { dateStyle: "full", timeStyle: "short" }));
+
+/** Returns for example "5 minutes ago", in the language of the page. */
 export function relativeTime(at: Date, now: Date): string {
   const seconds = (at.getTime() - now.getTime()) / 1000;
-  const format = new Intl.RelativeTimeFormat(getLocale(), { numeric: "auto" });
-  for (const [unit, size] of units) {
-    if (Math.abs(seconds) >= size) return format.format(Math.trunc(seconds / size), unit);
-  }
-  return m.time_just_now();
+  const largest = units.find(([, size]) => Math.abs(seconds) >= size);
+  if (largest === undefined) return m.time_just_now();
+  const [unit, size] = largest;
+  return relativeFormat().format(Math.trunc(seconds / size), unit);
 }
 
+/** Returns the day and the minute, in the language of the page. */
 export function exactTime(at: Date): string {
-  return new Intl.DateTimeFormat(getLocale(), { dateStyle: "full", timeStyle: "short" }).format(at);
+  return exactFormat().format(at);
+}
+
+function forLocale<T>(make: (locale: string) => T): () => T {
+  const made = new Map<string, T>();
+  return () => {
+    const locale = getLocale();
+    const format = made.get(locale) ?? make(locale);
+    made.set(locale, format);
+    return format;
+  };
 }

@@ -14,6 +14,14 @@ if (typeof window !== "undefined") {
   };
   navigator.sendBeacon = () => true;
   HTMLElement.prototype.hasPointerCapture = () => false;
+  // Without a layout, every element is seen.
+  window.IntersectionObserver = class {
+    constructor(private readonly report: IntersectionObserverCallback) {}
+    observe(target: Element) {
+      this.report([{ isIntersecting: true, target } as IntersectionObserverEntry], this as unknown as IntersectionObserver);
+    }
+    disconnect() {}
+  } as unknown as typeof IntersectionObserver;
 
   beforeEach(() => {
     window.localStorage.clear();

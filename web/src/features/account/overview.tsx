@@ -1,6 +1,7 @@
 import type { Session, User } from "@supabase/supabase-js";
 import { ShieldCheck } from "lucide-react";
 import { type ReactNode, useMemo } from "react";
+import { ExactTime } from "../../components/exact-time";
 import { Alert } from "../../components/ui/alert";
 import { ButtonLink } from "../../components/ui/button";
 import { Card } from "../../components/ui/card";
@@ -9,7 +10,6 @@ import { useAuth } from "../../lib/auth/auth-context";
 import { verifiedFactors } from "../../lib/auth/factors";
 import { classNames } from "../../lib/class-names";
 import { useConfig } from "../../lib/config-context";
-import { exactTime } from "../../lib/dates";
 import { usePageTitle } from "../../lib/use-page-title";
 import * as m from "../../paraglide/messages";
 import { EmailAddress } from "./email-address";
@@ -78,7 +78,7 @@ function AccountDetails({ user }: { user: User }) {
     <Card title={m.account_title()}>
       <dl className="grid gap-x-6 gap-y-3 text-sm sm:grid-cols-[auto_1fr]">
         {user.phone !== undefined && user.phone !== "" && <Detail name={m.account_phone()}>+{user.phone}</Detail>}
-        <Detail name={m.account_created()}>{exactTime(new Date(user.created_at))}</Detail>
+        <Detail name={m.account_created()}><ExactTime at={new Date(user.created_at)} /></Detail>
         <Detail name={m.account_id()}>
           <code className="text-[0.8125rem]">{user.id}</code>
         </Detail>
