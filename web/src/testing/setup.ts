@@ -20,7 +20,9 @@ if (typeof window !== "undefined") {
     observe(target: Element) {
       this.report([{ isIntersecting: true, target } as IntersectionObserverEntry], this as unknown as IntersectionObserver);
     }
-    disconnect() {}
+    disconnect() {
+      this.report([], this as unknown as IntersectionObserver);
+    }
   } as unknown as typeof IntersectionObserver;
 
   beforeEach(() => {
