@@ -10,7 +10,8 @@ const units: [Intl.RelativeTimeFormatUnit, number][] = [
   ["minute", 60],
 ];
 
-// To make a format takes longer than to render a page: each is made when it is first needed, and kept.
+// To make a format takes longer than to render a page: each is made when it is first needed, and
+// kept.
 const relativeFormat = forLocale((locale) => new Intl.RelativeTimeFormat(locale, { numeric: "auto" }));
 const exactFormat = forLocale((locale) => new Intl.DateTimeFormat(locale, { dateStyle: "full", timeStyle: "short" }));
 

@@ -62,6 +62,7 @@ const FOUNDATIONS: &[BootstrapStep] = &[
     ("schemas and grants", include_str!("sql/schemas.sql")),
     ("extensions", include_str!("sql/extensions.sql")),
     ("entries of services", include_str!("sql/entries.sql")),
+    ("leakproof functions", include_str!("sql/leakproof.sql")),
 ];
 
 /// The steps for objects that roles of the project own, which run with the rights of `postgres`.

@@ -9,6 +9,7 @@ mod bootstrap_extensions;
 mod bootstrap_fetched_extensions;
 mod bootstrap_services;
 mod bootstrap_session_traits;
+mod bootstrap_storage_lists;
 mod cluster;
 mod external;
 mod faults;

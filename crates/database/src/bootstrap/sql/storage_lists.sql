@@ -138,22 +138,32 @@ returns table (name text, id uuid, updated_at timestamptz, created_at timestampt
 language plpgsql stable as $$
 declare
   is_descending boolean := lower(coalesce(sortorder, 'asc')) = 'desc';
+  direction text := case when is_descending then 'desc' else 'asc' end;
   page integer := least(coalesce(limits, 100), 1500);
   start text := coalesce(prefix, '');
   wanted text := lower(start || coalesce(search, ''));
-  beyond text := case when wanted <> '' then left(wanted, -1) || chr(ascii(right(wanted, 1)) + 1) end;
+  -- Greater than all names in lower case that begin so
+  beyond text := case when wanted <> '' then left(wanted, -1) || chr(ascii(right(wanted, 1)) + 1) else chr(1114111) end;
   first_level integer := cardinality(string_to_array(start || '.', '/'));
   last_level integer := cardinality(string_to_array(start || coalesce(search, '') || '.', '/'));
-  lower_bound text := wanted;
-  below text := beyond;
-  at_name text;
-  at_lower text;
+  lower_bound text := wanted;   -- names in lower case from here on
+  upper_bound text := beyond;   -- and up to here
+  at_name text;                 -- the file that was told at the bound
   slash integer;
   skipped integer := 0;
   told integer := 0;
   found_row storage.objects;
+  candidates refcursor;
+  is_among_files boolean := false;
+  has_found boolean := true;
+  by_time boolean := coalesce(lower(sortcolumn) in ('updated_at', 'created_at', 'last_accessed_at'), false);
 begin
-  if lower(sortcolumn) in ('updated_at', 'created_at', 'last_accessed_at') then
+  -- Conditions on names in lower case are checked before row security, by the index, only if
+  -- `lower` is leakproof, which a superuser has to declare. Without that each step of the walk
+  -- would read the whole bucket, so it is read once.
+  if by_time or row_security_active('storage.objects')
+     and not (select f.proleakproof from pg_catalog.pg_proc as f where f.oid = 'pg_catalog.lower(text)'::regprocedure)
+  then
     return query execute format($query$
       with hits as (
         select o.*, cardinality(string_to_array(o.name, '/')) as depth
@@ -173,52 +183,78 @@ begin
       )
       select name, id, updated_at, created_at, last_accessed_at, metadata
         from entries
-       order by is_folder desc, %1$I %2$s, name collate "C" %2$s
+       order by %1$s, name collate "C" %2$s
        limit $5 offset $6
-    $query$, lower(sortcolumn), case when is_descending then 'desc' else 'asc' end)
+    $query$,
+      case when by_time then format('is_folder desc, %I %s', lower(sortcolumn), direction)
+        else $order$lower(name || case when is_folder then '/' else '' end) collate "C" $order$ || direction end,
+      direction)
     using bucketname, wanted, first_level, last_level, page, greatest(coalesce(offsets, 0), 0);
     return;
   end if;
 
-  while told < page loop
-    if is_descending then
-      select o.* into found_row from storage.objects as o
-       where o.bucket_id = bucketname and lower(o.name) collate "C" >= lower_bound
-         and (below is null or lower(o.name) collate "C" < below
-              or (at_lower is not null and lower(o.name) collate "C" = at_lower and o.name collate "C" < at_name))
-       order by lower(o.name) collate "C" desc, o.name collate "C" desc limit 1;
-    else
-      select o.* into found_row from storage.objects as o
-       where o.bucket_id = bucketname and lower(o.name) collate "C" >= lower_bound
-         and (at_lower is null or lower(o.name) collate "C" > at_lower
-              or (lower(o.name) collate "C" = at_lower and o.name collate "C" > at_name))
-         and (beyond is null or lower(o.name) collate "C" < beyond)
-       order by lower(o.name) collate "C", o.name collate "C" limit 1;
-    end if;
-    exit when not found;
-    slash := position('/' in substr(found_row.name, length(wanted) + 1));
-    if slash = 0 then
-      name := substr(found_row.name, length(start) + 1); id := found_row.id; updated_at := found_row.updated_at;
-      created_at := found_row.created_at; last_accessed_at := found_row.last_accessed_at; metadata := found_row.metadata;
-      at_name := found_row.name;
-      at_lower := lower(found_row.name);
-      below := at_lower;
-    else
-      name := substr(left(found_row.name, length(wanted) + slash - 1), length(start) + 1); id := null; updated_at := null;
-      created_at := null; last_accessed_at := null; metadata := null;
-      at_name := null;
-      at_lower := null;
-      -- Everything in the folder begins with its name and a slash; `0` is the character after the
-      -- slash
-      below := lower(left(found_row.name, length(wanted) + slash));
-      lower_bound := case when is_descending then lower_bound else left(below, -1) || '0' end;
-    end if;
-    if skipped < coalesce(offsets, 0) then
-      skipped := skipped + 1;
-    else
-      told := told + 1;
-      return next;
-    end if;
+  -- A file is mostly followed by files, which are read together, and a folder by folders, of each
+  -- of which one object is read. The limits are constants, for which the plans are made.
+  while told < page and has_found loop
+    has_found := false;
+    case
+      when is_descending and is_among_files then
+        open candidates for select o.* from storage.objects as o
+         where o.bucket_id = bucketname and lower(o.name) collate "C" >= lower_bound and lower(o.name) collate "C" <= upper_bound
+           and (lower(o.name) collate "C" < upper_bound or o.name collate "C" < at_name)
+         order by lower(o.name) collate "C" desc, o.name collate "C" desc limit 250;
+      when is_descending then
+        open candidates for select o.* from storage.objects as o
+         where o.bucket_id = bucketname and lower(o.name) collate "C" >= lower_bound and lower(o.name) collate "C" <= upper_bound
+           and (lower(o.name) collate "C" < upper_bound or o.name collate "C" < at_name)
+         order by lower(o.name) collate "C" desc, o.name collate "C" desc limit 1;
+      when is_among_files then
+        open candidates for select o.* from storage.objects as o
+         where o.bucket_id = bucketname and lower(o.name) collate "C" >= lower_bound and lower(o.name) collate "C" < upper_bound
+           and (at_name is null or lower(o.name) collate "C" > lower_bound or o.name collate "C" > at_name)
+         order by lower(o.name) collate "C", o.name collate "C" limit 250;
+      else
+        open candidates for select o.* from storage.objects as o
+         where o.bucket_id = bucketname and lower(o.name) collate "C" >= lower_bound and lower(o.name) collate "C" < upper_bound
+           and (at_name is null or lower(o.name) collate "C" > lower_bound or o.name collate "C" > at_name)
+         order by lower(o.name) collate "C", o.name collate "C" limit 1;
+    end case;
+    loop
+      fetch candidates into found_row;
+      exit when not found;
+      has_found := true;
+      slash := position('/' in substr(found_row.name, length(wanted) + 1));
+      is_among_files := slash = 0;
+      if is_among_files then
+        name := substr(found_row.name, length(start) + 1); id := found_row.id; updated_at := found_row.updated_at;
+        created_at := found_row.created_at; last_accessed_at := found_row.last_accessed_at; metadata := found_row.metadata;
+        at_name := found_row.name;
+        if is_descending then
+          upper_bound := lower(at_name);
+        else
+          lower_bound := lower(at_name);
+        end if;
+      else
+        name := substr(left(found_row.name, length(wanted) + slash - 1), length(start) + 1); id := null; updated_at := null;
+        created_at := null; last_accessed_at := null; metadata := null;
+        at_name := null;
+        -- Everything in the folder begins with its name and a slash; `0` is the character after the
+        -- slash
+        if is_descending then
+          upper_bound := lower(left(found_row.name, length(wanted) + slash));
+        else
+          lower_bound := lower(left(found_row.name, length(wanted) + slash - 1)) || '0';
+        end if;
+      end if;
+      if skipped < coalesce(offsets, 0) then
+        skipped := skipped + 1;
+      else
+        told := told + 1;
+        return next;
+      end if;
+      exit when told >= page or not is_among_files;
+    end loop;
+    close candidates;
   end loop;
 end $$;
 
