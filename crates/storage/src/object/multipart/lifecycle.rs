@@ -122,7 +122,7 @@ pub(crate) async fn begin(
     let version = random::uuid().to_string();
     let at = VersionKey::new(&target.bucket, &target.name, Some(&version));
     let backend = &operation.service.backend;
-    let parted = PartedVersion { upload: backend.begin_parts(&at).await?, at };
+    let parted = PartedVersion { upload: backend.begin_parts().await?, at };
     let metadata = json!({
         "mimetype": description.mimetype,
         "cacheControl": description.cache_control,
