@@ -88,6 +88,11 @@ impl RequestDescription {
         }
     }
 
+    /// Describes nothing to SQL: for reads as the service. Limits still count the client.
+    pub fn of_client(extensions: &Extensions) -> Self {
+        Self::default().with_client(extensions)
+    }
+
     /// Adds the address of the client, which limits per caller count by.
     #[must_use]
     pub fn with_client(self, extensions: &Extensions) -> Self {
@@ -172,6 +177,11 @@ impl Operation {
     ) -> Self {
         let inner = OperationState { name, caller, own: OnceLock::new(), request };
         Self { service: Arc::clone(service), inner: Arc::new(inner) }
+    }
+
+    /// Returns an operation of the program itself, which no request has caused.
+    pub fn of_program(service: &Arc<StorageService>, name: &'static str, method: &Method, path: &str) -> Self {
+        Self::new(service, name, None, RequestDescription::new(method, path, &HeaderMap::new(), None))
     }
 
     /// Returns the caller.
@@ -468,9 +478,24 @@ fn values_if<'a>(needed: bool, settings: impl FnOnce() -> [(&'static str, &'a st
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
     use portico_database::wire::PostgresError;
 
     use super::*;
+
+    #[test]
+    fn a_read_as_the_service_knows_the_client_and_shows_sql_nothing() {
+        let mut extensions = Extensions::new();
+        let address = ClientAddress([192, 0, 2, 7].into());
+        extensions.insert(address);
+        let headers = HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static("image/webp"))]);
+        let whole = RequestDescription::new(&Method::GET, "/", &headers, None).with_client(&extensions);
+        let seen = |of: &RequestDescription| [&of.method, &of.path, &of.headers].map(String::clone);
+        assert_eq!(seen(&whole), ["GET", "/", r#"{"accept":"image/webp"}"#]);
+        let without = RequestDescription::of_client(&extensions);
+        assert_eq!((seen(&without), without.client), (["", "", ""].map(String::from), whole.client));
+        assert_eq!(without.client, Some(address));
+    }
 
     #[test]
     fn only_an_error_before_the_commit_proves_a_rollback() {

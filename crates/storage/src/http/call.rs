@@ -70,7 +70,7 @@ impl StorageCall<'_> {
     /// Returns an operation that looks at no token and whose SQL does not see the request: it reads
     /// as the service only.
     pub fn undescribed_operation(&self, name: &'static str) -> Operation {
-        Operation::new(self.service, name, None, RequestDescription::default())
+        Operation::new(self.service, name, None, RequestDescription::of_client(&self.parts.extensions))
     }
 
     /// Checks that the caller has the rights of the service.

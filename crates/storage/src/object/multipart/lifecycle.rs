@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderMap, Method};
+use http::Method;
 use portico_base::{inherit_request, random};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ use crate::media_type::OCTETS;
 use crate::model::NO_CACHE;
 use crate::name::ObjectPath;
 use crate::object::upload::{self, ContentDescription, UploadAuthority, UploadPermit, UploadRequest};
-use crate::operation::{Actor, JSON_ARRAY, Operation, RequestDescription, SqlStep, TransactionEnd, WriteError, parse};
+use crate::operation::{Actor, JSON_ARRAY, Operation, SqlStep, TransactionEnd, WriteError, parse};
 use crate::service::StorageService;
 use crate::sql::multipart as statements;
 
@@ -352,8 +352,7 @@ pub(super) fn abort_in_background(service: &Arc<StorageService>, parted: PartedV
 /// # Errors
 /// Those of PostgreSQL and of the backend.
 pub(crate) async fn end_abandoned(service: &Arc<StorageService>, age: Duration) -> Result<Vec<ObjectPath>> {
-    let request = RequestDescription::new(&Method::DELETE, "", &HeaderMap::new(), None);
-    let operation = Operation::new(service, "storage.s3.upload.abort_multipart", None, request);
+    let operation = Operation::of_program(service, "storage.s3.upload.abort_multipart", &Method::DELETE, "");
     let seconds = age.as_secs().to_string();
     let mut ended = Vec::new();
     loop {
