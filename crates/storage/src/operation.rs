@@ -8,10 +8,8 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use http::{Extensions, HeaderMap, Method, header};
-use portico_base::{ClientAddress, Secret};
-use portico_database::wire::{
-    Access, Batch, JoinedRows, Param, ReadError, ResultSets, Row, RowSeparators, Statement, WireError,
-};
+use portico_base::{CappedPermit, ClientAddress, Secret};
+use portico_database::wire::{Access, Batch, JoinedRows, Param, ResultSets, Row, RowSeparators, Statement, WireError};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -210,6 +208,18 @@ impl Operation {
         }
     }
 
+    /// Waits until the requester may send the content of one more upload, up to the configured
+    /// time.
+    ///
+    /// # Errors
+    /// [`StorageError::TooManyUploads`]
+    pub async fn upload_slot(&self) -> Result<CappedPermit> {
+        let StorageService { settings, uploads, .. } = &*self.service;
+        let requester = self.requester();
+        let waiting = tokio::time::timeout(settings.upload_wait, uploads.acquire(&requester, 1));
+        waiting.await.map_err(|_| StorageError::TooManyUploads)
+    }
+
     fn identity(&self, actor: Actor) -> Result<&CallerIdentity> {
         match actor {
             Actor::Caller => self.caller(),
@@ -325,9 +335,7 @@ impl Operation {
         let main = Statement::named(main.text, main.values).scope(&identity.role).joined(separators);
         batch.push(main);
         let batch = batch.statement(Statement::named("commit", &[])).ending(Access::ReadOnly);
-        let mut results = self.service.reads.run(&batch).await.map_err(|error| match error {
-            ReadError::Checkout(error) | ReadError::Run(error) => error,
-        })?;
+        let mut results = self.service.reads.run(&batch).await?;
         let joined = results.take_joined_rows().unwrap_or_default();
         Ok(ReadRows { results, joined })
     }

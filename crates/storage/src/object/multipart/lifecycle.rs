@@ -194,9 +194,7 @@ pub(crate) async fn put_part(
     content: ContentStream<'_>,
 ) -> Result<StoredPart> {
     let service = &operation.service;
-    let requester = operation.requester();
-    let waiting = tokio::time::timeout(service.settings.upload_wait, service.uploads.acquire(&requester, 1));
-    let Ok(_slot) = waiting.await else { return Err(StorageError::TooManyUploads) };
+    let _slot = operation.upload_slot().await?;
     // Dropped behind the future of the backend, which may be cancelled
     let mut new = NewPart {
         service: Arc::clone(service),
