@@ -4,7 +4,7 @@
 //! Promises: [`Clock`] is the only reader of the wall clock, and [`random`] the only source of
 //! unpredictable values, so tests control both. [`Secret`] never prints its text.
 //!
-//! Must not know: HTTP, the database, tokens, any service.
+//! Must not know: how requests are received and answered, the database, tokens, any service.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -13,6 +13,7 @@ mod capped_semaphore;
 mod client_address;
 mod clock;
 mod current_request;
+mod forwarded_headers;
 mod request_id;
 mod secret;
 
@@ -26,5 +27,6 @@ pub use capped_semaphore::{CappedPermit, CappedSemaphore};
 pub use client_address::ClientAddress;
 pub use clock::Clock;
 pub use current_request::{CurrentRequest, inherit_request, spawn_blocking, with_current_request, with_request};
+pub use forwarded_headers::ForwardedHeaders;
 pub use request_id::RequestId;
 pub use secret::Secret;

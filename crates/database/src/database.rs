@@ -96,24 +96,25 @@ impl Database {
     /// # Errors
     /// As [`connect`](crate::connect).
     pub async fn administrator(&self) -> Result<tokio_postgres::Client, DatabaseError> {
-        let endpoint = self.inner.endpoint.direct();
-        match connection::connect(endpoint).await {
-            Err(error) if is_missing(&error) && endpoint.trusts_any_role() => {
-                self.create_missing().await?;
-                connection::connect(endpoint).await
-            }
-            outcome => outcome,
-        }
+        self.connected(connection::connect).await
     }
 
     /// As [`administrator`](Self::administrator), for statements that name only the catalog and our
     /// own schemas, and that no object or setting of the project may affect.
     pub(crate) async fn guarded_administrator(&self) -> Result<tokio_postgres::Client, DatabaseError> {
+        self.connected(connection::connect_guarded).await
+    }
+
+    /// Connects past the pools. Creates the database first if it is missing on a cluster of ours.
+    async fn connected(
+        &self,
+        connect: impl AsyncFn(&Endpoint) -> Result<tokio_postgres::Client, DatabaseError>,
+    ) -> Result<tokio_postgres::Client, DatabaseError> {
         let endpoint = self.inner.endpoint.direct();
-        match connection::connect_guarded(endpoint).await {
+        match connect(endpoint).await {
             Err(error) if is_missing(&error) && endpoint.trusts_any_role() => {
                 self.create_missing().await?;
-                connection::connect_guarded(endpoint).await
+                connect(endpoint).await
             }
             outcome => outcome,
         }

@@ -1,14 +1,13 @@
 //! A database, identities and channels for the tests of this crate.
 
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::task::Waker;
 
 use portico_base::{Clock, Secret};
 use portico_database::wire::{CoalescingSettings, Pool, ReadCoalescer, WirePoolSettings};
-use portico_database::{BootstrapSettings, Database, Endpoint, PoolSettings, scratch};
+use portico_database::{Database, Endpoint, PoolSettings};
 use portico_tokens::{ApiKeys, CurrentKeys, KeyRing};
 use serde_json::{Value, json};
-use tokio::sync::OnceCell;
 
 use crate::identity::{ChannelIdentity, TokenVerifier};
 use crate::ids::ChannelId;
@@ -19,32 +18,26 @@ use crate::socket::frame::{Frame, Reference, Version};
 use crate::socket::outbox::{Outbox, OutboxItem};
 use crate::stream::{ChangeBatch, MessageBatch, StreamConsumers};
 
-/// A database of its own, in the state after the first start of a server. It is dropped with this,
-/// in the background.
+/// A database of its own, with a connection of the superuser.
 pub(crate) struct ScratchDatabase {
-    admin: Endpoint,
-    endpoint: Endpoint,
+    database: portico_testkit::ScratchDatabase,
     pub sql: tokio_postgres::Client,
 }
 
 impl ScratchDatabase {
     pub async fn new() -> Self {
-        static TEMPLATE: OnceCell<String> = OnceCell::const_new();
-        let admin = scratch::shared_cluster().await.unwrap().endpoint();
-        let template = TEMPLATE.get_or_init(|| template(&admin)).await;
-        let endpoint = scratch::clone_database(&admin, template, &scratch::fresh_name()).await.unwrap();
-        open(&endpoint).maintain_message_partitions().await.unwrap();
-        let sql = portico_database::connect(&endpoint).await.unwrap();
-        Self { admin, endpoint, sql }
+        let database = portico_testkit::ScratchDatabase::new().await;
+        let sql = portico_database::connect(database.endpoint()).await.unwrap();
+        Self { database, sql }
     }
 
     pub fn endpoint(&self) -> &Endpoint {
-        &self.endpoint
+        self.database.endpoint()
     }
 
     /// Opens a pool of the data API's login.
     pub fn pool(&self, settings: WirePoolSettings) -> Pool {
-        Pool::open(&self.endpoint, "authenticator", settings).unwrap()
+        Pool::open(self.endpoint(), "authenticator", settings).unwrap()
     }
 
     pub async fn run(&self, sql: &str) {
@@ -55,37 +48,6 @@ impl ScratchDatabase {
     pub async fn value(&self, sql: &str) -> String {
         self.sql.query_one(sql, &[]).await.unwrap().get(0)
     }
-}
-
-impl Drop for ScratchDatabase {
-    fn drop(&mut self) {
-        static JANITOR: std::sync::OnceLock<mpsc::Sender<(Endpoint, String)>> = std::sync::OnceLock::new();
-        let janitor = JANITOR.get_or_init(|| {
-            let (sender, receiver) = mpsc::channel::<(Endpoint, String)>();
-            std::thread::spawn(move || {
-                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-                for (admin, name) in receiver {
-                    // What is left is removed by the next test program
-                    let _ = runtime.block_on(scratch::drop_database(&admin, &name));
-                }
-            });
-            sender
-        });
-        let _ = janitor.send((self.admin.clone(), self.endpoint.database().to_owned()));
-    }
-}
-
-async fn template(admin: &Endpoint) -> String {
-    // Names have 63 bytes
-    let name = format!("template_realtime_{:.32}", BootstrapSettings::default().fingerprint());
-    let fill = |endpoint: Endpoint| async move {
-        let database = open(&endpoint);
-        let outcome = database.bootstrap(&BootstrapSettings::default()).await;
-        database.close().await;
-        outcome
-    };
-    scratch::template(admin, &name, fill).await.unwrap();
-    name
 }
 
 pub(crate) fn open(endpoint: &Endpoint) -> Database {

@@ -8,6 +8,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use http::Method;
 use http::request::Parts;
+use portico_base::ForwardedHeaders;
 use portico_tokens::Caller;
 
 use crate::data_api::DataApi;
@@ -18,7 +19,7 @@ use crate::openapi;
 use crate::plan::{self, RequestPlan, StatementPlan};
 use crate::request::resource::{RequestAction, Resource};
 use crate::request::role::RequestRole;
-use crate::request::{ApiRequest, ForwardedHeaders, RequestHead};
+use crate::request::{ApiRequest, RequestHead};
 use crate::response::server_timing::{ServerTiming, since};
 use crate::response::{self, CompletedRequest};
 use crate::snapshot::Snapshot;

@@ -8,7 +8,7 @@ use axum::Router;
 use axum::extract::Request;
 use axum::response::Response;
 use http::HeaderMap;
-use portico_base::Clock;
+use portico_base::{Clock, ForwardedHeaders};
 use portico_database::wire::{CoalescingSettings, Pool, ReadCoalescer, WirePoolSettings};
 use portico_database::{Database, DatabaseError};
 use portico_tokens::{CurrentKeys, LOGIN_ROLE};
@@ -90,7 +90,7 @@ impl Rest {
     /// Answers a request below `/rest/v1`; its path comes without that prefix. `forwarded` adds
     /// the headers that SQL sees in addition: the client's address and the original URL.
     pub async fn answer(self, request: Request, forwarded: impl Fn(&mut HeaderMap) + Send + Sync) -> Response {
-        handler::answer(&self.service, request, &forwarded).await
+        handler::answer(&self.service, request, ForwardedHeaders::new(&forwarded)).await
     }
 
     /// Returns the routes below `/rest-admin/v1`, without that prefix: liveness, readiness and

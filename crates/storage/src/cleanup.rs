@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderMap, Method};
+use http::Method;
 
 use crate::backend::journal::JournalNames;
 use crate::error::Result;
 use crate::model::NamedVersion;
 use crate::object::multipart;
-use crate::operation::{Actor, JSON_ARRAY, Operation, RequestDescription, SqlStep, parse};
+use crate::operation::{Actor, JSON_ARRAY, Operation, SqlStep, parse};
 use crate::service::StorageService;
 use crate::sql;
 
@@ -20,8 +20,7 @@ pub(crate) async fn run(service: &Arc<StorageService>, grace: Duration) {
     if let Err(error) = service.backend.sweep(grace).await {
         tracing::warn!(error = %error, "interrupted uploads could not be deleted");
     }
-    let request = RequestDescription::new(&Method::DELETE, "", &HeaderMap::new(), None);
-    let operation = Operation::new(service, "storage.s3.upload.abort_multipart", None, request);
+    let operation = Operation::of_program(service, "storage.s3.upload.abort_multipart", &Method::DELETE, "");
     if let Err(error) = multipart::sweep(&operation, grace).await {
         tracing::warn!(error = %error.message(), "parts without an upload could not be deleted");
     }
@@ -50,8 +49,7 @@ async fn reconcile(service: &Arc<StorageService>, names: &JournalNames, grace: D
     }
     // So that every version which is committed from now on is among them
     let in_progress = service.in_progress().clone();
-    let request = RequestDescription::new(&Method::DELETE, "", &HeaderMap::new(), None);
-    let operation = Operation::new(service, "storage.object.delete", None, request);
+    let operation = Operation::of_program(service, "storage.object.delete", &Method::DELETE, "");
     let list = sql::text_array(&names.names);
     let values = [Some(names.bucket.as_bytes()), Some(list.as_bytes())];
     let step = SqlStep { text: sql::CURRENT_VERSIONS, values: &values };

@@ -10,7 +10,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use http::{HeaderMap, Method};
+use http::Method;
 use portico_base::hash;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use crate::backend::{BackendError, StoredFile, VersionKey};
 use crate::error::{Result, StorageError};
 use crate::model::NamedVersion;
-use crate::operation::{Actor, JSON_ARRAY, Operation, RequestDescription, SqlStep, TransactionEnd, parse};
+use crate::operation::{Actor, JSON_ARRAY, Operation, SqlStep, TransactionEnd, parse};
 use crate::sql;
 use crate::storage::Storage;
 
@@ -204,8 +204,7 @@ impl Storage {
     }
 
     fn gc_operation(&self) -> Operation {
-        let request = RequestDescription::new(&Method::DELETE, "", &HeaderMap::new(), None);
-        Operation::new(self.service(), "storage.object.delete_many", None, request)
+        Operation::of_program(self.service(), "storage.object.delete_many", &Method::DELETE, "")
     }
 
     /// Calls `visit` with all rows. No transaction is open in between.

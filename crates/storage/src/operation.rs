@@ -4,17 +4,17 @@
 //! of the request, for that transaction alone. A step is one write of the wire client, with the
 //! session reset behind it (`portico_database::wire`): nothing of one caller reaches another.
 
+mod request_description;
+
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use http::{Extensions, HeaderMap, Method, header};
-use portico_base::{ClientAddress, Secret};
-use portico_database::wire::{
-    Access, Batch, JoinedRows, Param, ReadError, ResultSets, Row, RowSeparators, Statement, WireError,
-};
+use http::{HeaderMap, Method};
+use portico_base::CappedPermit;
+use portico_database::wire::{Access, Batch, JoinedRows, Param, ResultSets, Row, RowSeparators, Statement, WireError};
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
 
+pub(crate) use self::request_description::RequestDescription;
 use crate::error::{Result, StorageError};
 use crate::identity::CallerIdentity;
 use crate::service::StorageService;
@@ -55,44 +55,6 @@ struct OperationState {
     /// The identity of the service, once a step has needed it.
     own: OnceLock<CallerIdentity>,
     request: RequestDescription,
-}
-
-/// The request as SQL sees it.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct RequestDescription {
-    method: String,
-    path: String,
-    /// A JSON object.
-    headers: String,
-    client: Option<ClientAddress>,
-}
-
-impl RequestDescription {
-    /// Describes a request. `authorization` replaces the header of that name.
-    pub fn new(method: &Method, path: &str, headers: &HeaderMap, authorization: Option<&Secret>) -> Self {
-        let mut visible = Map::new();
-        for (name, value) in headers {
-            if *name == header::COOKIE || *name == "apikey" {
-                continue;
-            }
-            visible.insert(name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into());
-        }
-        if let Some(authorization) = authorization {
-            visible.insert(header::AUTHORIZATION.as_str().to_owned(), authorization.expose().into());
-        }
-        Self {
-            method: method.as_str().to_owned(),
-            path: path.to_owned(),
-            headers: Value::Object(visible).to_string(),
-            client: None,
-        }
-    }
-
-    /// Adds the address of the client, which limits per caller count by.
-    #[must_use]
-    pub fn with_client(self, extensions: &Extensions) -> Self {
-        Self { client: extensions.get().copied(), ..self }
-    }
 }
 
 /// A statement of a step and its values.
@@ -174,6 +136,11 @@ impl Operation {
         Self { service: Arc::clone(service), inner: Arc::new(inner) }
     }
 
+    /// Returns an operation of the program itself, which no request has caused.
+    pub fn of_program(service: &Arc<StorageService>, name: &'static str, method: &Method, path: &str) -> Self {
+        Self::new(service, name, None, RequestDescription::new(method, path, &HeaderMap::new(), None))
+    }
+
     /// Returns the caller.
     ///
     /// # Errors
@@ -198,6 +165,18 @@ impl Operation {
             (None, Some(address)) => format!("network {}", address.network()),
             (None, None) => "server".to_owned(),
         }
+    }
+
+    /// Waits until the requester may send the content of one more upload, up to the configured
+    /// time.
+    ///
+    /// # Errors
+    /// [`StorageError::TooManyUploads`]
+    pub async fn upload_slot(&self) -> Result<CappedPermit> {
+        let StorageService { settings, uploads, .. } = &*self.service;
+        let requester = self.requester();
+        let waiting = tokio::time::timeout(settings.upload_wait, uploads.acquire(&requester, 1));
+        waiting.await.map_err(|_| StorageError::TooManyUploads)
     }
 
     fn identity(&self, actor: Actor) -> Result<&CallerIdentity> {
@@ -315,9 +294,7 @@ impl Operation {
         let main = Statement::named(main.text, main.values).scope(&identity.role).joined(separators);
         batch.push(main);
         let batch = batch.statement(Statement::named("commit", &[])).ending(Access::ReadOnly);
-        let mut results = self.service.reads.run(&batch).await.map_err(|error| match error {
-            ReadError::Checkout(error) | ReadError::Run(error) => error,
-        })?;
+        let mut results = self.service.reads.run(&batch).await?;
         let joined = results.take_joined_rows().unwrap_or_default();
         Ok(ReadRows { results, joined })
     }

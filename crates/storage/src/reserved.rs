@@ -1,11 +1,11 @@
 //! Objects that the program itself keeps in a bucket: listed and deleted as the service.
 
-use http::{HeaderMap, Method};
+use http::Method;
 use serde::Deserialize;
 
 use crate::error::Result;
 use crate::object::delete;
-use crate::operation::{Actor, JSON_ARRAY, Operation, RequestDescription, SqlStep, parse};
+use crate::operation::{Actor, JSON_ARRAY, Operation, SqlStep, parse};
 use crate::sql;
 use crate::storage::Storage;
 
@@ -55,7 +55,7 @@ impl Storage {
     }
 
     fn own_operation(&self, name: &'static str) -> Operation {
-        Operation::new(self.service(), name, None, RequestDescription::new(&Method::GET, "", &HeaderMap::new(), None))
+        Operation::of_program(self.service(), name, &Method::GET, "")
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
-use http::{HeaderMap, Method};
+use http::Method;
 use serde_json::json;
 use tokio::io::AsyncReadExt;
 
@@ -15,7 +15,7 @@ use crate::error::StorageError;
 use crate::identity::Owner;
 use crate::name::ObjectPath;
 use crate::object::upload::{self, ContentDescription, UploadAuthority, UploadRequest};
-use crate::operation::{Actor, Operation, RequestDescription};
+use crate::operation::{Actor, Operation};
 use crate::storage::Storage;
 
 /// The number of files that are uploaded at the same time.
@@ -91,8 +91,7 @@ impl Storage {
         progress: &(dyn Fn(String) + Send + Sync),
     ) -> Result<(), SeedError> {
         for bucket in buckets {
-            let request = RequestDescription::new(&Method::POST, "/bucket", &HeaderMap::new(), None);
-            let operation = Operation::new(self.service(), "storage.bucket.create", None, request);
+            let operation = Operation::of_program(self.service(), "storage.bucket.create", &Method::POST, "/bucket");
             let failed = |error: StorageError| SeedError::Bucket {
                 name: bucket.name.clone(),
                 message: error.message().into_owned(),
@@ -168,8 +167,7 @@ impl Storage {
             }
         });
         let mut content = Box::pin(stream::iter([Ok(Bytes::from(start))]).chain(rest));
-        let request = RequestDescription::new(&Method::PUT, "/object", &HeaderMap::new(), None);
-        let operation = Operation::new(self.service(), "storage.object.upload_update", None, request);
+        let operation = Operation::of_program(self.service(), "storage.object.upload_update", &Method::PUT, "/object");
         let upload = UploadRequest {
             target: ObjectPath { bucket: bucket.to_owned(), name },
             upsert: true,

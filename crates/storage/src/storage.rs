@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::extract::Request;
 use axum::response::Response;
 use http::HeaderMap;
-use portico_base::{CappedSemaphore, Clock};
+use portico_base::{CappedSemaphore, Clock, ForwardedHeaders};
 use portico_database::Endpoint;
 use portico_database::wire::{FixedRead, ReadCoalescer};
 use portico_images::{Renderer, ResultCache};
@@ -81,7 +81,7 @@ impl Storage {
     /// Answers a request below `/storage/v1`; its path comes without that prefix. `forwarded` adds
     /// the headers that SQL sees in addition: the client's address and the original URL.
     pub async fn answer(self, request: Request, forwarded: impl Fn(&mut HeaderMap) + Send + Sync) -> Response {
-        routes::answer(&self.service, request, &forwarded).await
+        routes::answer(&self.service, request, ForwardedHeaders::new(&forwarded)).await
     }
 
     /// Deletes content without a row that is older than `grace`, as far as the journal names it:

@@ -31,8 +31,20 @@ pub struct ScratchDatabase {
 }
 
 impl ScratchDatabase {
+    /// Returns a new database in the state after the first start of a server.
+    ///
+    /// # Panics
+    /// When PostgreSQL is missing or cannot start.
+    pub async fn new() -> Self {
+        let admin = PREPARED.get_or_init(prepare).await;
+        let _turn = CLONING.acquire().await.expect("the semaphore is never closed");
+        let name = format!("portico_test_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let endpoint = scratch::clone_database(admin, &template(), &name).await.expect("the template is cloned");
+        Self { direct: endpoint.clone(), endpoint, name, pooled: None }
+    }
+
     /// Returns the endpoint that the server under test uses.
-    pub(crate) fn endpoint(&self) -> &Endpoint {
+    pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
@@ -56,15 +68,6 @@ impl Drop for ScratchDatabase {
             let _ = janitor().send((admin.clone(), std::mem::take(&mut self.name)));
         }
     }
-}
-
-/// Returns a new database in the state after the first start of a server.
-pub(crate) async fn scratch_database() -> ScratchDatabase {
-    let admin = PREPARED.get_or_init(prepare).await;
-    let _turn = CLONING.acquire().await.expect("the semaphore is never closed");
-    let name = format!("portico_test_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-    let endpoint = scratch::clone_database(admin, &template(), &name).await.expect("the template is cloned");
-    ScratchDatabase { direct: endpoint.clone(), endpoint, name, pooled: None }
 }
 
 /// Returns a new database in the state after the first start of a server that reaches it through a

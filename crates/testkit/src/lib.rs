@@ -19,6 +19,7 @@ mod server;
 mod texts;
 
 pub use actors::{Member, Operator, Visitor};
+pub use cluster::ScratchDatabase;
 pub use google::{Google, GooglePerson};
 pub use mail::{code_in, link_in};
 pub use person::{Pkce, claims_of};

@@ -157,7 +157,7 @@ impl TestResponse {
 
     /// Returns the status and the error code of a rejection.
     #[track_caller]
-    pub fn refusal(&self) -> (u16, String) {
+    pub fn rejection(&self) -> (u16, String) {
         let body = self.json();
         let code = body["error_code"].as_str().or_else(|| body["code"].as_str());
         (self.status, code.unwrap_or_else(|| panic!("no error code in {self:?}")).to_owned())

@@ -132,7 +132,7 @@ impl TestServer {
         };
         change(&mut settings);
         let scratch = match settings.pooler {
-            None => cluster::scratch_database().await,
+            None => cluster::ScratchDatabase::new().await,
             Some(mode) => cluster::pooled_database(mode).await,
         };
         let keys = portico::compose::keys::development().expect("the development keys are usable");

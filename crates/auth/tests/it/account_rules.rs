@@ -113,7 +113,7 @@ async fn an_address_of_another_account_is_not_promoted() {
     server.account("bob@example.com", PASSWORD).await;
     server.execute("update auth.users set email = 'ada@example.com' where email = 'bob@example.com'").await;
     let refused = unlink(&server, &token, &email).await;
-    assert_eq!(refused.refusal(), (422, "email_conflict_identity_not_deletable".into()));
+    assert_eq!(refused.rejection(), (422, "email_conflict_identity_not_deletable".into()));
     assert_eq!(refused.json()["msg"], "Unable to unlink identity due to email conflict");
     let user = user_of(&server, &token).await;
     assert_eq!((&user["email"], user["identities"].as_array().unwrap().len()), (&json!("eve@example.com"), 2));
@@ -155,7 +155,7 @@ async fn only_an_address_that_an_identity_proves_is_promoted() {
         .await;
     let phone = identity(&server, "bob@example.com", "phone", "", true).await;
     let other = server.delete(&format!("/auth/v1/user/identities/{phone}")).header("x-jwt-aud", "other");
-    assert_eq!(other.bearer(&token).send().await.refusal(), (403, "unexpected_audience".into()));
+    assert_eq!(other.bearer(&token).send().await.rejection(), (403, "unexpected_audience".into()));
     unlink(&server, &token, &phone).await.expect(200);
     let user = user_of(&server, &token).await;
     assert_eq!((&user["phone"], user.get("phone_confirmed_at")), (&json!(""), None));
@@ -262,7 +262,7 @@ async fn id_tokens_are_those_of_the_providers_that_the_contract_names() {
     };
     let token = provider.key.sign(&provider.claims(&server, None));
     let refused = ask(&server, json!({"provider": "linkedin_oidc", "id_token": token})).await;
-    assert_eq!(refused.refusal(), (400, "validation_failed".into()));
+    assert_eq!(refused.rejection(), (400, "validation_failed".into()));
     assert_eq!(refused.json()["msg"], "Custom OIDC provider \"linkedin_oidc\" not allowed");
 
     // An error without a code of its own gets one of OAuth
@@ -304,7 +304,7 @@ async fn classes_of_sessions_do_not_end_each_other() {
     let second = claims_of(second["access_token"].as_str().unwrap())["session_id"].clone();
     let tag = |tag: &str| format!("update auth.sessions set tag = '{tag}' where id = '{}'", second.as_str().unwrap());
     let refresh = async || server.refresh(&first).await;
-    assert_eq!(refresh().await.refusal(), (400, "session_expired".into()));
+    assert_eq!(refresh().await.rejection(), (400, "session_expired".into()));
     server.execute(&tag("app")).await;
     refresh().await.expect(200);
 }

@@ -24,32 +24,32 @@ async fn every_key_without_the_role_is_rejected() {
     let member = t.member("ada@example.com").await;
     let keys = t.api_keys();
     let bare = t.get(ROUTE).send().await;
-    assert_eq!(bare.refusal(), (401, "no_authorization".into()));
+    assert_eq!(bare.rejection(), (401, "no_authorization".into()));
     assert_eq!(bare.json()["msg"], "This endpoint requires a valid Bearer token");
     let nonsense = call(&t, "a.b.c").await;
-    assert_eq!(nonsense.refusal(), (403, "bad_jwt".into()));
+    assert_eq!(nonsense.rejection(), (403, "bad_jwt".into()));
     for token in [keys.anon_jwt(), member.access_token()] {
         let refused = call(&t, token).await;
-        assert_eq!(refused.refusal(), (403, "not_admin".into()));
+        assert_eq!(refused.rejection(), (403, "not_admin".into()));
         assert_eq!(refused.json()["msg"], "User not allowed");
     }
     for key in [keys.anon_jwt(), keys.publishable()] {
-        assert_eq!(t.get(ROUTE).key(key).send().await.refusal(), (403, "not_admin".into()));
+        assert_eq!(t.get(ROUTE).key(key).send().await.rejection(), (403, "not_admin".into()));
         // As the client sends it
-        assert_eq!(t.get(ROUTE).key(key).bearer(key).send().await.refusal(), (403, "not_admin".into()));
+        assert_eq!(t.get(ROUTE).key(key).bearer(key).send().await.rejection(), (403, "not_admin".into()));
     }
     // The secret key gives a caller with a token of their own no further rights
     let both = t.get(ROUTE).key(keys.secret()).bearer(member.access_token());
-    assert_eq!(both.send().await.refusal(), (403, "not_admin".into()));
+    assert_eq!(both.send().await.rejection(), (403, "not_admin".into()));
     let both = t.get(ROUTE).key(keys.secret()).bearer("a.b.c");
-    assert_eq!(both.send().await.refusal(), (403, "bad_jwt".into()));
+    assert_eq!(both.send().await.rejection(), (403, "bad_jwt".into()));
 }
 
 #[tokio::test]
 async fn every_key_with_the_role_is_accepted() {
     let t = TestServer::start().await;
     let keys = t.api_keys();
-    let accepted = |answer: TestResponse| assert_eq!(answer.refusal().1, "saml_provider_disabled");
+    let accepted = |answer: TestResponse| assert_eq!(answer.rejection().1, "saml_provider_disabled");
     accepted(call(&t, keys.service_role_jwt()).await);
     for key in [keys.service_role_jwt(), keys.secret()] {
         accepted(t.get(ROUTE).key(key).send().await);
@@ -66,17 +66,17 @@ async fn an_account_with_the_role_needs_a_valid_session() {
     .await;
     let tokens = service_account(&t).await;
     let token = tokens["access_token"].as_str().unwrap();
-    assert_eq!(call(&t, token).await.refusal().1, "saml_provider_disabled");
+    assert_eq!(call(&t, token).await.rejection().1, "saml_provider_disabled");
 
     t.execute("update auth.users set banned_until = now() + interval '100 years'").await;
-    assert_eq!(call(&t, token).await.refusal(), (403, "user_banned".into()));
+    assert_eq!(call(&t, token).await.rejection(), (403, "user_banned".into()));
     t.execute("update auth.users set banned_until = null").await;
 
     t.clock().advance(Duration::hours(2));
     let ended = call(&t, token).await;
-    assert_eq!(ended.refusal(), (403, "session_expired".into()));
+    assert_eq!(ended.rejection(), (403, "session_expired".into()));
     assert_eq!(ended.json()["msg"], "Session is no longer valid");
 
     t.execute("delete from auth.sessions").await;
-    assert_eq!(call(&t, token).await.refusal(), (403, "session_not_found".into()));
+    assert_eq!(call(&t, token).await.rejection(), (403, "session_not_found".into()));
 }

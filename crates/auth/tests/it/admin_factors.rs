@@ -62,10 +62,10 @@ async fn a_factor_is_renamed_and_only_a_phone_gets_a_number() {
     let changed = put(&first.id, json!({"friendly_name": "app", "phone": "+491700000001"})).await.expect(200).json();
     assert_eq!((&changed["friendly_name"], &changed["phone"]), (&json!("app"), &json!("")));
     assert_eq!(
-        put(&second.id, json!({"friendly_name": "app"})).await.refusal(),
+        put(&second.id, json!({"friendly_name": "app"})).await.rejection(),
         (422, "mfa_factor_name_conflict".into())
     );
-    assert_eq!(put(&second.id, json!({"friendly_name": "x".repeat(256)})).await.refusal().0, 400);
+    assert_eq!(put(&second.id, json!({"friendly_name": "x".repeat(256)})).await.rejection().0, 400);
     assert_eq!(put(&first.id, json!({})).await.expect(200).json()["friendly_name"], "app");
 
     let id = "22222222-2222-4222-8222-222222222222";
@@ -75,7 +75,7 @@ async fn a_factor_is_renamed_and_only_a_phone_gets_a_number() {
     ))
     .await;
     let refused = put(id, json!({"phone": "x"})).await;
-    assert_eq!(refused.refusal(), (400, "validation_failed".into()));
+    assert_eq!(refused.rejection(), (400, "validation_failed".into()));
     assert_eq!(refused.json()["msg"], "Invalid phone number format (E.164 required)");
     assert_eq!(put(id, json!({"phone": "+491700000001"})).await.expect(200).json()["phone"], "491700000001");
     assert_eq!(
@@ -96,11 +96,11 @@ async fn factors_of_other_accounts_and_odd_ids_are_not_found() {
     ] {
         for method in ["PUT", "DELETE"] {
             let refused = call(&t, method, &format!("{user}/factors/{id}"), &json!({"friendly_name": "x"})).await;
-            assert_eq!(refused.refusal(), (404, code.into()), "{method}");
+            assert_eq!(refused.rejection(), (404, code.into()), "{method}");
             assert_eq!(refused.json()["msg"], message);
         }
     }
     let unknown = call(&t, "GET", "11111111-1111-4111-8111-111111111111/factors", &Value::Null).await;
-    assert_eq!(unknown.refusal(), (404, "user_not_found".into()));
+    assert_eq!(unknown.rejection(), (404, "user_not_found".into()));
     assert_eq!(t.count("select count(*) from auth.mfa_factors").await, 1);
 }

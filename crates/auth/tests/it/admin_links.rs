@@ -46,12 +46,12 @@ async fn an_invited_person_confirms_the_account_by_the_mail() {
     assert_eq!((&claims["email"], &claims["user_metadata"]["team"]), (&json!(ADA), &json!("red")));
 
     let again = call(&t, "invite", &json!({"email": ADA})).await;
-    assert_eq!(again.refusal(), (422, "email_exists".into()));
+    assert_eq!(again.rejection(), (422, "email_exists".into()));
     for (email, message) in
         [("", "An email address is required"), ("x", "Unable to validate email address: invalid format")]
     {
         let refused = call(&t, "invite", &json!({"email": email})).await;
-        assert_eq!((refused.refusal().0, &refused.json()["msg"]), (400, &json!(message)));
+        assert_eq!((refused.rejection().0, &refused.json()["msg"]), (400, &json!(message)));
     }
 }
 
@@ -81,7 +81,7 @@ async fn an_invitation_keeps_nothing_of_a_stranger_who_claimed_the_address() {
     let claims = claims_of(&landed.location_fragment("access_token").unwrap());
     assert_eq!(claims["user_metadata"]["name"], "Ada");
     let sign_in = t.visitor(ADA).with_password("stranger-password").signs_in().await;
-    assert_eq!(sign_in.refusal(), (400, "invalid_credentials".into()));
+    assert_eq!(sign_in.rejection(), (400, "invalid_credentials".into()));
 }
 
 #[tokio::test]
@@ -97,10 +97,10 @@ async fn a_sign_up_link_creates_the_account_and_confirms_it() {
     assert_eq!(follow(&t, &first).await["email"], ADA);
     t.visitor(ADA).with_password("correct-horse").signs_in().await.expect(200);
     let confirmed = call(&t, "admin/generate_link", &body).await;
-    assert_eq!(confirmed.refusal(), (422, "email_exists".into()));
+    assert_eq!(confirmed.rejection(), (422, "email_exists".into()));
     for (password, status, code) in [("", 400, "validation_failed"), ("abc", 422, "weak_password")] {
         let body = json!({"type": "signup", "email": NEW, "password": password});
-        assert_eq!(call(&t, "admin/generate_link", &body).await.refusal(), (status, code.to_owned()));
+        assert_eq!(call(&t, "admin/generate_link", &body).await.rejection(), (status, code.to_owned()));
     }
     assert_eq!(t.count("select count(*) from auth.users").await, 1);
 }
@@ -115,7 +115,7 @@ async fn a_second_sign_up_link_brings_its_own_password() {
     assert_eq!((&second["user_metadata"]["a"], &second["user_metadata"]["b"]), (&json!(1), &json!(2)));
     type_code(&t, &second, "signup", ADA).await.expect(200);
     let stranger = t.visitor(ADA).with_password("stranger-password").signs_in().await;
-    assert_eq!(stranger.refusal(), (400, "invalid_credentials".into()));
+    assert_eq!(stranger.rejection(), (400, "invalid_credentials".into()));
     t.visitor(ADA).with_password("correct-horse").signs_in().await.expect(200);
 }
 
@@ -126,7 +126,7 @@ async fn invitations_sign_in_links_and_recoveries_lead_into_the_account() {
     assert!(invite["invited_at"].is_string());
     assert_eq!(follow(&t, &invite).await["user_metadata"]["team"], "red");
     assert_eq!(
-        call(&t, "admin/generate_link", &json!({"type": "invite", "email": ADA})).await.refusal(),
+        call(&t, "admin/generate_link", &json!({"type": "invite", "email": ADA})).await.rejection(),
         (422, "email_exists".into())
     );
     for name in ["magiclink", "recovery"] {
@@ -136,7 +136,7 @@ async fn invitations_sign_in_links_and_recoveries_lead_into_the_account() {
         let by_code = link(&t, json!({"type": name, "email": ADA})).await;
         type_code(&t, &by_code, name, ADA).await.expect(200);
         let used = type_code(&t, &by_code, name, ADA).await;
-        assert_eq!(used.refusal(), (403, "otp_expired".into()));
+        assert_eq!(used.rejection(), (403, "otp_expired".into()));
         let by_hash = link(&t, json!({"type": name, "email": ADA})).await;
         let body = json!({"type": name, "token_hash": by_hash["hashed_token"]});
         t.post("/auth/v1/verify").json(&body).send().await.expect(200);
@@ -170,11 +170,11 @@ async fn a_change_of_address_needs_one_link_without_that_setting() {
     t.account("taken@example.com", "correct-horse").await;
     let request = |name: &str, new: &str| json!({"type": name, "email": ADA, "new_email": new});
     let refused = call(&t, "admin/generate_link", &request("email_change_current", NEW)).await;
-    assert_eq!(refused.refusal(), (400, "validation_failed".into()));
+    assert_eq!(refused.rejection(), (400, "validation_failed".into()));
     assert_eq!(refused.json()["msg"], "Enable secure email change to generate link for current email");
     for (new, status, code) in [("taken@example.com", 422, "email_exists"), ("", 400, "validation_failed")] {
         let refused = call(&t, "admin/generate_link", &request("email_change_new", new)).await;
-        assert_eq!(refused.refusal(), (status, code.to_owned()));
+        assert_eq!(refused.rejection(), (status, code.to_owned()));
     }
     let new = link(&t, request("email_change_new", NEW)).await;
     type_code(&t, &new, "email_change", NEW).await.expect(200);
@@ -186,12 +186,12 @@ async fn links_for_unknown_accounts_and_of_unknown_types_are_rejected() {
     let t = TestServer::start().await;
     for name in ["recovery", "email_change_current", "email_change_new"] {
         let refused = call(&t, "admin/generate_link", &json!({"type": name, "email": ADA, "new_email": NEW})).await;
-        assert_eq!(refused.refusal(), (404, "user_not_found".into()), "{name}");
+        assert_eq!(refused.rejection(), (404, "user_not_found".into()), "{name}");
         assert_eq!(refused.json()["msg"], "User with this email not found");
     }
     for name in ["phone_change", "", "sms"] {
         let refused = call(&t, "admin/generate_link", &json!({"type": name, "email": ADA})).await;
-        assert_eq!(refused.refusal(), (400, "validation_failed".into()));
+        assert_eq!(refused.rejection(), (400, "validation_failed".into()));
         assert_eq!(refused.json()["msg"], format!("Invalid email action link type requested: {name}"));
     }
     assert_eq!(call(&t, "admin/generate_link", &json!({"type": "signup", "email": "x"})).await.status, 400);

@@ -75,10 +75,10 @@ async fn an_openid_provider_is_discovered_stored_and_used() {
     assert_eq!((&changed["name"], &changed["identifier"]), (&json!("Acme"), &json!("custom:acme")));
     assert_eq!((&changed["scopes"], &changed["enabled"]), (&json!(["openid"]), &json!(false)));
     let refused = t.get("/auth/v1/authorize?provider=custom:acme").send().await;
-    assert_eq!(refused.refusal(), (400, "validation_failed".into()));
+    assert_eq!(refused.rejection(), (400, "validation_failed".into()));
     call(&t, "DELETE", "/custom:acme", &Value::Null).await.expect(204);
     assert_eq!(
-        call(&t, "DELETE", "/custom:acme", &Value::Null).await.refusal(),
+        call(&t, "DELETE", "/custom:acme", &Value::Null).await.rejection(),
         (404, "custom_provider_not_found".into())
     );
 }
@@ -91,7 +91,7 @@ async fn a_discovery_document_that_cannot_be_used_is_rejected() {
     let message = async |document: Value| {
         provider.says("/.well-known/openid-configuration", document);
         let refused = call(&t, "POST", "", &oidc(&provider)).await;
-        assert_eq!(refused.refusal(), (400, "validation_failed".into()));
+        assert_eq!(refused.rejection(), (400, "validation_failed".into()));
         refused.json()["msg"].as_str().unwrap().to_owned()
     };
     assert_eq!(
@@ -128,7 +128,7 @@ async fn attributes_are_checked_in_the_order_of_the_contract() {
         (json!({"jwks_uri": "https://10.0.0.1/"}), "URL cannot resolve to private network addresses"),
     ] {
         let refused = call(&t, "POST", "", &plain(&changes)).await;
-        assert_eq!(refused.refusal(), (400, "validation_failed".into()), "{changes}");
+        assert_eq!(refused.rejection(), (400, "validation_failed".into()), "{changes}");
         assert_eq!(refused.json()["msg"], message);
     }
     // A rule of the table
@@ -141,7 +141,7 @@ async fn identifiers_are_unique_and_the_number_may_be_limited() {
     let t = TestServer::with_auth(|auth| auth.custom_providers.max_providers = NonZeroU32::new(2)).await;
     call(&t, "POST", "", &plain(&json!({}))).await.expect(201);
     let again = call(&t, "POST", "", &plain(&json!({}))).await;
-    assert_eq!(again.refusal(), (400, "conflict".into()));
+    assert_eq!(again.rejection(), (400, "conflict".into()));
     assert_eq!(again.json()["msg"], "A custom OAuth provider with this identifier already exists");
     let attempts = (0..4).map(|number| {
         let body = plain(&json!({"identifier": format!("custom:plain-{number}")}));
@@ -150,7 +150,7 @@ async fn identifiers_are_unique_and_the_number_may_be_limited() {
     let answers = futures_util::future::join_all(attempts).await;
     assert_eq!(answers.iter().filter(|answer| answer.status == 201).count(), 1, "{answers:?}");
     let refused = answers.iter().find(|answer| answer.status != 201).unwrap();
-    assert_eq!(refused.refusal(), (400, "over_custom_provider_quota".into()));
+    assert_eq!(refused.rejection(), (400, "over_custom_provider_quota".into()));
     let listed = call(&t, "GET", "?type=oauth2", &Value::Null).await.expect(200).json();
     assert_eq!(listed["providers"].as_array().unwrap().len(), 2);
     assert_eq!(call(&t, "GET", "?type=oidc", &Value::Null).await.expect(200).json(), json!({"providers": []}));
@@ -166,15 +166,15 @@ async fn the_routes_need_an_administrator_and_the_feature() {
     let routes = [("GET", ""), ("POST", ""), ("GET", "/custom:x"), ("PUT", "/custom:x"), ("DELETE", "/custom:x")];
     for (method, path) in routes {
         let bare = on.request(method.parse().unwrap(), &format!("{PATH}{path}")).json(&json!({})).send().await;
-        assert_eq!(bare.refusal(), (401, "no_authorization".into()));
+        assert_eq!(bare.rejection(), (401, "no_authorization".into()));
         let anon = on.request(method.parse().unwrap(), &format!("{PATH}{path}")).key(on.api_keys().anon_jwt());
-        assert_eq!(anon.json(&json!({})).send().await.refusal(), (403, "not_admin".into()));
+        assert_eq!(anon.json(&json!({})).send().await.rejection(), (403, "not_admin".into()));
         let disabled = call(&off, method, path, &json!({})).await;
-        assert_eq!(disabled.refusal(), (404, "feature_disabled".into()));
+        assert_eq!(disabled.rejection(), (404, "feature_disabled".into()));
         assert_eq!(disabled.json()["msg"], "Custom OAuth providers are disabled");
     }
     for method in ["GET", "PUT", "DELETE"] {
         let unknown = call(&on, method, "/custom:x", &json!({})).await;
-        assert_eq!(unknown.refusal(), (404, "custom_provider_not_found".into()), "{method}");
+        assert_eq!(unknown.rejection(), (404, "custom_provider_not_found".into()), "{method}");
     }
 }

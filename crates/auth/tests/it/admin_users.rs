@@ -59,7 +59,7 @@ async fn a_created_account_has_the_given_attributes_and_gets_no_mail() {
     }
     assert_eq!(call(&t, "GET", &format!("users/{id}"), &Value::Null).await.expect(200).json(), user);
     assert!(t.mails().is_empty());
-    assert_eq!(signs_in(&t, ADA, "abc").await.refusal(), (400, "user_banned".into()));
+    assert_eq!(signs_in(&t, ADA, "abc").await.rejection(), (400, "user_banned".into()));
     call(&t, "PUT", &format!("users/{id}"), &json!({"ban_duration": "none"})).await.expect(200);
     signs_in(&t, ADA, "abc").await.expect(200);
 }
@@ -69,7 +69,7 @@ async fn an_account_without_a_password_or_with_a_foreign_hash_can_be_created() {
     let t = TestServer::start().await;
     let plain = create(&t, json!({"email": "bare@example.com"})).await;
     assert!(plain.get("email_confirmed_at").is_none());
-    assert_eq!(signs_in(&t, "bare@example.com", "").await.refusal(), (400, "invalid_credentials".into()));
+    assert_eq!(signs_in(&t, "bare@example.com", "").await.rejection(), (400, "invalid_credentials".into()));
     for (number, hash) in [
         "$2y$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW",
         "$argon2id$v=19$m=64,t=1,p=1$c29tZXNhbHRzYWx0$lHyZGcXNFP2U5sVqTMtZIrpvCAEDAy1t",
@@ -148,11 +148,11 @@ async fn creation_is_rejected_in_the_order_of_the_contract() {
         (json!({"email": ADA, "role": "x".repeat(256)}), 400, "validation_failed", "The role is too long"),
     ] {
         let refused = call(&t, "POST", "users", &body).await;
-        assert_eq!(refused.refusal(), (status, code.to_owned()), "{body}");
+        assert_eq!(refused.rejection(), (status, code.to_owned()), "{body}");
         assert_eq!(refused.json()["msg"], message);
     }
     assert_eq!(t.count("select count(*) from auth.users").await, 2);
-    assert_eq!(call(&t, "POST", "users", &Value::Null).await.refusal(), (400, "bad_json".into()));
+    assert_eq!(call(&t, "POST", "users", &Value::Null).await.rejection(), (400, "bad_json".into()));
 }
 
 #[tokio::test]
@@ -234,7 +234,7 @@ async fn a_cursor_leads_through_all_accounts_in_both_orders() {
     assert_eq!((numbered.header("x-total-count"), numbered.json().get("pagination").is_none()), (Some("10"), true));
     for wrong in ["limit=0", "limit=x", "cursor=x", "cursor=e30", "sort=email"] {
         let refused = call(&t, "GET", &format!("users?{wrong}"), &Value::Null).await;
-        assert_eq!(refused.refusal(), (400, "validation_failed".into()), "{wrong}");
+        assert_eq!(refused.rejection(), (400, "validation_failed".into()), "{wrong}");
     }
     let other = TestServer::start().await;
     create(&other, json!({"email": "ada@example.com"})).await;
@@ -284,7 +284,7 @@ async fn the_list_has_pages_an_order_and_a_filter() {
         ("page=one", r#"Bad Pagination Parameters: strconv.ParseUint: parsing "one": invalid syntax"#),
     ] {
         let refused = call(&t, "GET", &format!("users?{query}"), &Value::Null).await;
-        assert_eq!((refused.refusal().0, &refused.json()["msg"]), (400, &json!(text)));
+        assert_eq!((refused.rejection().0, &refused.json()["msg"]), (400, &json!(text)));
     }
     let others = t.get("/auth/v1/admin/users").key(t.api_keys().secret()).header("x-jwt-aud", "others").send().await;
     assert_eq!(others.expect(200).json(), json!({"users": [], "aud": "others"}));
@@ -298,10 +298,10 @@ async fn a_change_of_the_password_ends_sessions_and_messages() {
     let path = format!("users/{}", member.id());
     for (password, code) in [("abc", "weak_password"), ("", "weak_password")] {
         let refused = call(&t, "PUT", &path, &json!({"password": password})).await;
-        assert_eq!(refused.refusal(), (422, code.into()));
+        assert_eq!(refused.rejection(), (422, code.into()));
     }
     call(&t, "PUT", &path, &json!({"password": "battery-staple"})).await.expect(200);
-    assert_eq!(member.reads_account().await.refusal(), (403, "session_not_found".into()));
+    assert_eq!(member.reads_account().await.rejection(), (403, "session_not_found".into()));
     assert_eq!(t.count("select count(*) from auth.one_time_tokens").await, 0);
     assert_eq!(t.count("select count(*) from auth.users where recovery_token = ''").await, 1);
     signs_in(&t, ADA, "battery-staple").await.expect(200);
@@ -340,7 +340,7 @@ async fn contacts_metadata_and_bans_change_at_once() {
 
     let banned = put(json!({"ban_duration": "1h"})).await;
     assert!(banned["banned_until"].is_string());
-    assert_eq!(member.reads_account().await.refusal(), (403, "user_banned".into()));
+    assert_eq!(member.reads_account().await.rejection(), (403, "user_banned".into()));
     t.clock().advance(Duration::minutes(61));
     signs_in(&t, "countess@example.com", "correct horse").await.expect(200);
     let unchanged = put(json!({"email_confirm": false, "phone_confirm": false, "app_metadata": {"plan": null}})).await;
@@ -391,7 +391,7 @@ async fn unknown_accounts_and_odd_ids_are_not_found() {
         for method in ["GET", "PUT", "DELETE"] {
             let body = if method == "PUT" { json!({"email": "nonsense"}) } else { Value::Null };
             let refused = call(&t, method, &format!("users/{id}"), &body).await;
-            assert_eq!(refused.refusal(), (404, code.into()), "{method} {id}");
+            assert_eq!(refused.rejection(), (404, code.into()), "{method} {id}");
             assert_eq!(refused.json()["msg"], message);
         }
     }
@@ -408,7 +408,7 @@ async fn a_deletion_removes_everything_of_the_account() {
     for table in ["auth.users", "auth.identities", "auth.sessions", "auth.refresh_tokens", "public.notes"] {
         assert_eq!(t.count(&format!("select count(*) from {table}")).await, 0, "{table}");
     }
-    assert_eq!(call(&t, "DELETE", &path, &Value::Null).await.refusal(), (404, "user_not_found".into()));
+    assert_eq!(call(&t, "DELETE", &path, &Value::Null).await.rejection(), (404, "user_not_found".into()));
 }
 
 #[tokio::test]
@@ -439,8 +439,8 @@ async fn a_soft_deletion_keeps_the_row_and_nothing_of_the_person() {
     }
     assert_eq!(t.count("select count(*) from public.notes").await, 1);
     assert_eq!(t.count("select count(*) from auth.users where encrypted_password is null").await, 1);
-    assert_eq!(member.reads_account().await.refusal(), (403, "session_not_found".into()));
-    assert_eq!(signs_in(&t, ADA, "correct horse").await.refusal(), (400, "invalid_credentials".into()));
+    assert_eq!(member.reads_account().await.rejection(), (403, "session_not_found".into()));
+    assert_eq!(signs_in(&t, ADA, "correct horse").await.rejection(), (400, "invalid_credentials".into()));
     // A second one changes nothing, and the address is free
     delete().await.expect(200);
     assert_eq!(call(&t, "GET", &path, &Value::Null).await.expect(200).json(), row);
@@ -498,7 +498,7 @@ async fn actions_of_administrators_are_in_the_audit_log() {
     assert_eq!(actions(&audit("query=action:_deleted").await), ["user_deleted"]);
     assert_eq!(actions(&audit("query=type:user").await), ["user_modified"]);
     for query in ["query=actor:x", "query=author", "query=:x"] {
-        assert_eq!(audit(query).await.refusal(), (400, "validation_failed".into()), "{query}");
+        assert_eq!(audit(query).await.rejection(), (400, "validation_failed".into()), "{query}");
     }
     assert_eq!(audit("query=actor:x").await.json()["msg"], "Invalid query scope: actor");
 }

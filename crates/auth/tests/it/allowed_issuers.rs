@@ -40,7 +40,7 @@ async fn a_token_of_an_allowed_issuer_must_be_for_one_of_the_projects_clients() 
     let body =
         json!({"issuer": other.base, "client_id": CLIENT_ID, "id_token": other.key.sign(&other.claims(&t, None))});
     let refused = sign_in(&t, &body).await;
-    assert_eq!(refused.refusal(), (400, "provider_disabled".into()));
+    assert_eq!(refused.rejection(), (400, "provider_disabled".into()));
     for built_in in ["https://appleid.apple.com", "https://issuer.example.com"] {
         let body = json!({"issuer": built_in, "client_id": "x", "id_token": "a.b.c"});
         assert_eq!(sign_in(&t, &body).await.status, 400, "{built_in}");

@@ -14,7 +14,7 @@ const HOME: &str = "198.51.100.7";
 /// Returns what a client sees of an error: status, code, limit and retry time.
 fn seen(answer: &TestResponse) -> (u16, String, String, String) {
     let header = |name| answer.header(name).unwrap_or_default().to_owned();
-    let (status, code) = answer.refusal();
+    let (status, code) = answer.rejection();
     (status, code, header("x-ratelimit-name"), header("retry-after"))
 }
 
@@ -42,7 +42,7 @@ async fn sign_in(t: &TestServer, address: &str, password: &str) -> TestResponse 
 }
 
 fn assert_wrong(answer: &TestResponse) {
-    assert_eq!(answer.refusal(), (400, "invalid_credentials".to_owned()));
+    assert_eq!(answer.rejection(), (400, "invalid_credentials".to_owned()));
 }
 
 /// Uses up the limits of the account from other networks.
@@ -76,7 +76,7 @@ async fn wrong_codes_are_counted_across_restarts_and_right_ones_are_not() {
         if number == 4 {
             t.restart().await;
         }
-        assert_eq!(verify(&t, not(&code)).await.refusal(), (403, "otp_expired".into()), "{number}");
+        assert_eq!(verify(&t, not(&code)).await.rejection(), (403, "otp_expired".into()), "{number}");
     }
     t.restart().await;
     let wait = assert_limited(&verify(&t, &code).await, "codes-per-address");
@@ -106,7 +106,7 @@ async fn servers_share_their_counts_at_once() {
     let verify_at = async |url: &str, code: &str| post(&t, url, HOME, &typed(code)).await;
     for number in 0..10_u32 {
         let url = if number.is_multiple_of(2) { "verify".to_owned() } else { peer.url("/auth/v1/verify") };
-        assert_eq!(verify_at(&url, not(&code)).await.refusal(), (403, "otp_expired".into()));
+        assert_eq!(verify_at(&url, not(&code)).await.rejection(), (403, "otp_expired".into()));
     }
     assert_limited(&verify_at("verify", &code).await, "codes-per-address");
     assert_limited(&verify_at(&peer.url("/auth/v1/verify"), &code).await, "codes-per-address");
@@ -138,7 +138,7 @@ async fn a_clock_that_is_set_back_and_forth_permits_no_more_guesses() {
     let code = with_code(&t).await;
     let verify = async |code: &str| post(&t, "verify", HOME, &typed(code)).await;
     for _ in 0..10 {
-        assert_eq!(verify(not(&code)).await.refusal(), (403, "otp_expired".into()));
+        assert_eq!(verify(not(&code)).await.rejection(), (403, "otp_expired".into()));
     }
     for _ in 0..3 {
         t.clock().advance(-Duration::minutes(10));
@@ -171,7 +171,7 @@ async fn guesses_elsewhere_do_not_block_codes_in_a_known_network() {
     let code = t.texts_when(phone, 2).await.pop().unwrap().code;
     for number in 0..50 {
         let refused = verify(&format!("2001:db8:0:{:x}::1", number / 10), not(&code)).await;
-        assert_eq!(refused.refusal(), (403, "otp_expired".into()));
+        assert_eq!(refused.rejection(), (403, "otp_expired".into()));
     }
     assert_limited(&verify(&attacker_address(1), &code).await, "codes-per-account");
     verify(HOME, &code).await.expect(200);
@@ -314,7 +314,7 @@ async fn a_sign_up_cannot_circumvent_the_limit() {
         t.execute(&format!("update auth.users set {column} = null; delete from portico.attempts")).await;
         for _ in 0..10 {
             assert_eq!(
-                post(&t, "signup", HOME, &body("wrong-password")).await.refusal(),
+                post(&t, "signup", HOME, &body("wrong-password")).await.rejection(),
                 (422, "user_already_exists".into())
             );
         }
@@ -333,7 +333,7 @@ async fn the_current_password_cannot_be_guessed_and_guesses_limit_only_their_ses
         t.put("/auth/v1/user").bearer(session["access_token"].as_str().unwrap()).json(&body).send().await
     };
     for _ in 0..10 {
-        assert_eq!(change(&stolen, "wrong").await.refusal(), (400, "current_password_invalid".into()));
+        assert_eq!(change(&stolen, "wrong").await.rejection(), (400, "current_password_invalid".into()));
     }
     assert_limited(&change(&stolen, PASSWORD).await, "passwords-per-session");
     change(&own, PASSWORD).await.expect(200);

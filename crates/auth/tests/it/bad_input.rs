@@ -73,7 +73,7 @@ async fn assert_rejected(t: &TestServer, ada: &Value, cases: Vec<Case>) {
         let text = answer.json()["msg"].as_str().unwrap_or_default().to_owned();
         let received = match answer.json().get("error") {
             Some(error) => (answer.status, error.as_str().unwrap_or_default().to_owned()),
-            None => answer.refusal(),
+            None => answer.rejection(),
         };
         if received != (expected.0, expected.1.to_owned()) {
             wrong.push(format!("{sender:?} {method} {path} {shown}: {received:?} {text:?}, expected {expected:?}"));
@@ -170,7 +170,7 @@ async fn malformed_requests_about_factors_are_rejected() {
     t.clock().advance(time::Duration::seconds(300));
     let code = code_at(&hers.secret, t.clock().now());
     let answer = post(&t, &eve, &to(&hers.id, "verify"), &proof(&late, &code)).send().await;
-    assert_eq!(answer.refusal(), (422, "mfa_challenge_expired".into()));
+    assert_eq!(answer.rejection(), (422, "mfa_challenge_expired".into()));
 }
 
 #[tokio::test]

@@ -66,12 +66,12 @@ async fn new_passwords_are_encrypted_and_accepted_everywhere() {
     assert_eq!((stored["key_id"].as_str(), stored["alg"].as_str()), (Some("new"), Some("aes-gcm-hkdf")));
 
     sign_in(&server, PASSWORD).await.expect(200);
-    assert_eq!(sign_in(&server, "wrong").await.refusal(), (400, "invalid_credentials".into()));
+    assert_eq!(sign_in(&server, "wrong").await.rejection(), (400, "invalid_credentials".into()));
     let change = |password: &'static str| {
         let token = session["access_token"].as_str().unwrap();
         server.put("/auth/v1/user").bearer(token).json(&json!({ "password": password })).send()
     };
-    assert_eq!(change(PASSWORD).await.refusal(), (422, "same_password".into()));
+    assert_eq!(change(PASSWORD).await.rejection(), (422, "same_password".into()));
     change("another horse").await.expect(200);
     assert!(stored_password(&server).await.starts_with(r#"{"key_id":"new""#));
     sign_in(&server, "another horse").await.expect(200);
@@ -115,7 +115,7 @@ async fn values_of_other_keys_and_rows_are_not_decrypted_and_cause_no_failure() 
         "{}".to_owned(),
     ] {
         server.query_with("update auth.users set encrypted_password = $1", &[&form]).await;
-        assert_eq!(sign_in(&server, PASSWORD).await.refusal(), (400, "invalid_credentials".into()), "{form}");
+        assert_eq!(sign_in(&server, PASSWORD).await.rejection(), (400, "invalid_credentials".into()), "{form}");
     }
     let form = encrypted("old", &OLD, id, &hash);
     server.query_with("update auth.users set encrypted_password = $1", &[&form]).await;
@@ -154,5 +154,5 @@ async fn session_keys_are_encrypted_and_stored_anew_at_a_refresh() {
 
     let lost = encrypted("lost", &OLD, id, &key);
     server.query_with("update auth.sessions set refresh_token_hmac_key = $1", &[&lost]).await;
-    assert_eq!(server.refresh(&current).await.refusal(), (400, "refresh_token_not_found".into()));
+    assert_eq!(server.refresh(&current).await.rejection(), (400, "refresh_token_not_found".into()));
 }

@@ -34,7 +34,7 @@ async fn another_audience_has_other_accounts() {
         t.post(&format!("/auth/v1/{path}")).header("x-jwt-aud", aud).json(&body).send().await
     };
     // The database keeps one address once; another audience has no account of this address
-    assert_eq!(of("others", "token?grant_type=password").await.refusal(), (400, "invalid_credentials".into()));
+    assert_eq!(of("others", "token?grant_type=password").await.rejection(), (400, "invalid_credentials".into()));
     t.execute("update auth.users set aud = 'others'").await;
     let body = json!({"email": ADA, "password": "correct-horse"});
     let sign_in = t.post("/auth/v1/token?grant_type=password").header("x-jwt-aud", "others").json(&body);
@@ -43,12 +43,12 @@ async fn another_audience_has_other_accounts() {
     assert_eq!(get().send().await.expect(200).json()["aud"], "others");
     get().header("x-jwt-aud", "others").send().await.expect(200);
     let mismatch = get().header("x-jwt-aud", "authenticated").send().await;
-    assert_eq!(mismatch.refusal(), (400, "validation_failed".into()));
+    assert_eq!(mismatch.rejection(), (400, "validation_failed".into()));
     assert_eq!(mismatch.json()["msg"], "Token audience doesn't match request audience");
 
     let new = json!({"email": "eve@example.com", "password": "correct-horse"});
     let long = t.post("/auth/v1/signup").header("x-jwt-aud", &"x".repeat(256)).json(&new).send().await;
-    assert_eq!(long.refusal(), (400, "validation_failed".into()));
+    assert_eq!(long.rejection(), (400, "validation_failed".into()));
     assert_eq!(t.count("select count(*) from auth.users").await, 1);
 }
 
@@ -86,7 +86,7 @@ async fn changes_of_an_account_are_rejected_in_the_order_of_the_contract() {
             "same_password",
         ),
     ] {
-        assert_eq!(put(&t, &tokens, body).await.refusal(), (status, code.to_owned()));
+        assert_eq!(put(&t, &tokens, body).await.rejection(), (status, code.to_owned()));
     }
     let body = json!({"password": "battery-staple", "nonce": nonce, "current_password": "correct-horse"});
     put(&t, &tokens, body).await.expect(200);
@@ -129,7 +129,7 @@ async fn a_malformed_proof_key_is_rejected_by_phone_too() {
     let t = TestServer::with_auth(|settings| settings.sms.enabled = true).await;
     let body = json!({"phone": "15550001111", "code_challenge": "short", "code_challenge_method": "s256"});
     let refused = post(&t, "otp", body).await;
-    assert_eq!(refused.refusal(), (400, "validation_failed".into()));
+    assert_eq!(refused.rejection(), (400, "validation_failed".into()));
     assert_eq!(refused.json()["msg"], "code challenge has to be between 43 and 128 characters");
     assert_eq!(t.count("select count(*) from auth.users").await, 0);
 }
@@ -181,7 +181,7 @@ async fn a_request_that_takes_too_long_is_rolled_back() {
     let body = json!({"email": ADA, "password": "correct-horse"});
     let late = post(&t, "signup", body.clone()).await;
     t.execute("rollback").await;
-    assert_eq!(late.refusal(), (504, "request_timeout".into()));
+    assert_eq!(late.rejection(), (504, "request_timeout".into()));
     assert_eq!(late.json()["msg"], "Processing this request timed out, please retry after a moment.");
     assert!(late.json()["error_id"].is_string());
     assert_eq!(t.count("select count(*) from auth.users").await, 0);
@@ -261,11 +261,11 @@ async fn a_malformed_proof_key_is_rejected_everywhere() {
                           "code_challenge": challenge, "code_challenge_method": method});
         for path in ["signup", "otp", "magiclink", "recover", "resend"] {
             let refused = post(&t, path, body.clone()).await;
-            assert_eq!(refused.refusal(), (400, "validation_failed".into()), "{path}");
+            assert_eq!(refused.rejection(), (400, "validation_failed".into()), "{path}");
             assert_eq!(refused.json()["msg"], message, "{path}");
         }
         let refused = put(&t, &tokens, body).await;
-        assert_eq!(refused.refusal(), (400, "validation_failed".into()));
+        assert_eq!(refused.rejection(), (400, "validation_failed".into()));
     }
     assert_eq!(t.count("select count(*) from auth.users").await, 1);
     assert_eq!(t.count("select count(*) from auth.flow_state").await, 0);

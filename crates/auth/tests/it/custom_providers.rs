@@ -45,7 +45,7 @@ async fn an_encrypted_secret_is_decrypted_for_the_provider() {
     // Encrypted for another row: no flow is started at a provider that would reject this client
     server.query_with(store, &[&encrypted("old", &OLD, Uuid::from_u128(1), "the-secret"), &id]).await;
     let refused = server.get(&format!("/auth/v1/authorize?provider={ACME}")).send().await;
-    assert_eq!(refused.refusal(), (400, "validation_failed".into()));
+    assert_eq!(refused.rejection(), (400, "validation_failed".into()));
     assert_eq!(refused.json()["msg"], "Unsupported provider: custom provider custom:acme is incomplete");
 }
 
@@ -69,7 +69,7 @@ async fn disabled_providers_are_rejected_by_both_endpoints() {
     let provider = Provider::start().await;
     let server = server(&provider, |auth| auth.custom_providers.enabled = false).await;
     let refused = server.get(&format!("/auth/v1/authorize?provider={ACME}")).send().await;
-    assert_eq!(refused.refusal(), (400, "validation_failed".into()));
+    assert_eq!(refused.rejection(), (400, "validation_failed".into()));
     assert_eq!(refused.json()["msg"], "Unsupported provider: custom OAuth providers are disabled");
     let body = json!({"provider": ACME, "id_token": "a.b.c"});
     let refused = server.post("/auth/v1/token?grant_type=id_token").json(&body).send().await;

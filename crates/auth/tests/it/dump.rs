@@ -109,7 +109,7 @@ async fn every_form_of_password_signs_in_and_the_account_can_be_changed() {
     ] {
         let mut wrong = body.clone();
         wrong["password"] = json!("wrong password");
-        assert_eq!(sign_in(&server, wrong).await.refusal(), (400, "invalid_credentials".into()), "{id}");
+        assert_eq!(sign_in(&server, wrong).await.rejection(), (400, "invalid_credentials".into()), "{id}");
         let session = sign_in(&server, body.clone()).await;
         assert_eq!(session.status, 200, "{id} {session:?}");
         let session = session.json();
@@ -156,9 +156,9 @@ async fn stored_tokens_stay_valid() {
     assert_eq!(anonymous["user"]["is_anonymous"], true);
     refresh(&server, "withbadkeyto").await.expect(200);
 
-    assert_eq!(refresh(&server, "nosessiontok").await.refusal(), (400, "session_not_found".into()));
-    assert_eq!(refresh(&server, "nosessiontok").await.refusal(), (400, "refresh_token_not_found".into()));
-    assert_eq!(refresh(&server, "twentytwocharacterslng").await.refusal(), (400, "validation_failed".into()));
+    assert_eq!(refresh(&server, "nosessiontok").await.rejection(), (400, "session_not_found".into()));
+    assert_eq!(refresh(&server, "nosessiontok").await.rejection(), (400, "refresh_token_not_found".into()));
+    assert_eq!(refresh(&server, "twentytwocharacterslng").await.rejection(), (400, "validation_failed".into()));
 }
 
 #[tokio::test]
@@ -168,19 +168,19 @@ async fn counted_tokens_stay_valid() {
     let session = Uuid::parse_str(COUNTED_SESSION).unwrap();
     let next = refresh(&server, &key.token(session, 41)).await.expect(200).json();
     assert_eq!(next["refresh_token"], key.token(session, 42));
-    assert_eq!(refresh(&server, &key.token(session, 43)).await.refusal(), (400, "validation_failed".into()));
+    assert_eq!(refresh(&server, &key.token(session, 43)).await.rejection(), (400, "validation_failed".into()));
     // After the reuse interval
     server.clock().advance(time::Duration::minutes(1));
-    assert_eq!(refresh(&server, &key.token(session, 7)).await.refusal(), (400, "refresh_token_already_used".into()));
+    assert_eq!(refresh(&server, &key.token(session, 7)).await.rejection(), (400, "refresh_token_already_used".into()));
     let bad = Uuid::parse_str("5e551000-0000-4000-8000-000000000005").unwrap();
-    assert_eq!(refresh(&server, &key.token(bad, 3)).await.refusal(), (400, "refresh_token_not_found".into()));
+    assert_eq!(refresh(&server, &key.token(bad, 3)).await.rejection(), (400, "refresh_token_not_found".into()));
 }
 
 #[tokio::test]
 async fn no_row_causes_an_internal_error() {
     let server = imported().await;
     let waiting = json!({"email": "waiting@example.com", "password": "bcrypt word"});
-    assert_eq!(sign_in(&server, waiting).await.refusal(), (400, "email_not_confirmed".into()));
+    assert_eq!(sign_in(&server, waiting).await.rejection(), (400, "email_not_confirmed".into()));
     for email in ["google@example.com", "bare@example.com", ""] {
         let answer = sign_in(&server, json!({"email": email, "password": ""})).await;
         assert_eq!(answer.status, 400, "{email:?} {answer:?}");
@@ -232,10 +232,10 @@ async fn a_ban_is_reported_before_the_state_of_the_session() {
     let ban = |until: &str| format!("update auth.users set banned_until = {until} where id = '{}'", user_id("a1"));
     server.execute(&ban("'2500-01-01'")).await;
     for _ in 0..2 {
-        assert_eq!(refresh(&server, "nosessiontok").await.refusal(), (400, "user_banned".into()));
+        assert_eq!(refresh(&server, "nosessiontok").await.rejection(), (400, "user_banned".into()));
     }
     server.execute(&ban("null")).await;
-    assert_eq!(refresh(&server, "nosessiontok").await.refusal(), (400, "session_not_found".into()));
+    assert_eq!(refresh(&server, "nosessiontok").await.rejection(), (400, "session_not_found".into()));
 }
 
 #[tokio::test]

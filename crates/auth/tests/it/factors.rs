@@ -47,7 +47,7 @@ pub(crate) fn methods(session: &Value) -> Vec<String> {
 }
 
 pub(crate) fn refused(answer: &TestResponse) -> (u16, String, String) {
-    let (status, code) = answer.refusal();
+    let (status, code) = answer.rejection();
     (status, code, answer.json()["msg"].as_str().unwrap_or_default().to_owned())
 }
 
@@ -146,7 +146,7 @@ async fn the_routes_need_a_person_with_a_session_and_a_factor_of_their_own() {
         let bare = send(route, None).await;
         let needed = "This endpoint requires a valid Bearer token";
         assert_eq!(refused(&bare), refusal(401, "no_authorization", needed), "{route:?}");
-        assert_eq!(send(route, Some("a.b.c")).await.refusal(), (403, "bad_jwt".into()), "{route:?}");
+        assert_eq!(send(route, Some("a.b.c")).await.rejection(), (403, "bad_jwt".into()), "{route:?}");
         let message = "Anonymous user not allowed to perform these actions";
         let answer = send(route, Some(access(&anonymous))).await;
         assert_eq!(refused(&answer), refusal(403, "no_authorization", message), "{route:?}");
@@ -156,7 +156,11 @@ async fn the_routes_need_a_person_with_a_session_and_a_factor_of_their_own() {
         assert_eq!(refused(&answer), refusal(404, "mfa_factor_not_found", "Factor not found"), "{route:?}");
     }
     for route in routes(UNKNOWN).iter().skip(1) {
-        assert_eq!(send(route, Some(access(&eve))).await.refusal(), (404, "mfa_factor_not_found".into()), "{route:?}");
+        assert_eq!(
+            send(route, Some(access(&eve))).await.rejection(),
+            (404, "mfa_factor_not_found".into()),
+            "{route:?}"
+        );
     }
     for id in ["7", "x", "%20", "00000000-0000-4000-8000-00000000000g"] {
         for route in &routes(id)[1..] {
@@ -165,7 +169,7 @@ async fn the_routes_need_a_person_with_a_session_and_a_factor_of_their_own() {
         }
     }
     let answer = send(&routes(UNKNOWN)[0], Some(access(&without_session))).await;
-    assert_eq!(answer.refusal(), (500, "unexpected_failure".into()));
+    assert_eq!(answer.rejection(), (500, "unexpected_failure".into()));
     assert_eq!(t.count("select count(*) from auth.mfa_factors").await, 1);
 }
 
@@ -224,7 +228,7 @@ async fn issuers_are_escaped_and_bounded() {
         let body = json!({"factor_type": "totp", "friendly_name": number.to_string(), "issuer": issuer});
         let answer = enroll(&t, &session, &body).await;
         let Some(written) = written else {
-            assert_eq!(answer.refusal(), (400, "validation_failed".into()));
+            assert_eq!(answer.rejection(), (400, "validation_failed".into()));
             continue;
         };
         let factor = answer.expect(200).json();
@@ -264,7 +268,7 @@ async fn an_enrolment_is_checked_in_order() {
         let answer = enroll(&t, &session, &body).await;
         assert_eq!(refused(&answer), refusal(400, "validation_failed", unknown), "{body}");
     }
-    assert_eq!(enroll(&t, &session, &json!({"factor_type": 1})).await.refusal(), (400, "bad_json".into()));
+    assert_eq!(enroll(&t, &session, &json!({"factor_type": 1})).await.rejection(), (400, "bad_json".into()));
     let phone = enroll(&t, &session, &json!({"factor_type": "phone"})).await;
     let off = refusal(422, "mfa_phone_enroll_not_enabled", "MFA enroll is disabled for Phone");
     assert_eq!(refused(&phone), off);
@@ -272,7 +276,7 @@ async fn an_enrolment_is_checked_in_order() {
     let off = refusal(422, "mfa_webauthn_enroll_not_enabled", "MFA enroll is disabled for WebAuthn");
     assert_eq!(refused(&webauthn), off);
     let long = json!({"factor_type": "totp", "friendly_name": "x".repeat(256)});
-    assert_eq!(enroll(&t, &session, &long).await.refusal(), (400, "validation_failed".into()));
+    assert_eq!(enroll(&t, &session, &long).await.rejection(), (400, "validation_failed".into()));
 
     let first = enroll_totp(&t, &session, "x").await;
     let again = enroll(&t, &session, &json!({"factor_type": "totp", "friendly_name": "x"})).await;
@@ -280,7 +284,7 @@ async fn an_enrolment_is_checked_in_order() {
     assert_eq!(refused(&again), refusal(422, "mfa_factor_name_conflict", message));
     enroll_totp(&t, &session, "").await;
     let unnamed = enroll(&t, &session, &json!({"factor_type": "totp"})).await;
-    assert_eq!(unnamed.refusal(), (422, "mfa_factor_name_conflict".into()));
+    assert_eq!(unnamed.rejection(), (422, "mfa_factor_name_conflict".into()));
     enroll_totp(&t, &session, "z").await;
     let too_many = "Maximum number of verified factors reached, unenroll to continue";
     let body = json!({"factor_type": "totp", "friendly_name": "w"});
@@ -293,12 +297,12 @@ async fn an_enrolment_is_checked_in_order() {
     let answer = enroll(&t, &weak, &body).await;
     assert_eq!(refused(&answer), refusal(403, "insufficient_aal", "AAL2 required to enroll a new factor"));
     let same_name = json!({"factor_type": "totp", "friendly_name": "x"});
-    assert_eq!(enroll(&t, &weak, &same_name).await.refusal(), (422, "mfa_factor_name_conflict".into()));
+    assert_eq!(enroll(&t, &weak, &same_name).await.rejection(), (422, "mfa_factor_name_conflict".into()));
     let second = enroll_totp(&t, &strong, "w").await;
     let strong = prove(&t, &strong, &second).await.expect(200).json();
     let body = json!({"factor_type": "totp", "friendly_name": "v"});
     let answer = enroll(&t, &strong, &body).await;
-    assert_eq!(answer.refusal(), (422, "too_many_enrolled_mfa_factors".into()));
+    assert_eq!(answer.rejection(), (422, "too_many_enrolled_mfa_factors".into()));
 }
 
 #[tokio::test]
@@ -308,14 +312,14 @@ async fn an_enrolment_that_was_not_continued_makes_room_for_the_next() {
     let body = json!({"factor_type": "totp", "friendly_name": "x"});
     let abandoned = enroll_totp(&t, &session, "x").await;
     t.clock().advance(Duration::seconds(299));
-    assert_eq!(enroll(&t, &session, &body).await.refusal(), (422, "mfa_factor_name_conflict".into()));
+    assert_eq!(enroll(&t, &session, &body).await.rejection(), (422, "mfa_factor_name_conflict".into()));
     t.clock().advance(Duration::seconds(2));
     let next = enroll_totp(&t, &session, "x").await;
-    assert_eq!(challenge(&t, &session, &abandoned.id).await.refusal(), (404, "mfa_factor_not_found".into()));
+    assert_eq!(challenge(&t, &session, &abandoned.id).await.rejection(), (404, "mfa_factor_not_found".into()));
     // One that was challenged stays
     challenge(&t, &session, &next.id).await.expect(200);
     t.clock().advance(Duration::seconds(301));
-    assert_eq!(enroll(&t, &session, &body).await.refusal(), (422, "mfa_factor_name_conflict".into()));
+    assert_eq!(enroll(&t, &session, &body).await.rejection(), (422, "mfa_factor_name_conflict".into()));
 }
 
 #[tokio::test]
@@ -381,7 +385,7 @@ async fn a_verified_factor_is_removed_at_aal2_only_and_lowers_the_sessions_that_
     }
     let raised = "select count(*) from auth.sessions where aal <> 'aal1' or factor_id is not null";
     assert_eq!(t.count(raised).await, 0);
-    assert_eq!(unenroll(&t, &strong, &factor.id).await.refusal(), (404, "mfa_factor_not_found".into()));
+    assert_eq!(unenroll(&t, &strong, &factor.id).await.rejection(), (404, "mfa_factor_not_found".into()));
     let entry = t
         .query("select payload::text from auth.audit_log_entries where payload->>'action' = 'factor_unenrolled'")
         .await;

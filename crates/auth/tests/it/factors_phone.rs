@@ -68,7 +68,7 @@ async fn a_code_of_a_message_raises_the_session() {
     let listed = &raised["user"]["factors"][0];
     assert_eq!((&listed["phone"], &listed["status"]), (&json!(PHONE), &json!("verified")));
     let again = verify(&t, &raised, id, challenge, &text.code).await;
-    assert_eq!(again.refusal(), (422, "mfa_ip_address_mismatch".into()), "a code is used once");
+    assert_eq!(again.rejection(), (422, "mfa_ip_address_mismatch".into()), "a code is used once");
     unenroll(&t, &raised, id).await.expect(200);
     assert_eq!(level(&t.refresh(&raised).await.expect(200).json()), "aal1");
 }
@@ -87,7 +87,7 @@ async fn numbers_are_checked() {
     // An enrolment with the same number replaces the one before
     let first = enroll_phone(&t, &session, PHONE).await;
     let second = enroll_phone(&t, &session, PHONE).await;
-    assert_eq!(challenge(&t, &session, &first).await.refusal(), (404, "mfa_factor_not_found".into()));
+    assert_eq!(challenge(&t, &session, &first).await.rejection(), (404, "mfa_factor_not_found".into()));
     let session = prove_phone(&t, &session, &second, 1).await.expect(200).json();
     let body = json!({"factor_type": "phone", "friendly_name": "again", "phone": format!("+{PHONE}")});
     let message = "A verified phone factor already exists, unenroll the existing factor to continue";
@@ -128,10 +128,10 @@ async fn channels_are_checked() {
     let send = async |body: Value| post(&t, &session, &format!("factors/{id}/challenge"), &body).send().await;
     for channel in ["whatsapp", "email", "SMS"] {
         let answer = send(json!({"channel": channel})).await;
-        assert_eq!(answer.refusal(), (400, "validation_failed".into()), "{channel}");
+        assert_eq!(answer.rejection(), (400, "validation_failed".into()), "{channel}");
         assert!(refused(&answer).2.starts_with("Invalid channel, supported values are 'sms' or 'whatsapp'."));
     }
-    assert_eq!(send(json!({"channel": 1})).await.refusal(), (400, "bad_json".into()));
+    assert_eq!(send(json!({"channel": 1})).await.rejection(), (400, "bad_json".into()));
     assert!(t.texts_to(PHONE).is_empty());
     send(json!({"factorId": id, "channel": "sms"})).await.expect(200);
 }

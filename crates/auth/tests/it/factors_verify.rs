@@ -73,7 +73,7 @@ async fn a_proof_is_checked_in_order() {
         (json!({"code": "123456"}), 422, "mfa_factor_not_found"),
         (json!({"challenge_id": factor.id, "code": "123456"}), 422, "mfa_factor_not_found"),
     ] {
-        assert_eq!(post(&t, &session, &route, &body).send().await.refusal(), (status, code.to_owned()), "{body}");
+        assert_eq!(post(&t, &session, &route, &body).send().await.rejection(), (status, code.to_owned()), "{body}");
     }
     // A challenge of another factor
     let answer = verify(&t, &session, &other.id, &id, &code_at(&other.secret, t.clock().now())).await;
@@ -150,11 +150,11 @@ async fn a_code_is_accepted_once_and_with_a_clock_that_differs_by_one_step() {
         let id = challenge_id(&t, &session, &factor.id).await;
         verify(&t, &session, &factor.id, &id, code).await
     };
-    assert_eq!(replay(&used).await.refusal(), (422, "mfa_verification_failed".into()));
+    assert_eq!(replay(&used).await.rejection(), (422, "mfa_verification_failed".into()));
     let before = code_at(&factor.secret, t.clock().now() - Duration::seconds(30));
-    assert_eq!(replay(&before).await.refusal(), (422, "mfa_verification_failed".into()), "older than the used one");
+    assert_eq!(replay(&before).await.rejection(), (422, "mfa_verification_failed".into()), "older than the used one");
     let far = code_at(&factor.secret, t.clock().now() + Duration::seconds(60));
-    assert_eq!(replay(&far).await.refusal(), (422, "mfa_verification_failed".into()));
+    assert_eq!(replay(&far).await.rejection(), (422, "mfa_verification_failed".into()));
     let ahead = code_at(&factor.secret, t.clock().now() + Duration::seconds(30));
     replay(&ahead).await.expect(200);
     t.clock().advance(Duration::seconds(90));
@@ -182,7 +182,7 @@ async fn one_of_many_concurrent_proofs_with_one_code_succeeds() {
     let answers = join_all(challenges.iter().map(|id| verify(&t, &session, &factor.id, id, &code))).await;
     assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1);
     for answer in answers.iter().filter(|answer| answer.status != 200) {
-        assert_eq!(answer.refusal(), (422, "mfa_verification_failed".into()));
+        assert_eq!(answer.rejection(), (422, "mfa_verification_failed".into()));
     }
 }
 
@@ -196,9 +196,9 @@ async fn a_proof_ends_the_other_sessions_below_aal2_and_the_other_enrolments_of_
     let eve = t.signed_in(EVE, PASSWORD).await;
     enroll_totp(&t, &eve, "hers").await;
     let first = prove(&t, &session, &factor).await.expect(200).json();
-    assert_eq!(t.refresh(&weak).await.refusal(), (400, "refresh_token_not_found".into()));
+    assert_eq!(t.refresh(&weak).await.rejection(), (400, "refresh_token_not_found".into()));
     let gone = t.get("/auth/v1/user").bearer(access(&weak)).send().await;
-    assert_eq!(gone.refusal(), (403, "session_not_found".into()));
+    assert_eq!(gone.rejection(), (403, "session_not_found".into()));
     assert_eq!(
         t.count("select count(*) from auth.mfa_factors").await,
         2,
@@ -223,7 +223,7 @@ async fn a_proof_replaces_the_refresh_token_of_both_forms() {
         let next = t.refresh(&raised).await.expect(200).json();
         assert_eq!(level(&next), "aal2");
         t.clock().advance(Duration::minutes(5));
-        assert_eq!(t.refresh(&session).await.refusal(), (400, "refresh_token_already_used".into()), "{version}");
+        assert_eq!(t.refresh(&session).await.rejection(), (400, "refresh_token_already_used".into()), "{version}");
     }
 }
 
@@ -270,12 +270,12 @@ async fn wrong_codes_are_limited_for_all_factors_of_an_account_together() {
         let factor = if number % 2 == 0 { &first } else { &second };
         let address = format!("192.0.2.{}", number / 10);
         let answer = guess(&stolen, factor, &address, &wrong_code(&t, factor)).await;
-        assert_eq!(answer.refusal(), (422, "mfa_verification_failed".into()), "{number}");
+        assert_eq!(answer.rejection(), (422, "mfa_verification_failed".into()), "{number}");
     }
     t.clock().advance(Duration::seconds(30));
     let right = code_at(&first.secret, t.clock().now());
     let limited = guess(&stolen, &first, "192.0.2.0", &right).await;
-    assert_eq!(limited.refusal(), (429, "over_request_rate_limit".into()));
+    assert_eq!(limited.rejection(), (429, "over_request_rate_limit".into()));
     assert_eq!(limited.header("x-ratelimit-name"), Some("factor-codes-per-address"));
     let limited = guess(&stolen, &first, "192.0.2.7", &right).await;
     assert_eq!(limited.header("x-ratelimit-name"), Some("factor-codes-per-account"));
@@ -331,7 +331,7 @@ async fn an_account_with_a_factor_changes_its_password_and_address_at_aal2_only(
     let raised = prove(&t, &weak, &factor).await.expect(200).json();
     let body = json!({"password": "another-horse"});
     t.put("/auth/v1/user").bearer(access(&raised)).json(&body).send().await.expect(200);
-    assert_eq!(t.refresh(&strong).await.refusal(), (400, "refresh_token_not_found".into()));
+    assert_eq!(t.refresh(&strong).await.rejection(), (400, "refresh_token_not_found".into()));
 }
 
 #[tokio::test]
@@ -420,6 +420,6 @@ async fn a_factor_has_few_unproved_challenges() {
     assert_eq!(t.query_with(open, &[&other.id]).await[0].get::<_, String>(0), kept);
     let code = code_at(&factor.secret, t.clock().now());
     let late = verify(&t, &session, &factor.id, &challenges[0], &code).await;
-    assert_eq!(late.refusal(), (422, "mfa_factor_not_found".into()));
+    assert_eq!(late.rejection(), (422, "mfa_factor_not_found".into()));
     verify(&t, &session, &factor.id, &challenges[3], &code).await.expect(200);
 }

@@ -216,7 +216,7 @@ async fn a_key_proves_its_owner_only_and_a_factor_keeps_its_key() {
     // A challenge of another factor
     let begun = begin(&t, &eve, &eve_factor).await;
     let foreign = verify(&t, &ada, &ada_factor, &proof(&begun, &adas.get(options(&begun)))).await;
-    assert_eq!(foreign.refusal(), (422, "mfa_factor_not_found".into()));
+    assert_eq!(foreign.rejection(), (422, "mfa_factor_not_found".into()));
     // A stranger with the password cannot replace the key of a verified factor
     let begun = begin(&t, &ada, &ada_factor).await;
     let mut own = Authenticator::new();
@@ -242,7 +242,7 @@ async fn a_challenge_of_a_key_expires_and_is_bound_to_its_state() {
     let begun = begin(&t, &raised, &id).await;
     t.clock().advance(Duration::seconds(301));
     let late = verify(&t, &raised, &id, &proof(&begun, &key.get(options(&begun)))).await;
-    assert_eq!(late.refusal(), (422, "mfa_challenge_expired".into()));
+    assert_eq!(late.rejection(), (422, "mfa_challenge_expired".into()));
 }
 
 #[tokio::test]
@@ -265,7 +265,7 @@ async fn malformed_proofs_of_a_key_have_their_texts() {
         assert_eq!(refused(&answer), refusal(400, "validation_failed", text), "{webauthn}");
     }
     let empty = t.post(&format!("/auth/v1/factors/{id}/challenge")).bearer(crate::factors::access(&session)).body("");
-    assert_eq!(empty.send().await.refusal(), (400, "bad_json".into()));
+    assert_eq!(empty.send().await.rejection(), (400, "bad_json".into()));
 }
 
 #[tokio::test]
@@ -281,9 +281,9 @@ async fn keys_that_are_switched_off_are_rejected_and_others_stay_usable() {
     let (_, raised) = with_totp(&t, ADA).await;
     let low = t.sign_in(ADA, PASSWORD).await;
     let refused_at_low = enroll(&t, &low, &json!({"factor_type": "webauthn", "friendly_name": "key"})).await;
-    assert_eq!(refused_at_low.refusal(), (403, "insufficient_aal".into()));
+    assert_eq!(refused_at_low.rejection(), (403, "insufficient_aal".into()));
     let id = enroll_key(&t, &raised, "key").await;
     let begun = challenge(&t, &low, &id).await;
-    assert_eq!(begun.refusal(), (403, "insufficient_aal".into()));
+    assert_eq!(begun.rejection(), (403, "insufficient_aal".into()));
     try_to_register(&t, &raised, &id, &mut Authenticator::new()).await.expect(200);
 }

@@ -78,7 +78,7 @@ async fn a_hook_sends_the_codes_of_phones_as_second_factors() {
 
     hook.answer(|_| refused(402, "No credit"));
     let failed = challenge(&t, &session, &factor).await;
-    assert_eq!(failed.refusal(), (500, "unexpected_failure".into()));
+    assert_eq!(failed.rejection(), (500, "unexpected_failure".into()));
     assert_eq!(failed.json()["msg"], "error invoking hook");
     assert_eq!(t.count("select count(*) from auth.mfa_challenges").await, 0);
 
@@ -123,7 +123,7 @@ async fn a_busy_hook_is_called_three_times_if_it_names_a_time() {
         let before = hook.requests().len();
         hook.answer(move |_| answer(StatusCode::SERVICE_UNAVAILABLE));
         let failed = sign_in(&t, PASSWORD).await;
-        assert_eq!(failed.refusal(), (500, "unexpected_failure".into()));
+        assert_eq!(failed.rejection(), (500, "unexpected_failure".into()));
         assert_eq!(failed.json()["msg"], "Service currently unavailable due to hook");
         assert_eq!(hook.requests().len() - before, attempts);
     }
@@ -192,9 +192,9 @@ async fn a_rejection_of_the_access_token_hook_is_no_wrong_guess() {
         assert_eq!(rejected.header("x-ratelimit-name"), None, "round {round}");
     }
     for _ in 0..10 {
-        assert_eq!(sign_in(&t, "wrong").await.refusal(), (400, "invalid_credentials".into()));
+        assert_eq!(sign_in(&t, "wrong").await.rejection(), (400, "invalid_credentials".into()));
     }
-    assert_eq!(sign_in(&t, "wrong").await.refusal(), (429, "over_request_rate_limit".into()));
+    assert_eq!(sign_in(&t, "wrong").await.rejection(), (429, "over_request_rate_limit".into()));
 }
 
 #[tokio::test]
@@ -204,9 +204,9 @@ async fn a_rejection_of_the_password_hook_counts_whether_the_password_is_right_o
     hook.answer(|_| answered(&json!({"decision": "reject"})));
     for round in 0..10 {
         let password = if round % 2 == 0 { PASSWORD } else { "wrong" };
-        assert_eq!(sign_in(&t, password).await.refusal(), (400, "invalid_credentials".into()));
+        assert_eq!(sign_in(&t, password).await.rejection(), (400, "invalid_credentials".into()));
     }
-    assert_eq!(sign_in(&t, PASSWORD).await.refusal(), (429, "over_request_rate_limit".into()));
+    assert_eq!(sign_in(&t, PASSWORD).await.rejection(), (429, "over_request_rate_limit".into()));
 }
 
 #[tokio::test]
@@ -215,7 +215,7 @@ async fn a_password_hook_that_is_out_of_order_costs_no_guesses() {
     t.account(ADA, PASSWORD).await;
     hook.answer(|_| "plain".into_response());
     for _ in 0..12 {
-        assert_eq!(sign_in(&t, PASSWORD).await.refusal(), (400, "hook_payload_invalid_content_type".into()));
+        assert_eq!(sign_in(&t, PASSWORD).await.rejection(), (400, "hook_payload_invalid_content_type".into()));
     }
     hook.answer(|_| answered(&json!({"decision": "continue"})));
     sign_in(&t, PASSWORD).await.expect(200);

@@ -32,7 +32,7 @@ async fn a_function_replaces_the_claims() {
     let t = TestServer::with_auth(|settings| function(settings, HookPoint::CustomAccessToken, "hook")).await;
     t.account(ADA, PASSWORD).await;
     let missing = sign_in(&t, PASSWORD).await;
-    assert_eq!(missing.refusal(), (500, "unexpected_failure".into()));
+    assert_eq!(missing.rejection(), (500, "unexpected_failure".into()));
     assert_eq!(missing.json()["msg"], "Error running hook URI: pg-functions://postgres/public/hook");
 
     create(&t, "jsonb", "begin return jsonb_set(event, '{claims,tenant}', '\"acme\"'); end").await;

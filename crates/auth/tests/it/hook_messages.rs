@@ -54,7 +54,7 @@ async fn a_hook_sends_the_mails() {
     let data = hook.inputs().remove(1)["email_data"].take();
     assert_eq!(text(&data, "email_action_type"), "recovery");
     let limited = t.post("/auth/v1/recover").json(&json!({"email": ADA})).send().await;
-    assert_eq!(limited.refusal(), (429, "over_email_send_rate_limit".into()));
+    assert_eq!(limited.rejection(), (429, "over_email_send_rate_limit".into()));
     assert_eq!(hook.requests().len(), 2);
     let body = json!({"type": "recovery", "token_hash": data["token_hash"]});
     t.post("/auth/v1/verify").json(&body).send().await.expect(200);
@@ -66,7 +66,7 @@ async fn a_mail_that_the_hook_rejects_leaves_nothing() {
     let (t, hook) = mailing(|_| {}).await;
     hook.answer(|_| refused(403, "No mails to this domain"));
     let rejected = sign_up(&t).await;
-    assert_eq!(rejected.refusal(), (403, "unknown".into()));
+    assert_eq!(rejected.rejection(), (403, "unknown".into()));
     assert_eq!(rejected.json()["msg"], "No mails to this domain");
     assert_eq!(t.count("select count(*) from auth.users").await, 0);
     hook.answer(|_| answered(&json!({})));

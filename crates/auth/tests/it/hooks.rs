@@ -107,13 +107,13 @@ async fn a_failed_hook_leaves_nothing_of_a_sign_in() {
     for (answer, status, code, message) in cases {
         hook.answer(move |_| answer());
         let rejected = sign_in(&t, PASSWORD).await;
-        assert_eq!(rejected.refusal(), (status, code.to_owned()), "{message}");
+        assert_eq!(rejected.rejection(), (status, code.to_owned()), "{message}");
         assert_eq!(rejected.json()["msg"], message);
     }
     hook.answer(|_| {
         axum::response::IntoResponse::into_response(([("content-type", "application/json")], vec![b' '; 5_000_000]))
     });
-    assert_eq!(sign_in(&t, PASSWORD).await.refusal(), (422, "hook_payload_over_size_limit".into()));
+    assert_eq!(sign_in(&t, PASSWORD).await.rejection(), (422, "hook_payload_over_size_limit".into()));
     assert_eq!(t.count("select count(*) from auth.sessions").await, 0);
     assert_eq!(t.count(entries).await, 0);
 
@@ -131,7 +131,7 @@ async fn the_error_of_the_access_token_hook_is_masked_for_anonymous_users() {
     .await;
     hook.answer(|_| refused(403, "No"));
     let rejected = t.post("/auth/v1/signup").json(&json!({})).send().await;
-    assert_eq!(rejected.refusal(), (500, "unexpected_failure".into()));
+    assert_eq!(rejected.rejection(), (500, "unexpected_failure".into()));
     assert_eq!(rejected.json()["msg"], "Database error creating anonymous user");
     assert_eq!(t.count("select count(*) from auth.users").await, 0);
 }
@@ -150,9 +150,9 @@ async fn a_hook_that_is_slow_or_gone_ends_in_time() {
     .await;
     gone.account(ADA, PASSWORD).await;
     let (slow, gone) = tokio::join!(sign_in(&t, PASSWORD), sign_in(&gone, PASSWORD));
-    assert_eq!(slow.refusal(), (422, "hook_timeout".into()));
+    assert_eq!(slow.rejection(), (422, "hook_timeout".into()));
     assert_eq!(slow.json()["msg"], "Failed to reach hook within maximum time of 5.000000 seconds");
-    assert_eq!(gone.refusal(), (422, "hook_timeout_after_retry".into()));
+    assert_eq!(gone.rejection(), (422, "hook_timeout_after_retry".into()));
     assert_eq!(gone.json()["msg"], "Failed to reach hook after maximum retries");
 }
 
@@ -234,7 +234,7 @@ async fn an_account_that_was_banned_meanwhile_is_not_signed_in() {
         open.send(true).unwrap();
     };
     let (rejected, ()) = tokio::join!(sign_in(&t, PASSWORD), meanwhile);
-    assert_eq!(rejected.refusal(), (400, "invalid_credentials".into()));
+    assert_eq!(rejected.rejection(), (400, "invalid_credentials".into()));
     assert_eq!(t.count("select count(*) from auth.sessions").await, 0);
 }
 
@@ -250,7 +250,7 @@ async fn a_hook_decides_about_attempts_at_a_password() {
 
     hook.answer(|_| answered(&json!({"decision": "reject"})));
     let rejected = sign_in(&t, PASSWORD).await;
-    assert_eq!(rejected.refusal(), (400, "invalid_credentials".into()));
+    assert_eq!(rejected.rejection(), (400, "invalid_credentials".into()));
     assert_eq!(rejected.json()["msg"], "Further password verification attempts will be rejected.");
     assert_eq!(t.count("select count(*) from auth.sessions").await, 1);
 
@@ -263,7 +263,7 @@ async fn a_hook_decides_about_attempts_at_a_password() {
     sign_in(&t, PASSWORD).await.expect(200);
     t.execute("update auth.users set banned_until = now() + interval '1 day'").await;
     let before = hook.requests().len();
-    assert_eq!(sign_in(&t, PASSWORD).await.refusal(), (400, "user_banned".into()));
+    assert_eq!(sign_in(&t, PASSWORD).await.rejection(), (400, "user_banned".into()));
     assert_eq!(hook.requests().len(), before, "no call for a banned account");
 }
 
@@ -348,12 +348,12 @@ async fn a_hook_decides_about_attempts_at_a_second_factor() {
     let challenge = factors::challenge_id(&t, &session, &factor.id).await;
     let wrong = factors::wrong_code(&t, &factor);
     let rejected = factors::verify(&t, &session, &factor.id, &challenge, &wrong).await;
-    assert_eq!(rejected.refusal(), (422, "mfa_verification_failed".into()));
+    assert_eq!(rejected.rejection(), (422, "mfa_verification_failed".into()));
     assert_eq!(attempts().pop().unwrap()["valid"], false);
 
     hook.answer(|_| answered(&json!({"decision": "reject"})));
     let rejected = factors::verify(&t, &session, &factor.id, &challenge, &wrong).await;
-    assert_eq!(rejected.refusal(), (403, "mfa_verification_rejected".into()));
+    assert_eq!(rejected.rejection(), (403, "mfa_verification_rejected".into()));
     assert_eq!(rejected.json()["msg"], "Further MFA verification attempts will be rejected.");
     assert_eq!(t.count("select count(*) from auth.sessions").await, 0);
 }

@@ -105,7 +105,7 @@ async fn an_id_token_that_is_not_valid_is_rejected_with_the_documented_error() {
         (json!({"id_token": good, "issuer": "https://evil.example", "client_id": "x"}), "provider_disabled"),
     ];
     for (body, code) in plain {
-        assert_eq!(id_token(&server, &body).await.refusal(), (400, code.to_owned()), "{body}");
+        assert_eq!(id_token(&server, &body).await.rejection(), (400, code.to_owned()), "{body}");
     }
     assert_nothing_is_stored(&server).await;
 }
@@ -124,7 +124,7 @@ async fn a_signed_in_user_links_by_id_token() {
     assert_eq!(linked["user"]["identities"].as_array().unwrap().len(), 2);
     assert_ne!(linked["refresh_token"], session["refresh_token"], "a new session");
     let again = link(session["access_token"].as_str().unwrap()).await;
-    assert_eq!(again.refusal(), (422, "identity_already_exists".into()));
+    assert_eq!(again.rejection(), (422, "identity_already_exists".into()));
 }
 
 #[tokio::test]

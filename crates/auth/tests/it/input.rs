@@ -19,7 +19,7 @@ async fn bodies_that_are_not_json_objects_are_rejected() {
     ] {
         for path in ["signup", "otp", "recover", "resend", "verify", "magiclink"] {
             let answer = t.post(&format!("/auth/v1/{path}")).body(body.to_vec()).send().await;
-            assert_eq!(answer.refusal(), (400, "bad_json".into()), "{path} {answer:?}");
+            assert_eq!(answer.rejection(), (400, "bad_json".into()), "{path} {answer:?}");
         }
     }
     assert_eq!(t.count("select count(*) from auth.users").await, 0);
@@ -37,7 +37,7 @@ async fn a_body_over_one_mebibyte_is_rejected() {
     let t = TestServer::start().await;
     let body = format!(r#"{{"email":"{}"}}"#, "a".repeat(1_100_000));
     let answer = t.post("/auth/v1/signup").body(body).send().await.expect(413);
-    assert_eq!(answer.refusal().1, "request_entity_too_large");
+    assert_eq!(answer.rejection().1, "request_entity_too_large");
 }
 
 #[tokio::test]
@@ -58,7 +58,7 @@ async fn addresses_that_inject_headers_are_rejected() {
             ("recover", json!({"email": address})),
         ] {
             let answer = t.post(&format!("/auth/v1/{path}")).json(&body).send().await;
-            assert_eq!(answer.refusal(), (400, "validation_failed".into()), "{path} {address:?}");
+            assert_eq!(answer.rejection(), (400, "validation_failed".into()), "{path} {address:?}");
         }
     }
     assert_eq!(t.count("select count(*) from auth.users").await, 0);
@@ -200,7 +200,7 @@ async fn rejected_requests_store_nothing() {
         let request = t.request(method.parse().unwrap(), &format!("/auth/v1/{path}")).bearer(bearer);
         let shown = String::from_utf8_lossy(&body[..body.len().min(100)]).into_owned();
         let answer = request.body(body).send().await;
-        assert_eq!(answer.refusal(), (refusal.0, refusal.1.to_owned()), "{method} {path} {shown} {answer:?}");
+        assert_eq!(answer.rejection(), (refusal.0, refusal.1.to_owned()), "{method} {path} {shown} {answer:?}");
     }
     assert_eq!(all_rows(&t).await, before);
     assert_eq!(t.mails().len(), mails);

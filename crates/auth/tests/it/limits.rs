@@ -9,7 +9,7 @@ const ADA: &str = "ada@example.com";
 
 /// Checks a 429 and returns its retry time.
 fn limited(answer: &TestResponse, code: &str, limit: &str) -> Duration {
-    assert_eq!(answer.refusal(), (429, code.to_owned()), "{limit}");
+    assert_eq!(answer.rejection(), (429, code.to_owned()), "{limit}");
     assert_eq!(answer.header("x-ratelimit-name"), Some(limit));
     assert_eq!(answer.header("x-sb-error-code"), Some(code));
     let seconds: i64 = answer.header("retry-after").unwrap_or_else(|| panic!("{limit}: {answer:?}")).parse().unwrap();
@@ -105,7 +105,7 @@ async fn a_nonce_cannot_be_guessed() {
         t.put("/auth/v1/user").bearer(token).json(&body).send().await
     };
     for _ in 0..10 {
-        assert_eq!(change(wrong).await.refusal(), (422, "reauthentication_not_valid".into()));
+        assert_eq!(change(wrong).await.rejection(), (422, "reauthentication_not_valid".into()));
     }
     let wait = limited(&change(&nonce).await, "over_request_rate_limit", "codes-per-address");
     t.clock().advance(wait);
@@ -126,7 +126,7 @@ async fn codes_of_an_account_are_counted_for_all_types_together() {
     for number in 0..10 {
         let verify_type = ["signup", "recovery", "magiclink", "email", "email_change"][number % 5];
         let email = [ADA, "ADA@example.com"][number % 2];
-        assert_eq!(verify(verify_type, email, wrong).await.refusal(), (403, "otp_expired".into()));
+        assert_eq!(verify(verify_type, email, wrong).await.rejection(), (403, "otp_expired".into()));
     }
     limited(&verify("recovery", ADA, &code).await, "over_request_rate_limit", "codes-per-address");
 }

@@ -69,7 +69,7 @@ async fn with_pkce_nothing_is_linked_before_the_exchange() {
     let ada = return_from_provider(&server, &url, ADA, ADAS).await.expect(302);
     assert_eq!(google_identities(&server).await, 0);
     let refused = exchange(&server, &ada, &Pkce::new().verifier).await;
-    assert_eq!(refused.refusal().1, "bad_code_verifier");
+    assert_eq!(refused.rejection().1, "bad_code_verifier");
     assert_eq!(google_identities(&server).await, 0);
     // Ada's own sign-in creates her account
     let own = server.get("/auth/v1/authorize?provider=google").send().await.expect(302).location();
@@ -79,7 +79,7 @@ async fn with_pkce_nothing_is_linked_before_the_exchange() {
 
     // Then the identity is taken, so that the exchange with the verifier is rejected as well
     let late = exchange(&server, &ada, &pkce.verifier).await;
-    assert_eq!(late.refusal(), (422, "identity_already_exists".into()));
+    assert_eq!(late.rejection(), (422, "identity_already_exists".into()));
     assert_eq!(user_of(&server, &eve).await["identities"].as_array().unwrap().len(), 1);
 }
 
@@ -100,7 +100,7 @@ async fn with_pkce_the_exchange_links_and_signs_in_once() {
     assert_eq!(user["user_metadata"].get("full_name"), None, "linking does not merge metadata");
     assert!(server.actions().await.contains(&"identity_linked".to_owned()));
     let again = exchange(&server, &answer, &pkce.verifier).await;
-    assert_eq!(again.refusal(), (404, "flow_state_not_found".into()));
+    assert_eq!(again.rejection(), (404, "flow_state_not_found".into()));
     for table in ["flow_state", "oauth_client_states"] {
         assert_eq!(server.count(&format!("select count(*) from auth.{table}")).await, 0, "{table}");
     }
@@ -120,12 +120,12 @@ async fn with_pkce_errors_are_reported_by_the_callback_and_an_unverified_address
     let answer = return_from_provider(&server, &url, UNVERIFIED, ADAS).await.expect(302);
     assert!(server.mails_to("new@example.com").is_empty(), "no mail before the exchange");
     let waiting = exchange(&server, &answer, &pkce.verifier).await;
-    assert_eq!(waiting.refusal(), (422, "email_not_confirmed".into()));
+    assert_eq!(waiting.rejection(), (422, "email_not_confirmed".into()));
     let user = user_of(&server, &token).await;
     assert_eq!((&user["email"], &user["new_email"]), (&json!(""), &json!("new@example.com")));
     assert_eq!(user["identities"][0]["provider"], "google", "kept");
     server.mail_to("new@example.com").await;
-    assert_eq!(exchange(&server, &answer, &pkce.verifier).await.refusal().1, "flow_state_not_found");
+    assert_eq!(exchange(&server, &answer, &pkce.verifier).await.rejection().1, "flow_state_not_found");
 }
 
 #[tokio::test]
@@ -141,7 +141,7 @@ async fn concurrent_exchanges_link_an_identity_to_one_account() {
     let answers = futures_util::future::join_all(exchanges).await;
     let (linked, refused): (Vec<_>, Vec<_>) = answers.iter().partition(|answer| answer.status == 200);
     assert_eq!((linked.len(), refused.len()), (1, 1), "{answers:?}");
-    assert_eq!(refused[0].refusal(), (422, "identity_already_exists".into()));
+    assert_eq!(refused[0].rejection(), (422, "identity_already_exists".into()));
     assert_eq!(google_identities(&server).await, 1);
 }
 

@@ -14,9 +14,9 @@ async fn alive(sessions: &[Member<'_>; 3]) -> Vec<bool> {
     for session in sessions {
         let answer = session.reads_account().await;
         if answer.status != 200 {
-            assert_eq!(answer.refusal(), (403, "session_not_found".into()));
+            assert_eq!(answer.rejection(), (403, "session_not_found".into()));
             let refreshed = session.refreshes_with(session.refresh_token()).await;
-            assert_eq!(refreshed.refusal(), (400, "refresh_token_not_found".into()));
+            assert_eq!(refreshed.rejection(), (400, "refresh_token_not_found".into()));
         }
         alive.push(answer.status == 200);
     }
@@ -45,11 +45,11 @@ async fn an_unknown_scope_or_caller_ends_no_session() {
     let server = TestServer::start().await;
     let sessions = three(&server).await;
     let answer = sessions[0].signs_out("everyone").await;
-    assert_eq!(answer.refusal(), (400, "validation_failed".into()));
+    assert_eq!(answer.rejection(), (400, "validation_failed".into()));
     assert_eq!(answer.json()["msg"], "Unsupported logout scope \"everyone\"");
-    assert_eq!(server.post("/auth/v1/logout").send().await.refusal(), (401, "no_authorization".into()));
+    assert_eq!(server.post("/auth/v1/logout").send().await.rejection(), (401, "no_authorization".into()));
     let anon = server.api_keys().anon_jwt().to_owned();
     let answer = server.post("/auth/v1/logout").bearer(&anon).send().await;
-    assert_eq!(answer.refusal(), (403, "bad_jwt".into()));
+    assert_eq!(answer.rejection(), (403, "bad_jwt".into()));
     assert_eq!(alive(&sessions).await, [true, true, true]);
 }

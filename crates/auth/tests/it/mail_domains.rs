@@ -82,7 +82,7 @@ async fn post(t: &TestServer, path: &str, email: &str) -> TestResponse {
 }
 
 fn assert_invalid_address(answer: &TestResponse, email: &str) {
-    assert_eq!(answer.refusal(), (400, "email_address_invalid".into()), "{email}");
+    assert_eq!(answer.rejection(), (400, "email_address_invalid".into()), "{email}");
     assert_eq!(answer.json()["msg"], format!("Email address \"{email}\" is invalid"));
 }
 

@@ -52,17 +52,17 @@ async fn a_signed_in_user_links_and_unlinks() {
         found["identity_id"].as_str().unwrap().to_owned()
     };
     let (google, email) = (&identity_of("google"), &identity_of("email"));
-    assert_eq!(unlink("nonsense", token).await.refusal(), (404, "validation_failed".into()));
+    assert_eq!(unlink("nonsense", token).await.rejection(), (404, "validation_failed".into()));
     assert_eq!(
-        unlink("0f6b3f6e-8f0c-4f6b-9a53-0b8f1d4f7a10", token).await.refusal(),
+        unlink("0f6b3f6e-8f0c-4f6b-9a53-0b8f1d4f7a10", token).await.rejection(),
         (422, "identity_not_found".into())
     );
     assert_eq!(
-        unlink(google, other["access_token"].as_str().unwrap()).await.refusal(),
+        unlink(google, other["access_token"].as_str().unwrap()).await.rejection(),
         (422, "single_identity_not_deletable".into())
     );
     assert_eq!(unlink(google, token).await.expect(200).json(), json!({}));
-    assert_eq!(unlink(email, token).await.refusal(), (422, "single_identity_not_deletable".into()));
+    assert_eq!(unlink(email, token).await.rejection(), (422, "single_identity_not_deletable".into()));
     let actions = server.actions().await;
     assert!(actions.contains(&"identity_unlinked".to_owned()));
 }
@@ -104,13 +104,13 @@ async fn manual_linking_is_disabled_by_default() {
     let server = TestServer::start().await;
     let session = server.signed_in("eve@example.com", PASSWORD).await;
     let token = session["access_token"].as_str().unwrap();
-    assert_eq!(begin_link(&server, token).await.refusal(), (404, "manual_linking_disabled".into()));
+    assert_eq!(begin_link(&server, token).await.rejection(), (404, "manual_linking_disabled".into()));
     let id = session["user"]["identities"][0]["identity_id"].as_str().unwrap();
     let answer = server.delete(&format!("/auth/v1/user/identities/{id}")).bearer(token).send().await;
-    assert_eq!(answer.refusal(), (404, "manual_linking_disabled".into()));
+    assert_eq!(answer.rejection(), (404, "manual_linking_disabled".into()));
     let body = json!({"provider": "google", "id_token": "x", "link_identity": true});
     let answer = server.post("/auth/v1/token?grant_type=id_token").bearer(token).json(&body).send().await;
-    assert_eq!(answer.refusal(), (404, "manual_linking_disabled".into()));
+    assert_eq!(answer.rejection(), (404, "manual_linking_disabled".into()));
 }
 
 /// Creates an account with an email and a linked Google identity. Returns its token and the ids of
@@ -137,7 +137,7 @@ async fn concurrent_unlinks_leave_one_identity() {
     let answers = join_all([&email, &google, &email, &google].map(|id| unlink(id))).await;
     assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1);
     for answer in answers.iter().filter(|answer| answer.status != 200) {
-        assert_eq!(answer.refusal(), (422, "single_identity_not_deletable".into()));
+        assert_eq!(answer.rejection(), (422, "single_identity_not_deletable".into()));
     }
     assert_eq!(count(&server, "identities").await, 1);
 }

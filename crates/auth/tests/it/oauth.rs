@@ -112,12 +112,12 @@ async fn the_code_flow_returns_a_code_that_is_exchanged_once() {
         let body = json!({"auth_code": code, "code_verifier": verifier});
         server.post("/auth/v1/token?grant_type=pkce").json(&body).send().await
     };
-    assert_eq!(exchange(&Pkce::new().verifier).await.refusal().1, "bad_code_verifier");
+    assert_eq!(exchange(&Pkce::new().verifier).await.rejection().1, "bad_code_verifier");
     let session = exchange(&pkce.verifier).await.expect(200).json();
     assert!(session["provider_token"].is_string());
     assert_eq!(session["user"]["email"], "ada@example.com");
     assert_eq!(claims_of(session["access_token"].as_str().unwrap())["amr"][0]["method"], "oauth");
-    assert_eq!(exchange(&pkce.verifier).await.refusal(), (404, "flow_state_not_found".into()));
+    assert_eq!(exchange(&pkce.verifier).await.rejection(), (404, "flow_state_not_found".into()));
     assert_eq!(count(&server, "flow_state").await, 0);
 }
 
@@ -184,7 +184,7 @@ async fn the_owner_of_the_address_takes_over_an_unconfirmed_account() {
     assert_eq!(user["user_metadata"].get("evil"), None);
     assert_eq!(user["app_metadata"]["providers"], json!(["google"]));
     let refused = server.visitor("ada@example.com").with_password(PASSWORD).signs_in().await;
-    assert_eq!(refused.refusal().1, "invalid_credentials");
+    assert_eq!(refused.rejection().1, "invalid_credentials");
     let link = server.get(link.as_str()).send().await.expect(303);
     assert_eq!(link.location_fragment("error_code").as_deref(), Some("otp_expired"));
 }
@@ -393,11 +393,11 @@ async fn requests_that_cannot_start_a_flow_are_rejected() {
         ),
     ] {
         let answer = server.get(&format!("/auth/v1/authorize?{query}")).send().await;
-        assert_eq!(answer.refusal(), (400, "validation_failed".into()), "{query}");
+        assert_eq!(answer.rejection(), (400, "validation_failed".into()), "{query}");
         assert_eq!(answer.json()["msg"], text);
     }
     let invite = server.get("/auth/v1/authorize?provider=google&invite_token=unknown").send().await;
-    assert_eq!(invite.refusal(), (404, "user_not_found".into()));
+    assert_eq!(invite.rejection(), (404, "user_not_found".into()));
     assert_eq!(count(&server, "flow_state").await, 0);
 }
 
@@ -458,7 +458,7 @@ async fn an_invitation_is_accepted_by_a_sign_in() {
     assert_eq!(claims_of(&token)["sub"], "0f6b3f6e-8f0c-4f6b-9a53-0b8f1d4f7a10");
     assert!(server.actions().await.contains(&"invite_accepted".to_owned()));
     let again = server.get("/auth/v1/authorize?provider=google&invite_token=hash-of-the-invitation").send().await;
-    assert_eq!(again.refusal(), (404, "user_not_found".into()));
+    assert_eq!(again.rejection(), (404, "user_not_found".into()));
 }
 
 #[tokio::test]

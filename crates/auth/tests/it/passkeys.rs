@@ -57,7 +57,7 @@ const REJECTED: &str = "webauthn_verification_failed";
 
 #[track_caller]
 fn assert_rejected(response: &TestResponse, case: &str) {
-    assert_eq!(response.refusal(), (400, REJECTED.into()), "{case}");
+    assert_eq!(response.rejection(), (400, REJECTED.into()), "{case}");
     assert_eq!(response.json()["msg"], "Credential verification failed", "{case}");
 }
 
@@ -228,11 +228,11 @@ async fn a_passkey_signs_in_to_the_account_of_its_owner_only() {
     // A credential is registered once, and the challenge of another account is not one's own
     of_eve.credential_id.clone_from(&of_ada.credential_id);
     let taken = try_to_register(&t, &eve, &mut of_eve).await;
-    assert_eq!(taken.refusal(), (422, "webauthn_credential_exists".into()));
+    assert_eq!(taken.rejection(), (422, "webauthn_credential_exists".into()));
     let begun = begin_registration(&t, &ada).await;
     let credential = Authenticator::new().create(&begun["options"]);
     let foreign = post_as(&t, &eve, "registration/verify", &answer(&begun, &credential)).await;
-    assert_eq!(foreign.refusal(), (400, "webauthn_challenge_not_found".into()));
+    assert_eq!(foreign.rejection(), (400, "webauthn_challenge_not_found".into()));
     post_as(&t, &ada, "registration/verify", &answer(&begun, &credential)).await.expect(200);
     assert_eq!(t.count("select count(*) from auth.webauthn_credentials").await, 3);
 }
@@ -247,7 +247,7 @@ async fn a_challenge_is_used_once_for_its_ceremony_and_in_time() {
     post_as(&t, &session, "registration/verify", &response).await.expect(200);
     let unknown = (400, "webauthn_challenge_not_found".to_owned());
     let repeated = post_as(&t, &session, "registration/verify", &response).await;
-    assert_eq!(repeated.refusal(), unknown);
+    assert_eq!(repeated.rejection(), unknown);
     assert_eq!(repeated.json()["msg"], "Challenge not found or already used");
 
     // The answer to a sign-in, repeated, and twice at the same time
@@ -258,7 +258,7 @@ async fn a_challenge_is_used_once_for_its_ceremony_and_in_time() {
     let mut statuses = [one.status, other.status];
     statuses.sort_unstable();
     assert_eq!(statuses, [200, 400]);
-    assert_eq!(post(&t, "authentication/verify", &response).await.refusal(), unknown);
+    assert_eq!(post(&t, "authentication/verify", &response).await.rejection(), unknown);
 
     // A rejected response uses the challenge as well
     let begun = begin_sign_in(&t).await;
@@ -266,17 +266,17 @@ async fn a_challenge_is_used_once_for_its_ceremony_and_in_time() {
     changed.user_handle.clone_from(&authenticator.user_handle);
     assert_rejected(&post(&t, "authentication/verify", &answer(&begun, &changed.get(&begun["options"]))).await, "");
     let response = answer(&begun, &authenticator.get(&begun["options"]));
-    assert_eq!(post(&t, "authentication/verify", &response).await.refusal(), unknown);
+    assert_eq!(post(&t, "authentication/verify", &response).await.rejection(), unknown);
 
     // A challenge of the other ceremony
     let begun = begin_registration(&t, &session).await;
     let response = answer(&begun, &authenticator.get(&begun["options"]));
-    assert_eq!(post(&t, "authentication/verify", &response).await.refusal(), unknown);
+    assert_eq!(post(&t, "authentication/verify", &response).await.rejection(), unknown);
     let begun = begin_sign_in(&t).await;
     let mut next = Authenticator::new();
     let registration = json!({"challenge": begun["options"]["challenge"], "user": {"id": "AAAA"}});
     let response = answer(&begun, &next.create(&registration));
-    assert_eq!(post_as(&t, &session, "registration/verify", &response).await.refusal(), unknown);
+    assert_eq!(post_as(&t, &session, "registration/verify", &response).await.rejection(), unknown);
 
     // Too late
     let begun = begin_sign_in(&t).await;
@@ -284,11 +284,11 @@ async fn a_challenge_is_used_once_for_its_ceremony_and_in_time() {
     t.clock().advance(Duration::seconds(300));
     let response = answer(&begun, &authenticator.get(&begun["options"]));
     let late = post(&t, "authentication/verify", &response).await;
-    assert_eq!(late.refusal(), (400, "webauthn_challenge_expired".into()));
+    assert_eq!(late.rejection(), (400, "webauthn_challenge_expired".into()));
     assert_eq!(late.json()["msg"], "Challenge has expired");
     let response = answer(&registration, &next.create(&registration["options"]));
     let late = post_as(&t, &session, "registration/verify", &response).await;
-    assert_eq!(late.refusal(), (400, "webauthn_challenge_expired".into()));
+    assert_eq!(late.rejection(), (400, "webauthn_challenge_expired".into()));
     t.clean_up().await;
     t.clock().advance(Duration::seconds(1));
     t.clean_up().await;
@@ -361,12 +361,12 @@ async fn malformed_responses_have_their_texts() {
     ] {
         for path in ["registration/verify", "authentication/verify"] {
             let answer = post_as(&t, &session, path, &body).await;
-            assert_eq!(answer.refusal(), (400, "validation_failed".into()), "{path} {body}");
+            assert_eq!(answer.rejection(), (400, "validation_failed".into()), "{path} {body}");
             assert_eq!(answer.json()["msg"], text, "{path} {body}");
         }
     }
     let unknown = json!({"challenge_id": id, "credential": {}});
-    let answer_to = async |path: &str| post_as(&t, &session, path, &unknown).await.refusal();
+    let answer_to = async |path: &str| post_as(&t, &session, path, &unknown).await.rejection();
     for path in ["registration/verify", "authentication/verify"] {
         assert_eq!(answer_to(path).await, (400, "webauthn_challenge_not_found".into()));
     }
@@ -379,16 +379,16 @@ async fn malformed_responses_have_their_texts() {
     ] {
         let begun = begin_registration(&t, &session).await;
         let answer_of = post_as(&t, &session, "registration/verify", &answer(&begun, &wrong)).await;
-        assert_eq!(answer_of.refusal(), (400, REJECTED.into()), "{wrong}");
+        assert_eq!(answer_of.rejection(), (400, REJECTED.into()), "{wrong}");
         assert_eq!(answer_of.json()["msg"], "Invalid credential response", "{wrong}");
         let begun = begin_sign_in(&t).await;
         let answer_of = post(&t, "authentication/verify", &answer(&begun, &wrong)).await;
         assert_eq!(answer_of.json()["msg"], "Invalid credential response", "{wrong}");
     }
     let empty = t.post("/auth/v1/passkeys/authentication/verify").body("").send().await;
-    assert_eq!(empty.refusal(), (400, "bad_json".into()));
+    assert_eq!(empty.rejection(), (400, "bad_json".into()));
     let typed = post(&t, "authentication/verify", &json!({"challenge_id": 1})).await;
-    assert_eq!(typed.refusal(), (400, "bad_json".into()));
+    assert_eq!(typed.rejection(), (400, "bad_json".into()));
 }
 
 #[tokio::test]
@@ -404,7 +404,7 @@ async fn an_owner_who_may_not_sign_in_is_rejected_with_the_reason() {
     ] {
         t.execute(&format!("update auth.users set {state}")).await;
         let answer = sign_in(&t, &authenticator).await;
-        assert_eq!(answer.refusal(), (403, code.into()));
+        assert_eq!(answer.rejection(), (403, code.into()));
         assert_eq!(answer.json()["msg"], text);
     }
     t.execute("update auth.users set email_confirmed_at = now(), phone = null").await;
@@ -423,7 +423,7 @@ async fn sign_ins_are_limited_and_need_the_captcha() {
         begin_sign_in(&t).await;
     }
     let limited = post(&t, "authentication/options", &json!({})).await;
-    assert_eq!(limited.refusal(), (429, "over_request_rate_limit".into()));
+    assert_eq!(limited.rejection(), (429, "over_request_rate_limit".into()));
     assert_eq!(limited.header("x-ratelimit-name"), Some("passkey-sign-in"));
     t.clock().advance(Duration::seconds(301));
     begin_sign_in(&t).await;
@@ -440,7 +440,7 @@ async fn sign_ins_are_limited_and_need_the_captcha() {
     .await;
     let body = json!({"gotrue_meta_security": {"captcha_token": null}});
     let refused = post(&t, "authentication/options", &body).await;
-    assert_eq!(refused.refusal(), (400, "captcha_failed".into()));
+    assert_eq!(refused.rejection(), (400, "captcha_failed".into()));
     assert_eq!(t.count("select count(*) from auth.webauthn_challenges").await, 0);
 }
 

@@ -63,13 +63,13 @@ async fn the_owner_lists_renames_and_deletes_passkeys() {
         (json!({"friendly_name": format!("{name}x")}), "friendly_name must be 120 characters or less"),
     ] {
         let answer = rename(&t, &ada, id, &body).await;
-        assert_eq!(answer.refusal(), (400, "validation_failed".into()));
+        assert_eq!(answer.rejection(), (400, "validation_failed".into()));
         assert_eq!(answer.json()["msg"], text);
     }
     let body = json!({"friendly_name": "Mine"});
     for (session, id) in [(&eve, id), (&ada, "x"), (&ada, "6f0c0c3e-65b5-4f3c-8a4c-6b8d54b3f1a0")] {
         for answer in [rename(&t, session, id, &body).await, delete(&t, session, id).await] {
-            assert_eq!(answer.refusal(), (404, "validation_failed".into()), "{id}");
+            assert_eq!(answer.rejection(), (404, "validation_failed".into()), "{id}");
             assert_eq!(answer.json()["msg"], "Passkey not found");
         }
     }
@@ -110,9 +110,9 @@ async fn the_number_of_passkeys_is_limited() {
     statuses.sort_unstable();
     assert_eq!(statuses, [200, 422, 422]);
     let refused = [one, two, three].into_iter().find(|answer| answer.status == 422).unwrap();
-    assert_eq!(refused.refusal().1, "too_many_passkeys");
+    assert_eq!(refused.rejection().1, "too_many_passkeys");
     let full = options(&t, &session).await;
-    assert_eq!(full.refusal(), (422, "too_many_passkeys".into()));
+    assert_eq!(full.rejection(), (422, "too_many_passkeys".into()));
     assert_eq!(full.json()["msg"], "Maximum number of passkeys reached");
     assert_eq!(t.count("select count(*) from auth.webauthn_credentials").await, 2);
 }
@@ -132,7 +132,7 @@ async fn a_person_with_a_second_factor_manages_passkeys_with_it() {
     let body = json!({"challenge_id": begun["challenge_id"], "credential": credential});
     let verify = || t.post("/auth/v1/passkeys/registration/verify").bearer(token(&session)).json(&body).send();
     for answer in [options(&t, &session).await, verify().await, delete(&t, &session, id).await] {
-        assert_eq!(answer.refusal(), (403, "insufficient_aal".into()));
+        assert_eq!(answer.rejection(), (403, "insufficient_aal".into()));
         assert_eq!(answer.json()["msg"], "AAL2 session is required to manage passkeys when MFA is enabled");
     }
     rename(&t, &session, id, &json!({"friendly_name": "Mine"})).await.expect(200);
@@ -150,15 +150,15 @@ async fn guests_and_accounts_of_single_sign_on_cannot_add_passkeys() {
     .await;
     let guest = t.post("/auth/v1/signup").json(&json!({})).send().await.expect(200).json();
     let refused = options(&t, &guest).await;
-    assert_eq!(refused.refusal(), (403, "no_authorization".into()));
+    assert_eq!(refused.rejection(), (403, "no_authorization".into()));
     assert_eq!(list(&t, &guest).await, json!([]));
     let session = t.signed_in(ADA, PASSWORD).await;
     t.execute("update auth.users set is_sso_user = true where email is not null").await;
     let refused = options(&t, &session).await;
-    assert_eq!(refused.refusal(), (422, "validation_failed".into()));
+    assert_eq!(refused.rejection(), (422, "validation_failed".into()));
     assert_eq!(refused.json()["msg"], "SSO users cannot register passkeys");
     let unsigned = t.post("/auth/v1/passkeys/registration/options").json(&json!({})).send().await;
-    assert_eq!(unsigned.refusal(), (401, "no_authorization".into()));
+    assert_eq!(unsigned.rejection(), (401, "no_authorization".into()));
 }
 
 #[tokio::test]
@@ -219,16 +219,16 @@ async fn administrators_list_and_delete_passkeys_also_while_these_are_disabled()
     assert_eq!((&listed[0]["id"], &listed[0]["friendly_name"]), (&json!(id), &json!("Blue key")));
     assert_eq!(get(&of(&eve)).await.expect(200).json(), json!([]));
     let unknown = "/auth/v1/admin/users/6f0c0c3e-65b5-4f3c-8a4c-6b8d54b3f1a0/passkeys";
-    assert_eq!(get(unknown).await.refusal(), (404, "user_not_found".into()));
-    assert_eq!(get("/auth/v1/admin/users/x/passkeys").await.refusal(), (404, "validation_failed".into()));
+    assert_eq!(get(unknown).await.rejection(), (404, "user_not_found".into()));
+    assert_eq!(get("/auth/v1/admin/users/x/passkeys").await.rejection(), (404, "validation_failed".into()));
     for path in [&one(&eve), &format!("{}/x", of(&ada))] {
         let answer = t.delete(path).key(&secret).send().await;
-        assert_eq!(answer.refusal(), (404, "validation_failed".into()));
+        assert_eq!(answer.rejection(), (404, "validation_failed".into()));
         assert_eq!(answer.json()["msg"], "Passkey not found");
     }
     let by_user = t.delete(&one(&ada)).bearer(token(&ada)).send().await;
-    assert_eq!(by_user.refusal(), (403, "not_admin".into()));
-    assert_eq!(t.get(&of(&ada)).send().await.refusal(), (401, "no_authorization".into()));
+    assert_eq!(by_user.rejection(), (403, "not_admin".into()));
+    assert_eq!(t.get(&of(&ada)).send().await.rejection(), (401, "no_authorization".into()));
     t.delete(&one(&ada)).key(&secret).send().await.expect(204);
     assert_eq!(get(&of(&ada)).await.expect(200).json(), json!([]));
     let entry = "select payload->>'actor_id', payload->>'actor_username', payload->'traits'->>'user_id', payload->'traits'->>'passkey_id'

@@ -36,7 +36,7 @@ async fn an_imported_password_that_is_too_long_for_bcrypt_keeps_its_hash() {
     t.sign_in(ADA, &long).await;
     // A new hash would use only the start of it
     let refused = t.visitor(ADA).with_password(&long[..72]).signs_in().await;
-    assert_eq!(refused.refusal(), (400, "invalid_credentials".into()));
+    assert_eq!(refused.rejection(), (400, "invalid_credentials".into()));
     t.sign_in(ADA, &long).await;
 }
 

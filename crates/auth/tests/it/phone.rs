@@ -30,14 +30,14 @@ async fn a_new_account_is_confirmed_by_the_code() {
     assert_eq!(user["user_metadata"]["name"], "Ada");
     let sign_in = json!({"phone": PHONE, "password": "correct-horse"});
     let early = post(&t, "token?grant_type=password", sign_in.clone()).await;
-    assert_eq!(early.refusal(), (400, "phone_not_confirmed".into()));
+    assert_eq!(early.rejection(), (400, "phone_not_confirmed".into()));
 
     let text = t.text_to(PHONE).await;
     assert_eq!(text.body, format!("Your code is {}", text.code));
     let code = json!({"type": "sms", "phone": PHONE, "token": text.code});
     let tokens = post(&t, "verify", code.clone()).await.expect(200).json();
     assert!(tokens["user"]["phone_confirmed_at"].is_string());
-    assert_eq!(post(&t, "verify", code).await.refusal(), (403, "otp_expired".into()));
+    assert_eq!(post(&t, "verify", code).await.rejection(), (403, "otp_expired".into()));
     post(&t, "token?grant_type=password", sign_in).await.expect(200);
 
     // A sign-up does not reveal a taken number
@@ -52,12 +52,12 @@ async fn a_code_signs_in_and_expires() {
     post(&t, "otp", json!({"phone": PHONE, "channel": "sms"})).await.expect(200);
     t.clock().advance(Duration::seconds(61));
     let late = json!({"type": "sms", "phone": PHONE, "token": t.text_to(PHONE).await.code});
-    assert_eq!(post(&t, "verify", late).await.refusal(), (403, "otp_expired".into()));
+    assert_eq!(post(&t, "verify", late).await.rejection(), (403, "otp_expired".into()));
     post(&t, "resend", json!({"type": "sms", "phone": PHONE})).await.expect(200);
     let code = t.texts_when(PHONE, 2).await.pop().unwrap().code;
     post(&t, "verify", json!({"type": "sms", "phone": PHONE, "token": code})).await.expect(200);
     let unknown = post(&t, "otp", json!({"phone": OTHER, "create_user": false})).await;
-    assert_eq!(unknown.refusal(), (422, "otp_disabled".into()));
+    assert_eq!(unknown.rejection(), (422, "otp_disabled".into()));
 }
 
 #[tokio::test]
@@ -73,11 +73,11 @@ async fn a_number_changes_when_the_new_one_confirms() {
     let user = post(&t, "verify", body.clone()).await.expect(200).json()["user"].clone();
     assert_eq!(user["phone"], OTHER);
     assert_eq!(user["app_metadata"]["providers"], json!(["email", "phone"]));
-    assert_eq!(post(&t, "verify", body).await.refusal(), (403, "otp_expired".into()));
+    assert_eq!(post(&t, "verify", body).await.rejection(), (403, "otp_expired".into()));
 
     let eve = t.signed_in("eve@example.com", "correct-horse").await;
     let taken = t.put("/auth/v1/user").bearer(eve["access_token"].as_str().unwrap()).json(&change).send().await;
-    assert_eq!(taken.refusal(), (422, "phone_exists".into()));
+    assert_eq!(taken.rejection(), (422, "phone_exists".into()));
 }
 
 #[tokio::test]
@@ -89,7 +89,7 @@ async fn messages_to_a_number_keep_an_interval() {
     .await;
     post(&t, "otp", json!({"phone": PHONE})).await.expect(200);
     let early = post(&t, "otp", json!({"phone": PHONE})).await;
-    assert_eq!(early.refusal(), (429, "over_sms_send_rate_limit".into()));
+    assert_eq!(early.rejection(), (429, "over_sms_send_rate_limit".into()));
     assert_eq!(early.header("retry-after"), Some("60"));
 }
 
@@ -109,7 +109,7 @@ async fn a_message_that_cannot_be_sent_leaves_nothing_behind() {
     })
     .await;
     let failed = post(&t, "signup", json!({"phone": PHONE, "password": "correct-horse"})).await;
-    assert_eq!(failed.refusal(), (422, "sms_send_failed".into()));
+    assert_eq!(failed.rejection(), (422, "sms_send_failed".into()));
     assert_eq!(failed.json()["msg"], "Error sending confirmation OTP to provider: the account is empty");
     assert_eq!(t.count("select count(*) from auth.users").await, 0);
 }
@@ -130,5 +130,5 @@ async fn several_accounts_may_request_a_number_and_each_has_a_code() {
     let changed = post(&t, "verify", body).await.expect(200).json();
     assert_eq!((&changed["user"]["email"], &changed["user"]["phone"]), (&json!("ada@example.com"), &json!(OTHER)));
     let body = json!({"type": "phone_change", "phone": OTHER, "token": codes[1]});
-    assert_eq!(post(&t, "verify", body).await.refusal(), (422, "phone_exists".into()));
+    assert_eq!(post(&t, "verify", body).await.rejection(), (422, "phone_exists".into()));
 }

@@ -53,7 +53,7 @@ async fn verify(t: &TestServer, code: &str) -> TestResponse {
 }
 
 fn assert_refused(answer: &TestResponse) {
-    assert_eq!(answer.refusal(), (403, "otp_expired".to_owned()));
+    assert_eq!(answer.rejection(), (403, "otp_expired".to_owned()));
 }
 
 /// The addresses of the accounts that have the number.
@@ -106,7 +106,7 @@ async fn a_code_that_identifies_no_account_needs_an_access_token_where_several_a
         assert_eq!(changed["user"]["email"], ada.email);
         assert_eq!(owners(&t).await, std::slice::from_ref(&ada.email));
         // The number has an owner now
-        assert_eq!(eve.verify(&t, TEST_CODE).await.refusal(), (422, "phone_exists".into()));
+        assert_eq!(eve.verify(&t, TEST_CODE).await.rejection(), (422, "phone_exists".into()));
         assert_eq!(owners(&t).await, [ada.email]);
     }
 }

@@ -86,16 +86,16 @@ async fn a_gateway_that_creates_the_codes_checks_them() {
     sign_up(&t).await.expect(200);
     // The server's own code is not accepted
     let ours = gateway.sent.lock().unwrap()[0].code.clone();
-    assert_eq!(verify(&t, &ours).await.refusal(), (403, "otp_expired".into()));
+    assert_eq!(verify(&t, &ours).await.rejection(), (403, "otp_expired".into()));
     let outage = verify(&t, Verifier::OUTAGE).await;
-    assert_eq!(outage.refusal(), (422, "sms_send_failed".into()));
+    assert_eq!(outage.rejection(), (422, "sms_send_failed".into()));
     assert_eq!(outage.json()["msg"], "Error checking OTP with provider: the provider could not be reached");
     // The gateway also decides on the lifetime of a code
     t.clock().advance(Duration::minutes(5));
     let tokens = verify(&t, Verifier::CODE).await.expect(200).json();
     assert!(tokens["user"]["phone_confirmed_at"].is_string());
     let checks = gateway.checks.load(Ordering::SeqCst);
-    assert_eq!(verify(&t, Verifier::CODE).await.refusal(), (403, "otp_expired".into()));
+    assert_eq!(verify(&t, Verifier::CODE).await.rejection(), (403, "otp_expired".into()));
     assert_eq!(gateway.checks.load(Ordering::SeqCst), checks, "nothing waits for a code, so nobody is asked");
 }
 
@@ -110,14 +110,14 @@ async fn a_gateway_that_creates_the_codes_checks_nonces() {
         t.put("/auth/v1/user").bearer(token).json(&body).send().await
     };
     t.clock().advance(Duration::hours(25));
-    assert_eq!(change("battery-staple", Verifier::CODE).await.refusal(), (422, "reauthentication_not_valid".into()));
+    assert_eq!(change("battery-staple", Verifier::CODE).await.rejection(), (422, "reauthentication_not_valid".into()));
     let sent = t.get("/auth/v1/reauthenticate").bearer(token).send().await.expect(200);
     assert_eq!(sent.json(), json!({"message_id": "VE1"}));
-    assert_eq!(change("battery-staple", "111111").await.refusal(), (422, "reauthentication_not_valid".into()));
+    assert_eq!(change("battery-staple", "111111").await.rejection(), (422, "reauthentication_not_valid".into()));
     // The nonce does not sign in
-    assert_eq!(verify(&t, Verifier::CODE).await.refusal(), (403, "otp_expired".into()));
+    assert_eq!(verify(&t, Verifier::CODE).await.rejection(), (403, "otp_expired".into()));
     change("battery-staple", Verifier::CODE).await.expect(200);
-    assert_eq!(change("third-password", Verifier::CODE).await.refusal(), (422, "reauthentication_not_valid".into()));
+    assert_eq!(change("third-password", Verifier::CODE).await.rejection(), (422, "reauthentication_not_valid".into()));
     assert_eq!(gateway.sent.lock().unwrap().len(), 2);
 }
 
@@ -134,7 +134,7 @@ async fn whatsapp_needs_a_gateway_that_supports_it() {
             ("signup", json!({"phone": PHONE, "password": PASSWORD, "channel": channel})),
         ] {
             let refused = post(&t, path, body).await;
-            assert_eq!(refused.refusal(), (400, "validation_failed".into()), "{path} {channel}");
+            assert_eq!(refused.rejection(), (400, "validation_failed".into()), "{path} {channel}");
             let message = refused.json()["msg"].as_str().unwrap().to_owned();
             assert!(message.starts_with("Invalid channel, supported values are 'sms' or 'whatsapp'."), "{message}");
         }
@@ -151,9 +151,9 @@ async fn a_test_number_has_a_fixed_code_and_is_sent_no_message() {
         settings.rate_limits.texts = Some(SendLimit::PerHour(0));
     })
     .await;
-    assert_eq!(verify(&t, "123456").await.refusal(), (403, "otp_expired".into()), "there is no such user");
+    assert_eq!(verify(&t, "123456").await.rejection(), (403, "otp_expired".into()), "there is no such user");
     sign_up(&t).await.expect(200);
-    assert_eq!(verify(&t, "654321").await.refusal(), (403, "otp_expired".into()));
+    assert_eq!(verify(&t, "654321").await.rejection(), (403, "otp_expired".into()));
     verify(&t, "123456").await.expect(200);
     // At any time, also without a request for it
     t.clock().advance(Duration::days(1));
@@ -174,7 +174,7 @@ async fn fixed_codes_expire() {
     sign_up(&t).await.expect(200);
     let code = t.text_to(PHONE).await.code;
     if code != "123456" {
-        assert_eq!(verify(&t, "123456").await.refusal(), (403, "otp_expired".into()));
+        assert_eq!(verify(&t, "123456").await.rejection(), (403, "otp_expired".into()));
     }
     verify(&t, &code).await.expect(200);
 }
@@ -202,7 +202,7 @@ async fn without_confirmations_no_message_is_sent() {
     .await;
     let tokens = sign_up(&t).await.expect(200).json();
     assert!(tokens["access_token"].is_string());
-    assert_eq!(sign_up(&t).await.refusal(), (422, "user_already_exists".into()));
+    assert_eq!(sign_up(&t).await.rejection(), (422, "user_already_exists".into()));
     let change = json!({"phone": "+15550002222"});
     let user = t.put("/auth/v1/user").bearer(tokens["access_token"].as_str().unwrap()).json(&change).send().await;
     assert_eq!(user.expect(200).json()["phone"], "15550002222");
@@ -218,7 +218,7 @@ async fn all_messages_together_are_limited() {
     .await;
     sign_up(&t).await.expect(200);
     let over = post(&t, "otp", json!({"phone": "15550002222"})).await;
-    assert_eq!(over.refusal(), (429, "over_sms_send_rate_limit".into()));
+    assert_eq!(over.rejection(), (429, "over_sms_send_rate_limit".into()));
     assert_eq!(over.json()["msg"], "SMS rate limit exceeded");
     assert!(over.header("retry-after").is_some());
     assert_eq!(t.count("select count(*) from auth.users").await, 1);
@@ -229,11 +229,11 @@ async fn all_messages_together_are_limited() {
 #[tokio::test]
 async fn disabled_phone_sign_in_rejects_every_request() {
     let t = TestServer::start().await;
-    assert_eq!(sign_up(&t).await.refusal(), (400, "phone_provider_disabled".into()));
+    assert_eq!(sign_up(&t).await.rejection(), (400, "phone_provider_disabled".into()));
     let code = post(&t, "otp", json!({"phone": PHONE})).await;
-    assert_eq!(code.refusal(), (400, "phone_provider_disabled".into()));
+    assert_eq!(code.rejection(), (400, "phone_provider_disabled".into()));
     let again = post(&t, "resend", json!({"type": "sms", "phone": PHONE})).await;
-    assert_eq!(again.refusal(), (400, "phone_provider_disabled".into()));
+    assert_eq!(again.rejection(), (400, "phone_provider_disabled".into()));
     let settings = t.get("/auth/v1/settings").send().await.expect(200).json();
     assert_eq!((&settings["external"]["phone"], &settings["sms_provider"]), (&json!(false), &json!("")));
 }
@@ -244,7 +244,7 @@ async fn a_text_that_is_not_a_number_is_rejected() {
     for phone in ["0123456789", "+", "1", "1555000111122223", "15550001111\r\nx", "１５５５０００１１１１", "abc"]
     {
         let refused = post(&t, "signup", json!({"phone": phone, "password": PASSWORD})).await;
-        assert_eq!(refused.refusal(), (400, "validation_failed".into()), "{phone:?}");
+        assert_eq!(refused.rejection(), (400, "validation_failed".into()), "{phone:?}");
         assert_eq!(refused.json()["msg"], "Invalid phone number format (E.164 required)");
     }
     assert_eq!(t.count("select count(*) from auth.users").await, 0);
@@ -317,7 +317,7 @@ async fn a_message_that_cannot_be_sent_is_withdrawn() {
     for (path, body) in [("signup", json!({"phone": PHONE, "password": PASSWORD})), ("otp", json!({"phone": PHONE}))] {
         gateway.refuse();
         let refused = post(&t, path, body).await;
-        assert_eq!(refused.refusal(), (422, "sms_send_failed".into()));
+        assert_eq!(refused.rejection(), (422, "sms_send_failed".into()));
         let text = "Error sending confirmation OTP to provider: the number is not reachable";
         assert_eq!(refused.json()["msg"], text);
         for table in ["users", "identities", "one_time_tokens"] {
@@ -332,12 +332,12 @@ async fn a_message_that_cannot_be_sent_is_withdrawn() {
     let nothing_waits = "select count(*) from auth.one_time_tokens where token_type = 'confirmation_token'";
     t.clock().advance(Duration::minutes(2));
     gateway.refuse();
-    assert_eq!(post(&t, "otp", json!({"phone": PHONE})).await.refusal(), (422, "sms_send_failed".into()));
+    assert_eq!(post(&t, "otp", json!({"phone": PHONE})).await.rejection(), (422, "sms_send_failed".into()));
     assert_eq!(t.count(nothing_waits).await, 0);
     assert_eq!(t.count("select count(*) from auth.users where confirmation_token = ''").await, 1);
     gateway.accept();
     post(&t, "otp", json!({"phone": PHONE})).await.expect(200);
-    assert_eq!(post(&t, "otp", json!({"phone": PHONE})).await.refusal(), (429, "over_sms_send_rate_limit".into()));
+    assert_eq!(post(&t, "otp", json!({"phone": PHONE})).await.rejection(), (429, "over_sms_send_rate_limit".into()));
 
     // A pending number that cannot be reached is removed
     let login = json!({"phone": PHONE, "password": PASSWORD});
@@ -346,7 +346,7 @@ async fn a_message_that_cannot_be_sent_is_withdrawn() {
     gateway.refuse();
     let change = json!({"phone": "+15550002222"});
     let refused = t.put("/auth/v1/user").bearer(session).json(&change).send().await;
-    assert_eq!(refused.refusal(), (422, "sms_send_failed".into()));
+    assert_eq!(refused.rejection(), (422, "sms_send_failed".into()));
     let user = t.get("/auth/v1/user").bearer(session).send().await.expect(200).json();
     assert_eq!((&user["phone"], user.get("new_phone")), (&json!(PHONE), None));
 }

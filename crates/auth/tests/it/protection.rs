@@ -50,7 +50,7 @@ async fn captchas_protect_the_endpoints_that_people_call() {
         ("token?grant_type=web3", Value::Null, "no captcha_token found"),
     ] {
         let answer = t.post(&format!("/auth/v1/{path}")).json(&body(token)).send().await;
-        assert_eq!(answer.refusal(), (400, "captcha_failed".into()), "{path}");
+        assert_eq!(answer.rejection(), (400, "captcha_failed".into()), "{path}");
         assert_eq!(answer.json()["msg"], format!("captcha protection: request disallowed ({reason})"));
     }
     t.post("/auth/v1/signup").json(&body(json!("solved"))).send().await.expect(200);
@@ -68,16 +68,16 @@ async fn requests_of_one_address_are_limited() {
         t.post("/auth/v1/verify").header("x-real-ip", from).json(&body).send().await
     };
     for _ in 0..30 {
-        assert_eq!(verify("192.0.2.1, 10.0.0.1").await.refusal(), (403, "otp_expired".into()));
+        assert_eq!(verify("192.0.2.1, 10.0.0.1").await.rejection(), (403, "otp_expired".into()));
     }
     let refused = verify("192.0.2.1").await;
-    assert_eq!(refused.refusal(), (429, "over_request_rate_limit".into()));
+    assert_eq!(refused.rejection(), (429, "over_request_rate_limit".into()));
     assert_eq!(refused.json()["msg"], "Request rate limit reached");
     assert_eq!(refused.header("retry-after"), Some("10"));
     assert_eq!(refused.header("x-ratelimit-name"), Some("verify"));
-    assert_eq!(verify("192.0.2.2").await.refusal(), (403, "otp_expired".into()));
+    assert_eq!(verify("192.0.2.2").await.rejection(), (403, "otp_expired".into()));
     t.clock().advance(time::Duration::seconds(10));
-    assert_eq!(verify("192.0.2.1").await.refusal(), (403, "otp_expired".into()));
+    assert_eq!(verify("192.0.2.1").await.rejection(), (403, "otp_expired".into()));
 }
 
 /// Codes typed for Ada's account, at many client addresses.
@@ -103,7 +103,7 @@ impl<'a> Guesses<'a> {
     async fn limit_of_a_wrong_one(&self, from: &str) -> Option<String> {
         let wrong = if self.code == "000000" { "000001" } else { "000000" };
         let answer = self.verify(wrong, from).await;
-        match answer.refusal() {
+        match answer.rejection() {
             (403, code) if code == "otp_expired" => None,
             (429, code) if code == "over_request_rate_limit" => answer.header("x-ratelimit-name").map(str::to_owned),
             other => panic!("{other:?}"),
@@ -119,7 +119,7 @@ async fn guesses_at_codes_are_limited_and_do_not_lock_the_owner_out() {
         assert_eq!(guesses.limit_of_a_wrong_one("192.0.2.66").await, None);
     }
     assert_eq!(guesses.limit_of_a_wrong_one("192.0.2.66").await.as_deref(), Some("codes-per-address"));
-    assert_eq!(guesses.verify(&guesses.code, "192.0.2.66").await.refusal().0, 429, "not even the right one");
+    assert_eq!(guesses.verify(&guesses.code, "192.0.2.66").await.rejection().0, 429, "not even the right one");
     guesses.verify(&guesses.code, "198.51.100.7").await.expect(200);
 }
 
@@ -176,7 +176,7 @@ async fn a_link_cannot_be_computed_from_an_address_and_guessed_codes() {
     // The form that GoTrue stores, which can be computed for all codes
     let guess = portico_base::hash::sha224_hex(format!("{ADA}{code}").as_bytes());
     for body in [json!({"type": "magiclink", "token_hash": guess}), json!({"type": "email", "token_hash": guess})] {
-        assert_eq!(t.post("/auth/v1/verify").json(&body).send().await.refusal(), (403, "otp_expired".into()));
+        assert_eq!(t.post("/auth/v1/verify").json(&body).send().await.rejection(), (403, "otp_expired".into()));
     }
     let link = t.get(&format!("/auth/v1/verify?type=magiclink&token={guess}")).send().await.expect(303);
     assert_eq!(link.location_fragment("error_code").as_deref(), Some("otp_expired"));
@@ -325,7 +325,7 @@ async fn only_authorized_addresses_are_sent_mail() {
         t.post("/auth/v1/signup").json(&json!({"email": email, "password": "correct-horse"})).send().await
     };
     sign_up("ada+shop@example.com").await.expect(200);
-    assert_eq!(sign_up("eve@example.com").await.refusal(), (400, "email_address_not_authorized".into()));
+    assert_eq!(sign_up("eve@example.com").await.rejection(), (400, "email_address_not_authorized".into()));
     assert_eq!(t.count("select count(*) from auth.users").await, 1);
 }
 
@@ -348,11 +348,11 @@ async fn test_numbers_have_fixed_codes() {
     let again = t.post("/auth/v1/otp").json(&json!({"phone": "15550001111"})).send().await.expect(200);
     assert_eq!(again.json(), json!({"message_id": "test-otp"}));
     let wrong = json!({"type": "sms", "phone": "15550001111", "token": "654321"});
-    assert_eq!(t.post("/auth/v1/verify").json(&wrong).send().await.refusal(), (403, "otp_expired".into()));
+    assert_eq!(t.post("/auth/v1/verify").json(&wrong).send().await.rejection(), (403, "otp_expired".into()));
 
     assert_eq!(t.count("select count(*) from auth.users").await, 1);
     let channel = t.post("/auth/v1/otp").json(&json!({"phone": "15550001111", "channel": "whatsapp"})).send().await;
-    assert_eq!(channel.refusal(), (400, "validation_failed".into()));
+    assert_eq!(channel.rejection(), (400, "validation_failed".into()));
 }
 
 #[tokio::test]
@@ -372,5 +372,5 @@ async fn a_number_without_confirmations_is_confirmed_at_sign_up() {
     assert_eq!(user["phone"], "15550003333");
     let again =
         t.post("/auth/v1/signup").json(&json!({"phone": "15550003333", "password": "correct-horse"})).send().await;
-    assert_eq!(again.refusal(), (422, "user_already_exists".into()));
+    assert_eq!(again.rejection(), (422, "user_already_exists".into()));
 }

@@ -138,7 +138,7 @@ async fn an_id_token_with_an_unverified_address_never_leads_into_an_account() {
     claims["email_verified"] = false.into();
     let body = json!({"provider": "google", "id_token": provider.key.sign(&claims)});
     let refused = post(&t, "token?grant_type=id_token", body).await;
-    assert_eq!(refused.refusal(), (422, "provider_email_needs_verification".into()));
+    assert_eq!(refused.rejection(), (422, "provider_email_needs_verification".into()));
     assert_eq!(t.count("select count(*) from auth.users").await, 1);
     // Nor by a browser
     let started = begin(&t, "google").await;
@@ -231,9 +231,9 @@ async fn proving_a_claimed_address_ends_the_access_of_the_claimant() {
         assert_eq!(t.refresh(session).await.status, 400);
     }
     let by_number = post(&t, "token?grant_type=password", json!({"phone": PHONE, "password": PASSWORD})).await;
-    assert_eq!(by_number.refusal().1, "invalid_credentials");
+    assert_eq!(by_number.rejection().1, "invalid_credentials");
     let by_mail = t.visitor(ADA).with_password(PASSWORD).signs_in().await;
-    assert_eq!(by_mail.refusal().1, "invalid_credentials");
+    assert_eq!(by_mail.rejection().1, "invalid_credentials");
 }
 
 #[tokio::test]

@@ -182,7 +182,7 @@ async fn a_discovery_document_that_is_not_valid_is_rejected() {
         provider.says("/.well-known/openid-configuration", document);
         let server = server_with("google", &provider).await;
         let answer = server.get("/auth/v1/authorize?provider=google").send().await;
-        assert_eq!(answer.refusal(), (500, "unexpected_failure".into()));
+        assert_eq!(answer.rejection(), (500, "unexpected_failure".into()));
         assert_eq!(server.count("select count(*) from auth.flow_state").await, 0);
     }
     let provider = Provider::start().await;
@@ -215,7 +215,7 @@ async fn an_unavailable_issuer_is_not_called_by_every_sign_in() {
     let server = server_with("google", &provider).await;
     let asked = || server.get("/auth/v1/authorize?provider=google").send();
     for answer in futures_util::future::join_all((0..10).map(|_| asked())).await {
-        assert_eq!(answer.refusal(), (500, "unexpected_failure".into()));
+        assert_eq!(answer.rejection(), (500, "unexpected_failure".into()));
     }
     assert!(provider.calls(DOCUMENT).len() <= 3, "{} calls", provider.calls(DOCUMENT).len());
 }
@@ -435,7 +435,7 @@ async fn custom_providers_come_from_the_database() {
     assert!(answer.location_fragment("access_token").is_some(), "{answer:?}");
 
     let off = server.get("/auth/v1/authorize?provider=custom:off").send().await;
-    assert_eq!(off.refusal(), (400, "validation_failed".into()));
+    assert_eq!(off.rejection(), (400, "validation_failed".into()));
     assert_eq!(off.json()["msg"], "Unsupported provider: custom provider custom:off is disabled");
     for (name, code) in [
         ("custom:off", "provider_disabled"),
@@ -443,6 +443,6 @@ async fn custom_providers_come_from_the_database() {
         ("custom:none", "validation_failed"),
     ] {
         let body = json!({"provider": name, "id_token": "a.b.c"});
-        assert_eq!(id_token(&server, &body).await.refusal(), (400, code.to_owned()), "{name}");
+        assert_eq!(id_token(&server, &body).await.rejection(), (400, code.to_owned()), "{name}");
     }
 }

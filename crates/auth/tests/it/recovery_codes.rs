@@ -51,7 +51,7 @@ async fn each_code_raises_a_session_once() {
     assert_eq!((level(&raised), methods(&raised)), expected);
     let next = t.refresh(&raised).await.expect(200).json();
     assert_eq!((level(&next), methods(&next)), expected, "the level holds in refreshes");
-    assert_eq!(t.refresh(&other).await.refusal(), (400, "refresh_token_not_found".into()));
+    assert_eq!(t.refresh(&other).await.rejection(), (400, "refresh_token_not_found".into()));
     t.refresh(&strong).await.expect(200);
     assert_eq!(left(&t, &next).await["remaining"], 9);
 
@@ -87,9 +87,9 @@ async fn codes_need_a_verified_factor_and_aal2() {
     for (method, path) in [("POST", PATH), ("GET", PATH), ("POST", "factors/recovery-codes/verify")] {
         let request = || t.request(method.parse().unwrap(), &format!("/auth/v1/{path}"));
         let bare = request().json(&json!({})).send().await;
-        assert_eq!(bare.refusal(), (401, "no_authorization".into()), "{method} {path}");
+        assert_eq!(bare.rejection(), (401, "no_authorization".into()), "{method} {path}");
         let bearer = request().bearer(access(&anonymous)).json(&json!({})).send().await;
-        assert_eq!(bearer.refusal(), (403, "no_authorization".into()), "{method} {path}");
+        assert_eq!(bearer.rejection(), (403, "no_authorization".into()), "{method} {path}");
     }
 }
 
@@ -101,7 +101,7 @@ async fn new_codes_replace_the_earlier_ones() {
     let new = make(&t, &strong).await;
     assert!(old.iter().all(|code| !new.contains(code)));
     let weak = t.sign_in(ADA, PASSWORD).await;
-    assert_eq!(use_code(&t, &weak, &old[0]).await.refusal(), (422, "mfa_verification_failed".into()));
+    assert_eq!(use_code(&t, &weak, &old[0]).await.rejection(), (422, "mfa_verification_failed".into()));
     use_code(&t, &weak, &new[0]).await.expect(200);
 }
 
@@ -118,11 +118,11 @@ async fn codes_of_another_account_and_of_a_wrong_shape_are_wrong() {
         assert_eq!(refused(&answer), refusal(422, "mfa_verification_failed", WRONG), "{wrong:?}");
     }
     let long = use_code(&t, &weak, &"a".repeat(100_000)).await;
-    assert_eq!(long.refusal(), (422, "mfa_verification_failed".into()));
+    assert_eq!(long.rejection(), (422, "mfa_verification_failed".into()));
     let empty = use_code(&t, &weak, "").await;
     assert_eq!(refused(&empty), refusal(400, "validation_failed", "Code needs to be non-empty"));
     let number = post(&t, &weak, "factors/recovery-codes/verify", &json!({"code": 5})).send().await;
-    assert_eq!(number.refusal(), (400, "bad_json".into()));
+    assert_eq!(number.rejection(), (400, "bad_json".into()));
     assert_eq!(left(&t, &eve).await["remaining"], 10);
 }
 
@@ -137,10 +137,10 @@ async fn wrong_codes_are_limited() {
         request.header("x-forwarded-for", "192.0.2.1").send().await
     };
     for _ in 0..10 {
-        assert_eq!(guess("abcd-efgh-ijkl-mnop").await.refusal(), (422, "mfa_verification_failed".into()));
+        assert_eq!(guess("abcd-efgh-ijkl-mnop").await.rejection(), (422, "mfa_verification_failed".into()));
     }
     let limited = guess(&codes[0]).await;
-    assert_eq!(limited.refusal(), (429, "over_request_rate_limit".into()));
+    assert_eq!(limited.rejection(), (429, "over_request_rate_limit".into()));
     assert_eq!(limited.header("x-ratelimit-name"), Some("factor-codes-per-address"));
     assert_eq!(left(&t, &strong).await["remaining"], 10);
     use_code(&t, &weak, &codes[0]).await.expect(200);
@@ -178,11 +178,11 @@ async fn the_last_verified_factor_takes_the_codes_with_it() {
     let codes = make(&t, &session).await;
     t.execute("delete from auth.mfa_factors").await;
     assert_eq!(left(&t, &session).await, json!({"remaining": 0, "created_at": null}));
-    assert_eq!(use_code(&t, &session, &codes[0]).await.refusal(), (422, "mfa_factor_not_found".into()));
+    assert_eq!(use_code(&t, &session, &codes[0]).await.rejection(), (422, "mfa_factor_not_found".into()));
     let fourth = enroll_totp(&t, &session, "fourth").await;
     let session = prove(&t, &session, &fourth).await.expect(200).json();
     assert_eq!(left(&t, &session).await["remaining"], 0);
-    assert_eq!(use_code(&t, &session, &codes[0]).await.refusal(), (422, "mfa_verification_failed".into()));
+    assert_eq!(use_code(&t, &session, &codes[0]).await.rejection(), (422, "mfa_verification_failed".into()));
 }
 
 #[tokio::test]

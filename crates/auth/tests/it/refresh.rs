@@ -91,10 +91,10 @@ async fn a_stolen_old_token_ends_the_family_of_stored_tokens() {
     let third = token_of(&refresh(&server, &second).await.expect(200).json());
     server.clock().advance(Duration::seconds(11));
 
-    assert_eq!(refresh(&server, &first).await.refusal(), (400, "refresh_token_already_used".into()));
+    assert_eq!(refresh(&server, &first).await.rejection(), (400, "refresh_token_already_used".into()));
 
     // The holder of the current token is signed out, too
-    assert_eq!(refresh(&server, &third).await.refusal(), (400, "refresh_token_already_used".into()));
+    assert_eq!(refresh(&server, &third).await.rejection(), (400, "refresh_token_already_used".into()));
     assert_eq!(server.count("select count(*) from auth.refresh_tokens where not revoked").await, 0);
     // The session row stays, and its access tokens are valid until they expire
     let access = session["access_token"].as_str().unwrap();
@@ -110,9 +110,9 @@ async fn a_stolen_old_token_ends_the_session_of_counted_tokens() {
     server.clock().advance(Duration::seconds(11));
 
     let refused = refresh(&server, &first).await;
-    assert_eq!(refused.refusal(), (400, "refresh_token_already_used".into()));
+    assert_eq!(refused.rejection(), (400, "refresh_token_already_used".into()));
     assert_eq!(refused.header("sb-auth-refresh-token-rotated"), Some("true"));
-    assert_eq!(refresh(&server, &third).await.refusal(), (400, "refresh_token_not_found".into()));
+    assert_eq!(refresh(&server, &third).await.rejection(), (400, "refresh_token_not_found".into()));
     assert_eq!(server.count("select count(*) from auth.sessions").await, 0);
 }
 
@@ -131,7 +131,7 @@ async fn an_old_token_is_accepted_within_the_reuse_interval() {
         }
         refresh(&server, &token_of(&answer.json())).await.expect(200);
         server.clock().advance(Duration::hours(1));
-        assert_eq!(refresh(&server, &first).await.refusal().1, "refresh_token_already_used");
+        assert_eq!(refresh(&server, &first).await.rejection().1, "refresh_token_already_used");
     }
 }
 
@@ -150,7 +150,7 @@ async fn without_rotation_reuse_is_rejected_and_the_family_continues() {
         server.clock().advance(Duration::seconds(1));
         let third = token_of(&refresh(&server, &second).await.expect(200).json());
         server.clock().advance(Duration::seconds(1));
-        assert_eq!(refresh(&server, &first).await.refusal(), (400, "refresh_token_already_used".into()));
+        assert_eq!(refresh(&server, &first).await.rejection(), (400, "refresh_token_already_used".into()));
         refresh(&server, &third).await.expect(200);
     }
 }
@@ -170,7 +170,7 @@ async fn malformed_and_unknown_tokens_are_rejected() {
         (changed.as_str(), "validation_failed"),
         ("abcdefghijkl", "refresh_token_not_found"),
     ] {
-        assert_eq!(refresh(&server, token).await.refusal(), (400, code.to_owned()), "{token}");
+        assert_eq!(refresh(&server, token).await.rejection(), (400, code.to_owned()), "{token}");
     }
     // A token that another session signed
     let key: String = server.query("select refresh_token_hmac_key from auth.sessions").await[0].get(0);
@@ -181,7 +181,7 @@ async fn malformed_and_unknown_tokens_are_rejected() {
             &key[4..]
         ))
         .await;
-    assert_eq!(refresh(&server, &good).await.refusal(), (400, "refresh_token_not_found".into()));
+    assert_eq!(refresh(&server, &good).await.rejection(), (400, "refresh_token_not_found".into()));
     assert!(server.query("select 1 from auth.sessions where refreshed_at is not null").await.is_empty());
 }
 
@@ -192,7 +192,7 @@ async fn a_counted_token_of_the_future_is_rejected() {
     let second = token_of(&refresh(&server, &first).await.expect(200).json());
     server.execute("update auth.sessions set refresh_token_counter = 0").await;
     let answer = refresh(&server, &second).await;
-    assert_eq!(answer.refusal(), (400, "validation_failed".into()));
+    assert_eq!(answer.rejection(), (400, "validation_failed".into()));
     assert_eq!(answer.json()["msg"], "Invalid Refresh Token: Not Issued By This Server");
 }
 
@@ -221,7 +221,7 @@ async fn sessions_of_stored_tokens_move_to_counted_ones() {
     let next = token_of(&refresh(&server, &upgraded).await.expect(200).json());
     refresh(&server, &next).await.expect(200);
     server.clock().advance(Duration::hours(1));
-    assert_eq!(refresh(&server, "abcdefghijkl").await.refusal().1, "refresh_token_already_used");
+    assert_eq!(refresh(&server, "abcdefghijkl").await.rejection().1, "refresh_token_already_used");
 }
 
 #[tokio::test]
@@ -230,13 +230,13 @@ async fn a_banned_person_and_an_ended_session_are_not_refreshed() {
         let server = TestServer::with_auth(|auth| auth.refresh.algorithm_version = version).await;
         let token = token_of(&signed_in(&server).await);
         server.execute("update auth.users set banned_until = now() + interval '1 day'").await;
-        assert_eq!(refresh(&server, &token).await.refusal(), (400, "user_banned".into()));
+        assert_eq!(refresh(&server, &token).await.rejection(), (400, "user_banned".into()));
         server.execute("update auth.users set banned_until = null; update auth.sessions set not_after = now() - interval '1 day'").await;
-        assert_eq!(refresh(&server, &token).await.refusal(), (400, "session_expired".into()));
+        assert_eq!(refresh(&server, &token).await.rejection(), (400, "session_expired".into()));
         server.execute("update auth.sessions set not_after = null").await;
         refresh(&server, &token).await.expect(200);
         server.execute("delete from auth.sessions").await;
-        assert_eq!(refresh(&server, &token).await.refusal(), (400, "refresh_token_not_found".into()));
+        assert_eq!(refresh(&server, &token).await.rejection(), (400, "refresh_token_not_found".into()));
     }
 }
 
@@ -249,8 +249,8 @@ async fn a_stored_token_without_a_session_is_deleted() {
             "insert into auth.refresh_tokens (token, user_id, revoked) values ('abcdefghijkl', '{id}', false)"
         ))
         .await;
-    assert_eq!(refresh(&server, "abcdefghijkl").await.refusal(), (400, "session_not_found".into()));
-    assert_eq!(refresh(&server, "abcdefghijkl").await.refusal(), (400, "refresh_token_not_found".into()));
+    assert_eq!(refresh(&server, "abcdefghijkl").await.rejection(), (400, "session_not_found".into()));
+    assert_eq!(refresh(&server, "abcdefghijkl").await.rejection(), (400, "refresh_token_not_found".into()));
 }
 
 #[tokio::test]
@@ -305,7 +305,7 @@ async fn a_refresh_of_a_session_that_stays_locked_is_a_conflict() {
         let other = holding(&server, "select 1 from auth.sessions for update").await;
         // One in the queue of this process, one that asks the database
         for answer in join_all([refresh(&server, &token), refresh(&server, &token)]).await {
-            assert_eq!(answer.refusal(), (409, "conflict".into()));
+            assert_eq!(answer.rejection(), (409, "conflict".into()));
             assert_eq!(
                 answer.json()["msg"],
                 "Too many concurrent token refresh requests on the same session or refresh token"

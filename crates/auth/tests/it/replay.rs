@@ -63,7 +63,7 @@ async fn present(t: &TestServer, form: &Form) -> Result<Outcome, String> {
             match answer.status {
                 200 if answer.json()["access_token"].is_string() => Ok(Session),
                 200 => Ok(FirstOfTwo),
-                _ => Err(answer.refusal().1),
+                _ => Err(answer.rejection().1),
             }
         }
         Form::Link(link) => {
@@ -78,13 +78,13 @@ async fn present(t: &TestServer, form: &Form) -> Result<Outcome, String> {
         }
         Form::Exchange(body) => {
             let answer = post(t, "token?grant_type=pkce", body.clone()).await;
-            if answer.status == 200 { Ok(Session) } else { Err(answer.refusal().1) }
+            if answer.status == 200 { Ok(Session) } else { Err(answer.rejection().1) }
         }
         Form::Nonce(token, nonce) => {
             let password = portico_base::random::alphanumeric(20);
             let body = json!({"password": password, "nonce": nonce});
             let answer = t.put("/auth/v1/user").bearer(token).json(&body).send().await;
-            if answer.status == 200 { Ok(Changed) } else { Err(answer.refusal().1) }
+            if answer.status == 200 { Ok(Changed) } else { Err(answer.rejection().1) }
         }
     }
 }

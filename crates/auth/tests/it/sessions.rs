@@ -19,7 +19,7 @@ async fn a_time_box_ends_a_session_in_use() {
     }
     server.clock().advance(Duration::minutes(3));
     let answer = ada.refreshes().await;
-    assert_eq!(answer.refusal(), (400, "session_expired".into()));
+    assert_eq!(answer.rejection(), (400, "session_expired".into()));
     assert_eq!(answer.json()["msg"], "Invalid Refresh Token: Session Expired");
 }
 
@@ -94,13 +94,13 @@ async fn a_person_sees_and_ends_their_own_sessions() {
     assert_eq!(names, ["id", "created_at", "refreshed_at", "not_after", "aal", "amr", "user_agent", "ip", "current"]);
 
     let delete = async |id: &str| first.sends(server.delete(&format!("/auth/v1/sessions/{id}"))).send().await;
-    assert_eq!(delete(&eve.session_id()).await.refusal(), (404, "session_not_found".into()));
-    assert_eq!(delete("nonsense").await.refusal(), (404, "session_not_found".into()));
+    assert_eq!(delete(&eve.session_id()).await.rejection(), (404, "session_not_found".into()));
+    assert_eq!(delete("nonsense").await.rejection(), (404, "session_not_found".into()));
     delete(&second.session_id()).await.expect(204);
-    assert_eq!(delete(&second.session_id()).await.refusal(), (404, "session_not_found".into()));
-    assert_eq!(second.reads_account().await.refusal(), (403, "session_not_found".into()));
+    assert_eq!(delete(&second.session_id()).await.rejection(), (404, "session_not_found".into()));
+    assert_eq!(second.reads_account().await.rejection(), (403, "session_not_found".into()));
     eve.reads_account().await.expect(200);
-    assert_eq!(server.get("/auth/v1/sessions").send().await.refusal(), (401, "no_authorization".into()));
+    assert_eq!(server.get("/auth/v1/sessions").send().await.rejection(), (401, "no_authorization".into()));
 }
 
 #[tokio::test]
@@ -133,7 +133,7 @@ async fn the_parent_of_the_current_token_outlives_the_clean_up() {
     ada.refreshes().await.expect(200);
     server.clock().advance(Duration::hours(60));
     server.clean_up().await;
-    assert_eq!(ada.refreshes_with(&first).await.refusal(), (400, "refresh_token_not_found".into()));
+    assert_eq!(ada.refreshes_with(&first).await.rejection(), (400, "refresh_token_not_found".into()));
     let repeated = ada.refreshes_with(&second).await.expect(200).json();
     assert_eq!(repeated["refresh_token"], ada.refresh_token());
 }

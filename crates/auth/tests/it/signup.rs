@@ -40,7 +40,7 @@ async fn a_new_account_must_be_confirmed() {
     assert_eq!(user["is_anonymous"], false);
 
     let refused = t.visitor(ADA).with_password("correct-horse").signs_in().await;
-    assert_eq!(refused.refusal(), (400, "email_not_confirmed".into()));
+    assert_eq!(refused.rejection(), (400, "email_not_confirmed".into()));
 
     // Nothing that was stored reveals the code
     let mail = t.mail_to(ADA).await;
@@ -73,7 +73,7 @@ async fn a_sign_up_without_confirmation_returns_a_session() {
     assert!(tokens["user"].get("confirmed_at").is_none(), "the contract's answer lacks it");
     let claims = claims_of(tokens["access_token"].as_str().unwrap());
     assert_eq!(claims["amr"][0]["method"], "password");
-    assert_eq!(sign_up(&t, body).await.refusal(), (422, "user_already_exists".into()));
+    assert_eq!(sign_up(&t, body).await.rejection(), (422, "user_already_exists".into()));
     assert!(t.mails().is_empty());
 }
 
@@ -119,7 +119,7 @@ async fn the_confirmation_belongs_to_the_latest_password() {
     t.get(new_link.as_str()).send().await.expect(303).location_fragment("access_token").unwrap();
     t.sign_in(ADA, "her-own-one").await;
     let refused = t.visitor(ADA).with_password("of-a-stranger").signs_in().await;
-    assert_eq!(refused.refusal(), (400, "invalid_credentials".into()));
+    assert_eq!(refused.rejection(), (400, "invalid_credentials".into()));
 }
 
 #[tokio::test]
@@ -128,7 +128,7 @@ async fn an_unconfirmed_account_needs_its_password_when_confirmations_are_off() 
     sign_up(&t, json!({"email": ADA, "password": "correct-horse"})).await.expect(200);
     t.execute("update auth.users set email_confirmed_at = null").await;
     let stranger = sign_up(&t, json!({"email": ADA, "password": "of-a-stranger"})).await;
-    assert_eq!(stranger.refusal(), (422, "user_already_exists".into()));
+    assert_eq!(stranger.rejection(), (422, "user_already_exists".into()));
     let owner = sign_up(&t, json!({"email": ADA, "password": "correct-horse"})).await.expect(200).json();
     assert!(owner["access_token"].is_string());
 }
@@ -206,7 +206,7 @@ async fn a_sign_up_is_rejected_in_the_order_of_the_contract() {
         ),
     ] {
         let answer = sign_up(&t, body).await;
-        assert_eq!(answer.refusal(), (status, code.to_owned()), "{answer:?}");
+        assert_eq!(answer.rejection(), (status, code.to_owned()), "{answer:?}");
         assert_eq!(answer.json()["message"], message);
         assert_eq!(answer.header("x-supabase-api-version"), Some("2024-01-01"));
     }
@@ -215,10 +215,10 @@ async fn a_sign_up_is_rejected_in_the_order_of_the_contract() {
 
     let closed = TestServer::with_auth(|settings| settings.disable_signup = true).await;
     let answer = sign_up(&closed, json!({"email": ADA, "password": "correct-horse"})).await;
-    assert_eq!(answer.refusal(), (422, "signup_disabled".into()));
+    assert_eq!(answer.rejection(), (422, "signup_disabled".into()));
     let off = TestServer::with_auth(|settings| settings.email.enabled = false).await;
     let answer = sign_up(&off, json!({"email": ADA, "password": "correct-horse"})).await;
-    assert_eq!(answer.refusal(), (400, "email_provider_disabled".into()));
+    assert_eq!(answer.rejection(), (400, "email_provider_disabled".into()));
 }
 
 #[tokio::test]
@@ -307,7 +307,7 @@ async fn a_link_of_a_flow_with_a_proof_key_returns_a_code() {
         || t.post("/auth/v1/token?grant_type=pkce").json(&json!({"auth_code": code, "code_verifier": pkce.verifier}));
     let tokens = exchange().send().await.expect(200).json();
     assert_eq!(claims_of(tokens["access_token"].as_str().unwrap())["amr"][0]["method"], "email/signup");
-    assert_eq!(exchange().send().await.refusal(), (404, "flow_state_not_found".into()));
+    assert_eq!(exchange().send().await.rejection(), (404, "flow_state_not_found".into()));
 }
 
 #[tokio::test]
@@ -324,7 +324,7 @@ async fn an_anonymous_user_signs_in_and_becomes_permanent() {
     assert!(t.actions().await.is_empty());
 
     let alone = t.put("/auth/v1/user").bearer(token).json(&json!({"password": "correct-horse"})).send().await;
-    assert_eq!(alone.refusal(), (422, "validation_failed".into()));
+    assert_eq!(alone.rejection(), (422, "validation_failed".into()));
     let both = json!({"email": ADA, "password": "correct-horse"});
     let waiting = t.put("/auth/v1/user").bearer(token).json(&both).send().await.expect(200).json();
     assert_eq!((&waiting["new_email"], &waiting["email"]), (&json!(ADA), &json!("")));

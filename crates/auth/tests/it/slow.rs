@@ -115,11 +115,11 @@ async fn a_clock_that_is_set_back_extends_no_interval_for_good() {
     let code = portico_testkit::code_in(t.nth_mail_to(ADA, 1).await.html());
     t.clock().advance(-Duration::hours(2));
     // Replaced at a time that is now in the future
-    assert_eq!(refresh(&first).await.refusal(), (400, "refresh_token_already_used".into()));
+    assert_eq!(refresh(&first).await.rejection(), (400, "refresh_token_already_used".into()));
     let typed = json!({"type": "recovery", "email": ADA, "token": code});
     let verified = t.post("/auth/v1/verify").json(&typed).send().await;
-    assert_eq!(verified.refusal(), (403, "otp_expired".into()));
+    assert_eq!(verified.rejection(), (403, "otp_expired".into()));
     // The next message does not have to wait two hours
     recover().await.expect(200);
-    assert_eq!(recover().await.refusal(), (429, "over_email_send_rate_limit".into()));
+    assert_eq!(recover().await.rejection(), (429, "over_email_send_rate_limit".into()));
 }

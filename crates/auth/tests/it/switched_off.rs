@@ -70,7 +70,7 @@ async fn missing_features_reject_requests_with_their_codes() {
         for route in routes {
             let (method, path) = route.split_once(' ').unwrap();
             let answer = send(&t, method, path, None).await;
-            assert_eq!(answer.refusal(), (status, code.to_owned()), "{route}");
+            assert_eq!(answer.rejection(), (status, code.to_owned()), "{route}");
             assert_eq!(answer.json()["msg"], message, "{route}");
             assert_eq!(answer.header("x-sb-error-code"), Some(code), "{route}");
         }
@@ -96,15 +96,15 @@ async fn routes_of_administrators_check_their_caller_first() {
         ("POST admin/oauth/clients/x/regenerate_secret", "feature_disabled"),
     ] {
         let (method, path) = route.split_once(' ').unwrap();
-        assert_eq!(send(&t, method, path, None).await.refusal(), (401, "no_authorization".into()), "{route}");
-        assert_eq!(send(&t, method, path, Some("a.b.c")).await.refusal(), (403, "bad_jwt".into()), "{route}");
+        assert_eq!(send(&t, method, path, None).await.rejection(), (401, "no_authorization".into()), "{route}");
+        assert_eq!(send(&t, method, path, Some("a.b.c")).await.rejection(), (403, "bad_jwt".into()), "{route}");
         for known in [token, keys.anon_jwt()] {
-            assert_eq!(send(&t, method, path, Some(known)).await.refusal(), (403, "not_admin".into()), "{route}");
+            assert_eq!(send(&t, method, path, Some(known)).await.rejection(), (403, "not_admin".into()), "{route}");
         }
         let by_token = send(&t, method, path, Some(keys.service_role_jwt())).await;
-        assert_eq!(by_token.refusal(), (404, code.to_owned()), "{route}");
+        assert_eq!(by_token.rejection(), (404, code.to_owned()), "{route}");
         let by_key = t.request(method.parse().unwrap(), &format!("/auth/v1/{path}")).key(keys.secret());
-        assert_eq!(by_key.send().await.refusal(), (404, code.to_owned()), "{route}");
+        assert_eq!(by_key.send().await.rejection(), (404, code.to_owned()), "{route}");
     }
 }
 

@@ -50,7 +50,7 @@ async fn a_third_party_s_user_reads_its_own_rows_and_has_no_account() {
     let token = provider.key.sign(&claims);
     assert_eq!(notes(&server, &token).await, (200, json!([{ "id": 1 }])));
     let account = server.get("/auth/v1/user").bearer(&token).send().await;
-    assert_eq!(account.refusal(), (403, "bad_jwt".to_owned()));
+    assert_eq!(account.rejection(), (403, "bad_jwt".to_owned()));
 
     // Without a role the token is that of a visitor
     claims.as_object_mut().unwrap().remove("role");
@@ -58,7 +58,7 @@ async fn a_third_party_s_user_reads_its_own_rows_and_has_no_account() {
     // Its rights end where those of the account service begin, whatever role it names
     claims["role"] = "service_role".into();
     let admin = server.get("/auth/v1/admin/users").bearer(&provider.key.sign(&claims)).send().await;
-    assert_eq!(admin.refusal(), (403, "bad_jwt".to_owned()));
+    assert_eq!(admin.rejection(), (403, "bad_jwt".to_owned()));
     // A token that this server's key signed is this server's, also if it names the third party
     let own = server.keys().ring.sign(&claims).unwrap();
     assert_eq!(server.get("/auth/v1/admin/users").bearer(&own).send().await.status, 200);

@@ -77,7 +77,7 @@ async fn a_failed_sign_in_is_rejected_with_the_codes_of_the_contract() {
         (json!([]), 400, "bad_json"),
     ];
     for (body, status, code) in cases {
-        assert_eq!(grant(&server, "password", &body).await.refusal(), (status, code.to_owned()), "{body}");
+        assert_eq!(grant(&server, "password", &body).await.rejection(), (status, code.to_owned()), "{body}");
     }
     assert_eq!(server.count("select count(*) from auth.sessions").await, 0);
 }
@@ -87,13 +87,13 @@ async fn unknown_grants_and_malformed_bodies_are_rejected() {
     let server = TestServer::start().await;
     for target in ["/auth/v1/token", "/auth/v1/token?grant_type=", "/auth/v1/token?grant_type=magic"] {
         let answer = server.post(target).json(&json!({})).send().await;
-        assert_eq!(answer.refusal(), (400, "invalid_credentials".into()));
+        assert_eq!(answer.rejection(), (400, "invalid_credentials".into()));
         assert_eq!(answer.json()["msg"], "unsupported_grant_type");
     }
     for body in [&b""[..], b"{", b"\xff\xfe", b"{\"email\":\"\xff\"}"] {
         for grant in ["password", "refresh_token", "pkce", "id_token"] {
             let answer = server.post(&format!("/auth/v1/token?grant_type={grant}")).body(body.to_vec()).send().await;
-            assert_eq!(answer.refusal(), (400, "bad_json".into()), "{grant} {body:?}");
+            assert_eq!(answer.rejection(), (400, "bad_json".into()), "{grant} {body:?}");
         }
     }
     let huge = vec![b' '; 1024 * 1024 + 1];
@@ -114,12 +114,12 @@ async fn a_form_names_its_grant_as_oauth_libraries_write_it() {
     server.post("/auth/v1/token").form(&fields).send().await.expect(200);
 
     let magic = post(&[("grant_type", "magic"), ("email", "ada@example.com")]).await;
-    assert_eq!(magic.refusal(), (400, "invalid_credentials".into()));
+    assert_eq!(magic.rejection(), (400, "invalid_credentials".into()));
     assert_eq!(magic.json()["msg"], "unsupported_grant_type");
     let nul = post(&[("grant_type", "password"), ("email", "a\0"), ("password", PASSWORD)]).await;
-    assert_eq!(nul.refusal(), (400, "bad_json".into()));
+    assert_eq!(nul.rejection(), (400, "bad_json".into()));
     let typed = post(&[("grant_type", "id_token"), ("id_token", "x"), ("link_identity", "true")]).await;
-    assert_eq!(typed.refusal(), (400, "bad_json".into()), "a text is no truth value");
+    assert_eq!(typed.rejection(), (400, "bad_json".into()), "a text is no truth value");
     // `curl -d` says that JSON is a form
     let json = json!({"email": "ada@example.com", "password": PASSWORD}).to_string();
     let answer = server
@@ -153,15 +153,15 @@ async fn a_code_is_exchanged_once_and_only_with_its_verifier() {
         grant(&server, "pkce", &json!({"auth_code": code, "code_verifier": verifier})).await
     };
 
-    assert_eq!(exchange(&code, "").await.refusal(), (400, "validation_failed".into()));
-    assert_eq!(exchange("", &pkce.verifier).await.refusal(), (400, "validation_failed".into()));
-    assert_eq!(exchange(&code, &Pkce::new().verifier).await.refusal(), (400, "bad_code_verifier".into()));
+    assert_eq!(exchange(&code, "").await.rejection(), (400, "validation_failed".into()));
+    assert_eq!(exchange("", &pkce.verifier).await.rejection(), (400, "validation_failed".into()));
+    assert_eq!(exchange(&code, &Pkce::new().verifier).await.rejection(), (400, "bad_code_verifier".into()));
     let unknown = "0f6b3f6e-8f0c-4f6b-9a53-0b8f1d4f7a10";
-    assert_eq!(exchange(unknown, &pkce.verifier).await.refusal(), (404, "flow_state_not_found".into()));
+    assert_eq!(exchange(unknown, &pkce.verifier).await.rejection(), (404, "flow_state_not_found".into()));
     let session = exchange(&code, &pkce.verifier).await.expect(200).json();
     assert_eq!(claims_of(session["access_token"].as_str().unwrap())["amr"][0]["method"], "recovery");
     assert!(session.get("weak_password").is_none() && session.get("provider_token").is_none());
-    assert_eq!(exchange(&code, &pkce.verifier).await.refusal(), (404, "flow_state_not_found".into()));
+    assert_eq!(exchange(&code, &pkce.verifier).await.rejection(), (404, "flow_state_not_found".into()));
     assert_eq!(server.count("select count(*) from auth.flow_state").await, 0);
 }
 
@@ -183,10 +183,10 @@ async fn an_expired_flow_and_a_banned_person_get_no_session() {
     let code = code_by_mail(&server, &pkce).await;
     let body = json!({"auth_code": code, "code_verifier": pkce.verifier});
     server.execute("update auth.users set banned_until = now() + interval '1 day'").await;
-    assert_eq!(grant(&server, "pkce", &body).await.refusal(), (403, "user_banned".into()));
+    assert_eq!(grant(&server, "pkce", &body).await.rejection(), (403, "user_banned".into()));
     server.execute("update auth.users set banned_until = null").await;
     server.clock().advance(time::Duration::seconds(301));
-    assert_eq!(grant(&server, "pkce", &body).await.refusal(), (422, "flow_state_expired".into()));
+    assert_eq!(grant(&server, "pkce", &body).await.rejection(), (422, "flow_state_expired".into()));
 }
 
 #[tokio::test]
@@ -218,7 +218,7 @@ async fn a_code_that_was_not_issued_is_rejected() {
     server.post("/auth/v1/signup").json(&body).send().await.expect(200);
     let code: String = server.query("select auth_code from auth.flow_state").await[0].get(0);
     let body = json!({"auth_code": code, "code_verifier": pkce.verifier});
-    assert_eq!(grant(&server, "pkce", &body).await.refusal(), (404, "flow_state_not_found".into()));
+    assert_eq!(grant(&server, "pkce", &body).await.rejection(), (404, "flow_state_not_found".into()));
 }
 
 #[tokio::test]
@@ -230,5 +230,5 @@ async fn keys_are_published() {
     let document = server.get("/auth/v1/.well-known/openid-configuration").send().await.expect(200).json();
     assert_eq!(document["issuer"], format!("{}/auth/v1", server.base()));
     let other = server.get("/auth/v1/.well-known/oauth-authorization-server").send().await;
-    assert_eq!(other.refusal(), (404, "feature_disabled".into()));
+    assert_eq!(other.rejection(), (404, "feature_disabled".into()));
 }

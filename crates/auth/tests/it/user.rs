@@ -24,28 +24,28 @@ async fn the_bearer_is_checked_step_by_step() {
     let t = TestServer::start().await;
     let tokens = t.signed_in(ADA, "correct-horse").await;
     let get = async |token: &str| t.get("/auth/v1/user").bearer(token).send().await;
-    assert_eq!(t.get("/auth/v1/user").send().await.refusal(), (401, "no_authorization".into()));
-    assert_eq!(get("nonsense").await.refusal(), (403, "bad_jwt".into()));
+    assert_eq!(t.get("/auth/v1/user").send().await.rejection(), (401, "no_authorization".into()));
+    assert_eq!(get("nonsense").await.rejection(), (403, "bad_jwt".into()));
     let anon = get(t.api_keys().anon_jwt()).await;
-    assert_eq!(anon.refusal(), (403, "bad_jwt".into()));
+    assert_eq!(anon.rejection(), (403, "bad_jwt".into()));
     assert_eq!(anon.json()["msg"], "invalid claim: missing sub claim");
 
     let user = get(access(&tokens)).await.expect(200).json();
     assert_eq!(user["email"], ADA);
     assert!(user.get("encrypted_password").is_none() && user.get("confirmation_token").is_none());
     let other = t.get("/auth/v1/user").bearer(access(&tokens)).header("x-jwt-aud", "others").send().await;
-    assert_eq!(other.refusal(), (400, "validation_failed".into()));
+    assert_eq!(other.rejection(), (400, "validation_failed".into()));
 
     t.execute("update auth.users set banned_until = now() + interval '1 day'").await;
-    assert_eq!(get(access(&tokens)).await.refusal(), (403, "user_banned".into()));
+    assert_eq!(get(access(&tokens)).await.rejection(), (403, "user_banned".into()));
     t.execute("update auth.users set banned_until = null").await;
     t.execute("delete from auth.sessions").await;
-    assert_eq!(get(access(&tokens)).await.refusal(), (403, "session_not_found".into()));
+    assert_eq!(get(access(&tokens)).await.rejection(), (403, "session_not_found".into()));
     t.execute("delete from auth.users").await;
-    assert_eq!(get(access(&tokens)).await.refusal(), (403, "user_not_found".into()));
+    assert_eq!(get(access(&tokens)).await.rejection(), (403, "user_not_found".into()));
     t.clock().advance(Duration::hours(2));
     let expired = get(access(&tokens)).await;
-    assert_eq!(expired.refusal(), (403, "bad_jwt".into()));
+    assert_eq!(expired.rejection(), (403, "bad_jwt".into()));
     let message = "invalid JWT: unable to parse or verify signature, token has invalid claims: token is expired";
     assert_eq!(expired.json()["msg"], message);
 }
@@ -59,9 +59,9 @@ async fn metadata_is_merged_and_null_removes_a_key() {
     assert_eq!(user["user_metadata"]["a"], json!({"y": 1}));
     assert!(user["user_metadata"].get("b").is_none());
     let admin = put(&t, access(&tokens), json!({"app_metadata": {"role": "admin"}})).await;
-    assert_eq!(admin.refusal(), (403, "not_admin".into()));
+    assert_eq!(admin.rejection(), (403, "not_admin".into()));
     let large = put(&t, access(&tokens), json!({"data": {"a": "x".repeat(50_000)}})).await;
-    assert_eq!(large.refusal(), (422, "validation_failed".into()));
+    assert_eq!(large.rejection(), (422, "validation_failed".into()));
     assert_eq!(
         t.get("/auth/v1/user").bearer(access(&tokens)).send().await.json()["user_metadata"]["a"],
         json!({"y": 1})
@@ -78,13 +78,13 @@ async fn a_new_password_ends_the_other_sessions() {
     let first = t.signed_in(ADA, "correct-horse").await;
     let second = t.sign_in(ADA, "correct-horse").await;
     let same = put(&t, access(&first), json!({"password": "correct-horse"})).await;
-    assert_eq!(same.refusal(), (422, "same_password".into()));
+    assert_eq!(same.rejection(), (422, "same_password".into()));
     let weak = put(&t, access(&first), json!({"password": "abc"})).await;
-    assert_eq!(weak.refusal(), (422, "weak_password".into()));
+    assert_eq!(weak.rejection(), (422, "weak_password".into()));
     put(&t, access(&first), json!({"password": "battery-staple"})).await.expect(200);
     t.get("/auth/v1/user").bearer(access(&first)).send().await.expect(200);
     let other = t.get("/auth/v1/user").bearer(access(&second)).send().await;
-    assert_eq!(other.refusal(), (403, "session_not_found".into()));
+    assert_eq!(other.rejection(), (403, "session_not_found".into()));
     t.sign_in(ADA, "battery-staple").await;
     let actions = t.actions().await;
     assert!(actions.contains(&"user_updated_password".to_owned()) && actions.contains(&"user_modified".to_owned()));
@@ -101,7 +101,7 @@ async fn a_new_password_ends_messages_on_their_way() {
     let code = code_in(t.nth_mail_to(ADA, 1).await.html());
     put(&t, access(&tokens), json!({"password": "battery-staple"})).await.expect(200);
     let late = verify(&t, json!({"type": "recovery", "email": ADA, "token": code})).await;
-    assert_eq!(late.refusal(), (403, "otp_expired".into()));
+    assert_eq!(late.rejection(), (403, "otp_expired".into()));
     assert_eq!(t.count("select count(*) from auth.one_time_tokens").await, 0);
 }
 
@@ -117,20 +117,20 @@ async fn an_old_session_needs_a_nonce() {
     t.clock().advance(Duration::hours(25));
     let body = json!({"password": "third-password"});
     let refused = put(&t, access(&tokens), body).await;
-    assert_eq!(refused.refusal(), (400, "reauthentication_needed".into()));
+    assert_eq!(refused.rejection(), (400, "reauthentication_needed".into()));
     let sent = t.get("/auth/v1/reauthenticate").bearer(access(&tokens)).send().await.expect(200);
     assert_eq!(sent.json(), json!({}));
     let mail = t.nth_mail_to(ADA, 1).await;
     let nonce: String = mail.subject().as_str().chars().take(6).collect();
     let wrong = put(&t, access(&tokens), json!({"password": "third-password", "nonce": "000000"})).await;
-    assert_eq!(wrong.refusal(), (422, "reauthentication_not_valid".into()));
+    assert_eq!(wrong.rejection(), (422, "reauthentication_not_valid".into()));
     let body = json!({"password": "third-password", "nonce": nonce});
     put(&t, access(&tokens), body).await.expect(200);
     let again = put(&t, access(&tokens), json!({"password": "fourth-password", "nonce": nonce})).await;
-    assert_eq!(again.refusal(), (422, "reauthentication_not_valid".into()));
+    assert_eq!(again.rejection(), (422, "reauthentication_not_valid".into()));
     // The nonce does not sign in
     let signed_in = verify(&t, json!({"type": "email", "email": ADA, "token": nonce})).await;
-    assert_eq!(signed_in.refusal(), (403, "otp_expired".into()));
+    assert_eq!(signed_in.rejection(), (403, "otp_expired".into()));
 }
 
 #[tokio::test]
@@ -139,9 +139,9 @@ async fn a_change_needs_the_current_password_where_it_is_demanded() {
     let tokens = t.signed_in(ADA, "correct-horse").await;
     let body = |current: Option<&str>| json!({"password": "battery-staple", "current_password": current});
     let missing = put(&t, access(&tokens), body(None)).await;
-    assert_eq!(missing.refusal(), (400, "current_password_required".into()));
+    assert_eq!(missing.rejection(), (400, "current_password_required".into()));
     let wrong = put(&t, access(&tokens), body(Some("nonsense"))).await;
-    assert_eq!(wrong.refusal(), (400, "current_password_invalid".into()));
+    assert_eq!(wrong.rejection(), (400, "current_password_invalid".into()));
     put(&t, access(&tokens), body(Some("correct-horse"))).await.expect(200);
 
     // A person who used a recovery link has forgotten it
@@ -157,7 +157,7 @@ async fn a_current_password_that_is_given_is_checked_even_where_none_is_demanded
     let tokens = t.signed_in(ADA, "correct-horse").await;
     let body = |current: &str| json!({"password": "battery-staple", "current_password": current});
     let wrong = put(&t, access(&tokens), body("nonsense")).await;
-    assert_eq!(wrong.refusal(), (400, "current_password_invalid".into()));
+    assert_eq!(wrong.rejection(), (400, "current_password_invalid".into()));
     put(&t, access(&tokens), body("correct-horse")).await.expect(200);
     put(&t, access(&tokens), json!({"password": "third-password", "current_password": ""})).await.expect(200);
 }
@@ -230,7 +230,7 @@ async fn an_account_says_which_of_two_addresses_has_confirmed_its_change() {
     t.clock().advance(Duration::minutes(2));
     put(&t, &token, json!({"email": NEW})).await.expect(200);
     assert_eq!(of(&token).await, json!({"new_email": NEW, "confirmed": null}));
-    assert_eq!(verify(&t, body(ADA, &to_current)).await.refusal(), (403, "otp_expired".into()));
+    assert_eq!(verify(&t, body(ADA, &to_current)).await.rejection(), (403, "otp_expired".into()));
     let again = t.nth_mail_to(ADA, 2).await;
     verify(&t, body(ADA, &again)).await.expect(200);
     assert_eq!(of(&token).await, json!({"new_email": NEW, "confirmed": "current"}));
@@ -244,7 +244,7 @@ async fn a_change_is_confirmed_by_codes_too() {
     let (_, to_new, to_current) = begin_change(&t).await;
     let body = |email: &str, mail: &portico_mail::Email| json!({"type": "email_change", "email": email, "token": code_in(mail.html())});
     let crossed = verify(&t, body(ADA, &to_new)).await;
-    assert_eq!(crossed.refusal(), (403, "otp_expired".into()));
+    assert_eq!(crossed.rejection(), (403, "otp_expired".into()));
     let half = verify(&t, body(ADA, &to_current)).await.expect(200).json();
     assert_eq!(half["code"], "200");
     assert!(half["msg"].as_str().unwrap().starts_with("Confirmation link accepted."));
@@ -272,7 +272,7 @@ async fn an_address_that_was_taken_meanwhile_is_not_taken_over() {
     t.account("eve@example.com", "correct-horse").await;
     let (token, to_new, to_current) = begin_change(&t).await;
     let taken = put(&t, &token, json!({"email": "eve@example.com"})).await;
-    assert_eq!(taken.refusal(), (422, "email_exists".into()));
+    assert_eq!(taken.rejection(), (422, "email_exists".into()));
     t.account(NEW, "another-one").await;
     t.get(link_in(to_current.html()).as_str()).send().await.expect(303);
     let landed = t.get(link_in(to_new.html()).as_str()).send().await.expect(303);
@@ -315,9 +315,9 @@ async fn several_accounts_may_request_an_address_and_each_has_a_code() {
     let changed = verify(&t, body(&codes[0])).await.expect(200).json();
     assert_eq!(changed["user"]["email"], NEW);
     t.sign_in(NEW, "correct-horse").await;
-    assert_eq!(verify(&t, body(&codes[0])).await.refusal(), (403, "otp_expired".into()));
+    assert_eq!(verify(&t, body(&codes[0])).await.rejection(), (403, "otp_expired".into()));
     // The first account has the address now
-    assert_eq!(verify(&t, body(&codes[1])).await.refusal(), (422, "email_exists".into()));
+    assert_eq!(verify(&t, body(&codes[1])).await.rejection(), (422, "email_exists".into()));
     t.sign_in("eve@example.com", "correct-horse").await;
 }
 
@@ -341,7 +341,7 @@ async fn a_second_factor_guards_password_and_address() {
     .await;
     for body in [json!({"password": "battery-staple"}), json!({"email": NEW})] {
         let answer = put(&t, access(&tokens), body).await;
-        assert_eq!(answer.refusal(), (401, "insufficient_aal".into()));
+        assert_eq!(answer.rejection(), (401, "insufficient_aal".into()));
     }
     let user = put(&t, access(&tokens), json!({"data": {"a": 1}})).await.expect(200).json();
     assert_eq!(user["factors"][0]["friendly_name"], "phone app");

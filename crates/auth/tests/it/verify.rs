@@ -22,7 +22,7 @@ async fn every_one_time_token_works_once() {
     post(&t, "signup", json!({"email": ADA, "password": "correct-horse"})).await.expect(200);
     let body = json!({"type": "signup", "email": ADA, "token": code_in(t.mail_to(ADA).await.html())});
     assert_eq!(method_of(post(&t, "verify", body.clone()).await.expect(200)).await, "otp");
-    assert_eq!(post(&t, "verify", body).await.refusal(), (403, "otp_expired".into()));
+    assert_eq!(post(&t, "verify", body).await.rejection(), (403, "otp_expired".into()));
 
     // By hash and by code: recovery and sign-in links
     for (number, (path, verify_type)) in
@@ -38,7 +38,7 @@ async fn every_one_time_token_works_once() {
             json!({"type": verify_type, "token_hash": hash})
         };
         post(&t, "verify", body.clone()).await.expect(200);
-        assert_eq!(post(&t, "verify", body).await.refusal(), (403, "otp_expired".into()), "{path}");
+        assert_eq!(post(&t, "verify", body).await.rejection(), (403, "otp_expired".into()), "{path}");
         let again = t.get(link.as_str()).send().await.expect(303);
         assert_eq!(again.location_fragment("error_description").as_deref(), Some(SITE_EXPIRED));
     }
@@ -55,7 +55,7 @@ async fn a_code_sent_twenty_times_concurrently_makes_one_session() {
     assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1);
     // Concurrent attempts are all counted
     let refusals: Vec<_> =
-        answers.iter().filter(|answer| answer.status != 200).map(|answer| answer.refusal().1).collect();
+        answers.iter().filter(|answer| answer.status != 200).map(|answer| answer.rejection().1).collect();
     assert!(refusals.iter().all(|code| code == "otp_expired" || code == "over_request_rate_limit"), "{refusals:?}");
     assert_eq!(t.count("select count(*) from auth.sessions").await, 1);
 }
@@ -69,7 +69,7 @@ async fn codes_and_links_expire() {
     t.clock().advance(Duration::seconds(3600));
     let by_code = json!({"type": "magiclink", "email": ADA, "token": code_in(mail.html())});
     let refused = post(&t, "verify", by_code).await;
-    assert_eq!(refused.refusal(), (403, "otp_expired".into()));
+    assert_eq!(refused.rejection(), (403, "otp_expired".into()));
     assert_eq!(refused.json()["message"], "Token has expired or is invalid");
     let landed = t.get(link_in(mail.html()).as_str()).send().await.expect(303);
     assert_eq!(landed.location_fragment("error").as_deref(), Some("access_denied"));
@@ -126,12 +126,12 @@ async fn verify_is_rejected_in_the_order_of_the_contract() {
         (json!({"type": "email", "token_hash": "abc"}), 403, "otp_expired", SITE_EXPIRED),
     ] {
         let answer = post(&t, "verify", body).await;
-        assert_eq!(answer.refusal(), (status, code.to_owned()), "{answer:?}");
+        assert_eq!(answer.rejection(), (status, code.to_owned()), "{answer:?}");
         assert_eq!(answer.json()["message"], message);
     }
     for query in ["", "type=signup", "token=abc"] {
         let answer = t.get(&format!("/auth/v1/verify?{query}")).send().await.expect(400);
-        assert_eq!(answer.refusal(), (400, "validation_failed".into()));
+        assert_eq!(answer.rejection(), (400, "validation_failed".into()));
     }
 }
 
@@ -143,9 +143,9 @@ async fn a_banned_person_is_rejected_after_the_token() {
     let code = code_in(t.nth_mail_to(ADA, 1).await.html());
     t.execute("update auth.users set banned_until = now() + interval '1 day'").await;
     let wrong = post(&t, "verify", json!({"type": "email", "email": ADA, "token": "000000"})).await;
-    assert_eq!(wrong.refusal(), (403, "otp_expired".into()));
+    assert_eq!(wrong.rejection(), (403, "otp_expired".into()));
     let right = post(&t, "verify", json!({"type": "email", "email": ADA, "token": code})).await;
-    assert_eq!(right.refusal(), (403, "user_banned".into()));
+    assert_eq!(right.rejection(), (403, "user_banned".into()));
 }
 
 #[tokio::test]
@@ -161,9 +161,9 @@ async fn a_link_signs_an_unknown_address_up() {
     assert!(user["email_confirmed_at"].is_string());
 
     let unknown = post(&t, "otp", json!({"email": "no@example.com", "create_user": false})).await;
-    assert_eq!(unknown.refusal(), (422, "otp_disabled".into()));
+    assert_eq!(unknown.rejection(), (422, "otp_disabled".into()));
     let invalid = post(&t, "otp", json!({"email": "nonsense", "create_user": false})).await;
-    assert_eq!(invalid.refusal(), (422, "otp_disabled".into()));
+    assert_eq!(invalid.rejection(), (422, "otp_disabled".into()));
     assert_eq!(t.count("select count(*) from auth.users").await, 1);
     // `/magiclink` has no such field
     post(&t, "magiclink", json!({"email": "no@example.com", "create_user": false})).await.expect(200);
@@ -192,7 +192,7 @@ async fn create_user_false_is_checked_before_disabled_features() {
     ] {
         let mut asked = body;
         asked["create_user"] = json!(false);
-        assert_eq!(post(&t, "otp", asked.clone()).await.refusal(), (status, code.to_owned()), "{asked}");
+        assert_eq!(post(&t, "otp", asked.clone()).await.rejection(), (status, code.to_owned()), "{asked}");
     }
 }
 
@@ -204,7 +204,7 @@ async fn a_link_for_an_unconfirmed_account_deletes_the_password_of_the_first_sig
     let code = code_in(t.nth_mail_to(ADA, 1).await.html());
     post(&t, "verify", json!({"type": "email", "email": ADA, "token": code})).await.expect(200);
     let stranger = post(&t, "token?grant_type=password", json!({"email": ADA, "password": "of-a-stranger"})).await;
-    assert_eq!(stranger.refusal(), (400, "invalid_credentials".into()));
+    assert_eq!(stranger.rejection(), (400, "invalid_credentials".into()));
 }
 
 #[tokio::test]
@@ -215,7 +215,7 @@ async fn recovery_of_an_unconfirmed_account_confirms_it_without_its_password() {
     let code = code_in(t.nth_mail_to(ADA, 1).await.html());
     let tokens = post(&t, "verify", json!({"type": "recovery", "email": ADA, "token": code})).await.expect(200).json();
     let stranger = post(&t, "token?grant_type=password", json!({"email": ADA, "password": "of-a-stranger"})).await;
-    assert_eq!(stranger.refusal(), (400, "invalid_credentials".into()));
+    assert_eq!(stranger.rejection(), (400, "invalid_credentials".into()));
     let token = tokens["access_token"].as_str().unwrap();
     t.put("/auth/v1/user").bearer(token).json(&json!({"password": "her-own-one"})).send().await.expect(200);
     t.sign_in(ADA, "her-own-one").await;
@@ -248,7 +248,7 @@ async fn messages_to_an_address_keep_an_interval() {
         ("otp", json!({"email": ADA})),
     ] {
         let answer = post(&t, path, body).await;
-        assert_eq!(answer.refusal(), (429, "over_email_send_rate_limit".into()), "{path}");
+        assert_eq!(answer.rejection(), (429, "over_email_send_rate_limit".into()), "{path}");
         let message = "For security purposes, you can only request this after 53 seconds.";
         assert_eq!(answer.json()["message"], message);
         assert_eq!(answer.header("retry-after"), Some("53"));
@@ -271,7 +271,7 @@ async fn mails_have_an_hourly_limit() {
         if number < 2 {
             answer.expect(200);
         } else {
-            assert_eq!(answer.refusal(), (429, "over_email_send_rate_limit".into()));
+            assert_eq!(answer.rejection(), (429, "over_email_send_rate_limit".into()));
             assert_eq!(answer.json()["message"], "email rate limit exceeded");
             assert_eq!(answer.header("retry-after"), Some("3600"));
             assert_eq!(answer.header("x-ratelimit-name"), Some("emails-sent"));

@@ -178,7 +178,7 @@ async fn each_check_has_its_error_in_the_order_of_the_contract() {
         ),
     ] {
         let answer = post(&t, &body).await;
-        assert_eq!((answer.refusal(), &answer.json()["msg"]), ((status, code.to_owned()), &json!(text)));
+        assert_eq!((answer.rejection(), &answer.json()["msg"]), ((status, code.to_owned()), &json!(text)));
     }
     assert_eq!(t.count("select count(*) from auth.users").await, 0);
 }
@@ -248,7 +248,7 @@ async fn a_message_of_solana_is_rejected_for_what_it_says() {
         ),
     ] {
         let answer = post(&t, &wallet.signed(&message)).await;
-        assert_eq!(answer.refusal(), (400, "validation_failed".into()), "{text}");
+        assert_eq!(answer.rejection(), (400, "validation_failed".into()), "{text}");
         assert_eq!(answer.json()["msg"], text);
     }
     assert_eq!(t.count("select count(*) from auth.users").await, 0);
@@ -260,13 +260,13 @@ async fn wallets_obey_the_rules_for_accounts() {
     let t = server(|settings| settings.disable_signup = true).await;
     let wallet = Wallet::new(11);
     let message = wallet.message(SITE, &format!("Issued At: {}", at(&t, Duration::ZERO)));
-    assert_eq!(sign_in(&t, &wallet, &message).await.refusal(), (422, "signup_disabled".into()));
+    assert_eq!(sign_in(&t, &wallet, &message).await.rejection(), (422, "signup_disabled".into()));
 
     let t = server(|_| {}).await;
     let message = wallet.message(SITE, &format!("Issued At: {}", at(&t, Duration::ZERO)));
     sign_in(&t, &wallet, &message).await.expect(200);
     t.execute("update auth.users set banned_until = now() + interval '1 day'").await;
-    assert_eq!(sign_in(&t, &wallet, &message).await.refusal(), (403, "user_banned".into()));
+    assert_eq!(sign_in(&t, &wallet, &message).await.rejection(), (403, "user_banned".into()));
 }
 
 #[tokio::test]

@@ -11,10 +11,12 @@
 //!
 //! Code of the project must not run there either, since it would run as this role. A session begins
 //! with `row_security` off, so that PostgreSQL fails the statement where a policy would apply
-//! (`force row level security`), instead of calling its functions; it is read-only; and names
-//! resolve in PostgreSQL's catalog, so the statement has to qualify all others. What remains is
-//! what the owner of a table can put behind its name (a view, an index whose predicate calls a
-//! function): that code has the owner's rights elsewhere too, and finds nothing of any caller here.
+//! (`force row level security`), instead of calling its functions, and it fails where a view or a
+//! foreign table has taken the name of a table; it is read-only; and names resolve in PostgreSQL's
+//! catalog, so the statement has to qualify all others. What remains is what the owner of a table
+//! can attach to it (an index whose predicate calls a function): that code has the owner's rights
+//! elsewhere too, and finds nothing of any caller here. A server that cannot exclude views (before
+//! 15.8 and 16.4) rejects the sessions, and callers read in another way.
 
 use std::num::NonZero;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -33,8 +35,9 @@ use crate::endpoint::Endpoint;
 use crate::error::DatabaseError;
 
 /// The settings of the sessions.
-const SETTINGS: [(&str, &str); 8] = [
+const SETTINGS: [(&str, &str); 9] = [
     ("row_security", "off"),
+    ("restrict_nonsystem_relation_kind", "view, foreign-table"),
     ("default_transaction_read_only", "on"),
     ("search_path", "pg_catalog, pg_temp"),
     ("statement_timeout", "30s"),

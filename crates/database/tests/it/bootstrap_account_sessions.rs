@@ -1,5 +1,6 @@
 //! The private messages about sessions that begin and end, by which account pages stay up to date.
 
+use portico_database::Database;
 use tokio_postgres::Client;
 
 use super::bootstrap::{column, majors, ready, refusal, value};
@@ -24,6 +25,26 @@ fn sessions(user: &str, count: usize) -> String {
     )
 }
 
+/// Returns a database in which messages can be sent today.
+async fn ready_for_messages(major: u32) -> Database {
+    let database = ready(major).await;
+    database.maintain_message_partitions().await.unwrap();
+    database
+}
+
+/// Begins a session of each account, and sends messages that are not about sessions.
+async fn send_to_accounts_and_others(client: &Client) {
+    let begun = [sessions(ADA, 1), sessions(BOB, 1)].join("; ");
+    client
+        .batch_execute(&format!(
+            "insert into auth.users (id) values ('{ADA}'), ('{BOB}'); {begun};
+             insert into realtime.messages (topic, extension)
+             values ('portico:account:{ADA}', 'presence'), ('portico:account:', 'broadcast'), ('other', 'broadcast')"
+        ))
+        .await
+        .unwrap();
+}
+
 /// Runs statements as the role of requests with these claims, in a transaction that is rolled back.
 async fn seen_by(client: &Client, claims: &str, query: &str) -> Vec<String> {
     client.batch_execute("begin").await.unwrap();
@@ -41,8 +62,7 @@ async fn seen_by(client: &Client, claims: &str, query: &str) -> Vec<String> {
 #[tokio::test]
 async fn sessions_that_begin_or_end_send_one_message_to_each_account() {
     for major in majors() {
-        let database = ready(major).await;
-        database.maintain_message_partitions().await.unwrap();
+        let database = ready_for_messages(major).await;
         let admin = database.administrator().await.unwrap();
         // As the account service signs in and out
         let auth = database.pool(AUTH).client().await.unwrap();
@@ -68,18 +88,9 @@ async fn sessions_that_begin_or_end_send_one_message_to_each_account() {
 #[tokio::test]
 async fn a_message_about_sessions_is_read_by_its_account_alone() {
     for major in majors() {
-        let database = ready(major).await;
-        database.maintain_message_partitions().await.unwrap();
+        let database = ready_for_messages(major).await;
         let client = database.administrator().await.unwrap();
-        client
-            .batch_execute(&format!(
-                "insert into auth.users (id) values ('{ADA}'), ('{BOB}'); {}; {};
-                 insert into realtime.messages (topic, extension) values ('portico:account:{ADA}', 'presence'), ('portico:account:', 'broadcast'), ('other', 'broadcast')",
-                sessions(ADA, 1),
-                sessions(BOB, 1)
-            ))
-            .await
-            .unwrap();
+        send_to_accounts_and_others(&client).await;
         let topics = "select concat_ws(' ', topic, extension) from realtime.messages";
         for user in [ADA, BOB] {
             let claims = format!(r#"{{"sub": "{user}"}}"#);
@@ -105,24 +116,19 @@ async fn a_message_about_sessions_is_read_by_its_account_alone() {
 #[tokio::test]
 async fn policies_for_all_topics_do_not_open_the_topics_of_accounts() {
     for major in majors() {
-        let database = ready(major).await;
-        database.maintain_message_partitions().await.unwrap();
+        let database = ready_for_messages(major).await;
         let client = database.administrator().await.unwrap();
         // The last role may use nothing in schema auth
         client
-            .batch_execute(&format!(
+            .batch_execute(
                 "create policy everything on realtime.messages to public using (true) with check (true);
                  create role portico_topic_reader; grant portico_topic_reader to current_user;
                  grant usage on schema realtime to portico_topic_reader;
-                 grant select, insert on realtime.messages to portico_topic_reader;
-                 insert into auth.users (id) values ('{ADA}'), ('{BOB}'); {}; {};
-                 insert into realtime.messages (topic, extension)
-                 values ('portico:account:{ADA}', 'presence'), ('portico:account:', 'broadcast'), ('other', 'broadcast')",
-                sessions(ADA, 1),
-                sessions(BOB, 1)
-            ))
+                 grant select, insert on realtime.messages to portico_topic_reader",
+            )
             .await
             .unwrap();
+        send_to_accounts_and_others(&client).await;
         let topics = "select concat_ws(' ', topic, extension) from realtime.messages order by topic desc";
         let own = format!("portico:account:{ADA} broadcast");
         let claims = format!(r#"{{"sub": "{ADA}"}}"#);
@@ -161,8 +167,7 @@ async fn policies_for_all_topics_do_not_open_the_topics_of_accounts() {
 #[tokio::test]
 async fn a_message_that_cannot_be_sent_leaves_the_session() {
     for major in majors() {
-        let database = ready(major).await;
-        database.maintain_message_partitions().await.unwrap();
+        let database = ready_for_messages(major).await;
         let admin = database.administrator().await.unwrap();
         let auth = database.pool(AUTH).client().await.unwrap();
         auth.batch_execute(&format!("insert into auth.users (id) values ('{ADA}')")).await.unwrap();

@@ -9,8 +9,8 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use portico_database::wire::{
-    Access, Batch, CoalescingSettings, FunctionTraits, Pool, PooledConnection, ReadCoalescer, ReadError, RowSeparators,
-    Statement, WireError, WirePoolSettings,
+    Access, Batch, CoalescingSettings, FunctionTraits, Pool, PooledConnection, ReadCoalescer, RowSeparators, Statement,
+    WireError, WirePoolSettings,
 };
 use portico_database::{Endpoint, Host, connect};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -67,10 +67,7 @@ async fn run(reads: &ReadCoalescer, read: &TestRead<'_>) -> Result<String, WireE
         .statement(Statement::named(read.text, read.params).scope(role).binary().joined(RowSeparators::default()))
         .statement(Statement::named("commit", &[]))
         .ending(Access::ReadOnly);
-    let outcome = reads.run(&batch).await;
-    let mut results = outcome.map_err(|error| match error {
-        ReadError::Checkout(error) | ReadError::Run(error) => error,
-    })?;
+    let mut results = reads.run(&batch).await?;
     assert_eq!(results.len(), 4);
     let joined = results.take_joined_rows().unwrap();
     assert_eq!(joined.rows, 1);

@@ -56,6 +56,11 @@ async fn a_read_that_postgresql_rejects_is_left_to_another_way() {
     assert_eq!(text(&missing, "a").await, None);
     let found = open(&scratch.endpoint, "supabase_admin", "select name from public.missing where name = $1");
     assert_eq!(text(&found, "a").await.as_deref(), Some("a"));
+    administrator
+        .batch_execute("alter table public.missing rename to behind; create view public.missing as table public.behind")
+        .await
+        .unwrap();
+    assert_eq!(text(&found, "a").await, None);
     let no_login = open(&scratch.endpoint, "anon", SESSION);
     assert_eq!(text(&no_login, "a").await, None);
     // The session of another login could return to the rights of that login

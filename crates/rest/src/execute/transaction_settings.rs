@@ -7,12 +7,11 @@ use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use http::{HeaderMap, HeaderName, Method, header};
-use portico_base::Secret;
+use portico_base::{ForwardedHeaders, Secret};
 use serde_json::{Map, Value};
 
 use crate::config::RestConfig;
 use crate::config::database::{Isolation, RoleSettings};
-use crate::request::ForwardedHeaders;
 use crate::request::role::RequestRole;
 use crate::statement_builder::Sql;
 
@@ -32,7 +31,6 @@ pub(crate) struct TransactionContext<'a> {
     /// The raw path, without the prefix of the service.
     pub path: &'a str,
     pub headers: &'a HeaderMap,
-    /// Adds the headers of the gateway to `headers`.
     pub forwarded: ForwardedHeaders<'a>,
     /// Replaces the `authorization` header.
     pub authorization: Option<&'a Secret>,
@@ -59,8 +57,7 @@ pub(crate) struct TransactionSettings<'a> {
 impl<'a> TransactionSettings<'a> {
     /// Computes the values.
     pub fn of(context: &'a TransactionContext<'a>) -> Self {
-        let mut visible = context.headers.clone();
-        (context.forwarded)(&mut visible);
+        let visible = context.forwarded.added_to(context.headers);
         let mut headers = String::with_capacity(64 * visible.len());
         write_headers(&mut headers, &visible, context.authorization);
         let cookies = visible.contains_key(header::COOKIE).then(|| cookies_of(&visible));
@@ -169,7 +166,7 @@ mod tests {
             method: &Method::GET,
             path: "/a%20b",
             headers,
-            forwarded: &|_| {},
+            forwarded: ForwardedHeaders::new(&|_| {}),
             authorization: None,
             time_zone: None,
         }

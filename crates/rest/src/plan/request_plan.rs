@@ -134,6 +134,16 @@ fn relation<'a>(cache: &'a SchemaCache, schema: &str, name: &str) -> Result<&'a 
     })
 }
 
+/// Negotiates the format of a body with rows of a relation.
+fn format_of_rows(
+    context: &PlanContext<'_>,
+    relation: &Relation,
+    request: &ApiRequest<'_>,
+) -> Result<NegotiatedFormat, RestError> {
+    let source = ResultSource { relation: Some(&relation.name), routine: None, whole_rows: is_whole(&request.query) };
+    negotiate(context.cache, &request.accepted, source, context.settings.explain_enabled)
+}
+
 fn read(
     context: &PlanContext<'_>,
     name: &str,
@@ -142,8 +152,7 @@ fn read(
 ) -> Result<StatementPlan, RestError> {
     let relation = relation(context.cache, context.schema, name)?;
     let plan = ReadPlan::new(context, ReadRoot::Relation(relation), &request.query)?;
-    let source = ResultSource { relation: Some(&relation.name), routine: None, whole_rows: is_whole(&request.query) };
-    let format = negotiate(context.cache, &request.accepted, source, context.settings.explain_enabled)?;
+    let format = format_of_rows(context, relation, request)?;
     request.preferences.reject_unknown()?;
 
     let count = request.preferences.count;
@@ -177,8 +186,7 @@ fn write(
     };
     let plan = WritePlan::new(context, relation, action, &request.query, options, payload)?;
     preferences.reject_unknown()?;
-    let source = ResultSource { relation: Some(&relation.name), routine: None, whole_rows: is_whole(&request.query) };
-    let format = negotiate(context.cache, &request.accepted, source, context.settings.explain_enabled)?;
+    let format = format_of_rows(context, relation, request)?;
     plan.check_safe_update(context)?;
 
     let limits_rows = matches!(action, WriteAction::Update | WriteAction::Delete);

@@ -103,6 +103,11 @@ impl<'a> Cursor<'a> {
         is_next
     }
 
+    /// Skips the first of `tokens` that comes next. Returns the value beside it.
+    pub(super) fn take_one_of<T: Copy>(&mut self, tokens: &[(&str, T)]) -> Option<T> {
+        tokens.iter().find(|(token, _)| self.take(token)).map(|(_, value)| *value)
+    }
+
     /// Takes the characters for which `fits` returns true.
     pub(super) fn take_while(&mut self, fits: impl Fn(char) -> bool) -> &'a str {
         let rest = self.rest();

@@ -85,13 +85,7 @@ fn operation(cursor: &mut Cursor<'_>, context: ValueContext) -> Parsed<FilterOpe
                 delimiter(cursor)?;
                 Ok(FilterOperation::Simple(operator, value(cursor, context)?))
             } else if let Some(operator) = quant(operator) {
-                let quantifier = if cursor.take("(any)") {
-                    Some(Quantifier::Any)
-                } else if cursor.take("(all)") {
-                    Some(Quantifier::All)
-                } else {
-                    None
-                };
+                let quantifier = cursor.take_one_of(&[("(any)", Quantifier::Any), ("(all)", Quantifier::All)]);
                 delimiter(cursor)?;
                 Ok(FilterOperation::Quantified(operator, quantifier, value(cursor, context)?))
             } else {

@@ -30,19 +30,7 @@ fn term(cursor: &mut Cursor<'_>) -> Parsed<OrderTerm> {
         (None, Field { name: first, json_path: json_path(cursor)? })
     };
     cursor.spaces();
-    let direction = if cursor.take(".asc") {
-        Some(Direction::Ascending)
-    } else if cursor.take(".desc") {
-        Some(Direction::Descending)
-    } else {
-        None
-    };
-    let nulls = if cursor.take(".nullsfirst") {
-        Some(Nulls::First)
-    } else if cursor.take(".nullslast") {
-        Some(Nulls::Last)
-    } else {
-        None
-    };
+    let direction = cursor.take_one_of(&[(".asc", Direction::Ascending), (".desc", Direction::Descending)]);
+    let nulls = cursor.take_one_of(&[(".nullsfirst", Nulls::First), (".nullslast", Nulls::Last)]);
     Ok(OrderTerm { relation, field, direction, nulls })
 }

@@ -15,9 +15,9 @@ use std::collections::HashSet;
 
 use axum::body::Body;
 use bytes::Bytes;
-use http::HeaderMap;
 use http::request::Parts;
 use http_body_util::BodyExt as _;
+use portico_base::ForwardedHeaders;
 use portico_tokens::Caller;
 
 use self::body::{BodyPurpose, Payload};
@@ -33,10 +33,6 @@ use crate::query::{self, QueryTarget, RequestQuery, RowRange};
 
 /// Bodies of this size and longer take milliseconds to parse.
 const LONG_BODY: usize = 512 * 1024;
-
-/// Adds the headers that the gateway knows (the client's address, the original URL) to those of a
-/// request.
-pub(crate) type ForwardedHeaders<'a> = &'a (dyn Fn(&mut HeaderMap) + Send + Sync);
 
 /// The caller of a request and the resource that it names.
 pub(crate) struct RequestHead<'a> {

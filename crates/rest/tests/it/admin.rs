@@ -78,7 +78,7 @@ async fn readiness_depends_on_the_database() {
     server.get("/rest-admin/v1/live").send().await.expect(200);
     let refused = server.secret("/films").send().await.expect(503);
     assert!(refused.header("retry-after").unwrap().parse::<u32>().unwrap() >= 1);
-    assert!(["PGRST000", "PGRST001"].contains(&refused.refusal().1.as_str()));
+    assert!(["PGRST000", "PGRST001"].contains(&refused.rejection().1.as_str()));
 
     allow(true).await;
     until(&server, "/rest-admin/v1/ready", 200).await;

@@ -11,6 +11,7 @@ mod model;
 pub(crate) mod object_store;
 pub(crate) mod parts;
 mod path;
+mod sized_body;
 
 pub(crate) use self::interface::Backend;
 pub(crate) use self::model::{

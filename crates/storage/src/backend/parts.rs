@@ -5,8 +5,10 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use md5::{Digest, Md5};
+use portico_base::random;
 
-use super::model::{BackendFuture, ContentStream, StoredContent, VersionKey};
+use super::model::{BackendError, BackendFuture, ContentStream, StoredContent, VersionKey};
+use super::path::is_uuid;
 
 /// Names a version that arrives in parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,6 +17,31 @@ pub(crate) struct PartedVersion {
     pub upload: String,
     /// The version that the parts become.
     pub at: VersionKey,
+}
+
+impl PartedVersion {
+    /// Returns the name of the upload, with which a folder or the begin of a key may be made.
+    ///
+    /// # Errors
+    /// [`BackendError::NotFound`] for a text that no upload has.
+    pub(super) fn folder(&self) -> Result<&str, BackendError> {
+        if is_upload(&self.upload) { Ok(&self.upload) } else { Err(BackendError::NotFound) }
+    }
+}
+
+/// Returns a name for a new upload.
+pub(super) fn new_upload() -> String {
+    random::uuid().to_string()
+}
+
+/// Returns true for the names that [`new_upload`] returns.
+fn is_upload(name: &str) -> bool {
+    is_uuid(name)
+}
+
+/// Returns true for the name of an upload that is not among `kept`.
+pub(super) fn is_unknown_upload(name: &str, kept: &HashSet<String>) -> bool {
+    is_upload(name) && !kept.contains(name)
 }
 
 /// Names the bytes of a part.
@@ -47,8 +74,8 @@ pub(crate) struct StoredPart {
 /// An upload is begun, receives parts in any order, and is either assembled or aborted. A part that
 /// is stored again under its number leaves the one before usable.
 pub(crate) trait PartStore: Send + Sync {
-    /// Begins an upload of a version. Returns the text that names it from now on.
-    fn begin_parts<'a>(&'a self, at: &'a VersionKey) -> BackendFuture<'a, String>;
+    /// Begins an upload. Returns the text that names it from now on.
+    fn begin_parts(&self) -> BackendFuture<'_, String>;
 
     /// Stores a part of exactly `size` bytes. When it returns, the bytes are durable. What a
     /// failure or a cancellation leaves is deleted by [`delete_part`](Self::delete_part).

@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use axum::body::Body;
 use axum::response::Response;
 use http::{HeaderValue, StatusCode, header};
-use portico_database::wire::{PostgresError, WireError};
+use portico_database::wire::{PostgresError, ReadError, WireError};
 use portico_images::RenderError;
 use serde_json::json;
 
@@ -299,6 +299,12 @@ impl From<S3Error> for StorageError {
 impl From<RenderError> for StorageError {
     fn from(error: RenderError) -> Self {
         Self::Render(error)
+    }
+}
+
+impl From<ReadError> for StorageError {
+    fn from(error: ReadError) -> Self {
+        WireError::from(error).into()
     }
 }
 

@@ -4,15 +4,13 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use http::request::Parts;
+use portico_base::ForwardedHeaders;
 use portico_tokens::Caller;
 
 use crate::error::{Result, StorageError};
 use crate::identity::CallerIdentity;
 use crate::operation::{Operation, RequestDescription};
 use crate::service::StorageService;
-
-/// Adds the headers of the gateway to those that SQL sees.
-pub(crate) type ForwardedHeaders<'a> = &'a (dyn Fn(&mut HeaderMap) + Send + Sync);
 
 /// A request without its body.
 pub(crate) struct StorageCall<'a> {
@@ -42,9 +40,7 @@ impl StorageCall<'_> {
 
     /// Returns the headers of the request with those of the gateway.
     pub fn forwarded_headers(&self) -> HeaderMap {
-        let mut headers = self.parts.headers.clone();
-        (self.forwarded)(&mut headers);
-        headers
+        self.forwarded.added_to(&self.parts.headers)
     }
 
     /// Describes the request as SQL sees it.
@@ -74,7 +70,7 @@ impl StorageCall<'_> {
     /// Returns an operation that looks at no token and whose SQL does not see the request: it reads
     /// as the service only.
     pub fn undescribed_operation(&self, name: &'static str) -> Operation {
-        Operation::new(self.service, name, None, RequestDescription::default())
+        Operation::new(self.service, name, None, RequestDescription::of_client(&self.parts.extensions))
     }
 
     /// Checks that the caller has the rights of the service.

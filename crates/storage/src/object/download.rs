@@ -1,6 +1,6 @@
 //! Reading objects: the row and the content.
 
-use portico_database::wire::{ReadError, RowSeparators};
+use portico_database::wire::RowSeparators;
 use serde::Deserialize;
 
 use crate::backend::{BackendError, ByteRange, OpenContent, VersionKey};
@@ -93,10 +93,7 @@ pub(crate) async fn find_visible(operation: &Operation, source: &ObjectPath) -> 
 
 /// Finds an object and its bucket, whatever the policies say.
 async fn without_policies(operation: &Operation, path: &ObjectPath) -> Result<Option<ObjectAndBucket>> {
-    let read = operation.service.find_object.run([&path.bucket, &path.name]).await;
-    let found = read.map_err(|error| match error {
-        ReadError::Checkout(error) | ReadError::Run(error) => StorageError::from(error),
-    })?;
+    let found = operation.service.find_object.run([&path.bucket, &path.name]).await?;
     if let Some(found) = found.filter(|found| found.rows == 1) {
         return parse(&found.to_bytes()).map(Some);
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use portico_base::inherit_request;
+use portico_database::wire::Param;
 
 use super::copy::{check_destination, copy_content};
 use super::download::find_visible;
@@ -11,6 +12,7 @@ use super::version::delete_versions;
 use crate::backend::VersionKey;
 use crate::backend::journal::JournalNames;
 use crate::error::{Result, StorageError};
+use crate::identity::Owner;
 use crate::name::{ObjectKey, ObjectPath, is_folder_placeholder};
 use crate::operation::{Actor, Operation, SqlStep, TransactionEnd, WriteError};
 use crate::sql;
@@ -32,19 +34,8 @@ pub(crate) async fn relocate(operation: &Operation, source: ObjectPath, destinat
         check_destination(operation, &destination.bucket, &key, &row.metadata).await?;
     }
     let owner = operation.caller()?.owner();
-    let values = |version| {
-        [
-            Some(source.bucket.as_bytes()),
-            Some(source.name.as_bytes()),
-            Some(destination.bucket.as_bytes()),
-            Some(key.as_str().as_bytes()),
-            owner.uuid().map(str::as_bytes),
-            owner.id.as_deref().map(str::as_bytes),
-            version,
-        ]
-    };
-    let tested = values(Some(b"1".as_slice()));
-    let tested = [SqlStep { text: sql::TEST_MOVE, values: &tested }];
+    let values = [moved(&source, &destination.bucket, &key, &owner).as_slice(), &[Some(b"1")]].concat();
+    let tested = [SqlStep { text: sql::TEST_MOVE, values: &values }];
     let results = operation.write(Actor::Caller, &tested, TransactionEnd::RollBack).await?;
     // The row is visible, and the policies for updates do not apply to it
     if results.rows(0).is_empty() {
@@ -57,21 +48,13 @@ pub(crate) async fn relocate(operation: &Operation, source: ObjectPath, destinat
     let names = JournalNames { bucket: source.bucket.clone(), names: vec![source.name.clone()] };
     let left = service.journal.enter(names).await?;
     let metadata = row.metadata.for_new_version(stored.size, stored.modified).to_json();
-    let (operation, owner) = (operation.clone(), owner.clone());
+    let operation = operation.clone();
     let task = tokio::spawn(inherit_request(async move {
         version.commit_sent();
         let id = version.id().to_owned();
-        let values = [
-            Some(source.bucket.as_bytes()),
-            Some(source.name.as_bytes()),
-            Some(destination.bucket.as_bytes()),
-            Some(key.as_str().as_bytes()),
-            owner.uuid().map(str::as_bytes),
-            owner.id.as_deref().map(str::as_bytes),
-            Some(id.as_bytes()),
-            Some(metadata.as_bytes()),
-            row.version.as_deref().map(str::as_bytes),
-        ];
+        let replaced = row.version.as_deref().map(str::as_bytes);
+        let version_values = [Some(id.as_bytes()), Some(metadata.as_bytes()), replaced];
+        let values = [moved(&source, &destination.bucket, &key, &owner).as_slice(), &version_values].concat();
         // In one order for all, so that two moves never wait for each other
         let mut places = [[values[0], values[1]], [values[2], values[3]]];
         places.sort_unstable();
@@ -102,4 +85,16 @@ pub(crate) async fn relocate(operation: &Operation, source: ObjectPath, destinat
         }
     }));
     task.await.unwrap_or(Err(StorageError::Internal))
+}
+
+/// Returns the values that [`sql::TEST_MOVE`] and [`sql::MOVE_OBJECT`] have in common.
+fn moved<'a>(source: &'a ObjectPath, bucket: &'a str, key: &'a ObjectKey, owner: &'a Owner) -> [Param<'a>; 6] {
+    [
+        Some(source.bucket.as_bytes()),
+        Some(source.name.as_bytes()),
+        Some(bucket.as_bytes()),
+        Some(key.as_str().as_bytes()),
+        owner.uuid().map(str::as_bytes),
+        owner.id.as_deref().map(str::as_bytes),
+    ]
 }

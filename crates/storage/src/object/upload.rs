@@ -198,9 +198,7 @@ pub(crate) async fn receive(
     content: ContentStream<'_>,
 ) -> Result<ReceivedContent> {
     let service = &operation.service;
-    let requester = operation.requester();
-    let waiting = tokio::time::timeout(service.settings.upload_wait, service.uploads.acquire(&requester, 1));
-    let Ok(_slot) = waiting.await else { return Err(StorageError::TooManyUploads) };
+    let _slot = operation.upload_slot().await?;
     let mut version = NewVersion::begin(service, &permit.bucket, permit.key.as_str()).await?;
     let content = service.backend.put(version.key(), content, permit.size_limit).await;
     version.received();

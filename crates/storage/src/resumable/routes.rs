@@ -133,13 +133,23 @@ impl ResumableCall<'_> {
         Ok(response)
     }
 
+    /// Finds an upload that was created, and the rights of the request to its object.
+    async fn find(
+        &self,
+        id: &str,
+        name: &OperationName,
+    ) -> Result<(ResumableId, UploadAccess, UploadRecord), TusError> {
+        let id = ResumableId::parse(id).ok_or(TusError::InvalidId)?;
+        let access = self.access(&id.target, name)?;
+        let record = access.find(&id).await?;
+        Ok((id, access, record))
+    }
+
     /// Describes an upload. Needs the permission to continue it.
     async fn describe(&self, id: &str) -> Result<Response, TusError> {
         self.authenticate()?;
         TusHeaders::parse(&Method::HEAD, &self.call.parts().headers)?;
-        let id = ResumableId::parse(id).ok_or(TusError::InvalidId)?;
-        let access = self.access(&id.target, &PART)?;
-        let record = access.find(&id).await?;
+        let (id, access, record) = self.find(id, &PART).await?;
         match access.permit(&id, &parsed(&record)?, record.length).await {
             // The policies have allowed the row: a finished upload can be described
             Ok(_) | Err(StorageError::Exists(_)) => {}
@@ -168,9 +178,7 @@ impl ResumableCall<'_> {
         if !headers.has_bytes {
             return Err(TusError::ContentTypeRequired);
         }
-        let id = ResumableId::parse(id).ok_or(TusError::InvalidId)?;
-        let access = self.access(&id.target, &PART)?;
-        let record = access.find(&id).await?;
+        let (id, access, record) = self.find(id, &PART).await?;
         let length = record.visible_length().or(headers.length).or(record.length);
         let permit = access.permit(&id, &parsed(&record)?, length).await?;
         let (lock, record) = access.take_over(&id).await?;
@@ -199,9 +207,7 @@ impl ResumableCall<'_> {
     async fn terminate(&self, id: &str) -> Result<Response, TusError> {
         self.authenticate()?;
         TusHeaders::parse(&Method::DELETE, &self.call.parts().headers)?;
-        let id = ResumableId::parse(id).ok_or(TusError::InvalidId)?;
-        let access = self.access(&id.target, &DELETE)?;
-        let record = access.find(&id).await?;
+        let (id, access, record) = self.find(id, &DELETE).await?;
         access.permit(&id, &parsed(&record)?, record.length).await?;
         let (_lock, record) = access.take_over(&id).await?;
         if record.is_finished {

@@ -207,9 +207,7 @@ impl UploadAccess {
     ) -> Result<UploadState, TusError> {
         let HeldUpload { mut lock, record: stored, length: total } = held;
         let service = self.service();
-        let requester = self.operation.requester();
-        let waiting = tokio::time::timeout(service.settings.upload_wait, service.uploads.acquire(&requester, 1));
-        let Ok(_slot) = waiting.await else { return Err(TusError::Storage(StorageError::TooManyUploads)) };
+        let _slot = self.operation.upload_slot().await?;
         let store = &service.unfinished.store;
         let content = match store.append_to(id.version, &stored.progress).await {
             Err(BackendError::NotFound) => {

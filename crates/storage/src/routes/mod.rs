@@ -15,12 +15,13 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
 use http::{Method, StatusCode};
+use portico_base::ForwardedHeaders;
 use serde_json::json;
 
 use self::address::RestAddress;
 use self::fields::JsonFields;
 use crate::error::{Result, StorageError};
-use crate::http::call::{ForwardedHeaders, StorageCall};
+use crate::http::call::StorageCall;
 use crate::http::response::{empty, json_response, message, text};
 use crate::operation::{Actor, SqlStep};
 use crate::service::StorageService;

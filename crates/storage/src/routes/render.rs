@@ -26,7 +26,7 @@ impl StorageCall<'_> {
         let (operation, rule, path, caching, transformation) = match address {
             RenderAddress::Public(path) => {
                 let transformation = self.queried_transformation()?;
-                let operation = self.open_operation("storage.render.image_public");
+                let operation = self.undescribed_operation("storage.render.image_public");
                 (operation, ReadRule::Public, path, Caching::Stored, transformation)
             }
             RenderAddress::Authenticated(path) => {
@@ -35,7 +35,7 @@ impl StorageCall<'_> {
             }
             RenderAddress::Signed(path) => {
                 let token = sign::verify(self.service, &self.token()?, &path, UrlScope::Download)?;
-                let operation = self.open_operation("storage.render.image_sign");
+                let operation = self.undescribed_operation("storage.render.image_sign");
                 let transformation = token.transformation.unwrap_or_default();
                 (operation, ReadRule::SignedUrl, path, Caching::Until(token.expires_at), transformation)
             }

@@ -25,13 +25,13 @@ use axum::body::Body;
 use axum::response::Response;
 use http::Method;
 use http::request::Parts;
+use portico_base::ForwardedHeaders;
 
 use self::address::S3Address;
 use self::call::{S3Call, S3Request};
 use self::error::error_response;
 use self::query::S3Query;
 use crate::error::{Result, S3Error};
-use crate::http::call::ForwardedHeaders;
 use crate::service::StorageService;
 use crate::settings::S3Settings;
 
@@ -50,8 +50,7 @@ pub(crate) async fn answer(
     (parts, body): (&Parts, Body),
     forwarded: ForwardedHeaders<'_>,
 ) -> Response {
-    let mut headers = parts.headers.clone();
-    forwarded(&mut headers);
+    let headers = forwarded.added_to(&parts.headers);
     let is_head = parts.method == Method::HEAD;
     let path = parts.uri.path().strip_prefix(PREFIX).unwrap_or_default();
     let outcome = async {

@@ -9,6 +9,15 @@ use serde_json::json;
 use crate::helper::{Files, assert_error};
 
 impl Files {
+    /// Stores `site/a` and `files/a`. Returns the signed URL of the second, which is not public.
+    async fn with_a_public_and_a_signed_object() -> (Self, String) {
+        let f = Self::with_buckets().await;
+        f.store("site/a", "public").await.expect(200);
+        f.store("files/a", "private").await.expect(200);
+        let url = f.signed_url("files/a").await;
+        (f, url)
+    }
+
     /// Returns the number of sessions that act as the owner.
     async fn owner_sessions(&self) -> i64 {
         let sessions = "select count(*) from pg_stat_activity \
@@ -32,10 +41,7 @@ impl Files {
 
 #[tokio::test]
 async fn public_and_signed_downloads_are_read_as_the_owner_and_no_others() {
-    let f = Files::with_buckets().await;
-    f.store("site/a", "public").await.expect(200);
-    f.store("files/a", "private").await.expect(200);
-    let url = f.signed_url("files/a").await;
+    let (f, url) = Files::with_a_public_and_a_signed_object().await;
     let alice = f.t.member("alice@example.com").await;
     assert_error(&alice.sends(f.get("/object/files/a")).send().await, 400, "404", "NoSuchKey", "Object not found");
     assert_eq!(f.content("files/a").await, "private");
@@ -59,10 +65,7 @@ async fn public_and_signed_downloads_are_read_as_the_owner_and_no_others() {
 
 #[tokio::test]
 async fn a_policy_that_is_forced_on_the_owner_never_runs_as_the_owner() {
-    let f = Files::with_buckets().await;
-    f.store("site/a", "public").await.expect(200);
-    f.store("files/a", "private").await.expect(200);
-    let url = f.signed_url("files/a").await;
+    let (f, url) = Files::with_a_public_and_a_signed_object().await;
     f.t.migrate(
         "create function public.attack() returns boolean language plpgsql as $$ \
          begin perform pg_advisory_lock_shared(1); return true; end $$; \
@@ -80,11 +83,31 @@ async fn a_policy_that_is_forced_on_the_owner_never_runs_as_the_owner() {
 }
 
 #[tokio::test]
+async fn a_view_in_the_place_of_a_table_never_runs_as_the_owner() {
+    for table in ["objects", "buckets"] {
+        let (f, url) = Files::with_a_public_and_a_signed_object().await;
+        assert_eq!(f.get("/object/public/site/a").send().await.expect(200).text(), "public");
+        assert_eq!(f.owner_sessions().await, 1);
+        f.t.migrate(
+            "create function public.attack() returns boolean language plpgsql volatile as $$ \
+             begin perform pg_advisory_lock_shared(1); return true; end $$",
+        )
+        .await;
+        f.t.execute(&format!("alter table storage.{table} rename to {table}_behind")).await;
+        f.t.execute(&format!(
+            "create view storage.{table} as select * from storage.{table}_behind where public.attack()"
+        ))
+        .await;
+        f.t.execute(&format!("grant select on storage.{table} to public")).await;
+        assert_eq!(f.get("/object/public/site/a").send().await.expect(200).text(), "public");
+        assert_eq!(f.get(&url).send().await.expect(200).text(), "private");
+        assert_eq!((f.owner_sessions().await, f.owner_locks().await), (1, vec![]), "{table}");
+    }
+}
+
+#[tokio::test]
 async fn code_that_the_owner_of_the_tables_lets_run_finds_nothing_of_a_request() {
-    let f = Files::with_buckets().await;
-    f.store("site/a", "public").await.expect(200);
-    f.store("files/a", "private").await.expect(200);
-    let url = f.signed_url("files/a").await;
+    let (f, url) = Files::with_a_public_and_a_signed_object().await;
     // PostgreSQL computes the predicate of an index while it plans
     f.t.migrate(
         "create function public.try_to_write() returns void language plpgsql as $$ begin \

@@ -91,6 +91,14 @@ pub enum ReadError {
     Run(WireError),
 }
 
+impl From<ReadError> for WireError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Checkout(error) | ReadError::Run(error) => error,
+        }
+    }
+}
+
 /// The outcome of a checkout for a read.
 enum ReadCheckout {
     /// A connection to run the read on.

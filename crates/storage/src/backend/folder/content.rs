@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
-use http_body::{Body as HttpBody, Frame, SizeHint};
+use futures_util::Stream;
 use portico_base::spawn_blocking;
 use tokio::task::JoinHandle;
 
@@ -18,6 +18,7 @@ use super::buffer::{ReadBuffer, ReadBuffers};
 use super::cached;
 use super::file::blocking;
 use crate::backend::model::{BackendError, ByteRange, OpenContent};
+use crate::backend::sized_body::SizedBody;
 
 /// Content of at most this size is read when it is opened.
 const SMALL: u64 = 64 * 1024;
@@ -71,7 +72,8 @@ fn opened<E>(
     };
     let (start, end) = part;
     let body = if end - start > SMALL {
-        Body::new(FileBody { file: Arc::new(file), position: start, end, reading: None, buffers: Arc::clone(buffers) })
+        let (file, buffers) = (Arc::new(file), Arc::clone(buffers));
+        Body::new(SizedBody::new(FileChunks { file, position: start, end, reading: None, buffers }, end - start))
     } else {
         let mut bytes = BytesMut::zeroed(usize::try_from(end - start).map_err(io::Error::other)?);
         if !bytes.is_empty()
@@ -84,8 +86,8 @@ fn opened<E>(
     Ok(Opened::Whole(OpenContent { size, part, body }))
 }
 
-/// A part of a file as a body. It keeps the file open, so that a deletion does not disturb it.
-struct FileBody {
+/// The bytes of a part of a file. It keeps the file open, so that a deletion does not disturb it.
+struct FileChunks {
     file: Arc<File>,
     /// The position that is read next.
     position: u64,
@@ -94,7 +96,7 @@ struct FileBody {
     buffers: Arc<ReadBuffers>,
 }
 
-impl FileBody {
+impl FileChunks {
     /// Returns the next bytes if they are in memory, or reads them on a thread that may block.
     fn read_next(&self) -> Result<Bytes, JoinHandle<io::Result<Bytes>>> {
         let (start, wanted) = (self.position, self.end - self.position);
@@ -111,14 +113,10 @@ fn read_from_disk(file: &File, buffer: ReadBuffer, start: u64, wanted: u64) -> i
     buffer.fill(wanted, read).map_err(|(_, error)| error)
 }
 
-impl HttpBody for FileBody {
-    type Data = Bytes;
-    type Error = io::Error;
+impl Stream for FileChunks {
+    type Item = io::Result<Bytes>;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         let this = &mut *self;
         if this.position >= this.end {
             return Poll::Ready(None);
@@ -131,19 +129,10 @@ impl HttpBody for FileBody {
                 outcome.unwrap_or_else(|error| Err(io::Error::other(error)))
             }
         };
-        match &outcome {
-            Ok(bytes) => this.position += bytes.len() as u64,
-            Err(_) => this.position = this.end,
+        if let Ok(bytes) = &outcome {
+            this.position += bytes.len() as u64;
         }
-        Poll::Ready(Some(outcome.map(Frame::data)))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.position >= self.end
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.end - self.position)
+        Poll::Ready(Some(outcome))
     }
 }
 

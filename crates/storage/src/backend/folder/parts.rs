@@ -14,9 +14,10 @@ use super::draft::{Draft, DraftWriter, ReceivedDraft, place_in};
 use super::durable::flush_folder;
 use super::file::{blocking, changed};
 use super::store::ContentFolder;
-use crate::backend::model::{BackendError, BackendFuture, ContentStream, StoredContent, VersionKey};
-use crate::backend::parts::{PartName, PartStore, PartedVersion, StoredPart, composite_etag};
-use crate::backend::path;
+use crate::backend::model::{BackendError, BackendFuture, ContentStream, StoredContent};
+use crate::backend::parts::{
+    PartName, PartStore, PartedVersion, StoredPart, composite_etag, is_unknown_upload, new_upload,
+};
 
 /// The end of the name of a folder of parts that is being deleted.
 const DELETED: &str = ".deleted";
@@ -26,14 +27,14 @@ impl ContentFolder {
     ///
     /// # Errors
     /// [`BackendError::NotFound`] for a text that no upload has.
-    fn parts_of(&self, upload: &str) -> Result<PathBuf, BackendError> {
-        if path::is_uuid(upload) { Ok(self.multipart.join(upload)) } else { Err(BackendError::NotFound) }
+    fn parts_of(&self, of: &PartedVersion) -> Result<PathBuf, BackendError> {
+        Ok(self.multipart.join(of.folder()?))
     }
 }
 
 impl PartStore for ContentFolder {
-    fn begin_parts<'a>(&'a self, _at: &'a VersionKey) -> BackendFuture<'a, String> {
-        let upload = random::uuid().to_string();
+    fn begin_parts(&self) -> BackendFuture<'_, String> {
+        let upload = new_upload();
         let (all, own) = (self.multipart.clone(), self.multipart.join(&upload));
         Box::pin(blocking(move || {
             fs::DirBuilder::new().mode(0o700).create(own)?;
@@ -50,7 +51,7 @@ impl PartStore for ContentFolder {
         size: u64,
     ) -> BackendFuture<'a, StoredPart> {
         Box::pin(async move {
-            let folder = self.parts_of(&of.upload)?;
+            let folder = self.parts_of(of)?;
             let ReceivedDraft { written, digest, size } = self.receive(content, size).await?;
             let etag = digest.finish().await?;
             let (name, waiting) = (name.clone(), Arc::new(()));
@@ -72,7 +73,7 @@ impl PartStore for ContentFolder {
 
     fn delete_part<'a>(&'a self, of: &'a PartedVersion, name: &'a PartName) -> BackendFuture<'a, ()> {
         Box::pin(async move {
-            let place = self.parts_of(&of.upload)?.join(name.file());
+            let place = self.parts_of(of)?.join(name.file());
             blocking(move || match fs::remove_file(place) {
                 Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),
                 _ => Ok(()),
@@ -87,7 +88,7 @@ impl PartStore for ContentFolder {
         parts: &'a [StoredPart],
     ) -> BackendFuture<'a, StoredContent> {
         Box::pin(async move {
-            let from = self.parts_of(&of.upload)?;
+            let from = self.parts_of(of)?;
             let (root, place) = (self.objects.clone(), self.place(&of.at));
             let draft = self.incoming.join(random::uuid().to_string());
             let folders = Arc::clone(&self.folders);
@@ -106,7 +107,7 @@ impl PartStore for ContentFolder {
 
     fn abort_parts<'a>(&'a self, of: &'a PartedVersion) -> BackendFuture<'a, ()> {
         Box::pin(async move {
-            let Ok(folder) = self.parts_of(&of.upload) else { return Ok(()) };
+            let Ok(folder) = self.parts_of(of) else { return Ok(()) };
             blocking(move || Ok(delete_parts(&folder)?)).await
         })
     }
@@ -123,7 +124,7 @@ impl PartStore for ContentFolder {
                     continue;
                 }
                 let is_old = |metadata: fs::Metadata| changed(&metadata).elapsed().is_ok_and(|age| age >= grace);
-                if path::is_uuid(name) && !kept.contains(name) && entry.metadata().is_ok_and(is_old) {
+                if is_unknown_upload(name, &kept) && entry.metadata().is_ok_and(is_old) {
                     delete_parts(&entry.path())?;
                 }
             }
@@ -185,14 +186,14 @@ mod tests {
     use http_body_util::BodyExt;
 
     use super::*;
-    use crate::backend::Backend;
+    use crate::backend::{Backend, VersionKey};
     use crate::error::StorageError;
 
     const VERSION: &str = "5f0e7a0c-52b1-4a3f-9c55-0f0a6a9c3b11";
 
     async fn begin(folder: &ContentFolder) -> PartedVersion {
         let at = VersionKey::new("bucket", "a/b", Some(VERSION));
-        PartedVersion { upload: folder.begin_parts(&at).await.unwrap(), at }
+        PartedVersion { upload: folder.begin_parts().await.unwrap(), at }
     }
 
     async fn put(

@@ -4,22 +4,20 @@
 //! the rest is then requested again.
 
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use axum::body::Body;
 use bytes::Bytes;
 use futures_util::StreamExt;
-use futures_util::stream::{self, BoxStream};
+use futures_util::stream;
 use http::{HeaderMap, Method, header};
-use http_body::{Body as HttpBody, Frame, SizeHint};
 use reqwest::Response;
 
 use super::client::{StoreClient, StoreRequest, size_of, unreachable};
 use super::error::StoreError;
 use super::upload::etag_of;
 use crate::backend::model::{BackendError, ByteRange, OpenContent};
+use crate::backend::sized_body::SizedBody;
 
 /// The times that a download continues after an interruption without a byte in between.
 const RESUMPTIONS: u32 = 3;
@@ -61,8 +59,8 @@ pub(super) async fn open(
     let chunks = stream::try_unfold(download, |mut download| async move {
         Ok(download.next().await?.map(|chunk| (chunk, download)))
     });
-    let body = RemoteBody { chunks: chunks.boxed(), left: part.1 - part.0 };
-    Ok(OpenContent { size, part, body: Body::new(body) })
+    let body = Body::new(SizedBody::new(chunks.boxed(), part.1 - part.0));
+    Ok(OpenContent { size, part, body })
 }
 
 /// Returns the value of `Range`; `None` for a range without bytes.
@@ -139,41 +137,6 @@ impl Download {
         }
         self.response = Some(response);
         Ok(())
-    }
-}
-
-/// The body of a download. Its size is known.
-struct RemoteBody {
-    chunks: BoxStream<'static, io::Result<Bytes>>,
-    left: u64,
-}
-
-impl HttpBody for RemoteBody {
-    type Data = Bytes;
-    type Error = io::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
-        if self.left == 0 {
-            return Poll::Ready(None);
-        }
-        self.chunks.as_mut().poll_next(context).map(|next| {
-            next.map(|chunk| {
-                let chunk = chunk?;
-                self.left = self.left.saturating_sub(chunk.len() as u64);
-                Ok(Frame::data(chunk))
-            })
-        })
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.left == 0
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.left)
     }
 }
 

@@ -13,14 +13,14 @@ use bytes::Bytes;
 use futures_util::Stream;
 use http::Method;
 use md5::{Digest, Md5};
-use portico_base::random;
 
 use super::client::StoreRequest;
 use super::store::{DELETED_AT_ONCE, S3Store, is_old};
 use super::upload::StoreMultipartUpload;
-use crate::backend::model::{BackendError, BackendFuture, ContentStream, StoredContent, VersionKey};
-use crate::backend::parts::{PartName, PartStore, PartedVersion, StoredPart, composite_etag};
-use crate::backend::path::is_uuid;
+use crate::backend::model::{BackendError, BackendFuture, ContentStream, StoredContent};
+use crate::backend::parts::{
+    PartName, PartStore, PartedVersion, StoredPart, composite_etag, is_unknown_upload, new_upload,
+};
 use crate::error::StorageError;
 
 /// The name of the mark of an upload that has not ended.
@@ -52,12 +52,16 @@ impl S3Store {
         format!("{}%parts/", self.prefix)
     }
 
+    fn folder_of_upload(&self, upload: &str) -> String {
+        format!("{}{upload}/", self.all_parts())
+    }
+
     /// Returns the begin of the keys of an upload.
     ///
     /// # Errors
     /// [`BackendError::NotFound`] for a text that no upload has.
-    fn parts_of(&self, upload: &str) -> Result<String, BackendError> {
-        if is_uuid(upload) { Ok(format!("{}{upload}/", self.all_parts())) } else { Err(BackendError::NotFound) }
+    fn parts_of(&self, of: &PartedVersion) -> Result<String, BackendError> {
+        Ok(self.folder_of_upload(of.folder()?))
     }
 
     async fn delete_parts(&self, folder: &str) -> Result<(), BackendError> {
@@ -72,10 +76,10 @@ impl S3Store {
 }
 
 impl PartStore for S3Store {
-    fn begin_parts<'a>(&'a self, _at: &'a VersionKey) -> BackendFuture<'a, String> {
+    fn begin_parts(&self) -> BackendFuture<'_, String> {
         Box::pin(async move {
-            let upload = random::uuid().to_string();
-            let mark = format!("{}{MARK}", self.parts_of(&upload)?);
+            let upload = new_upload();
+            let mark = format!("{}{MARK}", self.folder_of_upload(&upload));
             self.client.call(StoreRequest::of_object(Method::PUT, &mark)).await?;
             Ok(upload)
         })
@@ -89,7 +93,7 @@ impl PartStore for S3Store {
         size: u64,
     ) -> BackendFuture<'a, StoredPart> {
         Box::pin(async move {
-            let folder = self.parts_of(&of.upload)?;
+            let folder = self.parts_of(of)?;
             let key = format!("{folder}{}", name.file());
             let mut counted = CountedContent { content, digest: Md5::new(), size: 0 };
             self.put_at(&key, &mut counted, size).await?;
@@ -102,7 +106,7 @@ impl PartStore for S3Store {
 
     fn delete_part<'a>(&'a self, of: &'a PartedVersion, name: &'a PartName) -> BackendFuture<'a, ()> {
         Box::pin(async move {
-            let key = format!("{}{}", self.parts_of(&of.upload)?, name.file());
+            let key = format!("{}{}", self.parts_of(of)?, name.file());
             self.delete_keys(&[key]).await
         })
     }
@@ -113,7 +117,7 @@ impl PartStore for S3Store {
         parts: &'a [StoredPart],
     ) -> BackendFuture<'a, StoredContent> {
         Box::pin(async move {
-            let folder = self.parts_of(&of.upload)?;
+            let folder = self.parts_of(of)?;
             let to = self.key(&of.at);
             let size: u64 = parts.iter().map(|part| part.size).sum();
             let parts_with_content: Vec<&StoredPart> = parts.iter().filter(|part| part.size > 0).collect();
@@ -136,7 +140,7 @@ impl PartStore for S3Store {
 
     fn abort_parts<'a>(&'a self, of: &'a PartedVersion) -> BackendFuture<'a, ()> {
         Box::pin(async move {
-            let Ok(folder) = self.parts_of(&of.upload) else { return Ok(()) };
+            let Ok(folder) = self.parts_of(of) else { return Ok(()) };
             self.delete_parts(&folder).await
         })
     }
@@ -152,8 +156,8 @@ impl PartStore for S3Store {
                 *are_old = *are_old && is_old;
             }
             for (upload, are_old) in uploads {
-                if are_old && is_uuid(&upload) && !kept.contains(&upload) {
-                    self.delete_parts(&self.parts_of(&upload)?).await?;
+                if are_old && is_unknown_upload(&upload, kept) {
+                    self.delete_parts(&self.folder_of_upload(&upload)).await?;
                 }
             }
             Ok(())

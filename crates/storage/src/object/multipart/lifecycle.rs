@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderMap, Method};
+use http::Method;
 use portico_base::{inherit_request, random};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ use crate::media_type::OCTETS;
 use crate::model::NO_CACHE;
 use crate::name::ObjectPath;
 use crate::object::upload::{self, ContentDescription, UploadAuthority, UploadPermit, UploadRequest};
-use crate::operation::{Actor, JSON_ARRAY, Operation, RequestDescription, SqlStep, TransactionEnd, WriteError, parse};
+use crate::operation::{Actor, JSON_ARRAY, Operation, SqlStep, TransactionEnd, WriteError, parse};
 use crate::service::StorageService;
 use crate::sql::multipart as statements;
 
@@ -122,7 +122,7 @@ pub(crate) async fn begin(
     let version = random::uuid().to_string();
     let at = VersionKey::new(&target.bucket, &target.name, Some(&version));
     let backend = &operation.service.backend;
-    let parted = PartedVersion { upload: backend.begin_parts(&at).await?, at };
+    let parted = PartedVersion { upload: backend.begin_parts().await?, at };
     let metadata = json!({
         "mimetype": description.mimetype,
         "cacheControl": description.cache_control,
@@ -194,9 +194,7 @@ pub(crate) async fn put_part(
     content: ContentStream<'_>,
 ) -> Result<StoredPart> {
     let service = &operation.service;
-    let requester = operation.requester();
-    let waiting = tokio::time::timeout(service.settings.upload_wait, service.uploads.acquire(&requester, 1));
-    let Ok(_slot) = waiting.await else { return Err(StorageError::TooManyUploads) };
+    let _slot = operation.upload_slot().await?;
     // Dropped behind the future of the backend, which may be cancelled
     let mut new = NewPart {
         service: Arc::clone(service),
@@ -352,8 +350,7 @@ pub(super) fn abort_in_background(service: &Arc<StorageService>, parted: PartedV
 /// # Errors
 /// Those of PostgreSQL and of the backend.
 pub(crate) async fn end_abandoned(service: &Arc<StorageService>, age: Duration) -> Result<Vec<ObjectPath>> {
-    let request = RequestDescription::new(&Method::DELETE, "", &HeaderMap::new(), None);
-    let operation = Operation::new(service, "storage.s3.upload.abort_multipart", None, request);
+    let operation = Operation::of_program(service, "storage.s3.upload.abort_multipart", &Method::DELETE, "");
     let seconds = age.as_secs().to_string();
     let mut ended = Vec::new();
     loop {
