@@ -112,7 +112,7 @@ async fn a_key_is_registered_by_its_first_proof_and_raises_later_sessions() {
     let factor = &account(&t, &raised).await["factors"][0];
     assert_eq!((&factor["status"], &factor["factor_type"]), (&json!("verified"), &json!("webauthn")));
     assert_eq!(factor["web_authn_aaguid"], "07070707-0707-0707-0707-070707070707");
-    assert!(t.mail_to(ADA).await.html().contains("verification method"));
+    assert!(t.nth_mail_to(ADA, 1).await.html().contains("verification method"));
     let actions = t.actions().await;
     assert!(actions.contains(&"verification_attempted".to_owned()));
     assert!(!actions.contains(&"challenge_created".to_owned()));

@@ -179,7 +179,7 @@ async fn the_owner_of_an_address_does_not_inherit_the_passkeys_of_an_intruder() 
     t.execute("update auth.users set email_confirmed_at = null, phone = '15550001111', phone_confirmed_at = now()")
         .await;
     t.post("/auth/v1/recover").json(&json!({"email": ADA})).send().await.expect(200);
-    t.get(link_in(t.mail_to(ADA).await.html()).as_str()).send().await.expect(303);
+    t.get(link_in(t.nth_mail_to(ADA, 1).await.html()).as_str()).send().await.expect(303);
     assert_eq!(t.count("select count(*) from auth.users where email_confirmed_at is not null").await, 1);
     assert_eq!(t.count("select count(*) from auth.webauthn_credentials").await, 0);
     sign_in(&t, &intruder).await.expect(400);

@@ -1,4 +1,4 @@
-//! What `storage.search` returns and reads, with and without row security.
+//! Tests that `storage.search` returns and reads the right objects, with and without row security.
 
 use tokio_postgres::Client;
 

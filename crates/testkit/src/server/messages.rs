@@ -6,12 +6,15 @@ use portico_mail::Email;
 use super::{PATIENCE, TestServer};
 
 impl TestServer {
-    /// Returns the newest mail to `address`. Waits for one if there is none yet.
+    /// Returns the only mail to `address`. Waits for it.
     ///
     /// # Panics
-    /// When none arrives.
+    /// When it does not arrive, or when there are several: "the newest" would depend on which of
+    /// them has arrived. A test with several names one by [`Self::nth_mail_to`].
     pub async fn mail_to(&self, address: &str) -> Email {
-        self.mail_when(address, |mails| mails.last().cloned()).await
+        let mail = self.nth_mail_to(address, 0).await;
+        assert_eq!(self.mails_to(address).len(), 1, "mails to {address}");
+        mail
     }
 
     /// Returns the mail to `address` that arrives as number `index` (from 0). Waits for it.
