@@ -198,7 +198,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn rendered_text_of_any_shape_is_json(text in r#"[\[{(]?[{}(),"\\ a1eEé=.:+\-TN;xt]{0,40}"#) {
+        fn rendered_numbers_are_json(text in r"-?[01.]{0,6}(e[+-]?[0-9]{1,3})?") {
+            if let Ok(json) = render(&Shape::Number, &text) {
+                let parsed: Result<serde_json::Value, _> = serde_json::from_str(&json);
+                prop_assert!(parsed.is_ok() || json.len() > 300, "{text}: {json}");
+            }
+        }
+
+        #[test]
+        fn rendered_text_of_any_shape_is_json(text in r#"[\[{(]?[{}(),"\\ a01eEé=.:+\-TN;xt]{0,40}"#) {
             let shapes = [
                 Shape::Boolean, Shape::Number, Shape::Float, Shape::Text, Shape::Bytes, Shape::Timestamp,
                 Shape::TimestampWithZone, array(Shape::Float), array(pair()), pair(),
