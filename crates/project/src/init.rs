@@ -7,12 +7,15 @@ use crate::error::{ProjectError, read_text};
 use crate::project::MAX_CONFIG;
 
 const TEMPLATE: &str = include_str!("config_template.toml");
+/// The settings of a new project whose defaults are those of the reference, for the sake of existing
+/// projects.
+const OWN_TEMPLATE: &str = include_str!("portico_template.toml");
 
 /// The files of tools in the folder that do not belong into version control.
 const IGNORED: [&str; 5] = [".branches", ".temp", ".env.keys", ".env.local", ".env.*.local"];
 
-/// Writes `supabase/config.toml` below `folder`, and in a git work tree completes
-/// `supabase/.gitignore`. Returns the files that were written.
+/// Writes `supabase/config.toml` below `folder`, `supabase/portico.toml` unless it exists, and in a
+/// git work tree completes `supabase/.gitignore`. Returns the files that were written.
 ///
 /// # Errors
 /// When the configuration exists and `force` is not given, or a file cannot be written.
@@ -29,6 +32,11 @@ pub fn init(folder: &Path, force: bool) -> Result<Vec<PathBuf>, ProjectError> {
     }
     std::fs::write(&config, template(folder)).map_err(failed(&config))?;
     let mut written = vec![config];
+    let own = supabase.join("portico.toml");
+    if !own.exists() {
+        std::fs::write(&own, OWN_TEMPLATE).map_err(failed(&own))?;
+        written.push(own);
+    }
 
     if folder.ancestors().any(|above| above.join(".git").exists()) {
         let path = supabase.join(".gitignore");

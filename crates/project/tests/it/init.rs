@@ -1,6 +1,12 @@
 //! `init` and `migration new`
 
+use portico_project::portico_toml::Settings;
+
 use crate::folder::Folder;
+
+fn notifications(folder: &Folder) -> Option<bool> {
+    Settings::load(&folder.load()).unwrap().auth.email.notifications
+}
 
 #[test]
 fn a_new_project_parses_without_a_warning() {
@@ -13,6 +19,16 @@ fn a_new_project_parses_without_a_warning() {
     assert_eq!(project.config().auth.site_url, plain.config().auth.site_url);
     assert_eq!(project.config().api.port, plain.config().api.port);
     assert_eq!(project.config().api.auto_expose_new_tables, Some(false));
+    assert!(written.iter().any(|path| path.ends_with("supabase/portico.toml")));
+    assert_eq!(notifications(&folder), Some(true));
+}
+
+#[test]
+fn settings_that_only_portico_has_are_kept_even_if_forced() {
+    let folder = Folder::with("supabase/portico.toml", "[auth.email]\nnotifications = false\n");
+    let written = portico_project::init(folder.path(), true).unwrap();
+    assert!(!written.iter().any(|path| path.ends_with("supabase/portico.toml")));
+    assert_eq!(notifications(&folder), Some(false));
 }
 
 #[test]
