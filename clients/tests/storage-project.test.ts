@@ -9,7 +9,7 @@ import { Portico, portico as command, projectFolder, write } from "../harness/po
 
 const storageOf = (portico: Portico): SupabaseClient["storage"] => portico.client({}, portico.status.SECRET_KEY).storage;
 
-test("buckets of the configuration are made at the start, and changed on request", async () => {
+test.each(["development", "production"])("buckets of the configuration are made at the start in %s, and changed on request", async (stage) => {
   const config = `
 [storage.buckets.images]
 public = true
@@ -17,7 +17,8 @@ file_size_limit = "1MiB"
 allowed_mime_types = ["image/svg+xml", "text/plain; charset=utf-8"]
 objects_path = "./images"
 `;
-  const portico = await Portico.start({ config, files: { "supabase/images/deep/a.svg": "<svg/>", "supabase/images/b.txt": "one" } });
+  const project = { config, files: { "supabase/images/deep/a.svg": "<svg/>", "supabase/images/b.txt": "one" } };
+  const portico = await (stage === "production" ? Portico.serve(project) : Portico.start(project));
   try {
     expect(portico.log).toContain("Creating Storage bucket: images");
     expect(portico.log).toContain("Uploading: supabase/images/b.txt => images/b.txt");

@@ -12,7 +12,7 @@ use portico_gateway::ServeLimits;
 use portico_project::portico_toml::Settings;
 use portico_project::status::{S3Values, StatusValues};
 use portico_project::{Exposure, LoadOptions, Progress, Project};
-use portico_storage::{ExistingBuckets, GcOptions};
+use portico_storage::GcOptions;
 use portico_tokens::development as well_known;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -146,7 +146,7 @@ pub(super) async fn run(global: &Global, options: DevOptions) -> anyhow::Result<
                         storage::collect_garbage(server.storage(), options, call.replies);
                     }
                     ControlRequest::SeedBuckets => tokio::select! {
-                        () = seed_buckets(&server, &project, &call.replies) => {}
+                        () = storage::seed_again(server.storage(), &project, &call.replies) => {}
                         () = signals.recv() => break,
                     },
                     ControlRequest::Stop => {
@@ -187,29 +187,13 @@ pub(super) async fn run(global: &Global, options: DevOptions) -> anyhow::Result<
 /// accounts and buckets.
 async fn complete(server: &Server, project: &Project, settings: &Settings) -> anyhow::Result<()> {
     add_development_accounts(server, settings).await?;
-    let say = |line: String| folder::say(&line);
-    storage::seed(server.storage(), project, ExistingBuckets::Keep, &say)
-        .await
-        .context("[storage.buckets] in supabase/config.toml")
+    storage::seed_missing(server.storage(), project, &|line| folder::say(&line)).await
 }
 
 /// As [`complete`], after the database was set up again.
 async fn restore(server: &Server, project: &Project, settings: &Settings) -> anyhow::Result<()> {
     server.restore_avatars().await;
     complete(server, project, settings).await
-}
-
-/// Makes or changes the buckets of the project. Sends each step and the outcome to `replies`.
-async fn seed_buckets(server: &Server, project: &Project, replies: &mpsc::Sender<Reply>) {
-    let report = |line: String| {
-        // Does not wait: a command that reads slowly or has ended must not delay the work
-        let _ = replies.try_send(Reply::Progress { line });
-    };
-    let reply = match storage::seed(server.storage(), project, ExistingBuckets::Update, &report).await {
-        Ok(()) => Reply::Done { value: serde_json::Value::Null },
-        Err(error) => Reply::Failed { message: error.to_string() },
-    };
-    let _ = replies.send(reply).await;
 }
 
 /// Adds the accounts of `[auth.users]` that do not exist yet.

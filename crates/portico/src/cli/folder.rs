@@ -5,9 +5,10 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Args;
 use portico_database::cluster;
+use portico_project::portico_toml::Settings;
 use portico_project::{LoadOptions, Project, ProjectError};
 
 use super::Global;
@@ -49,6 +50,23 @@ pub(super) fn say(line: &str) {
 pub(super) fn data_folder(global: &Global) -> anyhow::Result<PathBuf> {
     let options = LoadOptions { workdir: global.workdir.clone(), ..LoadOptions::default() };
     Ok(Project::find_root(&options)?.join(".portico"))
+}
+
+/// Returns the data folder of the server that runs in the project.
+pub(super) async fn of_running_server(global: &Global) -> anyhow::Result<PathBuf> {
+    let development = data_folder(global)?;
+    let project = load(LoadOptions { workdir: global.workdir.clone(), ..LoadOptions::default() })?;
+    let production = Settings::load(&project)?.database.data;
+    match (control::running(&development).await, control::running(&production).await) {
+        (Some(_), Some(_)) => bail!(
+            "two servers run in this folder: choose one with --data {} or --data {}",
+            development.display(),
+            production.display()
+        ),
+        (_, Some(_)) => Ok(production),
+        // The call says that no server runs
+        _ => Ok(development),
+    }
 }
 
 /// The folder of the embedded cluster within the data folder.

@@ -118,6 +118,7 @@ pub(super) async fn run(global: &Global, options: ServeOptions) -> anyhow::Resul
         let trusted_proxies = checked.trusted_proxies.clone();
         let server = Server::new(checked.describe(&project, &settings, &data, &keys, clock), &database)?;
         server.load_keys().await?;
+        storage::seed_missing(server.storage(), &project, &|line| tracing::info!("{line}")).await?;
         let ending = CancellationToken::new();
         let max_connections = open_files::max_connections(settings.server.max_connections);
         let mut limits = ServeLimits {
@@ -163,6 +164,10 @@ pub(super) async fn run(global: &Global, options: ServeOptions) -> anyhow::Resul
                             storage::collect_garbage(server.storage(), options, call.replies);
                             continue;
                         }
+                        ControlRequest::SeedBuckets => tokio::select! {
+                            () = storage::seed_again(server.storage(), &project, &call.replies) => continue,
+                            () = signals.recv() => break,
+                        },
                         _ => Reply::Failed { message: "this command is for the development server".to_owned() },
                     };
                     let _ = call.replies.send(reply).await;

@@ -2,10 +2,9 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use clap::{Args, Subcommand};
-use portico_project::portico_toml::Settings;
-use portico_project::{LoadOptions, parse_duration};
+use portico_project::parse_duration;
 use portico_storage::GcSummary;
 
 use super::{Global, folder};
@@ -44,7 +43,7 @@ pub(super) async fn run(global: &Global, command: StorageCommand) -> anyhow::Res
     let StorageCommand::Gc(GcArguments { data, grace, delete, delete_rows, json }) = command;
     let data = match data {
         Some(data) => data,
-        None => running_server(global).await?,
+        None => folder::of_running_server(global).await?,
     };
     let request = ControlRequest::CollectGarbage { grace: grace.as_secs(), delete_content: delete, delete_rows };
     let value = control::call(&data, &request, folder::say).await?;
@@ -54,23 +53,6 @@ pub(super) async fn run(global: &Global, command: StorageCommand) -> anyhow::Res
     }
     print(&serde_json::from_value(value).context("the server is of another version")?, delete);
     Ok(())
-}
-
-/// Returns the data folder of the server that runs in the project.
-async fn running_server(global: &Global) -> anyhow::Result<PathBuf> {
-    let development = folder::data_folder(global)?;
-    let project = folder::load(LoadOptions { workdir: global.workdir.clone(), ..LoadOptions::default() })?;
-    let production = Settings::load(&project)?.database.data;
-    match (control::running(&development).await, control::running(&production).await) {
-        (Some(_), Some(_)) => bail!(
-            "two servers run in this folder: choose one with --data {} or --data {}",
-            development.display(),
-            production.display()
-        ),
-        (_, Some(_)) => Ok(production),
-        // The call says that no server runs
-        _ => Ok(development),
-    }
 }
 
 fn print(found: &GcSummary, delete: bool) {

@@ -107,12 +107,35 @@ pub fn s3_development_settings(config: &Config, extras: &S3Extras, pages: Allowe
     Some(settings)
 }
 
-/// Makes the buckets of `[storage.buckets]` and uploads the files of their folders. Calls
-/// `progress` with each step. Without the service nothing is done.
+/// Makes the buckets of `[storage.buckets]` that do not exist and uploads the files of their
+/// folders. Calls `progress` with each step. Without the service nothing is done.
 ///
 /// # Errors
 /// When a bucket or file cannot be stored; the text names it.
-pub async fn seed(
+pub async fn seed_missing(
+    storage: Option<&Storage>,
+    project: &Project,
+    progress: &(dyn Fn(String) + Send + Sync),
+) -> anyhow::Result<()> {
+    let seeded = seed(storage, project, ExistingBuckets::Keep, progress).await;
+    seeded.context("[storage.buckets] in supabase/config.toml")
+}
+
+/// Makes or changes the buckets of `[storage.buckets]`, and replaces the objects of the same names
+/// as their files. Sends each step and the outcome to `replies`.
+pub async fn seed_again(storage: Option<&Storage>, project: &Project, replies: &mpsc::Sender<Reply>) {
+    let report = |line: String| {
+        // Does not wait: a command that reads slowly or has ended must not delay the work
+        let _ = replies.try_send(Reply::Progress { line });
+    };
+    let reply = match seed(storage, project, ExistingBuckets::Update, &report).await {
+        Ok(()) => Reply::Done { value: serde_json::Value::Null },
+        Err(error) => Reply::Failed { message: error.to_string() },
+    };
+    let _ = replies.send(reply).await;
+}
+
+async fn seed(
     storage: Option<&Storage>,
     project: &Project,
     existing: ExistingBuckets,
