@@ -1,4 +1,5 @@
-//! Tests that `storage.search` returns and reads the right objects, with and without row security.
+//! Tests that the listings of schema storage return and read the right objects, with and without
+//! row security.
 
 use tokio_postgres::Client;
 
@@ -60,24 +61,104 @@ async fn rows_read(client: &Client) -> usize {
     read.await.parse().unwrap()
 }
 
+/// Stores the objects, and others in another bucket.
+async fn store(client: &Client, names: &[String]) {
+    let values: Vec<_> = names.iter().map(|name| format!("('list', '{name}')")).collect();
+    client
+        .batch_execute(&format!(
+            "insert into storage.buckets (id, name) values ('list', 'list'), ('other', 'other');
+             insert into storage.objects (bucket_id, name) values {};
+             insert into storage.objects (bucket_id, name) select 'other', n::text from generate_series(1, 3000) as n;
+             create policy lists on storage.objects for select to anon using (bucket_id = 'list');
+             analyze storage.objects",
+            values.join(", ")
+        ))
+        .await
+        .unwrap();
+}
+
+/// Returns the entries below a prefix behind a name, up to a delimiter.
+fn expected_by_delimiter(
+    names: &[String],
+    prefix: &str,
+    delimiter: &str,
+    after: &str,
+    descending: bool,
+) -> Vec<String> {
+    let mut sorted: Vec<_> = names.iter().filter(|name| name.starts_with(prefix)).collect();
+    sorted.sort();
+    if descending {
+        sorted.reverse();
+    }
+    let entry = |name: &String| match name[prefix.len()..].find(delimiter).filter(|_| !delimiter.is_empty()) {
+        Some(end) => name[..prefix.len() + end].to_owned(),
+        None => name.clone(),
+    };
+    let mut entries: Vec<_> = sorted.into_iter().map(entry).collect();
+    entries.dedup();
+    match entries.iter().position(|entry| entry == after) {
+        Some(position) => entries.split_off(position + 1),
+        None => entries,
+    }
+}
+
+#[tokio::test]
+async fn a_list_by_a_delimiter_reads_what_it_returns_with_any_plan() {
+    let names = names();
+    for major in majors() {
+        let database = ready(major).await;
+        let client = database.administrator().await.unwrap();
+        store(&client, &names).await;
+        for plans in ["force_generic_plan", "force_custom_plan"] {
+            client.batch_execute(&format!("set plan_cache_mode = {plans}")).await.unwrap();
+            for role in ["anon", "service_role"] {
+                for (prefix, delimiter, after) in [
+                    ("", "/", ""),
+                    ("folder-1/", "/", ""),
+                    ("folder-1/", "/", "folder-1/file-100.txt"),
+                    ("", "/", "folder-12"),
+                    ("a", "/", ""),
+                    ("folder-1", "", ""),
+                    ("none/", "/", ""),
+                ] {
+                    for descending in [false, true] {
+                        let all = expected_by_delimiter(&names, prefix, delimiter, after, descending);
+                        for limit in [1, 7, 100, 1000] {
+                            let order = if descending { "desc" } else { "asc" };
+                            client.batch_execute("begin").await.unwrap();
+                            let before = rows_read(&client).await;
+                            let found = column(
+                                &client,
+                                &format!(
+                                    "set local role {role};
+                                     select name from storage.list_objects_with_delimiter(
+                                       'list', '{prefix}', '{delimiter}', {limit}, '{after}', '', '{order}');
+                                     reset role"
+                                ),
+                            )
+                            .await;
+                            let read = rows_read(&client).await - before;
+                            client.batch_execute("rollback").await.unwrap();
+                            let page: Vec<_> = all.iter().take(limit).cloned().collect();
+                            let case = format!("{prefix} {delimiter} {after} {order} {limit} {role} {plans} {major}");
+                            assert_eq!(found, page, "{case}");
+                            let bound = 4 * page.len() + 50;
+                            assert!(read <= bound, "{read} rows, {bound} at most: {case}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_list_reads_what_it_returns_whatever_row_security_checks() {
     let names = names();
     for major in majors() {
         let database = ready(major).await;
         let client = database.administrator().await.unwrap();
-        let values: Vec<_> = names.iter().map(|name| format!("('list', '{name}')")).collect();
-        client
-            .batch_execute(&format!(
-                "insert into storage.buckets (id, name) values ('list', 'list'), ('other', 'other');
-                 insert into storage.objects (bucket_id, name) values {};
-                 insert into storage.objects (bucket_id, name) select 'other', n::text from generate_series(1, 3000) as n;
-                 create policy lists on storage.objects for select to anon using (bucket_id = 'list');
-                 analyze storage.objects",
-                values.join(", ")
-            ))
-            .await
-            .unwrap();
+        store(&client, &names).await;
         assert_eq!(
             value(&client, "select proleakproof from pg_proc where oid = 'lower(text)'::regprocedure").await,
             "t"

@@ -17,14 +17,18 @@ declare
   prefix text := coalesce(prefix_param, '');
   delimiter text := nullif(delimiter_param, '');
   -- The first name after all that begin with the prefix: its last character, one further
-  beyond text := case when prefix <> '' then left(prefix, -1) || chr(ascii(right(prefix, 1)) + 1) end;
+  beyond text := case when prefix <> '' then left(prefix, -1) || chr(ascii(right(prefix, 1)) + 1) else chr(1114111) end;
   after text := coalesce(nullif(next_token, ''), nullif(start_after, ''));
   lower_bound text := prefix;   -- names from here on
-  above text;                   -- names strictly after this one
+  above text := '';             -- names strictly after this one
   below text := beyond;         -- names strictly before this one
   folder text;
   found_row storage.objects;
   told integer := 0;
+  batch integer := 0;           -- the number of files that are read as a set; 0: the next entry may be a folder
+  size integer;
+  run integer;                  -- the number of files before the first folder
+  last_name text;               -- the last one of them
 begin
   if after is not null then
     folder := after || delimiter;
@@ -45,33 +49,82 @@ begin
     end if;
   end if;
 
+  -- As in `storage.search`: a folder at a time, and files in sets up to the first folder. No bound is
+  -- null, since a condition that it might be would keep the others from being searched in the index.
   while told < max_keys loop
-    if is_descending then
-      select o.* into found_row from storage.objects as o
-       where o.bucket_id = _bucket_id and o.name collate "C" >= lower_bound and (below is null or o.name collate "C" < below)
-       order by o.name collate "C" desc limit 1;
+    if batch = 0 then
+      if is_descending then
+        select o.* into found_row from storage.objects as o
+         where o.bucket_id = _bucket_id and o.name collate "C" >= lower_bound and o.name collate "C" < below
+         order by o.name collate "C" desc limit 1;
+      else
+        select o.* into found_row from storage.objects as o
+         where o.bucket_id = _bucket_id and o.name collate "C" >= lower_bound and o.name collate "C" > above
+          and o.name collate "C" < beyond
+         order by o.name collate "C" limit 1;
+      end if;
+      exit when not found;
+      folder := case when delimiter is not null then storage.get_common_prefix(found_row.name, prefix, delimiter) end;
+      if folder is null then
+        name := found_row.name; id := found_row.id; metadata := found_row.metadata; updated_at := found_row.updated_at;
+        created_at := found_row.created_at; last_accessed_at := found_row.last_accessed_at;
+        above := found_row.name;
+        below := found_row.name;
+        batch := 16;
+      else
+        name := left(folder, -length(delimiter)); id := null; metadata := null; updated_at := null;
+        created_at := null; last_accessed_at := null;
+        lower_bound := case when is_descending then lower_bound else left(folder, -1) || chr(ascii(right(folder, 1)) + 1) end;
+        above := '';
+        below := folder;
+      end if;
+      told := told + 1;
+      return next;
     else
-      select o.* into found_row from storage.objects as o
-       where o.bucket_id = _bucket_id and o.name collate "C" >= lower_bound and (above is null or o.name collate "C" > above)
-         and (beyond is null or o.name collate "C" < beyond)
-       order by o.name collate "C" limit 1;
+      size := least(batch, max_keys - told);
+      if is_descending then
+        return query
+            select f.name, f.id, f.metadata, f.updated_at, f.created_at, f.last_accessed_at
+              from (select c.*, bool_and(c.is_file) over (order by c.exact desc rows unbounded preceding) as is_run from (
+                select o.*, o.name collate "C" as exact,
+                       coalesce(position(delimiter in substr(o.name, length(prefix) + 1)) = 0, true) as is_file
+                  from storage.objects as o
+                 where o.bucket_id = _bucket_id and o.name collate "C" >= lower_bound and o.name collate "C" < below
+                 order by exact desc limit size
+              ) as c) as f
+             where f.is_run order by f.exact desc;
+      else
+        return query
+            select f.name, f.id, f.metadata, f.updated_at, f.created_at, f.last_accessed_at
+              from (select c.*, bool_and(c.is_file) over (order by c.exact rows unbounded preceding) as is_run from (
+                select o.*, o.name collate "C" as exact,
+                       coalesce(position(delimiter in substr(o.name, length(prefix) + 1)) = 0, true) as is_file
+                  from storage.objects as o
+                 where o.bucket_id = _bucket_id and o.name collate "C" >= lower_bound and o.name collate "C" > above
+                  and o.name collate "C" < beyond
+                 order by exact limit size
+              ) as c) as f
+             where f.is_run order by f.exact;
+      end if;
+      get diagnostics run = row_count;
+      told := told + run;
+      exit when told >= max_keys;
+      batch := case when run = size then least(8 * batch, 10000) else 0 end;
+      if run > 0 then
+        if is_descending then
+          select o.name into last_name from storage.objects as o
+           where o.bucket_id = _bucket_id and o.name collate "C" >= lower_bound and o.name collate "C" < below
+           order by o.name collate "C" desc offset run - 1 limit 1;
+        else
+          select o.name into last_name from storage.objects as o
+           where o.bucket_id = _bucket_id and o.name collate "C" >= lower_bound and o.name collate "C" > above
+            and o.name collate "C" < beyond
+           order by o.name collate "C" offset run - 1 limit 1;
+        end if;
+        above := last_name;
+        below := last_name;
+      end if;
     end if;
-    exit when not found;
-    folder := case when delimiter is not null then storage.get_common_prefix(found_row.name, prefix, delimiter) end;
-    if folder is null then
-      name := found_row.name; id := found_row.id; metadata := found_row.metadata; updated_at := found_row.updated_at;
-      created_at := found_row.created_at; last_accessed_at := found_row.last_accessed_at;
-      above := found_row.name;
-      below := found_row.name;
-    else
-      name := left(folder, -length(delimiter)); id := null; metadata := null; updated_at := null;
-      created_at := null; last_accessed_at := null;
-      lower_bound := case when is_descending then lower_bound else left(folder, -1) || chr(ascii(right(folder, 1)) + 1) end;
-      above := null;
-      below := folder;
-    end if;
-    told := told + 1;
-    return next;
   end loop;
 end $$;
 
@@ -148,14 +201,15 @@ declare
   last_level integer := cardinality(string_to_array(start || coalesce(search, '') || '.', '/'));
   lower_bound text := wanted;   -- names in lower case from here on
   upper_bound text := beyond;   -- and up to here
-  at_name text;                 -- the file that was told at the bound
+  at_name text;                 -- the file that was returned at the bound
   slash integer;
-  skipped integer := 0;
+  to_skip integer := greatest(coalesce(offsets, 0), 0);
   told integer := 0;
   found_row storage.objects;
-  candidates refcursor;
-  is_among_files boolean := false;
-  has_found boolean := true;
+  batch integer := 0;           -- the number of files that are read as a set; 0: the next entry may be a folder
+  size integer;
+  run integer;                  -- the number of files before the first folder
+  last_name text;               -- the last one of them
   by_time boolean := coalesce(lower(sortcolumn) in ('updated_at', 'created_at', 'last_accessed_at'), false);
 begin
   -- Conditions on names in lower case are checked before row security, by the index, only if
@@ -193,39 +247,25 @@ begin
     return;
   end if;
 
-  -- A file is mostly followed by files, which are read together, and a folder by folders, of each
-  -- of which one object is read. The limits are constants, for which the plans are made.
-  while told < page and has_found loop
-    has_found := false;
-    case
-      when is_descending and is_among_files then
-        open candidates for select o.* from storage.objects as o
+  -- A folder is mostly followed by folders, of each of which one object is read. A file is mostly
+  -- followed by files: the next ones, up to the first folder, are read as a set, which is larger
+  -- each time.
+  while told < page loop
+    if batch = 0 then
+      if is_descending then
+        select o.* into found_row from storage.objects as o
          where o.bucket_id = bucketname and lower(o.name) collate "C" >= lower_bound and lower(o.name) collate "C" <= upper_bound
-           and (lower(o.name) collate "C" < upper_bound or o.name collate "C" < at_name)
-         order by lower(o.name) collate "C" desc, o.name collate "C" desc limit 250;
-      when is_descending then
-        open candidates for select o.* from storage.objects as o
-         where o.bucket_id = bucketname and lower(o.name) collate "C" >= lower_bound and lower(o.name) collate "C" <= upper_bound
-           and (lower(o.name) collate "C" < upper_bound or o.name collate "C" < at_name)
+          and (lower(o.name) collate "C" < upper_bound or o.name collate "C" < at_name)
          order by lower(o.name) collate "C" desc, o.name collate "C" desc limit 1;
-      when is_among_files then
-        open candidates for select o.* from storage.objects as o
-         where o.bucket_id = bucketname and lower(o.name) collate "C" >= lower_bound and lower(o.name) collate "C" < upper_bound
-           and (at_name is null or lower(o.name) collate "C" > lower_bound or o.name collate "C" > at_name)
-         order by lower(o.name) collate "C", o.name collate "C" limit 250;
       else
-        open candidates for select o.* from storage.objects as o
+        select o.* into found_row from storage.objects as o
          where o.bucket_id = bucketname and lower(o.name) collate "C" >= lower_bound and lower(o.name) collate "C" < upper_bound
-           and (at_name is null or lower(o.name) collate "C" > lower_bound or o.name collate "C" > at_name)
+          and (at_name is null or lower(o.name) collate "C" > lower_bound or o.name collate "C" > at_name)
          order by lower(o.name) collate "C", o.name collate "C" limit 1;
-    end case;
-    loop
-      fetch candidates into found_row;
+      end if;
       exit when not found;
-      has_found := true;
       slash := position('/' in substr(found_row.name, length(wanted) + 1));
-      is_among_files := slash = 0;
-      if is_among_files then
+      if slash = 0 then
         name := substr(found_row.name, length(start) + 1); id := found_row.id; updated_at := found_row.updated_at;
         created_at := found_row.created_at; last_accessed_at := found_row.last_accessed_at; metadata := found_row.metadata;
         at_name := found_row.name;
@@ -234,6 +274,7 @@ begin
         else
           lower_bound := lower(at_name);
         end if;
+        batch := 16;
       else
         name := substr(left(found_row.name, length(wanted) + slash - 1), length(start) + 1); id := null; updated_at := null;
         created_at := null; last_accessed_at := null; metadata := null;
@@ -246,15 +287,79 @@ begin
           lower_bound := lower(left(found_row.name, length(wanted) + slash - 1)) || '0';
         end if;
       end if;
-      if skipped < coalesce(offsets, 0) then
-        skipped := skipped + 1;
+      if to_skip > 0 then
+        to_skip := to_skip - 1;
       else
         told := told + 1;
         return next;
       end if;
-      exit when told >= page or not is_among_files;
-    end loop;
-    close candidates;
+    else
+      size := least(batch, case when to_skip > 0 then to_skip else page - told end);
+      if to_skip = 0 then
+        if is_descending then
+          return query
+            select substr(f.name, length(start) + 1), f.id, f.updated_at, f.created_at, f.last_accessed_at, f.metadata
+              from (select c.*, bool_and(c.is_file) over (order by c.folded desc, c.exact desc rows unbounded preceding) as is_run from (
+                select o.*, lower(o.name) collate "C" as folded, o.name collate "C" as exact,
+                       position('/' in substr(o.name, length(wanted) + 1)) = 0 as is_file
+                  from storage.objects as o
+                 where o.bucket_id = bucketname and lower(o.name) collate "C" >= lower_bound and lower(o.name) collate "C" <= upper_bound
+                  and (lower(o.name) collate "C" < upper_bound or o.name collate "C" < at_name)
+                 order by folded desc, exact desc limit size
+              ) as c) as f
+             where f.is_run order by f.folded desc, f.exact desc;
+        else
+          return query
+            select substr(f.name, length(start) + 1), f.id, f.updated_at, f.created_at, f.last_accessed_at, f.metadata
+              from (select c.*, bool_and(c.is_file) over (order by c.folded, c.exact rows unbounded preceding) as is_run from (
+                select o.*, lower(o.name) collate "C" as folded, o.name collate "C" as exact,
+                       position('/' in substr(o.name, length(wanted) + 1)) = 0 as is_file
+                  from storage.objects as o
+                 where o.bucket_id = bucketname and lower(o.name) collate "C" >= lower_bound and lower(o.name) collate "C" < upper_bound
+                  and (at_name is null or lower(o.name) collate "C" > lower_bound or o.name collate "C" > at_name)
+                 order by folded, exact limit size
+              ) as c) as f
+             where f.is_run order by f.folded, f.exact;
+        end if;
+        get diagnostics run = row_count;
+        told := told + run;
+        exit when told >= page;
+      end if;
+      -- The end of these files, behind which the walk goes on
+      if is_descending then
+        select f.name, f.place into last_name, run
+          from (select c.name, row_number() over placed as place, bool_and(c.is_file) over placed as is_run from (
+                select o.*, lower(o.name) collate "C" as folded, o.name collate "C" as exact,
+                       position('/' in substr(o.name, length(wanted) + 1)) = 0 as is_file
+                  from storage.objects as o
+                 where o.bucket_id = bucketname and lower(o.name) collate "C" >= lower_bound and lower(o.name) collate "C" <= upper_bound
+                  and (lower(o.name) collate "C" < upper_bound or o.name collate "C" < at_name)
+                 order by folded desc, exact desc limit size
+              ) as c window placed as (order by c.folded desc, c.exact desc rows unbounded preceding)) as f
+         where f.is_run order by f.place desc limit 1;
+      else
+        select f.name, f.place into last_name, run
+          from (select c.name, row_number() over placed as place, bool_and(c.is_file) over placed as is_run from (
+                select o.*, lower(o.name) collate "C" as folded, o.name collate "C" as exact,
+                       position('/' in substr(o.name, length(wanted) + 1)) = 0 as is_file
+                  from storage.objects as o
+                 where o.bucket_id = bucketname and lower(o.name) collate "C" >= lower_bound and lower(o.name) collate "C" < upper_bound
+                  and (at_name is null or lower(o.name) collate "C" > lower_bound or o.name collate "C" > at_name)
+                 order by folded, exact limit size
+              ) as c window placed as (order by c.folded, c.exact rows unbounded preceding)) as f
+         where f.is_run order by f.place desc limit 1;
+      end if;
+      run := coalesce(run, 0);
+      to_skip := greatest(to_skip - run, 0);
+      if run > 0 and is_descending then
+        upper_bound := lower(last_name);
+        at_name := last_name;
+      elsif run > 0 then
+        lower_bound := lower(last_name);
+        at_name := last_name;
+      end if;
+      batch := case when run = size then least(8 * batch, 10000) else 0 end;
+    end if;
   end loop;
 end $$;
 
