@@ -29,9 +29,34 @@ pub fn literal(text: &str) -> String {
     }
 }
 
+/// Returns texts as the text form of an array, for a parameter: `{"a","b"}`. Every text is quoted,
+/// so that no part of it is read as syntax of the array.
+pub fn text_array<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> String {
+    let mut array = String::from("{");
+    for text in texts {
+        array.push_str(if array.len() == 1 { "\"" } else { ",\"" });
+        for character in text.as_ref().chars() {
+            if matches!(character, '"' | '\\') {
+                array.push('\\');
+            }
+            array.push(character);
+        }
+        array.push('"');
+    }
+    array.push('}');
+    array
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn everything_in_an_array_is_quoted() {
+        assert_eq!(text_array::<&str>([]), "{}");
+        let array = text_array(["a", "", "b,c", r#"q"u\o"#, "NULL", "{x}"]);
+        assert_eq!(array, r#"{"a","","b,c","q\"u\\o","NULL","{x}"}"#);
+    }
 
     #[test]
     fn a_name_cannot_end_its_quotation_marks() {

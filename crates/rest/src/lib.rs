@@ -16,7 +16,6 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod admin;
-mod array;
 pub mod config;
 mod data_api;
 pub mod error;

@@ -4,6 +4,8 @@
 
 pub(crate) mod multipart;
 
+pub(crate) use portico_database::quote::text_array;
+
 /// Begins a transaction that reads.
 pub(crate) const BEGIN_READ: &str = "begin isolation level read committed read only";
 /// Begins a transaction that writes.
@@ -134,13 +136,17 @@ pub(crate) const FIND_OBJECT_AND_BUCKET: &str = concat!(
 /// The role that owns the tables.
 pub(crate) const OWNER: &str = "supabase_storage_admin";
 
-/// As [`FIND_OBJECT_AND_BUCKET`], without a row where the object does not exist. It runs as the
-/// owner of the tables: every name is qualified, and tables of others that inherit are left out.
-pub(crate) const FIND_OBJECT_AS_OWNER: &str = concat!(
-    "select pg_catalog.json_build_object('public', coalesce(b.public, false), 'object', ",
+/// As [`FIND_OBJECT_AND_BUCKET`], for many objects: a row for each, in their order, which is null
+/// where the object does not exist. It runs as the owner of the tables: every name is qualified, and
+/// tables of others that inherit are left out. `$1` buckets, `$2` names.
+pub(crate) const FIND_OBJECTS_AS_OWNER: &str = concat!(
+    "select (select pg_catalog.json_build_object('public', coalesce(b.public, false), 'object', ",
     object_row_json!(),
     ")::pg_catalog.text from only storage.buckets as b cross join only storage.objects as o \
-     where b.id operator(pg_catalog.=) $1 and o.bucket_id operator(pg_catalog.=) $1 and o.name operator(pg_catalog.=) $2"
+     where b.id operator(pg_catalog.=) wanted.bucket and o.bucket_id operator(pg_catalog.=) wanted.bucket \
+     and o.name operator(pg_catalog.=) wanted.name) \
+     from rows from (pg_catalog.unnest($1::pg_catalog.text[]), pg_catalog.unnest($2::pg_catalog.text[])) \
+     with ordinality as wanted (bucket, name, place) order by wanted.place"
 );
 
 /// `$1` bucket, `$2` name.
@@ -257,26 +263,6 @@ pub(crate) const DELETE_LOST_ROWS: &str = "delete from storage.objects as o \
 
 /// Answers whether the database does.
 pub(crate) const PING: &str = "select '1'";
-
-/// Writes texts as a PostgreSQL array.
-pub(crate) fn text_array<T: AsRef<str>>(texts: &[T]) -> String {
-    let mut array = String::from("{");
-    for (at, text) in texts.iter().enumerate() {
-        if at > 0 {
-            array.push(',');
-        }
-        array.push('"');
-        for c in text.as_ref().chars() {
-            if matches!(c, '"' | '\\') {
-                array.push('\\');
-            }
-            array.push(c);
-        }
-        array.push('"');
-    }
-    array.push('}');
-    array
-}
 
 /// Finds the next entry behind a bound, and the bound of the one after it.
 macro_rules! walk_step {

@@ -1,13 +1,16 @@
 //! A read of the program's own, as a role of its own.
 //!
 //! A read for a caller is a transaction with the caller's role, its settings and a session reset.
-//! Some reads decide nothing by the caller: they are one statement of ours, with other values each
-//! time. Here such a statement runs bare, in sessions that run nothing else, and reads that wait
-//! share a write.
+//! Some reads decide nothing by the caller: they look up a value by a key, with one statement of
+//! ours. Here such a statement runs bare, in sessions that run nothing else. It looks up many keys
+//! at once: while a batch of them is under way, the keys of further callers are gathered for the
+//! next one. A batch costs PostgreSQL and the server about as much as a key alone.
 //!
-//! Invariant: nothing of a caller ever is in such a session, besides the values of the statement.
+//! Invariant: nothing of a caller ever is in such a session, besides the keys of the statement.
 //! [`FixedRead`] keeps it: its text is fixed when it is made, and it has no method that sends
-//! another one, a setting, a role or a header. So there is nothing that a reset could remove.
+//! another one, a setting, a role or a header. So there is nothing that a reset could remove. The
+//! statement returns one row for each key, in their order; each caller gets the row of its own key,
+//! and where their numbers differ, no caller gets any.
 //!
 //! Code of the project must not run there either, since it would run as this role. A session begins
 //! with `row_security` off, so that PostgreSQL fails the statement where a policy would apply
@@ -18,21 +21,25 @@
 //! elsewhere too, and finds nothing of any caller here. A server that cannot exclude views (before
 //! 15.8 and 16.4) rejects the sessions, and callers read in another way.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::num::NonZero;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
+use tokio::runtime::{self, Handle};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::coalescing::{CoalescingSettings, ReadCoalescer, ReadError};
 use super::pool::Pool;
 use super::pool::settings::WirePoolSettings;
 use super::protocol::batch::{Access, Batch, Statement};
 use super::protocol::error::WireError;
-use super::protocol::joined_rows::{JoinedRows, RowSeparators};
 use super::session::connector::Connector;
 use crate::endpoint::Endpoint;
 use crate::error::DatabaseError;
+use crate::quote::text_array;
 
 /// The settings of the sessions.
 const SETTINGS: [(&str, &str); 9] = [
@@ -43,64 +50,87 @@ const SETTINGS: [(&str, &str); 9] = [
     ("statement_timeout", "30s"),
     ("lock_timeout", "5s"),
     ("timezone", "UTC"),
-    // The plan does not depend on the values
+    // The plan does not depend on the keys
     ("plan_cache_mode", "force_generic_plan"),
     ("jit", "off"),
 ];
-/// Connections per processor. The reads take little time, so waiting ones are coalesced.
-const CONNECTIONS_PER_PROCESSOR: NonZero<usize> = NonZero::new(3).expect("it is not zero");
+/// The maximum number of keys in a batch.
+const MAX_KEYS: usize = 64;
+/// The maximum size of a key. Longer ones are read in another way.
+const MAX_KEY_BYTES: usize = 8 * 1024;
 /// The time for which the read is not tried again after PostgreSQL has rejected it.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// A statement of the program that reads rows of one column. Clones share the connections.
+/// A statement of the program that finds a value for each of many keys. A key has `N` texts. Clones
+/// share the connections.
 #[derive(Debug, Clone)]
-pub struct FixedRead {
+pub struct FixedRead<const N: usize> {
     text: &'static str,
-    reads: Option<ReadCoalescer>,
+    pool: Option<Pool>,
+    waiting: Arc<Mutex<HashMap<runtime::Id, Vec<WaitingKey<N>>>>>,
     paused_until: Arc<Mutex<Option<Instant>>>,
 }
 
-impl FixedRead {
-    /// Makes the read `text` as `role`. Every name in `text` has to be qualified, except for those
-    /// of PostgreSQL's catalog. Connections are opened when they are needed.
+/// A key whose caller waits for its value.
+#[derive(Debug)]
+struct WaitingKey<const N: usize> {
+    texts: [String; N],
+    caller: oneshot::Sender<Bytes>,
+}
+
+impl<const N: usize> FixedRead<N> {
+    /// Makes the read `text` as `role`. `$1` to `$N` are arrays of texts: the first texts of all
+    /// keys, and so on. The statement has to return one row with one column for each key, in their
+    /// order. Every name in `text` has to be qualified, except for those of PostgreSQL's catalog.
+    /// Connections are opened when they are needed.
     ///
     /// # Errors
     /// When the certificates that the endpoint names cannot be read.
     pub fn open(endpoint: &Endpoint, role: &'static str, text: &'static str) -> Result<Self, DatabaseError> {
         let connector = Connector::for_fixed_statements(endpoint, role, &SETTINGS)?;
-        let processors = std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
-        let max_connections = CONNECTIONS_PER_PROCESSOR.saturating_mul(processors).get();
-        let reads = connector.map(|connector| {
-            let settings = WirePoolSettings { max_connections, ..WirePoolSettings::default() };
-            ReadCoalescer::new(Pool::with_connector(connector, settings), &CoalescingSettings::default())
-        });
-        Ok(Self { text, reads, paused_until: Arc::default() })
+        // One for each thread that serves callers: more would only make the batches smaller
+        let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let settings = WirePoolSettings { max_connections: processors, ..WirePoolSettings::default() };
+        let pool = connector.map(|connector| Pool::with_connector(connector, settings));
+        Ok(Self { text, pool, waiting: Arc::default(), paused_until: Arc::default() })
     }
 
-    /// Runs the read with its values. `None`: it is not possible here, and has to be done in
-    /// another way. That is so behind a connection pooler, whose sessions others use too, where the
-    /// role cannot log in, and for a while after PostgreSQL has rejected the statement.
-    ///
-    /// # Errors
-    /// When the database cannot be reached or is busy.
-    pub async fn run<const N: usize>(&self, values: [&str; N]) -> Result<Option<JoinedRows>, ReadError> {
-        let Some(reads) = self.reads.as_ref().filter(|reads| self.is_possible(reads)) else { return Ok(None) };
-        let values = values.map(|value| Some(value.as_bytes()));
-        let statement = Statement::named(self.text, &values).joined(RowSeparators::default());
-        let batch = Batch::new().statement(statement).ending(Access::ReadOnly);
-        match reads.run(&batch).await {
-            Ok(mut results) => Ok(results.take_joined_rows()),
-            Err(ReadError::Checkout(error) | ReadError::Run(error)) if is_rejection(&error) => {
-                tracing::debug!(error = %error, "a read as a role of the program is not possible");
-                *self.paused_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + PAUSE);
-                Ok(None)
-            }
-            Err(error) => Err(error),
+    /// Returns the value of a key in PostgreSQL's text form. `None`: it is null, or the read failed
+    /// or is not possible here, and has to be done in another way. It is not possible behind a
+    /// connection pooler, whose sessions others use too, where the role cannot log in, and for a
+    /// while after PostgreSQL has rejected the statement.
+    pub async fn run(&self, key: [&str; N]) -> Option<Bytes> {
+        let pool = self.pool.as_ref().filter(|pool| self.is_possible(pool))?;
+        if key.iter().map(|text| text.len()).sum::<usize>() > MAX_KEY_BYTES {
+            return None;
         }
+        let runtime = Handle::try_current().ok()?;
+        let (caller, value) = oneshot::channel();
+        let key = WaitingKey { texts: key.map(str::to_owned), caller };
+        let is_first = match self.waiting().entry(runtime.id()) {
+            Entry::Occupied(mut others) => {
+                others.get_mut().push(key);
+                false
+            }
+            Entry::Vacant(none) => {
+                none.insert(vec![key]);
+                true
+            }
+        };
+        if is_first {
+            // A task of its own, since a caller can be cancelled while others wait for its batch
+            let batches = KeyBatches { read: self.clone(), runtime: runtime.id(), is_done: false };
+            runtime.spawn(batches.run(pool.clone()));
+        }
+        value.await.ok()
     }
 
-    fn is_possible(&self, reads: &ReadCoalescer) -> bool {
-        if reads.pool().shared.connector.is_pooled() {
+    fn waiting(&self) -> MutexGuard<'_, HashMap<runtime::Id, Vec<WaitingKey<N>>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_possible(&self, pool: &Pool) -> bool {
+        if pool.shared.connector.is_pooled() {
             return false;
         }
         let mut paused_until = self.paused_until.lock().unwrap_or_else(PoisonError::into_inner);
@@ -110,8 +140,75 @@ impl FixedRead {
 
     /// Closes the connections.
     pub fn close(&self) {
-        if let Some(reads) = &self.reads {
-            reads.pool().close();
+        if let Some(pool) = &self.pool {
+            pool.close();
+        }
+    }
+}
+
+/// The work on the keys of one runtime: batch after batch, until no key waits. While it is under
+/// way, its runtime has an entry in the map of waiting keys.
+struct KeyBatches<const N: usize> {
+    read: FixedRead<N>,
+    runtime: runtime::Id,
+    is_done: bool,
+}
+
+impl<const N: usize> KeyBatches<N> {
+    async fn run(mut self, pool: Pool) {
+        while let Some(keys) = self.next() {
+            if let Err(error) = self.look_up(&pool, keys).await {
+                tracing::debug!(error = %error, "a read as a role of the program failed");
+                if is_rejection(&error) {
+                    let mut paused_until = self.read.paused_until.lock().unwrap_or_else(PoisonError::into_inner);
+                    *paused_until = Some(Instant::now() + PAUSE);
+                }
+            }
+        }
+        self.is_done = true;
+    }
+
+    /// Returns the keys that wait, up to the size of a batch. `None`: none does, and the next one
+    /// begins this work anew.
+    fn next(&self) -> Option<Vec<WaitingKey<N>>> {
+        let mut waiting = self.read.waiting();
+        let keys = waiting.get_mut(&self.runtime)?;
+        if keys.is_empty() {
+            waiting.remove(&self.runtime);
+            return None;
+        }
+        let later = keys.split_off(keys.len().min(MAX_KEYS));
+        Some(std::mem::replace(keys, later))
+    }
+
+    /// Looks up the keys of a batch. After an error their callers read in another way, since their
+    /// senders are dropped.
+    async fn look_up(&self, pool: &Pool, keys: Vec<WaitingKey<N>>) -> Result<(), WireError> {
+        let arrays: [String; N] = std::array::from_fn(|at| text_array(keys.iter().map(|key| &key.texts[at])));
+        let values = arrays.each_ref().map(|array| Some(array.as_bytes()));
+        let batch = Batch::new().statement(Statement::named(self.read.text, &values)).ending(Access::ReadOnly);
+        let results = pool.checkout().await?.run(&batch).await?;
+        let rows = results.rows(0);
+        if rows.len() != keys.len() {
+            tracing::error!(keys = keys.len(), rows = rows.len(), "a read has not returned one row for each key");
+            return Ok(());
+        }
+        for (key, row) in keys.into_iter().zip(rows) {
+            if let Some(value) = row.get(0) {
+                // The caller may have been cancelled
+                let _ = key.caller.send(value);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<const N: usize> Drop for KeyBatches<N> {
+    /// Lets the next key begin the work anew where this one has ended early, with its runtime.
+    /// Callers that wait read in another way.
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.read.waiting().remove(&self.runtime);
         }
     }
 }

@@ -6,17 +6,21 @@ use portico_database::{Endpoint, connect};
 
 use crate::wire::Scratch;
 
-/// Selects the value and what the session begins with.
-const SESSION: &str = "select pg_catalog.concat_ws(' ', $1::pg_catalog.text, pg_catalog.current_setting('row_security'), \
-    pg_catalog.current_setting('transaction_read_only'), pg_catalog.current_setting('search_path'))";
+/// Selects the keys and what the session begins with.
+const SESSION: &str = "select pg_catalog.concat_ws(' ', wanted.key, pg_catalog.current_setting('row_security'), \
+    pg_catalog.current_setting('transaction_read_only'), pg_catalog.current_setting('search_path')) \
+    from pg_catalog.unnest($1::pg_catalog.text[]) with ordinality as wanted (key, place) order by wanted.place";
 
-async fn text(read: &FixedRead, value: &str) -> Option<String> {
-    let rows = read.run([value]).await.unwrap()?;
-    Some(String::from_utf8(rows.to_bytes().to_vec()).unwrap())
+/// Finds the names of a table. PostgreSQL finds none of another name.
+const NAMES: &str = "select (select m.name from public.missing as m where m.name = wanted.key) \
+    from pg_catalog.unnest($1::pg_catalog.text[]) with ordinality as wanted (key, place) order by wanted.place";
+
+async fn text(read: &FixedRead<1>, key: &str) -> Option<String> {
+    Some(String::from_utf8(read.run([key]).await?.to_vec()).unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_caller_gets_the_rows_of_its_own_values() {
+async fn each_caller_gets_the_row_of_its_own_key() {
     let scratch = Scratch::new().await;
     let administrator = connect(&scratch.endpoint).await.unwrap();
     // A login as the role would begin with these
@@ -26,13 +30,14 @@ async fn each_caller_gets_the_rows_of_its_own_values() {
     administrator.batch_execute(&set.replace("{}", &role)).await.unwrap();
     let read = FixedRead::open(&scratch.endpoint, role.clone().leak(), SESSION).unwrap();
     for round in 0..20 {
-        let reads = (0..40).map(|caller| {
-            let (read, value) = (read.clone(), format!("{round}-{caller}"));
-            tokio::spawn(async move { (text(&read, &value).await, value) })
+        // More than fit into the batches of both threads, and syntax of arrays
+        let reads = (0..200).map(|caller| {
+            let (read, key) = (read.clone(), format!("{{{round},\"{caller}\\"));
+            tokio::spawn(async move { (text(&read, &key).await, key) })
         });
         for outcome in join_all(reads).await {
-            let (found, value) = outcome.unwrap();
-            assert_eq!(found, Some(format!("{value} off on pg_catalog, pg_temp")));
+            let (found, key) = outcome.unwrap();
+            assert_eq!(found, Some(format!("{key} off on pg_catalog, pg_temp")));
         }
     }
     read.close();
@@ -42,10 +47,48 @@ async fn each_caller_gets_the_rows_of_its_own_values() {
 }
 
 #[tokio::test]
+async fn keys_without_a_row_have_no_value_and_neither_has_any_key_if_a_row_is_missing() {
+    let scratch = Scratch::new().await;
+    let administrator = connect(&scratch.endpoint).await.unwrap();
+    administrator
+        .batch_execute("create table public.missing (name text); insert into public.missing values ('a'), ('c')")
+        .await
+        .unwrap();
+    let open = |text| FixedRead::<1>::open(&scratch.endpoint, "supabase_admin", text).unwrap();
+    let names = open(NAMES);
+    let found = join_all(["a", "b", "c"].map(|key| text(&names, key))).await;
+    assert_eq!(found, [Some("a".into()), None, Some("c".into())]);
+    // The rows of this statement do not say which key they belong to
+    let incomplete = open("select m.name from public.missing as m where m.name = any ($1::pg_catalog.text[])");
+    let found = join_all(["b", "c"].map(|key| text(&incomplete, key))).await;
+    assert_eq!(found, [None, None]);
+    assert_eq!(text(&incomplete, "c").await.as_deref(), Some("c"));
+    assert_eq!(names.run([&"a".repeat(10_000)]).await, None);
+    drop((names, incomplete, administrator));
+    scratch.drop().await;
+}
+
+#[tokio::test]
+async fn a_caller_that_is_cancelled_leaves_the_others_their_values() {
+    let scratch = Scratch::new().await;
+    let read = FixedRead::<1>::open(&scratch.endpoint, "supabase_admin", SESSION).unwrap();
+    let mut first = Box::pin(read.run(["first"]));
+    assert!(futures_util::poll!(first.as_mut()).is_pending());
+    let second = tokio::spawn({
+        let read = read.clone();
+        async move { text(&read, "second").await }
+    });
+    drop(first);
+    assert_eq!(second.await.unwrap().as_deref(), Some("second off on pg_catalog, pg_temp"));
+    drop(read);
+    scratch.drop().await;
+}
+
+#[tokio::test]
 async fn a_read_that_postgresql_rejects_is_left_to_another_way() {
     let scratch = Scratch::new().await;
     let open = |endpoint: &Endpoint, role, text| FixedRead::open(endpoint, role, text).unwrap();
-    let missing = open(&scratch.endpoint, "supabase_admin", "select name from public.missing where name = $1");
+    let missing = open(&scratch.endpoint, "supabase_admin", NAMES);
     assert_eq!(text(&missing, "a").await, None);
     // It is not tried again at once
     let administrator = connect(&scratch.endpoint).await.unwrap();
@@ -54,7 +97,7 @@ async fn a_read_that_postgresql_rejects_is_left_to_another_way() {
         .await
         .unwrap();
     assert_eq!(text(&missing, "a").await, None);
-    let found = open(&scratch.endpoint, "supabase_admin", "select name from public.missing where name = $1");
+    let found = open(&scratch.endpoint, "supabase_admin", NAMES);
     assert_eq!(text(&found, "a").await.as_deref(), Some("a"));
     administrator
         .batch_execute("alter table public.missing rename to behind; create view public.missing as table public.behind")

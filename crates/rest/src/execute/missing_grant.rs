@@ -8,12 +8,12 @@
 
 use std::time::Duration;
 
+use portico_database::quote::text_array;
 use portico_database::sqlstate::INSUFFICIENT_PRIVILEGE;
 use portico_database::wire::{Batch, Row, Statement};
 
 use super::RequestContext;
 use super::call_stack::called_functions;
-use crate::array::text_array;
 use crate::error::PostgresErrorResponse;
 use crate::query::SelectItem;
 use crate::request::preferences::{Resolution, ReturnPreference};

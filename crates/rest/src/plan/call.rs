@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use portico_database::quote::text_array;
 use regex::Regex;
 
 use super::overload::{ArgumentSource, CallSignature, OverloadMatch, choose, unqualified};
 use super::write::JsonBody;
 use super::{PlanContext, ReadPlan, ReadRoot, ResultShape};
-use crate::array::text_array;
 use crate::error::RestError;
 use crate::query::RequestQuery;
 use crate::schema::{Routine, RoutineParameter, SchemaCache, Volatility};

@@ -1,7 +1,8 @@
 //! Conditions as SQL.
 
+use portico_database::quote::text_array;
+
 use super::Sql;
-use crate::array::text_array;
 use crate::plan::{ColumnPath, RowCondition};
 use crate::query::{Arrow, FilterOperation, Fts, IsValue, Logic, Operand, QuantOperator, Quantifier, SimpleOperator};
 use crate::schema::QualifiedName;

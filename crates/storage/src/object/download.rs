@@ -93,9 +93,8 @@ pub(crate) async fn find_visible(operation: &Operation, source: &ObjectPath) -> 
 
 /// Finds an object and its bucket, whatever the policies say.
 async fn without_policies(operation: &Operation, path: &ObjectPath) -> Result<Option<ObjectAndBucket>> {
-    let found = operation.service.find_object.run([&path.bucket, &path.name]).await?;
-    if let Some(found) = found.filter(|found| found.rows == 1) {
-        return parse(&found.to_bytes()).map(Some);
+    if let Some(found) = operation.service.find_object.run([&path.bucket, &path.name]).await {
+        return parse(&found).map(Some);
     }
     // The bucket may be there without the object, or the tables are not what they are elsewhere
     let values = [Some(path.bucket.as_bytes()), Some(path.name.as_bytes())];

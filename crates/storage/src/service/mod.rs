@@ -30,7 +30,7 @@ pub(crate) struct StorageService {
     pub reads: ReadCoalescer,
     /// Reads an object and its bucket as the owner of the tables, for requests whose right does not
     /// depend on a caller. Nothing of a request but the names reaches its sessions.
-    pub find_object: FixedRead,
+    pub find_object: FixedRead<2>,
     /// The role that the server logs in with, before it assumes the role of a request.
     pub login: String,
     pub backend: Arc<dyn Backend>,
