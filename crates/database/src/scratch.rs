@@ -190,16 +190,7 @@ fn drop_in_background(admin: Endpoint, names: Vec<String>) {
 
 /// Returns a name for a scratch database that no other has.
 pub fn fresh_name() -> String {
-    let mut bytes = [0; 8];
-    let counted = || {
-        use std::sync::atomic::{AtomicU64, Ordering};
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes()
-    };
-    if getrandom::fill(&mut bytes).is_err() {
-        bytes = counted();
-    }
-    format!("{PREFIX}{}", hex::encode(bytes))
+    format!("{PREFIX}{}", hex::encode(portico_base::random::bytes::<8>()))
 }
 
 /// Makes sure that the template `name` exists: when it does not, `fill` gets an empty database,

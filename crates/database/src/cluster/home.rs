@@ -78,8 +78,7 @@ impl Home {
         if path.try_exists()? {
             return Ok(());
         }
-        let mut key = [0; 32];
-        getrandom::fill(&mut key).map_err(|error| io::Error::other(error.to_string()))?;
+        let key = portico_base::random::bytes::<32>();
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
         file.write_all(hex::encode(key).as_bytes())?;
         self.account.own(&new)?;
@@ -268,11 +267,5 @@ fn socket_folder(home: &Path, account: SystemAccount) -> Result<PathBuf, Cluster
 }
 
 fn random_name() -> String {
-    let mut bytes = [0; 8];
-    // Without randomness the process id at least tells servers apart; the folder must not exist
-    // before in any case.
-    if getrandom::fill(&mut bytes).is_err() {
-        bytes = u64::from(std::process::id()).to_be_bytes();
-    }
-    hex::encode(bytes)
+    hex::encode(portico_base::random::bytes::<8>())
 }
