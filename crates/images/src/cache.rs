@@ -96,7 +96,7 @@ impl ResultCache {
         }
         let name = file_name(key);
         if let Err(error) = self.write(&name, &file) {
-            tracing::warn!(%error, "a rendered image could not be kept");
+            tracing::warn!(error = %error, "a rendered image could not be kept");
             return;
         }
         let mut index = self.index();
@@ -191,7 +191,7 @@ fn remove(path: &Path) {
     if let Err(error) = fs::remove_file(path)
         && error.kind() != io::ErrorKind::NotFound
     {
-        tracing::warn!(%error, path = %path.display(), "a file of the image cache could not be removed");
+        tracing::warn!(error = %error, path = %path.display(), "a file of the image cache could not be removed");
     }
 }
 

@@ -118,7 +118,7 @@ impl AnimationEncoder {
 
 /// Logs a failure of an encoder.
 fn encoder_error(error: impl std::fmt::Display) -> RenderError {
-    tracing::error!(%error, "an image could not be encoded");
+    tracing::error!(error = %error, "an image could not be encoded");
     RenderError::Internal
 }
 

@@ -218,7 +218,7 @@ impl Scaler<'_> {
             PixelChannels::Rgba => PixelType::U8x4,
         };
         let failed = |error: &dyn std::fmt::Display| {
-            tracing::error!(%error, "an image could not be scaled");
+            tracing::error!(error = %error, "an image could not be scaled");
             RenderError::Internal
         };
         let source = ImageRef::new(pixels.size.width, pixels.size.height, &pixels.bytes, pixel_type)

@@ -252,7 +252,7 @@ impl Renderer {
             }
         });
         if let Err(error) = removal.await {
-            tracing::error!(%error, "the results of deleted images could not be removed");
+            tracing::error!(error = %error, "the results of deleted images could not be removed");
         }
     }
 

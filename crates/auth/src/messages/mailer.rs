@@ -178,11 +178,8 @@ impl Mailer {
         let variables = Variables { security_url: page.clone(), ..variables.clone() };
         match self.enqueue(tx, kind, to, &variables).await {
             Err(AuthError::Internal { source, .. }) => {
-                tracing::error!(
-                    error = format!("{source:#}"),
-                    kind = kind.key(),
-                    "a notification could not be written"
-                );
+                let error = format!("{source:#}");
+                tracing::error!(error = %error, mail.kind = kind.key(), "a notification could not be written");
                 Ok(())
             }
             other => other,

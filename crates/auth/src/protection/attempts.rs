@@ -240,10 +240,8 @@ impl GuessCounter {
         };
         if let Err(error) = refunded.await {
             // It stays counted until the limit is full again
-            tracing::warn!(
-                error = format!("{:#}", anyhow::Error::new(error)),
-                "the guess at a right code or password could not be refunded"
-            );
+            let error = format!("{:#}", anyhow::Error::new(error));
+            tracing::warn!(error = %error, "the guess at a right code or password could not be refunded");
         }
     }
 }

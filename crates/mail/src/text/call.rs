@@ -137,6 +137,6 @@ impl GatewayClient {
 /// Logs the details at the debug level only, since they could contain numbers and addresses.
 fn no_answer(error: reqwest::Error) -> TextError {
     let error = error.without_url();
-    tracing::debug!(error = format!("{error:?}"), "a text message gateway could not be called");
+    tracing::debug!(error = ?error, "a text message gateway could not be called");
     if error.is_timeout() { TextError::TimedOut } else { TextError::Unreachable }
 }

@@ -149,8 +149,10 @@ pub(super) async fn run(global: &Global, options: ServeOptions) -> anyhow::Resul
         tracing::info!(address = %address, "serving");
         let (calls, mut incoming) = mpsc::channel(4);
         // The server does without the socket where it cannot be made
-        let _control = Control::listen(&data, calls)
-            .inspect_err(|error| tracing::warn!(error = format!("{error:#}"), "no control socket for `portico user`"));
+        let _control = Control::listen(&data, calls).inspect_err(|error| {
+            let error = format!("{error:#}");
+            tracing::warn!(error = %error, "no control socket for `portico user`");
+        });
         loop {
             tokio::select! {
                 () = signals.recv() => break,

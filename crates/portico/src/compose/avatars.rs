@@ -152,11 +152,10 @@ impl AvatarKeeper {
             *failures = 0;
             return true;
         };
-        let error = &error as &dyn std::error::Error;
         if *failures == 0 {
-            tracing::warn!(error, "the bucket of avatars could not be made");
+            tracing::warn!(error = %error, "the bucket of avatars could not be made");
         } else {
-            tracing::debug!(error, failures = *failures, "the bucket of avatars could not be made");
+            tracing::debug!(error = %error, failures = *failures, "the bucket of avatars could not be made");
         }
         *failures = failures.saturating_add(1);
         false

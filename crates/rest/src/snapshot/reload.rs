@@ -75,11 +75,10 @@ impl Reloader {
             self.pool.forget_function_traits();
             self.attempted.send_replace(true);
             if let Err(error) = outcome {
-                let error = &error as &dyn std::error::Error;
                 if self.database.is_being_recreated() {
-                    tracing::debug!(error, "the schema cache cannot be loaded while the database is recreated");
+                    tracing::debug!(error = %error, "the schema cache cannot be loaded while the database is recreated");
                 } else {
-                    tracing::warn!(error, "the schema cache could not be loaded; the last one stays in use");
+                    tracing::warn!(error = %error, "the schema cache could not be loaded; the last one stays in use");
                 }
             }
             // A connection that worked and was lost may be available again at once

@@ -42,7 +42,8 @@ pub async fn follow(State(auth): State<Auth>, request: RequestInfo, query: Query
             link_redirect::with_fragment(&base, vec![message(), ("sb", String::new())])
         }
         Err(error) if error.status().is_server_error() => {
-            tracing::error!(error = format!("{:#}", anyhow::Error::new(error)), "link not followed");
+            let error = format!("{:#}", anyhow::Error::new(error));
+            tracing::error!(error = %error, "link not followed");
             let general = AuthError::internal(anyhow::anyhow!("logged above"));
             error_location(target, is_pkce, &general)
         }
