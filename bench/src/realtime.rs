@@ -130,7 +130,7 @@ impl Bench {
 
     /// The memory of sockets with one channel each.
     async fn idle(&self, server: &Server, report: &mut Report) -> Result<()> {
-        // What the service itself needs
+        // The service itself needs memory for its first socket
         let first = Receiver::open(&self.subject.address, &self.url(), "realtime:idle", "{}").await?;
         let before = server.resident()?;
         let mut sockets = Vec::with_capacity(IDLE);

@@ -198,7 +198,7 @@ pub fn fresh_name() -> String {
 /// fingerprint of what is filled in is never stale.
 ///
 /// # Errors
-/// What PostgreSQL or `fill` says; no template stays then.
+/// PostgreSQL's error or that of `fill`; no template stays then.
 pub async fn template<Fill, Filled>(admin: &Endpoint, name: &str, fill: Fill) -> Result<(), DatabaseError>
 where
     Fill: FnOnce(Endpoint) -> Filled,
@@ -225,7 +225,7 @@ where
 /// second. `admin` must be allowed to create databases; the template must have no connections.
 ///
 /// # Errors
-/// What PostgreSQL says: the name is taken, the template is missing or stays in use.
+/// PostgreSQL's error when the name is taken, or when the template is missing or stays in use.
 pub async fn clone_database(admin: &Endpoint, template: &str, name: &str) -> Result<Endpoint, DatabaseError> {
     let client = connection::connect(admin).await?;
     let statement = format!(
@@ -267,7 +267,7 @@ fn inherit(template: &str, name: &str) -> String {
 /// Drops the database, ending whatever is connected to it. One that is not there is fine.
 ///
 /// # Errors
-/// What PostgreSQL says.
+/// PostgreSQL's error when the database cannot be dropped.
 pub async fn drop_database(admin: &Endpoint, name: &str) -> Result<(), DatabaseError> {
     let client = connection::connect(admin).await?;
     end_streams(&client, name).await?;
@@ -277,7 +277,7 @@ pub async fn drop_database(admin: &Endpoint, name: &str) -> Result<(), DatabaseE
 /// Returns whether there is a database of that name.
 ///
 /// # Errors
-/// What PostgreSQL says.
+/// PostgreSQL's error when it cannot be asked.
 pub async fn database_exists(admin: &Endpoint, name: &str) -> Result<bool, DatabaseError> {
     Ok(exists(&connection::connect(admin).await?, name).await?)
 }

@@ -197,7 +197,7 @@ fn remove(path: &Path) {
 
 fn remove_foreign(path: &Path, is_folder: bool) {
     if is_folder {
-        // What else lies in a folder is not known here, so it stays
+        // Its contents are not known here, so it stays
         tracing::warn!(path = %path.display(), "the image cache contains a folder");
     } else {
         remove(path);

@@ -86,7 +86,7 @@ impl Rendering<'_> {
         let size = crate::geometry::result_size(stored.oriented(orientation), self.transformation);
         let target = OutputFormat::choose(self.source_format, self.requested, false);
         let requested = match check_size(size, target, self.limits) {
-            // What is only accepted gives way to the format of the source
+            // A format that is accepted but not requested gives way to that of the source
             Err(_) if self.requested == RequestedFormat::WebPAccepted => RequestedFormat::Origin,
             outcome => outcome.map(|()| self.requested)?,
         };

@@ -449,7 +449,7 @@ async fn a_login_without_superuser_rights_gets_what_it_may_have() {
         session.batch("create policy p on storage.objects for select using (true)").await.unwrap();
         assert_eq!(value(session.client(), "select has_table_privilege('anon', 'public.t', 'select')").await, "t");
         assert_eq!(value(&client, "select count(*) from pg_event_trigger").await, "0");
-        // What it could not have is what the warnings say
+        // The missing rights are those of the warnings
         let denied = session
             .batch("create event trigger t on sql_drop execute function public.rls_auto_enable()")
             .await

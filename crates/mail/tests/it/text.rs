@@ -421,7 +421,7 @@ async fn twilio_verify_tells_right_codes_from_wrong_ones() {
         assert_eq!(seen.authorization.as_deref(), Some(TWILIO_BASIC));
         assert_eq!(seen.form, form(&[("To", "+15550001111"), ("Code", "123456")]));
     }
-    // What cannot be a code is not worth a call
+    // A text that cannot be a code causes no call
     let stand_in = StandIn::start(Conduct::Hangs).await;
     let gateway = gateway(twilio_verify(), &stand_in.address);
     for code in ["", "123", "12345678901", "12345a", "１２３４５６"] {

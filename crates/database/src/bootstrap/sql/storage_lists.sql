@@ -24,7 +24,7 @@ declare
   below text := beyond;         -- names strictly before this one
   folder text;
   found_row storage.objects;
-  told integer := 0;
+  returned integer := 0;
 begin
   if after is not null then
     folder := after || delimiter;
@@ -45,7 +45,7 @@ begin
     end if;
   end if;
 
-  while told < max_keys loop
+  while returned < max_keys loop
     if is_descending then
       select o.* into found_row from storage.objects as o
        where o.bucket_id = _bucket_id and o.name collate "C" >= lower_bound and (below is null or o.name collate "C" < below)
@@ -70,7 +70,7 @@ begin
       above := null;
       below := folder;
     end if;
-    told := told + 1;
+    returned := returned + 1;
     return next;
   end loop;
 end $$;
@@ -148,10 +148,10 @@ declare
   last_level integer := cardinality(string_to_array(start || coalesce(search, '') || '.', '/'));
   lower_bound text := wanted;   -- names in lower case from here on
   upper_bound text := beyond;   -- and up to here
-  at_name text;                 -- the file that was told at the bound
+  at_name text;                 -- the file that was returned at the bound
   slash integer;
   skipped integer := 0;
-  told integer := 0;
+  returned integer := 0;
   found_row storage.objects;
   candidates refcursor;
   is_among_files boolean := false;
@@ -195,7 +195,7 @@ begin
 
   -- A file is mostly followed by files, which are read together, and a folder by folders, of each
   -- of which one object is read. The limits are constants, for which the plans are made.
-  while told < page and has_found loop
+  while returned < page and has_found loop
     has_found := false;
     case
       when is_descending and is_among_files then
@@ -249,10 +249,10 @@ begin
       if skipped < coalesce(offsets, 0) then
         skipped := skipped + 1;
       else
-        told := told + 1;
+        returned := returned + 1;
         return next;
       end if;
-      exit when told >= page or not is_among_files;
+      exit when returned >= page or not is_among_files;
     end loop;
     close candidates;
   end loop;

@@ -79,7 +79,7 @@ impl WireConnection {
             Ok(results) => results,
         };
         if results.len() > wanted && !self.in_transaction() {
-            // What is left with the pooler's session is none of this connection's
+            // The pooler's session keeps the remainder, which does not concern this connection
             self.session().record_discard(false);
         }
         results.truncate(wanted);
