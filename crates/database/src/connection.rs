@@ -27,7 +27,7 @@ const PAUSE: Duration = Duration::from_millis(25);
 ///
 /// # Errors
 /// [`DatabaseError::Unreachable`] when nothing answers in time; [`DatabaseError::Postgres`] when
-/// the server refuses us.
+/// the server rejects the connection.
 pub async fn connect(endpoint: &Endpoint) -> Result<Client, DatabaseError> {
     let tls = Tls::new(endpoint.tls(), endpoint.host())?;
     let preamble = format!("{END_IF_VALUES_ARE_KEPT}; {}", local_role(endpoint));
@@ -110,7 +110,7 @@ pub(crate) async fn open(
     }
 }
 
-/// Tells a server that is not there from one that does not want us.
+/// Returns the error of a connection: a server that is not available, or one that rejects it.
 pub(crate) fn rejection(endpoint: &Endpoint, error: tokio_postgres::Error) -> DatabaseError {
     if error.code().is_none() || is_unavailable(&error) {
         DatabaseError::Unreachable { place: endpoint.place(), source: error.into() }

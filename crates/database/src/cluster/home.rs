@@ -34,13 +34,13 @@ const SOCKET_FOLDER_LIMIT: usize = 107 - "/.s.PGSQL.65535.lock".len();
 /// reach.
 pub(crate) const ROOTS_PLACE: &str = "/var/lib/portico";
 
-/// The data folder of one cluster, locked for us.
+/// The data folder of one cluster, locked for this process.
 #[derive(Debug)]
 pub(super) struct Home {
     folder: PathBuf,
     socket_folder: PathBuf,
     pub account: SystemAccount,
-    /// Held open: the lock ends with it, also when this process dies.
+    /// Held open: the lock ends with it, also when this process crashes.
     lock: File,
 }
 

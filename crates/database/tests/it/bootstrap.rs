@@ -215,7 +215,7 @@ const OLDER: &str = r#"
 "#;
 
 #[tokio::test]
-async fn what_is_there_is_taken_over_and_kept() {
+async fn existing_objects_are_adopted_and_kept() {
     for major in majors() {
         let database = empty(major).await;
         let client = database.administrator().await.unwrap();

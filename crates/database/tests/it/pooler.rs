@@ -156,7 +156,7 @@ async fn run_attacks(Sequence { mode, pooler, database, attacks }: Sequence) {
         drop(lease);
         assert_eq!(next(&other).await.0, clean, "{texts} {ends:?} {mode:?}");
     }
-    // Another program of the same pooler cannot reach us either
+    // Another program of the same pooler cannot reach these sessions either
     let plain = through(pooler.address());
     for sql in [
         "prepare q as select 1",

@@ -156,7 +156,7 @@ async fn messages_are_deleted_marked_and_tagged() {
 }
 
 #[tokio::test]
-async fn events_tell_what_comes_in() {
+async fn an_event_reports_each_message_that_arrives() {
     let server = mailbox(MailboxLimits::default()).await;
     let mut response = server.client.get(format!("{}/api/v1/events", server.url)).send().await.unwrap();
     assert_eq!(response.headers()["content-type"], "text/event-stream");

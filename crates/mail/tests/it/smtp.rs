@@ -89,7 +89,7 @@ async fn a_mail_is_delivered_and_the_connection_is_used_again() {
 }
 
 #[tokio::test]
-async fn answers_tell_whether_to_try_again() {
+async fn a_temporary_failure_is_distinguished_from_a_permanent_one() {
     let busy = FakeServer::start("", "451 later ann@example.com").await;
     let error = busy.send(busy.settings()).await.unwrap_err();
     assert!(error.is_temporary() && !error.to_string().contains("ann"), "{error}");

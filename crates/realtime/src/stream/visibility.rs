@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_snapshot_contains_nothing() {
+    fn a_text_that_is_no_snapshot_contains_nothing() {
         for text in ["", "1", "1:2", "a:b:", "1:2:x"] {
             assert!(Snapshot::read(text).is_none(), "{text}");
         }

@@ -39,7 +39,7 @@ const ROLE_SETTINGS: &str = "
 /// Opens connections that act as one role.
 #[derive(Debug)]
 pub(crate) struct Connector {
-    /// The endpoint with the login role, which is the role itself where the server trusts us.
+    /// The endpoint with the login role, which is the role itself where the server trusts any login.
     endpoint: Endpoint,
     tls: Tls,
     role: String,

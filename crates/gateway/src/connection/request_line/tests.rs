@@ -95,7 +95,7 @@ fn the_next_request_begins_where_the_library_says_the_last_one_ends() {
 }
 
 #[test]
-fn where_a_request_ends_is_never_guessed() {
+fn the_end_of_a_request_is_never_guessed() {
     // Nothing passes behind a head before the library has said what it is, whether it came with the
     // head or later. The third request here begins with the body of the second
     let two = [RAW, RAW].concat();
