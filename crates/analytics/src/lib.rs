@@ -51,7 +51,7 @@ impl Analytics {
         Self::with_limits(database, clock, AnalyticsLimits::default())
     }
 
-    /// As [`Analytics::new`], with other limits.
+    /// Like [`Analytics::new`], but with other limits.
     pub fn with_limits(database: Database, clock: Clock, limits: AnalyticsLimits) -> Self {
         let writer = Writer::start(database.clone(), limits.kept);
         let rate = RateLimit::new(clock.clone(), limits);

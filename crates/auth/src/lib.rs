@@ -135,7 +135,7 @@ impl Auth {
     /// Makes a service that sends no mail: they stay in the outbox for a server. For commands.
     ///
     /// # Errors
-    /// As [`Auth::new`].
+    /// Those of [`Auth::new`].
     pub fn without_deliveries(
         settings: AuthSettings,
         database: Database,

@@ -94,13 +94,13 @@ impl Database {
     /// cluster), without the limits of the pools: for changes of the schema and for `listen`.
     ///
     /// # Errors
-    /// As [`connect`](crate::connect).
+    /// Those of [`connect`](crate::connect).
     pub async fn administrator(&self) -> Result<tokio_postgres::Client, DatabaseError> {
         self.connected(connection::connect).await
     }
 
-    /// As [`administrator`](Self::administrator), for statements that name only the catalog and our
-    /// own schemas, and that no object or setting of the project may affect.
+    /// Like [`administrator`](Self::administrator), but for statements that name only the catalog
+    /// and our own schemas, and that no object or setting of the project may affect.
     pub(crate) async fn guarded_administrator(&self) -> Result<tokio_postgres::Client, DatabaseError> {
         self.connected(connection::connect_guarded).await
     }
@@ -139,7 +139,7 @@ impl Database {
     /// `reset role`, which any function can run.
     ///
     /// # Errors
-    /// As [`connect`](crate::connect); PostgreSQL's error when the login role may not act as
+    /// Those of [`connect`](crate::connect); PostgreSQL's error when the login role may not act as
     /// `role`.
     pub async fn acting_as(&self, role: &str) -> Result<tokio_postgres::Client, DatabaseError> {
         let endpoint = self.inner.endpoint.for_part(role);

@@ -285,7 +285,7 @@ pub async fn database_exists(admin: &Endpoint, name: &str) -> Result<bool, Datab
 /// Returns one connection, closed when dropped.
 ///
 /// # Errors
-/// As [`connect`](crate::connect).
+/// Those of [`connect`](crate::connect).
 pub async fn connect(endpoint: &Endpoint) -> Result<tokio_postgres::Client, DatabaseError> {
     connection::connect(endpoint).await
 }

@@ -331,7 +331,7 @@ async fn claim_unconfirmed(
 /// link, and no session before the link was followed.
 ///
 /// # Errors
-/// As [`register`].
+/// Those of [`register`].
 pub(crate) async fn register_for_link(
     auth: &Auth,
     request: &RequestInfo,

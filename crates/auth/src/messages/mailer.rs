@@ -270,7 +270,7 @@ pub(crate) fn count_mail(auth: &Auth) -> Result<(), AuthError> {
     auth.limits().take_email()
 }
 
-/// As [`count_mail`], for a decoy.
+/// Like [`count_mail`], but for a decoy.
 ///
 /// # Errors
 /// 429 `over_email_send_rate_limit`.

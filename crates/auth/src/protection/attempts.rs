@@ -117,11 +117,11 @@ impl GuessCounter {
         self.counted(Guess::new(&CODES, account, request), Box::pin(attempt)).await
     }
 
-    /// As [`GuessCounter::code`], for the password of an address in lower case, or of a number in
-    /// digits: an account with several names would have several limits.
+    /// Like [`GuessCounter::code`], but for the password of an address in lower case, or of a
+    /// number in digits: an account with several names would have several limits.
     ///
     /// # Errors
-    /// As [`GuessCounter::code`].
+    /// Those of [`GuessCounter::code`].
     pub(crate) async fn password<T>(
         &self,
         account: &str,
@@ -134,11 +134,11 @@ impl GuessCounter {
         self.counted(Guess::new(&PASSWORDS, account, request), Box::pin(attempt)).await
     }
 
-    /// As [`GuessCounter::code`], for the code of a second factor, or a recovery code. All of them
-    /// count together.
+    /// Like [`GuessCounter::code`], but for the code of a second factor, or a recovery code. All of
+    /// them count together.
     ///
     /// # Errors
-    /// As [`GuessCounter::code`].
+    /// Those of [`GuessCounter::code`].
     pub(crate) async fn factor_code<T>(
         &self,
         user: UserId,
@@ -161,11 +161,11 @@ impl GuessCounter {
         }
     }
 
-    /// As [`GuessCounter::password`], for the current password of a signed-in person: only the
-    /// session is limited.
+    /// Like [`GuessCounter::password`], but for the current password of a signed-in person: only
+    /// the session is limited.
     ///
     /// # Errors
-    /// As [`GuessCounter::code`].
+    /// Those of [`GuessCounter::code`].
     pub(crate) async fn current_password<T>(
         &self,
         session: &str,

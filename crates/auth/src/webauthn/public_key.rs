@@ -118,7 +118,7 @@ impl PublicKey {
     /// Reads a COSE key that is decoded already.
     ///
     /// # Errors
-    /// As [`parse`](Self::parse).
+    /// Those of [`parse`](Self::parse).
     pub fn from_value(value: &Value) -> Result<Self, CeremonyError> {
         Self::read(value).ok_or(CeremonyError::PublicKey)
     }

@@ -156,7 +156,7 @@ pub async fn server_with(name: &str, provider: &Provider) -> TestServer {
     server_and(name, provider, |_| {}).await
 }
 
-/// As [`server_with`], with further settings.
+/// Like [`server_with`], but with further settings.
 pub async fn server_and(name: &str, provider: &Provider, change: impl FnOnce(&mut AuthSettings)) -> TestServer {
     let url = provider.base.clone();
     TestServer::with(|settings| {
@@ -190,7 +190,7 @@ pub async fn begin(server: &TestServer, provider: &str) -> StartedFlow {
     begin_at(server, provider, server.base().trim_start_matches("http://")).await
 }
 
-/// As [`begin`], by a browser that calls the server at `host`.
+/// Like [`begin`], but by a browser that calls the server at `host`.
 pub async fn begin_at(server: &TestServer, provider: &str, host: &str) -> StartedFlow {
     let request = server.get(&format!("/auth/v1/authorize?provider={provider}")).header("host", host);
     let url = request.send().await.expect(302).location();

@@ -243,8 +243,8 @@ async fn roles_of_another_project_are_no_obstacle() {
     }
 }
 
-/// The owner of one project owns nothing of the other, where the versions allows to keep them
-/// apart.
+/// Checks that the owner of one project owns nothing of the other, where the version allows to
+/// keep them apart.
 async fn works_not_in_other(second: &Database, admin: &tokio_postgres::Client, what: &str) {
     let owner = "select pg_get_userbyid(relowner) from pg_class where oid = 'public.notes'::regclass";
     let name = value(admin, owner).await;

@@ -22,7 +22,7 @@ const LONGEST: usize = 8_192;
 /// An authorization request whose client and redirect target are known to be right.
 struct AuthorizationRequest {
     redirect_uri: Url,
-    /// As it was sent: the token endpoint compares letters.
+    /// The text that was sent: the token endpoint compares letters.
     redirect_text: String,
     state: Option<String>,
     scope: String,

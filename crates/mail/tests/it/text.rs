@@ -120,8 +120,8 @@ fn vonage() -> TextProvider {
     })
 }
 
-/// Each provider with a response of success, the id in it, and a response of failure with the text
-/// that the person gets.
+/// Returns each provider with a response of success, the id in it, and a response of failure with
+/// the text that the person gets.
 fn all() -> [(TextProvider, Conduct, &'static str, Conduct, &'static str); 5] {
     [
         (

@@ -193,7 +193,7 @@ async fn complete(server: &Server, project: &Project, settings: &Settings) -> an
         .context("[storage.buckets] in supabase/config.toml")
 }
 
-/// As [`complete`], after the database was set up again.
+/// Does the same as [`complete`], after the database was set up again.
 async fn restore(server: &Server, project: &Project, settings: &Settings) -> anyhow::Result<()> {
     server.restore_avatars().await;
     complete(server, project, settings).await

@@ -152,7 +152,7 @@ fn check_limits(operation: &Operation, request: &UploadRequest, rules: Option<Bu
     Ok(size_limit)
 }
 
-/// As [`test`], and returns the rules of the bucket, in one transaction.
+/// Like [`test`], but also returns the rules of the bucket, in one transaction.
 async fn test_with_rules(
     operation: &Operation,
     actor: Actor,
@@ -321,7 +321,7 @@ pub(crate) async fn write_row(operation: &Operation, version: NewVersion, row: N
     write(operation, version, row, None).await
 }
 
-/// As [`write_row`], and ends the upload in parts with this id in the same transaction.
+/// Like [`write_row`], and ends the upload in parts with this id in the same transaction.
 ///
 /// # Errors
 /// Those of PostgreSQL, and `NoSuchUpload` if the upload has ended.
@@ -460,8 +460,8 @@ pub(crate) async fn store(
     commit(operation, permit, received, request.description).await
 }
 
-/// As [`store`], of an object that exists and has an ETag, which may have quotes; `*` is every
-/// ETag. The condition holds when the object is replaced, not only before.
+/// Like [`store`], but only if an object has the ETag, which may be in quotes; `*` is every ETag.
+/// The condition holds when the object is replaced, not only before.
 ///
 /// # Errors
 /// [`StorageError::NoSuchKey`], `PreconditionFailed`, and those of the steps.

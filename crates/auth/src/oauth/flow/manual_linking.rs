@@ -122,7 +122,7 @@ pub(crate) async fn look_up_pending_domain(auth: &Auth, code: &str) -> Result<()
 /// complete.
 ///
 /// # Errors
-/// As [`link`]; 404 `flow_state_not_found` when there is no such identity.
+/// Those of [`link`]; 404 `flow_state_not_found` when there is no such identity.
 pub(crate) async fn complete_pending_link(
     op: AccountOperation<'_>,
     user: User,
@@ -145,7 +145,7 @@ pub(crate) async fn complete_pending_link(
 /// Links a provider's identity to `user`, who is locked and complete.
 ///
 /// # Errors
-/// As [`check_link`]; the transaction must then be rolled back.
+/// Those of [`check_link`]; the transaction must then be rolled back.
 pub(crate) async fn link(
     op: AccountOperation<'_>,
     user: User,

@@ -39,7 +39,7 @@ const ROLE_SETTINGS: &str = "
 /// Opens connections that act as one role.
 #[derive(Debug)]
 pub(crate) struct Connector {
-    /// The endpoint with the login role, which is the role itself where the server trusts any login.
+    /// The endpoint with the login role, which is the role itself on a server that trusts it.
     endpoint: Endpoint,
     tls: Tls,
     role: String,
@@ -74,7 +74,7 @@ impl Connector {
     /// role would have more rights, for which it has to be guarded.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// Those of [`new`](Self::new).
     pub fn for_fixed_statements(
         endpoint: &Endpoint,
         role: &str,

@@ -27,8 +27,8 @@ impl RequestLines<()> {
     }
 }
 
-/// A connection whose bytes come in these pieces; `reports` are the bodies that the HTTP library
-/// reports before it asks for each piece.
+/// Returns the output for bytes that come in these pieces; `reports` are the bodies that the HTTP
+/// library reports before it asks for each piece.
 fn through(pieces: &[&[u8]], reports: &[Option<BodyLength>]) -> String {
     let (mut lines, calls) = lines(());
     let mut out = Vec::new();
