@@ -162,14 +162,14 @@ async fn an_event_reports_each_message_that_arrives() {
     assert_eq!(response.headers()["content-type"], "text/event-stream");
     server.mailbox.transport().send(email("ann@example.com", "Hi", "x")).await.unwrap();
     server.mailbox.capture_text("+41790000000", "Your code is 135790", "twilio");
-    let mut heard = String::new();
+    let mut received = String::new();
     within(async {
-        while !heard.contains("event: text") {
-            heard.push_str(&String::from_utf8_lossy(&response.chunk().await.unwrap().unwrap()));
+        while !received.contains("event: text") {
+            received.push_str(&String::from_utf8_lossy(&response.chunk().await.unwrap().unwrap()));
         }
     })
     .await;
-    assert!(heard.contains("event: mail") && heard.contains("\"Subject\":\"Hi\""), "{heard}");
+    assert!(received.contains("event: mail") && received.contains("\"Subject\":\"Hi\""), "{received}");
 }
 
 #[tokio::test]

@@ -128,7 +128,7 @@ async fn run_statements(
             bearing => {
                 match session.batch(statement.text).await {
                     Ok(()) => in_transaction = bearing != Bearing::Ends,
-                    Err(error) if index == 0 && wants_no_transaction(&error) => {
+                    Err(error) if index == 0 && cannot_run_in_a_transaction(&error) => {
                         session.rollback().await.map_err(failed)?;
                         session.batch(statement.text).await.map_err(failed)?;
                         in_transaction = false;
@@ -149,7 +149,7 @@ async fn run_statements(
 
 /// Returns true for the error that PostgreSQL reports before it does anything: `create index
 /// concurrently`, `vacuum`, `create database`; or when a procedure or block commits itself.
-fn wants_no_transaction(error: &tokio_postgres::Error) -> bool {
+fn cannot_run_in_a_transaction(error: &tokio_postgres::Error) -> bool {
     matches!(error.code(), Some(&SqlState::ACTIVE_SQL_TRANSACTION | &SqlState::INVALID_TRANSACTION_TERMINATION))
 }
 
