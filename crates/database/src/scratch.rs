@@ -2,6 +2,7 @@
 //! for them.
 
 mod leftovers;
+mod name;
 mod ordinary;
 mod pooler;
 
@@ -16,10 +17,12 @@ use std::time::Duration;
 use tokio::sync::OnceCell;
 use tokio_postgres::error::SqlState;
 
+pub use name::fresh_name;
 pub use ordinary::OrdinaryServer;
 pub use pooler::{PoolerMode, TestPooler};
 
 use self::leftovers::Places;
+use self::name::PREFIX;
 use crate::cluster::{Binaries, Cluster, ClusterError, ClusterSettings, Durability};
 use crate::connection;
 use crate::endpoint::Endpoint;
@@ -33,8 +36,6 @@ const TEMPLATE_IN_USE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(10);
 /// Test programs of one user that run at the same time, at most.
 const SLOTS: u32 = 64;
-/// The prefix of the names of scratch databases.
-const PREFIX: &str = "scratch_";
 /// The variable that names the folder of the programs of an older PostgreSQL.
 const OLDER_VARIABLE: &str = "PORTICO_TEST_POSTGRES";
 
@@ -186,11 +187,6 @@ fn drop_in_background(admin: Endpoint, names: Vec<String>) {
     if let Err(error) = std::thread::Builder::new().name("drop databases".into()).spawn(work) {
         tracing::debug!(error = %error, "databases of an earlier test program stay");
     }
-}
-
-/// Returns a name for a scratch database that no other has.
-pub fn fresh_name() -> String {
-    format!("{PREFIX}{}", hex::encode(portico_base::random::bytes::<8>()))
 }
 
 /// Makes sure that the template `name` exists: when it does not, `fill` gets an empty database,

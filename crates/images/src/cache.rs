@@ -13,7 +13,7 @@ use bytes::Bytes;
 use portico_base::hash::{sha256, sha256_hex};
 use portico_base::random;
 
-use crate::renderer::RenderKey;
+use crate::render_key::RenderKey;
 use crate::{OutputFormat, RenderedImage};
 
 /// The first bytes of each file. The number changes with the layout.

@@ -7,7 +7,7 @@ use aws_lc_rs::signature::{
 };
 use ciborium::Value;
 
-use super::CeremonyError;
+use super::error::CeremonyError;
 
 /// A signature algorithm by its COSE number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use tokio_postgres::Client;
 
-use super::step;
+use super::step::step;
 use crate::acting::names::Names;
 use crate::error::DatabaseError;
 use crate::quote;

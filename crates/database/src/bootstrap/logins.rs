@@ -4,7 +4,7 @@ use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
 use super::limitation::Limitation;
-use super::step;
+use super::step::step;
 use crate::acting::logins::Logins;
 use crate::acting::names::{API, AUTH, Names};
 use crate::connection;

@@ -10,7 +10,7 @@ use portico_base::hash;
 use portico_mail::Address;
 use serde::{Deserialize, Serialize};
 
-use super::IdentityProviderError;
+use super::error::IdentityProviderError;
 
 const MOST_ACCOUNTS: usize = 200;
 const LONGEST_NAME: usize = 100;

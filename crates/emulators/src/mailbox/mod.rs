@@ -11,6 +11,7 @@
 //! | `/portico/v1/texts` | captured text messages (GET, DELETE) |
 
 mod api;
+mod limits;
 mod message;
 mod search;
 mod smtp;
@@ -27,25 +28,9 @@ use tokio::{net::TcpListener, sync::broadcast};
 
 use crate::Development;
 
+pub use limits::MailboxLimits;
 pub use message::{CapturedAddress, CapturedMail, CapturedText};
 use store::Store;
-
-/// The limits of the mailbox.
-#[derive(Debug, Clone, Copy)]
-pub struct MailboxLimits {
-    /// Mails; also the most text messages.
-    pub messages: usize,
-    /// Bytes of all mails together.
-    pub bytes: usize,
-    /// Bytes of one mail; a larger one is refused.
-    pub message_bytes: usize,
-}
-
-impl Default for MailboxLimits {
-    fn default() -> Self {
-        Self { messages: 1_000, bytes: 64 << 20, message_bytes: 20 << 20 }
-    }
-}
 
 /// Something that happened in the mailbox.
 #[derive(Debug, Clone)]

@@ -12,12 +12,12 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
+use super::answering::Serve;
 use super::connection_limit::PATIENCE;
-use super::limits::TimeLimits;
+use super::limits::{HEAD_BUFFER, TimeLimits};
 use super::request_line::{Calls, Standing};
 use super::service::{ConnectionService, ResponseBody};
 use super::stream_stall::{SlicedBody, StreamExecutor};
-use super::{HEAD_BUFFER, Serve};
 
 /// The first bytes of an HTTP/2 connection without TLS.
 const HTTP2_PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

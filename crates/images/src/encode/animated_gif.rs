@@ -5,7 +5,7 @@ use gif::{DisposalMethod, Encoder, Frame, Repeat};
 use image::metadata::LoopCount;
 
 use super::canvas::CanvasArea;
-use super::encoder_error;
+use super::failure::encoder_error;
 use crate::RenderError;
 use crate::decode::Pixels;
 use crate::geometry::PixelSize;

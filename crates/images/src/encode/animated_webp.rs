@@ -6,6 +6,7 @@
 use image::metadata::LoopCount;
 
 use super::canvas::CanvasArea;
+use super::lossy_webp::encode_webp;
 use crate::RenderError;
 use crate::decode::Pixels;
 use crate::geometry::PixelSize;
@@ -57,7 +58,7 @@ impl WebPAnimation {
             return Ok(());
         };
         self.write_pending()?;
-        let file = super::encode_webp(area.cut(&frame).without_opaque_alpha(), self.quality)?;
+        let file = encode_webp(area.cut(&frame).without_opaque_alpha(), self.quality)?;
         self.pending = Some(PendingFrame { area, duration_ms, file });
         self.previous = Some(frame);
         Ok(())

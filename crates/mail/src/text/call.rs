@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use url::Url;
 
-use super::TextError;
+use super::error::TextError;
 
 /// Greatest answer that is read.
 const MAX_ANSWER: usize = 64 * 1024;

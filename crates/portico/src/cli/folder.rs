@@ -10,7 +10,7 @@ use clap::Args;
 use portico_database::cluster;
 use portico_project::{LoadOptions, Project, ProjectError};
 
-use super::Global;
+use super::global::Global;
 use crate::control::{self, ControlRequest};
 
 #[derive(Debug, Args)]

@@ -11,8 +11,9 @@ use portico_project::migrations::{self, history};
 use portico_project::portico_toml::Settings;
 use portico_project::{LoadOptions, PlanOptions, Progress, Project, warn_of_edited, warn_of_unprotected};
 
+use super::folder;
+use super::global::Global;
 use super::store::ProjectPostgres;
-use super::{Global, folder};
 use crate::compose::database;
 use crate::control::{self, ControlRequest};
 

@@ -8,7 +8,8 @@ use portico_project::portico_toml::Settings;
 use portico_project::{LoadOptions, parse_duration};
 use portico_storage::GcSummary;
 
-use super::{Global, folder};
+use super::folder;
+use super::global::Global;
 use crate::control::{self, ControlRequest};
 
 #[derive(Debug, Subcommand)]

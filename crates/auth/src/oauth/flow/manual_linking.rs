@@ -122,7 +122,7 @@ pub(crate) async fn look_up_pending_domain(auth: &Auth, code: &str) -> Result<()
 /// complete.
 ///
 /// # Errors
-/// Those of [`link`]; 404 `flow_state_not_found` when there is no such identity.
+/// As [`link`]; 404 `flow_state_not_found` when there is no such identity.
 pub(crate) async fn complete_pending_link(
     op: AccountOperation<'_>,
     user: User,

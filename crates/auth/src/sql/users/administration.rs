@@ -109,12 +109,7 @@ pub struct ListPosition {
 
 /// Returns the number of users in the whole list, and at most `limit` users after `offset` others,
 /// without identities and factors.
-pub async fn list(
-    run: &impl Run,
-    filter: &UserFilter<'_>,
-    limit: i64,
-    offset: i64,
-) -> Result<(i64, Vec<User>), Error> {
+pub async fn list(run: &impl Run, filter: &UserFilter<'_>, limit: i64, offset: i64) -> Result<(i64, Vec<User>), Error> {
     let UserFilter { aud, part, oldest_first } = filter;
     let pattern = part.map(contains);
     let total = run.rows(COUNT, &[aud, &pattern]).await?[0].get(0);
@@ -192,12 +187,7 @@ pub struct Obfuscated {
 
 /// Replaces the personal data of a user, and deletes sessions, tokens, second factors and passkeys.
 /// The row stays.
-pub async fn soft_delete(
-    tx: &Tx,
-    id: UserId,
-    replaced: &Obfuscated,
-    now: OffsetDateTime,
-) -> Result<(), Error> {
+pub async fn soft_delete(tx: &Tx, id: UserId, replaced: &Obfuscated, now: OffsetDateTime) -> Result<(), Error> {
     let Obfuscated { email, phone, email_change, phone_change } = replaced;
     tx.execute(SOFT_DELETE, &[&id, email, phone, email_change, phone_change, &now]).await?;
     one_time_tokens::delete_all(tx, id).await?;

@@ -7,8 +7,9 @@ use std::time::Duration;
 use portico_base::random;
 use tokio::time::Instant;
 
-use super::connection::{SessionMode, WireConnection};
+use super::connection::WireConnection;
 use super::function_traits::FunctionTraits;
+use super::mode::SessionMode;
 use super::origin::SessionOrigin;
 use super::prepared_statements::PreparedStatements;
 use super::statement_texts::StatementTexts;

@@ -7,8 +7,9 @@
 
 use std::sync::Arc;
 
-use super::connection::{SessionMode, WireConnection};
+use super::connection::WireConnection;
 use super::function_traits::FunctionTraits;
+use super::mode::SessionMode;
 use crate::pooler::cleaning::{
     END, END_UNLESS_BARE, END_UNLESS_BARE_OR_KEPT, END_UNLESS_CLEAN, END_UNLESS_CLEAN_AT_VERSION, END_UNLESS_UNUSED,
     MARK_AS_USED, RESET,
