@@ -31,10 +31,10 @@ use writer::Writer;
 /// The collector. Clones share the waiting events.
 #[derive(Clone)]
 pub struct Analytics {
-    inner: Arc<Inner>,
+    inner: Arc<AnalyticsState>,
 }
 
-struct Inner {
+struct AnalyticsState {
     database: Database,
     clock: Clock,
     rate: RateLimit,
@@ -55,7 +55,7 @@ impl Analytics {
     pub fn with_limits(database: Database, clock: Clock, limits: AnalyticsLimits) -> Self {
         let writer = Writer::start(database.clone(), limits.kept);
         let rate = RateLimit::new(clock.clone(), limits);
-        Self { inner: Arc::new(Inner { database, clock, rate, writer, kept: limits.kept }) }
+        Self { inner: Arc::new(AnalyticsState { database, clock, rate, writer, kept: limits.kept }) }
     }
 
     /// Returns the router of `POST /events`, to be mounted at `/portico/v1`, open to callers

@@ -18,11 +18,11 @@ use crate::wire::{FunctionTraits, PoolStatus};
 /// The database: pooled connections in the roles that services act as. Clones share the pools.
 #[derive(Debug, Clone)]
 pub struct Database {
-    inner: Arc<Inner>,
+    inner: Arc<DatabaseState>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct DatabaseState {
     endpoint: Endpoint,
     tls: Tls,
     settings: PoolSettings,
@@ -50,7 +50,7 @@ impl Database {
     /// When the certificates that the endpoint names cannot be read.
     pub fn open(endpoint: &Endpoint, settings: PoolSettings) -> Result<Self, DatabaseError> {
         Ok(Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(DatabaseState {
                 tls: Tls::new(endpoint.tls(), endpoint.host())?,
                 endpoint: endpoint.clone(),
                 settings,
@@ -68,7 +68,7 @@ impl Database {
         if let Some(known) = pools.open.iter().find(|pool| pool.profile() == profile) {
             return known.clone();
         }
-        let Inner { endpoint, tls, settings, being_recreated, .. } = &*self.inner;
+        let DatabaseState { endpoint, tls, settings, being_recreated, .. } = &*self.inner;
         let pool = RolePool::new(&PoolStart { endpoint, tls, settings, being_recreated }, profile);
         if pools.is_closed {
             pool.close();

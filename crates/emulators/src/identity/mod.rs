@@ -107,10 +107,10 @@ impl IdentityProviderSettings {
 /// The provider. Clones are the same provider.
 #[derive(Clone)]
 pub struct IdentityProvider {
-    inner: Arc<Inner>,
+    inner: Arc<IdentityProviderState>,
 }
 
-struct Inner {
+struct IdentityProviderState {
     settings: IdentityProviderSettings,
     accounts: Mutex<Accounts>,
     grants: Mutex<Grants>,
@@ -138,7 +138,7 @@ impl IdentityProvider {
         let mut accounts = Accounts::load(settings.accounts.clone())?;
         accounts.add_missing(&settings.people);
         Ok(Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(IdentityProviderState {
                 settings,
                 accounts: Mutex::new(accounts),
                 grants: Mutex::new(Grants::default()),

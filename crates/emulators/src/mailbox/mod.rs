@@ -46,10 +46,10 @@ pub enum MailboxEvent {
 /// The mailbox. Clones are the same mailbox.
 #[derive(Clone)]
 pub struct Mailbox {
-    inner: Arc<Inner>,
+    inner: Arc<MailboxState>,
 }
 
-struct Inner {
+struct MailboxState {
     store: Mutex<Store>,
     events: broadcast::Sender<MailboxEvent>,
     limits: MailboxLimits,
@@ -67,7 +67,7 @@ impl Mailbox {
     pub fn with_clock(_: Development, limits: MailboxLimits, clock: Clock) -> Self {
         let (events, _) = broadcast::channel(256);
         let started = clock.now();
-        Self { inner: Arc::new(Inner { store: Mutex::new(Store::default()), events, limits, clock, started }) }
+        Self { inner: Arc::new(MailboxState { store: Mutex::new(Store::default()), events, limits, clock, started }) }
     }
 
     /// Returns a transport that puts every mail into this mailbox.

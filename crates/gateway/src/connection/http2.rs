@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::answering::Serve;
 use super::connection_limit::PATIENCE;
 use super::limits::{HEAD_BUFFER, TimeLimits};
-use super::request_line::{Calls, Standing};
+use super::request_line::{Calls, ConnectionStanding};
 use super::service::{ConnectionService, ResponseBody};
 use super::stream_stall::{SlicedBody, StreamExecutor};
 
@@ -50,7 +50,7 @@ pub(super) async fn http2_connection(
         result = &mut http => return result,
         () = &mut end => {}
         () = tokio::time::sleep_until(first_head) => {
-            if calls.standing() != Standing::Unfinished {
+            if calls.standing() != ConnectionStanding::Unfinished {
                 tokio::select! {
                     result = &mut http => return result,
                     () = &mut end => {}
@@ -59,13 +59,13 @@ pub(super) async fn http2_connection(
             }
         }
     }
-    if calls.standing() == Standing::Unfinished {
+    if calls.standing() == ConnectionStanding::Unfinished {
         return Ok(());
     }
     http.as_mut().graceful_shutdown();
     // A client that does not acknowledge the shutdown keeps the connection only for requests in
     // progress
-    while calls.standing() == Standing::Busy {
+    while calls.standing() == ConnectionStanding::Busy {
         if let Ok(result) = tokio::time::timeout(PATIENCE, &mut http).await {
             return result;
         }

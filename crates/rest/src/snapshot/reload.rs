@@ -12,7 +12,7 @@ use portico_tokens::LOGIN_ROLE;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use super::{Shared, Snapshot, catalog_digest};
+use super::{SharedSnapshot, Snapshot, catalog_digest};
 use crate::config::RestConfig;
 use crate::config::database;
 use crate::schema::{LoadSettings, load as load_schema};
@@ -53,7 +53,7 @@ pub(super) struct Reloader {
     pub database: Database,
     pub pool: Pool,
     pub server: RestConfig,
-    pub shared: Arc<Shared>,
+    pub shared: Arc<SharedSnapshot>,
     /// Requests that wait for everything that is committed so far.
     pub requests: mpsc::Receiver<oneshot::Sender<()>>,
     pub attempted: watch::Sender<bool>,

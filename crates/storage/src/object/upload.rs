@@ -17,7 +17,7 @@ use super::condition::{ConditionOutcome, Conditions};
 use super::download::find_visible;
 use super::version::NewVersion;
 use crate::backend::{ByteRange, ContentStream, StoredContent, VersionKey};
-use crate::error::{Existing, Result, S3Error, StorageError};
+use crate::error::{ExistingResource, Result, S3Error, StorageError};
 use crate::identity::Owner;
 use crate::limits::check_mime_type;
 use crate::model::{BucketRules, NewMetadata};
@@ -162,7 +162,7 @@ async fn test_with_rules(
     let (values, bucket) = (row.values(), [Some(row.bucket.as_bytes())]);
     let rules = SqlStep { text: sql::BUCKET_RULES, values: &bucket };
     let outcome = operation.test_after(rules, actor, SqlStep { text: test_of(upsert), values: &values }).await;
-    let results = outcome.map_err(|error| StorageError::from(error).naming(Existing::Key))?;
+    let results = outcome.map_err(|error| StorageError::from(error).naming(ExistingResource::Key))?;
     results.rows(0).first().map(|row| parse(row.bytes(0).unwrap_or_default())).transpose()
 }
 
@@ -179,7 +179,7 @@ pub(crate) async fn test(operation: &Operation, actor: Actor, row: &RowValues<'_
     let values = row.values();
     let step = SqlStep { text: test_of(upsert), values: &values };
     let outcome = operation.write(actor, &[step], TransactionEnd::RollBack).await;
-    outcome.map(drop).map_err(|error| StorageError::from(error).naming(Existing::Key))
+    outcome.map(drop).map_err(|error| StorageError::from(error).naming(ExistingResource::Key))
 }
 
 /// Content that is stored and has no row yet. It is deleted if this is dropped.
@@ -414,7 +414,7 @@ pub(crate) fn failed_commit(error: WriteError, version: NewVersion) -> StorageEr
     if !matches!(error, WriteError::Unknown(_)) {
         version.rolled_back();
     }
-    match StorageError::from(error).naming(Existing::Key) {
+    match StorageError::from(error).naming(ExistingResource::Key) {
         StorageError::Locked => StorageError::LockTimeout,
         other => other,
     }

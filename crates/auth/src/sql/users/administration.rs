@@ -174,7 +174,7 @@ pub async fn delete(tx: &Tx, id: UserId) -> Result<(), Error> {
 
 /// The replacements of the contacts of a deleted user.
 #[derive(Debug)]
-pub struct Obfuscated {
+pub struct ObfuscatedContacts {
     /// Replaces the address.
     pub email: String,
     /// Replaces the number.
@@ -187,8 +187,8 @@ pub struct Obfuscated {
 
 /// Replaces the personal data of a user, and deletes sessions, tokens, second factors and passkeys.
 /// The row stays.
-pub async fn soft_delete(tx: &Tx, id: UserId, replaced: &Obfuscated, now: OffsetDateTime) -> Result<(), Error> {
-    let Obfuscated { email, phone, email_change, phone_change } = replaced;
+pub async fn soft_delete(tx: &Tx, id: UserId, replaced: &ObfuscatedContacts, now: OffsetDateTime) -> Result<(), Error> {
+    let ObfuscatedContacts { email, phone, email_change, phone_change } = replaced;
     tx.execute(SOFT_DELETE, &[&id, email, phone, email_change, phone_change, &now]).await?;
     one_time_tokens::delete_all(tx, id).await?;
     recovery_codes::delete(tx, id).await?;
