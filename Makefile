@@ -7,7 +7,7 @@ export CARGO_TERM_COLOR ?= auto
 
 NODE_STAMP := node_modules/.installed
 WEB_STAMP  := web/dist/.built
-# What the build itself writes is no source: the compiled messages, and what their compiler keeps beside its settings.
+# Files that the build itself writes are no sources: the compiled messages, and the files that their compiler keeps beside its settings.
 WEB_SOURCES := $(shell find web \( -path web/node_modules -o -path web/dist -o -path web/src/paraglide -o -path "web/project.inlang/*" ! -name settings.json \) -prune -o -type f -print 2>/dev/null)
 
 help: ## Show this list

@@ -100,7 +100,7 @@ impl Connection {
         Ok((status, head_end, length))
     }
 
-    /// As [`Self::call`], for a response that must be successful.
+    /// Like [`Self::call`], but for a response that must be successful.
     pub async fn succeed(&mut self, request: &[u8]) -> Result<BenchResponse> {
         let answer = self.call(request).await?;
         if answer.status >= 300 {

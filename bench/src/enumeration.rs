@@ -18,7 +18,7 @@ const SLOW: u64 = 100;
 const FAST: u64 = 400;
 const HEADER: &[&str] = &["Answer", "Address", "Status", "p50", "p90", "p99"];
 
-/// Every request that takes an address from a visitor.
+/// Measures every request that takes an address from a visitor.
 pub async fn measure(report: &mut Report) -> Result<()> {
     let folder = folder(PORT, "[auth.email]\nenable_confirmations = true\n")?;
     let server = Server::start(folder.path(), PORT).await?;

@@ -128,9 +128,9 @@ impl Bench {
         Ok(())
     }
 
-    /// The memory of sockets with one channel each.
+    /// Measures the memory of sockets with one channel each.
     async fn idle(&self, server: &Server, report: &mut Report) -> Result<()> {
-        // What the service itself needs
+        // The service itself needs memory for its first socket
         let first = Receiver::open(&self.subject.address, &self.url(), "realtime:idle", "{}").await?;
         let before = server.resident()?;
         let mut sockets = Vec::with_capacity(IDLE);
@@ -163,9 +163,9 @@ impl Bench {
         Ok(())
     }
 
-    /// A thousand changes per second to subscribers who share ten distinct claims, and fifty per
-    /// second to subscribers with claims of their own: PostgreSQL decides about each change for
-    /// each of them.
+    /// Measures a thousand changes per second to subscribers who share ten distinct claims, and
+    /// fifty per second to subscribers with claims of their own: PostgreSQL decides about each
+    /// change for each of them.
     async fn changes(&self, report: &mut Report) -> Result<()> {
         let postgres = self.subject.postgres.connect_as("supabase_admin").await?;
         for (subscribers, claims, changes) in

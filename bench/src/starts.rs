@@ -8,7 +8,7 @@ use crate::server::{Server, folder};
 const PORT: u16 = 55_321;
 const ROUNDS: usize = 7;
 
-/// The first start, warm starts, idle memory.
+/// Measures the first start, warm starts and idle memory.
 pub async fn measure(report: &mut Report) -> Result<()> {
     let mut first = Vec::new();
     for _ in 0..3 {

@@ -2,7 +2,7 @@
 // they have received, which tests wait for.
 import { createClient, type RealtimeChannel, type SupabaseClient } from "@supabase/supabase-js";
 
-/** What a channel has received, in a form that a test can read. */
+/** A message or event that a channel has received, in a form that a test can read. */
 export type Received =
   | { topic: string; kind: "status"; status: string; error?: string }
   | { topic: string; kind: "broadcast"; event: string; payload: unknown }

@@ -44,7 +44,7 @@ async function open(version: Connection["version"], token?: string, server: Port
 
 const join = (page: Page, topic: string, wishes: Wishes = {}): Promise<void> => page.evaluate(([topic, wishes]) => window.realtime.join(topic, wishes), [topic, wishes] as const);
 
-/** Waits until the page has received so many of a kind, and returns all of that kind. */
+/** Waits until the page has received `count` of a kind, and returns all of that kind. */
 async function received<Kind extends Received["kind"]>(page: Page, kind: Kind, count: number): Promise<Extract<Received, { kind: Kind }>[]> {
   await page.waitForFunction(([kind, count]) => window.realtime.received.filter((one) => one.kind === kind).length >= count, [kind, count] as const);
   const all = await page.evaluate(() => window.realtime.received);

@@ -9,7 +9,7 @@ import { createClient, type SupabaseClient, type SupabaseClientOptions } from "@
 import { inject } from "vitest";
 import { WebSocket } from "ws";
 
-import { copyData } from "./prepared.ts";
+import { copyData } from "./copy-data.ts";
 
 const root = resolve(import.meta.dirname, "../..");
 

@@ -1,9 +1,7 @@
 // The data that development servers of tests begin with. A cluster is initialised and set up once
 // for a run and copied from then on, since that is two thirds of the work of a first start. Copies
 // share the key of the vault and the cluster's identifier, which only tests may do.
-import { execFile } from "node:child_process";
 import { join } from "node:path";
-import { promisify } from "node:util";
 
 import type { TestProject } from "vitest/node";
 
@@ -15,11 +13,6 @@ declare module "vitest" {
     /** The data folder of a development server that has ended. */
     preparedData: string;
   }
-}
-
-/** Copies a data folder with its owners and modes, which PostgreSQL checks. */
-export async function copyData(from: string, to: string): Promise<void> {
-  await promisify(execFile)("cp", ["-a", from, to]);
 }
 
 /** Prepares the data before the first test file. Returns what removes it after the last. */

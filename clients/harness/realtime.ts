@@ -32,7 +32,7 @@ export class Inbox<T = unknown> {
     this.arrived();
   };
 
-  /** Waits until so many have arrived, and takes all. */
+  /** Waits until `count` have arrived, and takes all. */
   async takes(count: number, milliseconds = 10_000): Promise<T[]> {
     const end = Date.now() + milliseconds;
     while (this.received.length < count) {

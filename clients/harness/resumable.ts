@@ -28,7 +28,7 @@ export const target = (bucketName: string, objectName: string, extra: Record<str
   ...extra,
 });
 
-/** What became of an upload. */
+/** The outcome of an upload. */
 export interface Outcome {
   upload: Upload;
   /** `undefined` if the upload succeeded. */

@@ -1,5 +1,5 @@
-// What each role can read and write: anonymous callers, accounts that signed up with the same
-// client, and the secret key.
+// The access of each role to data: anonymous callers, accounts that signed up with the same client,
+// and the secret key.
 import { createHmac } from "node:crypto";
 
 import type { SupabaseClient } from "@supabase/supabase-js";

@@ -45,7 +45,7 @@ function client(version: "1.0.0" | "2.0.0"): SupabaseClient {
 
 const run = (text: string, values: unknown[] = []): Promise<Record<string, unknown>[]> => sql(portico.status.DB_URL, text, values);
 
-/** A channel that is told when the messages of the database are delivered. */
+/** Joins a channel and waits until messages of the database are delivered to it. */
 async function ready(channel: RealtimeChannel): Promise<RealtimeChannel> {
   const system = new Inbox<{ status: string; message: string }>();
   channel.on("system", {}, system.add);

@@ -41,7 +41,7 @@ export function pageFiles(): Plugin {
       async handler(_options, bundle) {
         const index = bundle["index.html"];
         if (index?.type !== "asset") return;
-        // What the frame needs comes first: the style sheet and the font.
+        // The resources of the frame come first: the style sheet and the font.
         const html = String(index.source).replace('<script type="module"', '<script type="module" fetchpriority="low"');
         const skeletonOf = await loadSkeletons(root);
         const graph = chunkGraph(bundle, root);

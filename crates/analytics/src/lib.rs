@@ -31,10 +31,10 @@ use writer::Writer;
 /// The collector. Clones share the waiting events.
 #[derive(Clone)]
 pub struct Analytics {
-    inner: Arc<Inner>,
+    inner: Arc<AnalyticsState>,
 }
 
-struct Inner {
+struct AnalyticsState {
     database: Database,
     clock: Clock,
     rate: RateLimit,
@@ -51,11 +51,11 @@ impl Analytics {
         Self::with_limits(database, clock, AnalyticsLimits::default())
     }
 
-    /// As [`Analytics::new`], with other limits.
+    /// Like [`Analytics::new`], but with other limits.
     pub fn with_limits(database: Database, clock: Clock, limits: AnalyticsLimits) -> Self {
         let writer = Writer::start(database.clone(), limits.kept);
         let rate = RateLimit::new(clock.clone(), limits);
-        Self { inner: Arc::new(Inner { database, clock, rate, writer, kept: limits.kept }) }
+        Self { inner: Arc::new(AnalyticsState { database, clock, rate, writer, kept: limits.kept }) }
     }
 
     /// Returns the router of `POST /events`, to be mounted at `/portico/v1`, open to callers

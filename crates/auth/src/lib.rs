@@ -86,10 +86,10 @@ pub const ROLE_PROFILE: RoleProfile = RoleProfile::acting_as("supabase_auth_admi
 /// The account service. Clones share their state.
 #[derive(Clone)]
 pub struct Auth {
-    inner: Arc<Inner>,
+    inner: Arc<AuthState>,
 }
 
-struct Inner {
+struct AuthState {
     settings: AuthSettings,
     database: RolePool,
     keys: CurrentKeys,
@@ -135,7 +135,7 @@ impl Auth {
     /// Makes a service that sends no mail: they stay in the outbox for a server. For commands.
     ///
     /// # Errors
-    /// As [`Auth::new`].
+    /// Those of [`Auth::new`].
     pub fn without_deliveries(
         settings: AuthSettings,
         database: Database,
@@ -158,7 +158,7 @@ impl Auth {
         let relying_party = settings.relying_party.as_ref().map(RelyingParty::new);
         let hooks = Hooks::new(&settings.hooks, settings.private_hook_addresses, database.clone(), clock.clone())?;
         let guesses = GuessCounter::new(settings.rate_limits.passwords, database.clone(), clock.clone());
-        let inner = Inner {
+        let inner = AuthState {
             settings,
             database,
             keys,

@@ -39,10 +39,10 @@ impl AllowedOrigins {
         is_of_this_machine(&host) || self.0.iter().any(|site| site.host_str() == Some(&host))
     }
 
-    /// As [`AllowedOrigins::knows_host`], and also true for hosts that no website can point at this
-    /// machine: IP addresses, names without a dot (such as those of containers), and names below
-    /// `internal` and `test`, which have no owners (RFC 6761; ICANN reserved `internal` for private
-    /// use).
+    /// Like [`AllowedOrigins::knows_host`], and also true for hosts that no website can point at
+    /// this machine: IP addresses, names without a dot (such as those of containers), and names
+    /// below `internal` and `test`, which have no owners (RFC 6761; ICANN reserved `internal` for
+    /// private use).
     pub fn is_private_host(&self, host: &str) -> bool {
         let host = host.to_ascii_lowercase();
         self.knows_host(&host)

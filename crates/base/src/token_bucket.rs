@@ -77,7 +77,7 @@ impl TokenBucket {
     /// Returns what [`TokenBucket::take`] would return now, and takes nothing.
     ///
     /// # Errors
-    /// As [`TokenBucket::take`].
+    /// Those of [`TokenBucket::take`].
     pub fn check(&self, count: u32, clock: &Clock) -> Result<(), Duration> {
         let mut filled = self.clone();
         filled.fill(clock.monotonic());
@@ -160,7 +160,7 @@ impl<K: Eq + Hash> TokenBuckets<K> {
     /// known key keeps its tokens if `quota` has changed.
     ///
     /// # Errors
-    /// As [`TokenBucket::take`].
+    /// Those of [`TokenBucket::take`].
     pub fn take(&self, key: K, quota: Quota, count: u32) -> Result<(), Duration> {
         self.with(key, quota, |bucket, clock| bucket.take(count, clock))
     }
@@ -168,7 +168,7 @@ impl<K: Eq + Hash> TokenBuckets<K> {
     /// Returns what [`TokenBuckets::take`] would return now, and takes nothing.
     ///
     /// # Errors
-    /// As [`TokenBucket::take`].
+    /// Those of [`TokenBucket::take`].
     pub fn check(&self, key: &K, quota: Quota, count: u32) -> Result<(), Duration> {
         let mut bucket = match self.lock().get(key) {
             Some(bucket) => bucket.clone(),

@@ -27,7 +27,7 @@ const PAUSE: Duration = Duration::from_millis(25);
 ///
 /// # Errors
 /// [`DatabaseError::Unreachable`] when nothing answers in time; [`DatabaseError::Postgres`] when
-/// the server refuses us.
+/// the server rejects the connection.
 pub async fn connect(endpoint: &Endpoint) -> Result<Client, DatabaseError> {
     let tls = Tls::new(endpoint.tls(), endpoint.host())?;
     let preamble = format!("{END_IF_VALUES_ARE_KEPT}; {}", local_role(endpoint));
@@ -49,7 +49,7 @@ pub(crate) fn local_role(endpoint: &Endpoint) -> String {
 const GUARD: &str = "-c search_path=pg_catalog,pg_temp -c standard_conforming_strings=on \
                      -c default_transaction_read_only=off -c transform_null_equals=off -c quote_all_identifiers=off";
 
-/// As [`GUARD`], for one transaction.
+/// Like [`GUARD`], but for one transaction.
 const LOCAL_GUARD: &str = "set local search_path = pg_catalog, pg_temp; set local standard_conforming_strings = on; \
                            set local transform_null_equals = off; set local quote_all_identifiers = off";
 
@@ -58,9 +58,9 @@ const LOCAL_GUARD: &str = "set local search_path = pg_catalog, pg_temp; set loca
 const NO_TRIGGERS: &str = "select pg_catalog.set_config('session_replication_role', 'replica', false)
                              from pg_catalog.pg_roles where rolname = session_user and rolsuper";
 
-/// As [`connect`], for statements of our own that may run with a superuser's rights: independent of
-/// everything that a role of the project can set, create, own or rename, as long as they name only
-/// the catalog and objects of the login role.
+/// Like [`connect`], but for statements of our own that may run with a superuser's rights:
+/// independent of everything that a role of the project can set, create, own or rename, as long as
+/// they name only the catalog and objects of the login role.
 pub(crate) async fn connect_guarded(endpoint: &Endpoint) -> Result<Client, DatabaseError> {
     let tls = Tls::new(endpoint.tls(), endpoint.host())?;
     let mut config = endpoint.to_config();
@@ -88,9 +88,9 @@ pub(crate) fn guarded_options(endpoint: &Endpoint) -> String {
     format!("{given} {GUARD} -c role={role}").trim_start().to_owned()
 }
 
-/// As [`connect`], with a configuration that may differ from the endpoint's in options; also the
-/// task that drives it. Behind a pooler each transaction begins with the statements of `preamble`,
-/// and the options are not sent.
+/// Like [`connect`], but with a configuration that may differ from the endpoint's in options; also
+/// the task that drives it. Behind a pooler each transaction begins with the statements of
+/// `preamble`, and the options are not sent.
 pub(crate) async fn open(
     endpoint: &Endpoint,
     config: &Config,
@@ -110,7 +110,7 @@ pub(crate) async fn open(
     }
 }
 
-/// Tells a server that is not there from one that does not want us.
+/// Returns the error of a connection: a server that is not available, or one that rejects it.
 pub(crate) fn rejection(endpoint: &Endpoint, error: tokio_postgres::Error) -> DatabaseError {
     if error.code().is_none() || is_unavailable(&error) {
         DatabaseError::Unreachable { place: endpoint.place(), source: error.into() }
@@ -129,7 +129,7 @@ pub(crate) struct SessionStart<'a> {
     pub preamble: &'a str,
 }
 
-/// As [`dial`], again and again while the failure is a `passing` one, until `patience` is used up.
+/// Calls [`dial`] again while the failure is a `passing` one, until `patience` is used up.
 pub(crate) async fn dial_patiently(
     start: &SessionStart<'_>,
     patience: Duration,

@@ -18,11 +18,11 @@ use crate::wire::{FunctionTraits, PoolStatus};
 /// The database: pooled connections in the roles that services act as. Clones share the pools.
 #[derive(Debug, Clone)]
 pub struct Database {
-    inner: Arc<Inner>,
+    inner: Arc<DatabaseState>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct DatabaseState {
     endpoint: Endpoint,
     tls: Tls,
     settings: PoolSettings,
@@ -50,7 +50,7 @@ impl Database {
     /// When the certificates that the endpoint names cannot be read.
     pub fn open(endpoint: &Endpoint, settings: PoolSettings) -> Result<Self, DatabaseError> {
         Ok(Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(DatabaseState {
                 tls: Tls::new(endpoint.tls(), endpoint.host())?,
                 endpoint: endpoint.clone(),
                 settings,
@@ -68,7 +68,7 @@ impl Database {
         if let Some(known) = pools.open.iter().find(|pool| pool.profile() == profile) {
             return known.clone();
         }
-        let Inner { endpoint, tls, settings, being_recreated, .. } = &*self.inner;
+        let DatabaseState { endpoint, tls, settings, being_recreated, .. } = &*self.inner;
         let pool = RolePool::new(&PoolStart { endpoint, tls, settings, being_recreated }, profile);
         if pools.is_closed {
             pool.close();
@@ -94,13 +94,13 @@ impl Database {
     /// cluster), without the limits of the pools: for changes of the schema and for `listen`.
     ///
     /// # Errors
-    /// As [`connect`](crate::connect).
+    /// Those of [`connect`](crate::connect).
     pub async fn administrator(&self) -> Result<tokio_postgres::Client, DatabaseError> {
         self.connected(connection::connect).await
     }
 
-    /// As [`administrator`](Self::administrator), for statements that name only the catalog and our
-    /// own schemas, and that no object or setting of the project may affect.
+    /// Like [`administrator`](Self::administrator), but for statements that name only the catalog
+    /// and our own schemas, and that no object or setting of the project may affect.
     pub(crate) async fn guarded_administrator(&self) -> Result<tokio_postgres::Client, DatabaseError> {
         self.connected(connection::connect_guarded).await
     }
@@ -139,7 +139,7 @@ impl Database {
     /// `reset role`, which any function can run.
     ///
     /// # Errors
-    /// As [`connect`](crate::connect); PostgreSQL's error when the login role may not act as
+    /// Those of [`connect`](crate::connect); PostgreSQL's error when the login role may not act as
     /// `role`.
     pub async fn acting_as(&self, role: &str) -> Result<tokio_postgres::Client, DatabaseError> {
         let endpoint = self.inner.endpoint.for_part(role);

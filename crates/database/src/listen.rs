@@ -33,8 +33,8 @@ impl Listener {
     /// Connects and listens on `channel` from the moment this returns.
     ///
     /// # Errors
-    /// As [`connect`](crate::connect); [`DatabaseError::Postgres`] also when the server does not
-    /// take writes, whose notifications never arrive (a stand-by).
+    /// Those of [`connect`](crate::connect); [`DatabaseError::Postgres`] also when the server does
+    /// not take writes, whose notifications never arrive (a stand-by).
     pub async fn open(endpoint: &Endpoint, channel: &str) -> Result<Self, DatabaseError> {
         if !endpoint.receives_notifications() {
             return Ok(Self(None));

@@ -2,6 +2,7 @@
 //! for them.
 
 mod leftovers;
+mod name;
 mod ordinary;
 mod pooler;
 
@@ -16,10 +17,12 @@ use std::time::Duration;
 use tokio::sync::OnceCell;
 use tokio_postgres::error::SqlState;
 
+pub use name::fresh_name;
 pub use ordinary::OrdinaryServer;
 pub use pooler::{PoolerMode, TestPooler};
 
 use self::leftovers::Places;
+use self::name::PREFIX;
 use crate::cluster::{Binaries, Cluster, ClusterError, ClusterSettings, Durability};
 use crate::connection;
 use crate::endpoint::Endpoint;
@@ -33,8 +36,6 @@ const TEMPLATE_IN_USE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(10);
 /// Test programs of one user that run at the same time, at most.
 const SLOTS: u32 = 64;
-/// The prefix of the names of scratch databases.
-const PREFIX: &str = "scratch_";
 /// The variable that names the folder of the programs of an older PostgreSQL.
 const OLDER_VARIABLE: &str = "PORTICO_TEST_POSTGRES";
 
@@ -188,26 +189,12 @@ fn drop_in_background(admin: Endpoint, names: Vec<String>) {
     }
 }
 
-/// Returns a name for a scratch database that no other has.
-pub fn fresh_name() -> String {
-    let mut bytes = [0; 8];
-    let counted = || {
-        use std::sync::atomic::{AtomicU64, Ordering};
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes()
-    };
-    if getrandom::fill(&mut bytes).is_err() {
-        bytes = counted();
-    }
-    format!("{PREFIX}{}", hex::encode(bytes))
-}
-
 /// Makes sure that the template `name` exists: when it does not, `fill` gets an empty database,
 /// which becomes the template when it is done. Concurrent callers wait. A name that contains a
 /// fingerprint of what is filled in is never stale.
 ///
 /// # Errors
-/// What PostgreSQL or `fill` says; no template stays then.
+/// PostgreSQL's error or that of `fill`; no template stays then.
 pub async fn template<Fill, Filled>(admin: &Endpoint, name: &str, fill: Fill) -> Result<(), DatabaseError>
 where
     Fill: FnOnce(Endpoint) -> Filled,
@@ -234,7 +221,7 @@ where
 /// second. `admin` must be allowed to create databases; the template must have no connections.
 ///
 /// # Errors
-/// What PostgreSQL says: the name is taken, the template is missing or stays in use.
+/// PostgreSQL's error when the name is taken, or when the template is missing or stays in use.
 pub async fn clone_database(admin: &Endpoint, template: &str, name: &str) -> Result<Endpoint, DatabaseError> {
     let client = connection::connect(admin).await?;
     let statement = format!(
@@ -276,7 +263,7 @@ fn inherit(template: &str, name: &str) -> String {
 /// Drops the database, ending whatever is connected to it. One that is not there is fine.
 ///
 /// # Errors
-/// What PostgreSQL says.
+/// PostgreSQL's error when the database cannot be dropped.
 pub async fn drop_database(admin: &Endpoint, name: &str) -> Result<(), DatabaseError> {
     let client = connection::connect(admin).await?;
     end_streams(&client, name).await?;
@@ -286,7 +273,7 @@ pub async fn drop_database(admin: &Endpoint, name: &str) -> Result<(), DatabaseE
 /// Returns whether there is a database of that name.
 ///
 /// # Errors
-/// What PostgreSQL says.
+/// PostgreSQL's error when it cannot be asked.
 pub async fn database_exists(admin: &Endpoint, name: &str) -> Result<bool, DatabaseError> {
     Ok(exists(&connection::connect(admin).await?, name).await?)
 }
@@ -294,7 +281,7 @@ pub async fn database_exists(admin: &Endpoint, name: &str) -> Result<bool, Datab
 /// Returns one connection, closed when dropped.
 ///
 /// # Errors
-/// As [`connect`](crate::connect).
+/// Those of [`connect`](crate::connect).
 pub async fn connect(endpoint: &Endpoint) -> Result<tokio_postgres::Client, DatabaseError> {
     connection::connect(endpoint).await
 }

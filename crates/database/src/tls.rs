@@ -88,7 +88,7 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
 /// that the server holds the certificate's key, which channel binding builds on.
 #[derive(Debug)]
 struct CertificateVerifier {
-    trusted: Option<Trusted>,
+    trusted: Option<TrustedCertificates>,
     checks_name: bool,
     algorithms: WebPkiSupportedAlgorithms,
 }
@@ -96,7 +96,7 @@ struct CertificateVerifier {
 /// The authorities to trust; the certificates themselves too, since a self-signed server
 /// certificate is its own authority.
 #[derive(Debug)]
-struct Trusted {
+struct TrustedCertificates {
     roots: RootCertStore,
     certificates: Vec<CertificateDer<'static>>,
 }
@@ -109,7 +109,7 @@ impl CertificateVerifier {
                 let certificates = certificates(file)?;
                 let mut roots = RootCertStore::empty();
                 roots.add_parsable_certificates(certificates.iter().cloned());
-                Some(Trusted { roots, certificates })
+                Some(TrustedCertificates { roots, certificates })
             }
             (TlsMode::VerifyCa | TlsMode::VerifyFull, None) => Some(system_authorities()?),
         };
@@ -121,7 +121,7 @@ impl CertificateVerifier {
     }
 }
 
-fn system_authorities() -> Result<Trusted, TlsError> {
+fn system_authorities() -> Result<TrustedCertificates, TlsError> {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(found.certs);
@@ -129,7 +129,7 @@ fn system_authorities() -> Result<Trusted, TlsError> {
         let problem = found.errors.first().map_or_else(|| "none found".to_owned(), ToString::to_string);
         return Err(TlsError::NoSystemRoots(problem));
     }
-    Ok(Trusted { roots, certificates: Vec::new() })
+    Ok(TrustedCertificates { roots, certificates: Vec::new() })
 }
 
 impl ServerCertVerifier for CertificateVerifier {

@@ -115,7 +115,7 @@ impl GatewayBuilder {
         self.mount_service(prefix, answer, access)
     }
 
-    /// As [`mount`](Self::mount), for a service without routes. Its requests carry only the
+    /// Like [`mount`](Self::mount), but for a service without routes. Its requests carry only the
     /// [`Caller`](portico_tokens::Caller) as an extension; the rest is the second argument.
     #[must_use]
     pub fn mount_service(

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use portico_base::hash::{sha256, sha256_hex};
 use portico_base::random;
 
-use crate::renderer::RenderKey;
+use crate::render_key::RenderKey;
 use crate::{OutputFormat, RenderedImage};
 
 /// The first bytes of each file. The number changes with the layout.
@@ -96,7 +96,7 @@ impl ResultCache {
         }
         let name = file_name(key);
         if let Err(error) = self.write(&name, &file) {
-            tracing::warn!(%error, "a rendered image could not be kept");
+            tracing::warn!(error = %error, "a rendered image could not be kept");
             return;
         }
         let mut index = self.index();
@@ -191,13 +191,13 @@ fn remove(path: &Path) {
     if let Err(error) = fs::remove_file(path)
         && error.kind() != io::ErrorKind::NotFound
     {
-        tracing::warn!(%error, path = %path.display(), "a file of the image cache could not be removed");
+        tracing::warn!(error = %error, path = %path.display(), "a file of the image cache could not be removed");
     }
 }
 
 fn remove_foreign(path: &Path, is_folder: bool) {
     if is_folder {
-        // What else lies in a folder is not known here, so it stays
+        // Its contents are not known here, so it stays
         tracing::warn!(path = %path.display(), "the image cache contains a folder");
     } else {
         remove(path);

@@ -159,7 +159,7 @@ impl<'a> OpenSource<'a> {
         let decoder: Box<dyn ImageDecoder + 'a> = match format {
             SourceFormat::Jpeg => Box::new(JpegDecoder::new(reader).map_err(source_error)?),
             SourceFormat::Png => {
-                // What a PNG inflates beside its pixels, which have limits of their own
+                // The data that a PNG inflates beside its pixels, which have limits of their own
                 let mut metadata = Limits::no_limits();
                 metadata.max_alloc = Some(MAX_PNG_METADATA_BYTES);
                 Box::new(PngDecoder::with_limits(reader, metadata).map_err(source_error)?)

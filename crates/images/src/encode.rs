@@ -3,6 +3,8 @@
 mod animated_gif;
 mod animated_webp;
 mod canvas;
+mod failure;
+mod lossy_webp;
 
 use image::codecs::avif::AvifEncoder;
 use image::codecs::png::{CompressionType, FilterType, PngEncoder};
@@ -14,6 +16,8 @@ use crate::decode::{PixelChannels, Pixels};
 use crate::{OutputFormat, RenderError, RenderLimits};
 use animated_gif::GifAnimation;
 use animated_webp::WebPAnimation;
+use failure::encoder_error;
+use lossy_webp::encode_webp;
 
 /// The quality of JPEG and WebP, if none is requested.
 const DEFAULT_QUALITY: u8 = 80;
@@ -116,12 +120,6 @@ impl AnimationEncoder {
     }
 }
 
-/// Logs a failure of an encoder.
-fn encoder_error(error: impl std::fmt::Display) -> RenderError {
-    tracing::error!(%error, "an image could not be encoded");
-    RenderError::Internal
-}
-
 fn encode_jpeg(pixels: &Pixels, quality: u8) -> Result<Vec<u8>, RenderError> {
     let color = match pixels.channels {
         PixelChannels::Gray => ColorType::Luma,
@@ -154,28 +152,6 @@ fn encode_avif(pixels: &Pixels, quality: u8) -> Result<Vec<u8>, RenderError> {
         .write_image(&pixels.bytes, pixels.size.width, pixels.size.height, color_type(pixels.channels))
         .map_err(encoder_error)?;
     Ok(file)
-}
-
-/// Encodes pixels of three or four channels as WebP with loss.
-fn encode_webp(pixels: Pixels, quality: u8) -> Result<Vec<u8>, RenderError> {
-    let mut config = webp::WebPConfig::new().map_err(|()| encoder_error("no configuration"))?;
-    config.quality = f32::from(quality);
-    let crate::geometry::PixelSize { width, height } = pixels.size;
-    let encoder = match pixels.channels {
-        PixelChannels::Rgba => webp::Encoder::from_rgba(&pixels.bytes, width, height),
-        PixelChannels::Rgb => webp::Encoder::from_rgb(&pixels.bytes, width, height),
-        PixelChannels::Gray => return encode_webp(pixels.without_gray(), quality),
-    };
-    let file = match encoder.encode_advanced(&config) {
-        // The modes of a very large picture can exceed the part of the file that is for them
-        Err(webp::WebPEncodingError::VP8_ENC_ERROR_PARTITION0_OVERFLOW) => {
-            config.partition_limit = 100;
-            encoder.encode_advanced(&config)
-        }
-        outcome => outcome,
-    };
-    let file = file.map_err(|error| encoder_error(format!("{error:?}")))?;
-    Ok(file.to_vec())
 }
 
 fn color_type(channels: PixelChannels) -> ExtendedColorType {

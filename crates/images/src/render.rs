@@ -86,7 +86,7 @@ impl Rendering<'_> {
         let size = crate::geometry::result_size(stored.oriented(orientation), self.transformation);
         let target = OutputFormat::choose(self.source_format, self.requested, false);
         let requested = match check_size(size, target, self.limits) {
-            // What is only accepted gives way to the format of the source
+            // A format that is accepted but not requested gives way to that of the source
             Err(_) if self.requested == RequestedFormat::WebPAccepted => RequestedFormat::Origin,
             outcome => outcome.map(|()| self.requested)?,
         };
@@ -218,7 +218,7 @@ impl Scaler<'_> {
             PixelChannels::Rgba => PixelType::U8x4,
         };
         let failed = |error: &dyn std::fmt::Display| {
-            tracing::error!(%error, "an image could not be scaled");
+            tracing::error!(error = %error, "an image could not be scaled");
             RenderError::Internal
         };
         let source = ImageRef::new(pixels.size.width, pixels.size.height, &pixels.bytes, pixel_type)

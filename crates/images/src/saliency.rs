@@ -48,7 +48,7 @@ impl DetailSums {
         let pixel = |x: usize, y: usize| {
             let start = (y * width + x) * 4;
             let [red, green, blue, alpha] = [0, 1, 2, 3].map(|channel| i64::from(rgba[start + channel]));
-            // What is transparent has no detail
+            // Transparent pixels have no detail
             [red * alpha / 255, green * alpha / 255, blue * alpha / 255]
         };
         let luminance = |[red, green, blue]: [i64; 3]| (red * 54 + green * 183 + blue * 19) / 256;

@@ -84,7 +84,7 @@ impl SmtpSettings {
     fn protection(&self) -> SmtpTls {
         match self.tls {
             SmtpTls::Automatic if self.port == 465 => SmtpTls::Implicit,
-            // An attacker between us and the server could remove its offer of TLS and read the
+            // An attacker in the network could remove the server's offer of TLS and read the
             // password
             SmtpTls::Automatic | SmtpTls::Opportunistic if self.user.is_some() && !self.is_local() => SmtpTls::Required,
             SmtpTls::Automatic => SmtpTls::Opportunistic,

@@ -150,7 +150,7 @@ impl Templates {
             Some(Ok(subject)) => subject,
             other => {
                 if let Some(Err(error)) = other {
-                    warn!(mail.kind = kind.key(), error = %error, "the subject of {} mails failed; the built-in one is used", kind.key());
+                    warn!(mail.kind = kind.key(), error = %error, "the subject of a mail failed; the built-in one is used");
                 }
                 self.built_in[&kind].0.render(variables)?
             }
@@ -160,7 +160,7 @@ impl Templates {
             Some(Ok(html)) => html,
             other => {
                 if let Some(Err(error)) = other {
-                    warn!(mail.kind = kind.key(), error = %error, "the template of {} mails failed; the built-in one is used", kind.key());
+                    warn!(mail.kind = kind.key(), error = %error, "the template of a mail failed; the built-in one is used");
                 }
                 self.built_in[&kind].1.render(variables)?
             }

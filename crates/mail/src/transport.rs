@@ -11,7 +11,7 @@ pub trait Transport: Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`SendError`] tells whether it is worth trying again.
+    /// [`SendError`], which is temporary if another attempt can succeed.
     fn send(&self, email: Email) -> BoxFuture<'_, Result<(), SendError>>;
 }
 
@@ -34,7 +34,7 @@ impl SendError {
     }
 }
 
-/// Takes every mail and forgets it: what a server without a mail server does.
+/// The transport of a server without a mail server: discards every mail.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Discard;
 

@@ -237,7 +237,7 @@ pub async fn store_vault_secrets(
 /// before, and starts it afterwards.
 ///
 /// # Errors
-/// As [`prepare`], and when the database cannot be created again.
+/// Those of [`prepare`], and when the database cannot be created again.
 pub async fn reset(
     database: &Database,
     bootstrap: &BootstrapSettings,

@@ -101,7 +101,7 @@ pub(crate) async fn replay(
     now: OffsetDateTime,
 ) -> Result<Vec<StoredMessage>, JoinError> {
     let results = select(pool, &channel.room().topic, parameters, now).await.map_err(|error| {
-        tracing::error!(error = %error, code = "UnableToReplayMessages", "stored messages could not be read");
+        tracing::error!(error = %error, error_code = "UnableToReplayMessages", "stored messages could not be read");
         JoinError::ReplayFailed
     })?;
     Ok(results.rows(2).iter().filter_map(|row| stored_message(row, channel)).collect())

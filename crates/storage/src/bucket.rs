@@ -5,7 +5,7 @@ use portico_base::inherit_request;
 use portico_database::wire::RowSeparators;
 use serde::Deserialize;
 
-use crate::error::{Existing, Result, StorageError};
+use crate::error::{ExistingResource, Result, StorageError};
 use crate::limits::check_mime_types;
 use crate::name::check_bucket_name;
 use crate::object::delete;
@@ -73,7 +73,7 @@ pub(crate) async fn create(operation: &Operation, actor: Actor, bucket: &NewBuck
     ];
     let step = SqlStep { text: sql::INSERT_BUCKET, values: &values };
     let outcome = operation.write(actor, &[step], TransactionEnd::Commit).await;
-    outcome.map(drop).map_err(|error| StorageError::from(error).naming(Existing::Bucket))
+    outcome.map(drop).map_err(|error| StorageError::from(error).naming(ExistingResource::Bucket))
 }
 
 /// Returns buckets as a JSON array.

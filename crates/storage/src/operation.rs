@@ -243,8 +243,8 @@ impl Operation {
         self.read_steps(actor, None, main, separators).await
     }
 
-    /// As [`read`](Self::read), after another statement in the same transaction that runs as the
-    /// service.
+    /// Like [`read`](Self::read), but after another statement in the same transaction that runs as
+    /// the service.
     ///
     /// # Errors
     /// Those of PostgreSQL and of the connection, for either statement.
@@ -302,7 +302,7 @@ impl Operation {
     /// Runs statements in one transaction.
     ///
     /// # Errors
-    /// As PostgreSQL and the connection report them, so that a caller can tell a transaction
+    /// Those of PostgreSQL and the connection, so that a caller can distinguish a transaction
     /// without effect from one whose outcome is unknown.
     pub async fn write(
         &self,
@@ -313,8 +313,8 @@ impl Operation {
         self.write_tested(actor, steps, None, &[], ending).await
     }
 
-    /// As [`write`](Self::write), with a test between two groups of steps: a statement that runs as
-    /// the caller and is undone. If it fails, so does the transaction.
+    /// Like [`write`](Self::write), but with a test between two groups of steps: a statement that
+    /// runs as the caller and is undone. If it fails, so does the transaction.
     ///
     /// # Errors
     /// Those of [`write`](Self::write).

@@ -73,7 +73,7 @@ async fn read_source(
     let content = service.backend.get(key, None).await.map_err(|error| match error {
         BackendError::NotFound => RenderError::SourceUnavailable,
         error => {
-            tracing::error!(%error, "the source of an image could not be read");
+            tracing::error!(error = %error, "the source of an image could not be read");
             RenderError::Internal
         }
     })?;
@@ -81,7 +81,7 @@ async fn read_source(
         return Err(RenderError::FileTooLarge);
     }
     let whole = Limited::new(content.body, max_bytes).collect().await.map_err(|error| {
-        tracing::error!(%error, "the source of an image could not be read");
+        tracing::error!(error = %error, "the source of an image could not be read");
         RenderError::SourceUnavailable
     })?;
     Ok(whole.to_bytes())

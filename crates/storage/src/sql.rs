@@ -136,7 +136,7 @@ pub(crate) const FIND_OBJECT_AND_BUCKET: &str = concat!(
 /// The role that owns the tables.
 pub(crate) const OWNER: &str = "supabase_storage_admin";
 
-/// As [`FIND_OBJECT_AND_BUCKET`], for many objects: a row for each, in their order, which is null
+/// Like [`FIND_OBJECT_AND_BUCKET`], for many objects: a row for each, in their order, which is null
 /// where the object does not exist. It runs as the owner of the tables: every name is qualified, and
 /// tables of others that inherit are left out. `$1` buckets, `$2` names.
 pub(crate) const FIND_OBJECTS_AS_OWNER: &str = concat!(
@@ -175,7 +175,7 @@ macro_rules! upsert {
     };
 }
 
-/// As [`TEST_INSERT`]. All rows are returned, so that the caller needs the right to read them.
+/// Like [`TEST_INSERT`]. All rows are returned, so that the caller needs the right to read them.
 pub(crate) const TEST_UPSERT: &str = upsert!("o.*");
 
 /// Waits for the right to write a key. `$1` bucket, `$2` name.
@@ -193,14 +193,14 @@ pub(crate) const REQUIRE_ETAG: &str = "select 1 / pg_catalog.count(*) from stora
 /// The SQLSTATE of a condition of a write that is not met: `division_by_zero`.
 pub(crate) const CONDITION_FAILED: &str = "22012";
 
-/// As [`TEST_INSERT`].
+/// Inserts a row, with the parameters of [`TEST_INSERT`].
 pub(crate) const INSERT_OBJECT: &str = concat!(
     "insert into storage.objects as o (bucket_id, name, owner, owner_id, version, metadata, user_metadata) \
      values ($1, $2, $3, $4, $5, $6, $7) returning ",
     object_json!()
 );
 
-/// As [`TEST_INSERT`].
+/// Inserts or replaces a row, with the parameters of [`TEST_INSERT`].
 pub(crate) const UPSERT_OBJECT: &str = upsert!(object_json!());
 
 /// `$1` bucket, `$2` name, then the new `$3` bucket, `$4` name, `$5` owner, `$6` owner id, `$7`
@@ -208,7 +208,7 @@ pub(crate) const UPSERT_OBJECT: &str = upsert!(object_json!());
 pub(crate) const TEST_MOVE: &str = "update storage.objects as o set bucket_id = $3, name = $4, owner = $5, owner_id = $6, version = $7 \
     where o.bucket_id = $1 and o.name = $2 returning o.id";
 
-/// As [`TEST_MOVE`], and `$8` metadata, `$9` the version that is replaced.
+/// Like [`TEST_MOVE`], and `$8` metadata, `$9` the version that is replaced.
 pub(crate) const MOVE_OBJECT: &str = "update storage.objects as o set bucket_id = $3, name = $4, owner = $5, owner_id = $6, version = $7, \
     metadata = $8 where o.bucket_id = $1 and o.name = $2 and o.version is not distinct from $9 returning o.id";
 
@@ -222,7 +222,7 @@ pub(crate) const DELETE_OBJECTS: &str = concat!(
     ", pg_catalog.json_build_object('name', o.name, 'version', o.version)::text"
 );
 
-/// As [`DELETE_OBJECTS`], as far as the objects were there at a time: `$3`.
+/// Like [`DELETE_OBJECTS`], as far as the objects were there at a time: `$3`.
 pub(crate) const DELETE_OBJECTS_UNTIL: &str = concat!(
     "delete from storage.objects as o where o.bucket_id = $1 and o.name = any ($2) and o.created_at <= $3::timestamptz returning ",
     object_json!(),
@@ -318,7 +318,7 @@ pub(crate) const WALK_UP: &str = walk!(
     "found.name || pg_catalog.chr(1)"
 );
 
-/// As [`WALK_UP`], downwards and without `$8`. `$4` is greater than all names of the page.
+/// Like [`WALK_UP`], but downwards and without `$8`. `$4` is greater than all names of the page.
 pub(crate) const WALK_DOWN: &str = walk!("$4::text", "(o.name collate \"C\" <", "desc", "found.folder", "found.name");
 
 /// Returns the statement for a page in the order of a time. `$1` bucket, `$2` prefix, `$3` the

@@ -13,14 +13,14 @@ use crate::token::TokenError;
 pub struct Claims {
     text: Box<str>,
     values: Map<String, Value>,
-    expires_at: When,
-    not_before: When,
+    expires_at: TimeClaim,
+    not_before: TimeClaim,
     is_third_party: bool,
 }
 
 /// A time claim.
 #[derive(Debug, Clone, Copy)]
-enum When {
+enum TimeClaim {
     Absent,
     At(OffsetDateTime),
     /// The claim exists and is not a number.
@@ -33,7 +33,7 @@ impl Claims {
         let text = String::from_utf8(payload).map_err(|_| TokenError::UnreadableClaims("the claims are not UTF-8"))?;
         let values: Map<String, Value> =
             serde_json::from_str(&text).map_err(|_| TokenError::UnreadableClaims("could not JSON decode claim"))?;
-        let (expires_at, not_before) = (When::read(&values, "exp"), When::read(&values, "nbf"));
+        let (expires_at, not_before) = (TimeClaim::read(&values, "exp"), TimeClaim::read(&values, "nbf"));
         Ok(Self { text: text.into(), values, expires_at, not_before, is_third_party: false })
     }
 
@@ -176,8 +176,8 @@ impl Claims {
     /// Returns `exp`. `None`: the token does not expire.
     pub fn expires_at(&self) -> Option<OffsetDateTime> {
         match self.expires_at {
-            When::At(time) => Some(time),
-            When::Absent | When::Wrong => None,
+            TimeClaim::At(time) => Some(time),
+            TimeClaim::Absent | TimeClaim::Wrong => None,
         }
     }
 
@@ -203,7 +203,7 @@ fn weight_of_object(object: &Map<String, Value>) -> usize {
     room * ENTRY + object.iter().map(|(name, value)| name.capacity() + weight_of(value)).sum::<usize>()
 }
 
-impl When {
+impl TimeClaim {
     /// Parses a time in whole seconds since 1970; `null` counts as absent.
     fn read(values: &Map<String, Value>, name: &str) -> Self {
         let seconds = match values.get(name) {

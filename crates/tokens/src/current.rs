@@ -58,7 +58,7 @@ impl KeySet {
     /// party issued for another audience is rejected, whatever keys this server has.
     ///
     /// # Errors
-    /// As [`KeyRing::verify_signature`]; [`TokenError::OtherAudience`].
+    /// Those of [`KeyRing::verify_signature`]; [`TokenError::OtherAudience`].
     pub fn verify_signature(&self, token: &str) -> Result<Arc<Claims>, TokenError> {
         let Some(third_party) = &self.third_party else { return self.ring.verify_signature(token) };
         let fingerprint = hash::sha256(token.as_bytes());
@@ -142,18 +142,18 @@ impl CurrentKeys {
         *keys = Arc::new(KeySet { third_party: Some(Arc::new(third_party)), ..KeySet::clone(&keys) });
     }
 
-    /// As [`KeyRing::sign`].
+    /// Does the same as [`KeyRing::sign`].
     ///
     /// # Errors
-    /// As [`KeyRing::sign`].
+    /// Those of [`KeyRing::sign`].
     pub fn sign(&self, claims: &impl Serialize) -> Result<String, TokenError> {
         self.ring().sign(claims)
     }
 
-    /// As [`KeyRing::verify`]: with the keys of this server.
+    /// Like [`KeyRing::verify`], but with the keys of this server.
     ///
     /// # Errors
-    /// As [`KeyRing::verify`].
+    /// Those of [`KeyRing::verify`].
     pub fn verify(&self, token: &str, now: OffsetDateTime) -> Result<Arc<Claims>, TokenError> {
         self.ring().verify(token, now)
     }
@@ -164,7 +164,7 @@ impl CurrentKeys {
         self.ring().jwks()
     }
 
-    /// As [`KeyRing::figures`].
+    /// Does the same as [`KeyRing::figures`].
     #[must_use]
     pub fn figures(&self) -> RingFigures {
         self.ring().figures()

@@ -94,7 +94,7 @@ impl KeyRing {
     /// `methods` are the accepted algorithms; empty: those of the keys, and HS256 with a secret.
     ///
     /// # Errors
-    /// As [`KeyRing::new`]; [`KeyError::NoSigningKey`], [`KeyError::SeveralSigningKeys`],
+    /// Those of [`KeyRing::new`]; [`KeyError::NoSigningKey`], [`KeyError::SeveralSigningKeys`],
     /// [`KeyError::MethodNotAccepted`].
     pub fn issuing(secret: Option<Secret>, jwks: Vec<SigningKey>, methods: &[Algorithm]) -> Result<Self, KeyError> {
         let signing: Vec<&SigningKey> = jwks.iter().filter(|key| key.is_meant_to_sign()).collect();
@@ -237,8 +237,8 @@ impl KeyRing {
         self.verify_with(token, |_| Ok(()))
     }
 
-    /// As [`verify_signature`](Self::verify_signature), for a token whose claims also pass `check`
-    /// before they are cached.
+    /// Like [`verify_signature`](Self::verify_signature), but for a token whose claims also pass
+    /// `check` before they are cached.
     pub(crate) fn verify_with(
         &self,
         token: &str,

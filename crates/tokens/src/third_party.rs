@@ -61,7 +61,7 @@ impl ThirdPartyKeys {
     /// Returns the third party with the keys that it published (`{"keys":[...]}`).
     ///
     /// # Errors
-    /// As [`KeyRing::foreign`].
+    /// Those of [`KeyRing::foreign`].
     pub fn published(issuer: ThirdPartyIssuer, jwks: &Value) -> Result<Self, KeyError> {
         Ok(Self { issuer, ring: Some(KeyRing::foreign(jwks)?.with_large_cache()) })
     }
@@ -108,7 +108,7 @@ impl ThirdPartyKeys {
     /// Verifies signature, issuer and audience of a token, not its times.
     ///
     /// # Errors
-    /// As [`KeyRing::verify_signature`]; [`TokenError::OtherAudience`].
+    /// Those of [`KeyRing::verify_signature`]; [`TokenError::OtherAudience`].
     pub fn verify_signature(&self, token: &str) -> Result<Arc<Claims>, TokenError> {
         let Some(ring) = &self.ring else {
             return Err(TokenHeader::read(token)?.unknown_key());

@@ -92,7 +92,7 @@ impl Verified {
         Some(claims)
     }
 
-    /// As [`get`](Self::get), and counts a look-up only if it is a hit.
+    /// Like [`get`](Self::get), and counts a look-up only if it is a hit.
     pub(crate) fn get_if_cached(&self, token: &[u8; 32]) -> Option<Arc<Claims>> {
         let claims = self.find(token)?;
         for figure in [&self.asked, &self.found] {

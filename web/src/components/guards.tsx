@@ -57,7 +57,7 @@ export function SignedInOnly({
   }, [isSignedIn, isHalfSignedIn, isForSecondFactor, redirect]);
 
   useEffect(() => {
-    // What had the focus is gone: a screen reader starts at the notice.
+    // The element that had the focus is gone: a screen reader starts at the notice.
     if (hasEnded && wasSignedIn.current) document.getElementById("main")?.focus({ preventScroll: true });
   }, [hasEnded]);
 

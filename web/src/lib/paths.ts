@@ -20,7 +20,7 @@ export type PageAddress = PagePath | `${PagePath}?${string}` | AppAddress;
 
 /** The query parameters of the pages for visitors. */
 export interface VisitorSearch {
-  /** Where to go after sign-in. */
+  /** The page after sign-in. */
   next?: AppAddress | null;
   /** Selects the form for phone numbers. */
   with?: "phone" | null;

@@ -6,7 +6,7 @@ import { z } from "./zod";
 const pendingCodeSchema = z.object({
   /** The email address or phone number that the code was sent to. */
   address: z.string(),
-  /** What the code is for; `provider`: an address that an identity provider has not verified. */
+  /** The purpose of the code; `provider`: an address that an identity provider has not verified. */
   kind: z.enum(["signup", "email", "recovery", "provider", "phone", "phone-signup"]),
   /** The identity provider of a code for its address. */
   provider: z.optional(z.string()),

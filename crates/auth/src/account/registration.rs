@@ -175,8 +175,7 @@ async fn try_register(op: AccountOperation<'_>, applicant: &Applicant<'_>) -> Re
     // An address that is another account's by the word of a provider is taken as well
     let is_taken = kind.is_confirmed(&existing) || kind.stored(&existing) != applicant.contact.as_str();
     match (is_taken, autoconfirm) {
-        // Whether a contact has an account is hidden by the confirmation of this kind of contact
-        // alone
+        // Only the confirmation of this kind of contact hides that an account exists
         (true, true) => Err(ContractError::UserExists.into()),
         (true, false) => repeat(op, applicant, &existing).await.map(Some),
         (false, true) => claim_unconfirmed(op, applicant, &existing).await.map(Some),
@@ -332,7 +331,7 @@ async fn claim_unconfirmed(
 /// link, and no session before the link was followed.
 ///
 /// # Errors
-/// As [`register`].
+/// Those of [`register`].
 pub(crate) async fn register_for_link(
     auth: &Auth,
     request: &RequestInfo,

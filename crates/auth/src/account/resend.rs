@@ -34,12 +34,12 @@ pub struct Resend {
 
 /// The message to send again: the confirmation of a contact of this kind, or of its change.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Resent {
+enum ResentMessage {
     Confirmation(ContactKind),
     Change(ContactKind),
 }
 
-impl Resent {
+impl ResentMessage {
     fn parse(text: &str) -> Option<Self> {
         Some(match text {
             "signup" => Self::Confirmation(ContactKind::Email),
@@ -59,11 +59,11 @@ pub async fn resend(
 ) -> Result<Response, AuthError> {
     captcha::check(auth.captcha(), &body.gotrue_meta_security, &request).await?;
     auth.limits().check(Limiter::Resend, &request)?;
-    let resent = Resent::parse(&body.r#type).ok_or(ContractError::ResendTypeUnknown)?;
-    if resent == Resent::Confirmation(ContactKind::Email) && body.email.is_empty() {
+    let resent = ResentMessage::parse(&body.r#type).ok_or(ContractError::ResendTypeUnknown)?;
+    if resent == ResentMessage::Confirmation(ContactKind::Email) && body.email.is_empty() {
         return Err(ContractError::ResendTypeNeedsEmail.into());
     }
-    if resent == Resent::Confirmation(ContactKind::Phone) && body.phone.is_empty() {
+    if resent == ResentMessage::Confirmation(ContactKind::Phone) && body.phone.is_empty() {
         return Err(ContractError::ResendTypeNeedsPhone.into());
     }
     if !body.email.is_empty() && !body.phone.is_empty() {
@@ -76,8 +76,8 @@ pub async fn resend(
     // of the new one was checked when the change began. Addresses without an account are checked
     // alike.
     let gets_mail = match resent {
-        Resent::Confirmation(kind) => kind == ContactKind::Email,
-        Resent::Change(kind) => kind == ContactKind::Email && auth.settings().email.secure_change,
+        ResentMessage::Confirmation(kind) => kind == ContactKind::Email,
+        ResentMessage::Change(kind) => kind == ContactKind::Email && auth.settings().email.secure_change,
     };
     if gets_mail && let Ok(email) = EmailAddress::parse(&body.email) {
         auth.recipients().check_domain(&email).await?;
@@ -88,7 +88,12 @@ pub async fn resend(
 }
 
 /// Writes the mail, or reserves the text message.
-async fn send(auth: &Auth, request: &RequestInfo, resent: Resent, body: &Resend) -> Result<MessageDelivery, AuthError> {
+async fn send(
+    auth: &Auth,
+    request: &RequestInfo,
+    resent: ResentMessage,
+    body: &Resend,
+) -> Result<MessageDelivery, AuthError> {
     let tx = Tx::begin(auth.database()).await?;
     let op = AccountOperation::new(auth, request, &tx);
     let contact = if body.phone.is_empty() {
@@ -106,7 +111,7 @@ async fn send(auth: &Auth, request: &RequestInfo, resent: Resent, body: &Resend)
     if let Contact::Email(email) = &contact {
         // An account without a pending confirmation is answered as slowly, and as often, as one
         // with one
-        let is_change = resent == Resent::Change(ContactKind::Email);
+        let is_change = resent == ResentMessage::Change(ContactKind::Email);
         let is_pending = user.as_ref().is_some_and(|user| match is_change {
             true => !user.email_change.is_empty(),
             false => !user.is_email_confirmed(),
@@ -119,13 +124,13 @@ async fn send(auth: &Auth, request: &RequestInfo, resent: Resent, body: &Resend)
     let challenge = Challenge::from_request(body.code_challenge.as_deref(), body.code_challenge_method.as_deref())?;
     let options = MessageOptions { challenge: challenge.as_ref(), channel: "sms" };
     let delivery = match (resent, user) {
-        (Resent::Confirmation(kind), Some(user)) if !kind.is_confirmed(&user) => {
+        (ResentMessage::Confirmation(kind), Some(user)) if !kind.is_confirmed(&user) => {
             if kind == ContactKind::Email {
                 op.record(&user, Action::UserConfirmationRequested, provider_trait("email")).await?;
             }
             message::send_confirmation(op, &user, kind, options).await?
         }
-        (Resent::Change(kind), Some(user)) if !kind.pending_change(&user).is_empty() => {
+        (ResentMessage::Change(kind), Some(user)) if !kind.pending_change(&user).is_empty() => {
             let new = Contact::parse(kind, kind.pending_change(&user))?;
             message::send_change(op, &user, &new, options).await?
         }

@@ -48,7 +48,7 @@ pub(crate) struct CursorPage {
 /// The content of a cursor.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Cursor {
+struct UserCursor {
     #[serde(with = "time::serde::rfc3339::option")]
     created_at: Option<OffsetDateTime>,
     id: UserId,
@@ -97,7 +97,7 @@ fn bad(detail: &str) -> AuthError {
 }
 
 fn encode(ListPosition { created_at, id }: ListPosition) -> String {
-    let cursor = Cursor { created_at, id };
+    let cursor = UserCursor { created_at, id };
     // Neither a time nor a UUID fails to become JSON
     URL_SAFE_NO_PAD.encode(serde_json::to_vec(&cursor).unwrap_or_default())
 }
@@ -105,7 +105,7 @@ fn encode(ListPosition { created_at, id }: ListPosition) -> String {
 fn decode(text: &str) -> Result<ListPosition, AuthError> {
     let read = || {
         let bytes = URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).ok()?;
-        let cursor: Cursor = serde_json::from_slice(&bytes).ok()?;
+        let cursor: UserCursor = serde_json::from_slice(&bytes).ok()?;
         Some(ListPosition { created_at: cursor.created_at, id: cursor.id })
     };
     Some(text).filter(|text| text.len() <= MAX_CURSOR_BYTES).and_then(|_| read()).ok_or_else(|| bad("invalid cursor"))

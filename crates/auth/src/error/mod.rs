@@ -146,7 +146,10 @@ impl AuthError {
     /// Logs what the operator must know. Called once for each failed request.
     pub(crate) fn log(&self) {
         match self {
-            Self::Internal { source, .. } => tracing::error!(error = format!("{source:#}"), "request failed"),
+            Self::Internal { source, .. } => {
+                let error = format!("{source:#}");
+                tracing::error!(error = %error, "request failed");
+            }
             Self::Sql { error, source } => {
                 // The detail may hold values of the row; code, constraint and message do not
                 let state = source.code().map_or("", |state| state.code());
@@ -155,8 +158,9 @@ impl AuthError {
                     source.as_db_error().map_or_else(|| source.to_string(), |error| error.message().to_owned());
                 tracing::error!(sqlstate = state, constraint, detail, context = %error, "statement failed");
             }
-            Self::Unavailable { error, source } => {
-                tracing::warn!(error = format!("{source:#}"), context = %error, "request not served");
+            Self::Unavailable { error: context, source } => {
+                let error = format!("{source:#}");
+                tracing::warn!(error = %error, context = %context, "request not served");
             }
             Self::HookPending => tracing::error!("an operation does not complete its hooks"),
             _ => {}

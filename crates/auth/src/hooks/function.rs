@@ -26,7 +26,7 @@ pub(super) async fn call(
     output::read(output.as_deref().map(str::as_bytes))
 }
 
-/// As [`call`]; the transaction can go on when the function raises an error.
+/// Like [`call`], but the transaction can go on when the function raises an error.
 ///
 /// # Errors
 /// The error that the function states or raises.

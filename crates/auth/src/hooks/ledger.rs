@@ -17,10 +17,10 @@ use crate::settings::HookPoint;
 /// The hooks of one request. Clones share their state.
 #[derive(Clone)]
 pub(crate) struct HookLedger {
-    shared: Arc<Shared>,
+    shared: Arc<SharedLedger>,
 }
 
-struct Shared {
+struct SharedLedger {
     seed: hmac::Key,
     state: Mutex<LedgerState>,
 }
@@ -51,7 +51,7 @@ impl std::fmt::Debug for HookLedger {
 impl HookLedger {
     pub(crate) fn new() -> Self {
         let seed = hmac::Key::new(hmac::HMAC_SHA256, &random::bytes::<32>());
-        Self { shared: Arc::new(Shared { seed, state: Mutex::default() }) }
+        Self { shared: Arc::new(SharedLedger { seed, state: Mutex::default() }) }
     }
 
     fn state(&self) -> MutexGuard<'_, LedgerState> {

@@ -22,7 +22,7 @@ fn members<const N: usize>(members: [(&str, Value); N]) -> JsonObject {
     members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// Returns the claims of an access token as the hook wants them.
+/// Returns the claims of an access token after the hook has changed them.
 ///
 /// # Errors
 /// Those of the hook; 500 for claims that clients could not use.

@@ -178,11 +178,8 @@ impl Mailer {
         let variables = Variables { security_url: page.clone(), ..variables.clone() };
         match self.enqueue(tx, kind, to, &variables).await {
             Err(AuthError::Internal { source, .. }) => {
-                tracing::error!(
-                    error = format!("{source:#}"),
-                    kind = kind.key(),
-                    "a notification could not be written"
-                );
+                let error = format!("{source:#}");
+                tracing::error!(error = %error, mail.kind = kind.key(), "a notification could not be written");
                 Ok(())
             }
             other => other,
@@ -273,7 +270,7 @@ pub(crate) fn count_mail(auth: &Auth) -> Result<(), AuthError> {
     auth.limits().take_email()
 }
 
-/// As [`count_mail`], for a decoy.
+/// Like [`count_mail`], but for a decoy.
 ///
 /// # Errors
 /// 429 `over_email_send_rate_limit`.

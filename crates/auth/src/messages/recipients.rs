@@ -58,7 +58,7 @@ impl Recipients {
         Err(invalid_address(to))
     }
 
-    /// As [`check_domain`](Self::check_domain), for an address that may not be sent any mail:
+    /// Like [`check_domain`](Self::check_domain), but for an address that may not be sent any mail:
     /// [`check`](Self::check) decides when one is due.
     pub(crate) async fn look_up_domain(&self, to: &EmailAddress) {
         let _ = self.check_domain(to).await;

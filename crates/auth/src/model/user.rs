@@ -211,7 +211,7 @@ impl User {
         if self.is_email_confirmed() { &self.email } else { "" }
     }
 
-    /// As [`User::proved_email`], for the number.
+    /// Like [`User::proved_email`], but for the number.
     pub fn proved_phone(&self) -> &str {
         if self.is_phone_confirmed() { &self.phone } else { "" }
     }

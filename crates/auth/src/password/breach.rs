@@ -40,10 +40,8 @@ impl BreachCheck {
                 .any(|(known, count)| known.eq_ignore_ascii_case(suffix) && count != "0")),
             Err(error) if self.settings.fail_closed => Err(AuthError::failed(ContractError::BreachCheckFailed, error)),
             Err(error) => {
-                tracing::warn!(
-                    error = format!("{error:#}"),
-                    "the check for breached passwords failed, the password is accepted"
-                );
+                let error = format!("{error:#}");
+                tracing::warn!(error = %error, "the check for breached passwords failed, the password is accepted");
                 Ok(false)
             }
         }

@@ -27,7 +27,7 @@ use crate::model::ids::UserId;
 use crate::operation::AccountOperation;
 use crate::protection::limits::{DAY, HOUR, too_many_requests};
 use crate::sql::Tx;
-use crate::sql::attempts::{self, Charge, Charged, Network};
+use crate::sql::attempts::{self, ChargeOutcome, ChargedLimit, Network};
 
 /// A limit on guesses: `size` at once, and as many again within `period`.
 #[derive(Debug, Clone, Copy)]
@@ -117,11 +117,11 @@ impl GuessCounter {
         self.counted(Guess::new(&CODES, account, request), Box::pin(attempt)).await
     }
 
-    /// As [`GuessCounter::code`], for the password of an address in lower case, or of a number in
-    /// digits: an account with several names would have several limits.
+    /// Like [`GuessCounter::code`], but for the password of an address in lower case, or of a
+    /// number in digits: an account with several names would have several limits.
     ///
     /// # Errors
-    /// As [`GuessCounter::code`].
+    /// Those of [`GuessCounter::code`].
     pub(crate) async fn password<T>(
         &self,
         account: &str,
@@ -134,11 +134,11 @@ impl GuessCounter {
         self.counted(Guess::new(&PASSWORDS, account, request), Box::pin(attempt)).await
     }
 
-    /// As [`GuessCounter::code`], for the code of a second factor, or a recovery code. All of them
-    /// count together.
+    /// Like [`GuessCounter::code`], but for the code of a second factor, or a recovery code. All of
+    /// them count together.
     ///
     /// # Errors
-    /// As [`GuessCounter::code`].
+    /// Those of [`GuessCounter::code`].
     pub(crate) async fn factor_code<T>(
         &self,
         user: UserId,
@@ -161,11 +161,11 @@ impl GuessCounter {
         }
     }
 
-    /// As [`GuessCounter::password`], for the current password of a signed-in person: only the
-    /// session is limited.
+    /// Like [`GuessCounter::password`], but for the current password of a signed-in person: only
+    /// the session is limited.
     ///
     /// # Errors
-    /// As [`GuessCounter::code`].
+    /// Those of [`GuessCounter::code`].
     pub(crate) async fn current_password<T>(
         &self,
         session: &str,
@@ -212,7 +212,7 @@ impl GuessCounter {
             attempts::charge(&client, &guess.charges, guess.network.as_ref(), self.clock.now_in_microseconds()).await?
         };
         match charged {
-            Charged::Allowed(charged) => {
+            ChargeOutcome::Allowed(charged) => {
                 let result = attempt.await;
                 // The hooks of an operation are called when the secret was right, or where none was
                 // compared. (Those that judge guesses are not among them: they reject right ones
@@ -223,7 +223,7 @@ impl GuessCounter {
                 }
                 result
             }
-            Charged::Refused { by, wait, before } => {
+            ChargeOutcome::Refused { by, wait, before } => {
                 // Nothing was compared
                 if !before.is_empty() {
                     self.refund(&before).await;
@@ -233,24 +233,22 @@ impl GuessCounter {
         }
     }
 
-    async fn refund(&self, charges: &[Charge]) {
+    async fn refund(&self, charges: &[ChargedLimit]) {
         let refunded = async {
             let client = self.database.client().await?;
             attempts::give_back(&client, charges).await.map_err(AuthError::from)
         };
         if let Err(error) = refunded.await {
             // It stays counted until the limit is full again
-            tracing::warn!(
-                error = format!("{:#}", anyhow::Error::new(error)),
-                "the guess at a right code or password could not be refunded"
-            );
+            let error = format!("{:#}", anyhow::Error::new(error));
+            tracing::warn!(error = %error, "the guess at a right code or password could not be refunded");
         }
     }
 }
 
 /// A guess that is to be counted.
 struct Guess<'a> {
-    charges: Vec<Charge>,
+    charges: Vec<ChargedLimit>,
     /// The network that it comes from.
     network: Option<Network>,
     /// The hooks of its request, if the attempt calls any.
@@ -288,7 +286,7 @@ fn factors_of(user: UserId) -> String {
     format!("factors of {user}")
 }
 
-fn charges(limits: &[GuessLimit], account: &str, request: &RequestInfo) -> Vec<Charge> {
+fn charges(limits: &[GuessLimit], account: &str, request: &RequestInfo) -> Vec<ChargedLimit> {
     let at_network = match request.network_key() {
         Some(network) => format!("{network} {account}"),
         None => account.to_owned(),
@@ -297,8 +295,8 @@ fn charges(limits: &[GuessLimit], account: &str, request: &RequestInfo) -> Vec<C
     limits.iter().enumerate().map(|(place, limit)| charge(*limit, whose(place))).collect()
 }
 
-fn charge(limit: GuessLimit, whose: &str) -> Charge {
-    Charge { kind: limit.name, account: digest(whose), each: limit.period / limit.size, size: limit.size }
+fn charge(limit: GuessLimit, whose: &str) -> ChargedLimit {
+    ChargedLimit { kind: limit.name, account: digest(whose), each: limit.period / limit.size, size: limit.size }
 }
 
 fn network(account: &str, request: &RequestInfo) -> Option<Network> {

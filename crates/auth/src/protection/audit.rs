@@ -201,10 +201,8 @@ impl AuditLog {
             audit_log_entries::insert(&client, &payload, &ip, request.now).await.map_err(AuthError::from)
         };
         if let Err(error) = written.await {
-            tracing::warn!(
-                error = format!("{:#}", anyhow::Error::new(error)),
-                "the audit entry of a failed sign-in could not be written"
-            );
+            let error = format!("{:#}", anyhow::Error::new(error));
+            tracing::warn!(error = %error, "the audit entry of a failed sign-in could not be written");
         }
     }
 }

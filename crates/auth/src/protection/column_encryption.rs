@@ -94,7 +94,7 @@ impl ColumnKeys {
         Ok(Self { keys, current: settings.current.clone() })
     }
 
-    /// As [`new`](Self::new); where the operator names no current key, one is derived from
+    /// Like [`new`](Self::new); where the operator names no current key, one is derived from
     /// `secret`, so that every value is encrypted.
     pub(crate) fn with_derived_key(settings: &EncryptionSettings, secret: &Secret) -> Result<Self, SettingsError> {
         let mut keys = Self::new(settings)?;
@@ -103,8 +103,8 @@ impl ColumnKeys {
         Ok(keys)
     }
 
-    /// As [`decrypt`](Self::decrypt), for a column whose values are always encrypted: a plain one
-    /// was written without the key.
+    /// Like [`decrypt`](Self::decrypt), but for a column whose values are always encrypted: a plain
+    /// one was written without the key.
     ///
     /// # Errors
     /// [`DecryptError`], also for a plain value.

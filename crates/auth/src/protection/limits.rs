@@ -157,7 +157,7 @@ impl AccountRateLimits {
         lock(emails).take(&self.clock).map_err(too_many_emails)
     }
 
-    /// As [`AccountRateLimits::take_email`], for a decoy: the limit reveals no account, and
+    /// Like [`AccountRateLimits::take_email`], but for a decoy: the limit reveals no account, and
     /// invented addresses cannot use it up.
     ///
     /// # Errors

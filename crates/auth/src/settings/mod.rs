@@ -4,6 +4,7 @@
 //! from the project's configuration; nothing here knows a file or an environment variable.
 
 mod email;
+mod error;
 mod factors;
 mod hooks;
 mod password;
@@ -22,6 +23,7 @@ use portico_mail::MailKind;
 use url::Url;
 
 pub use email::{EmailSettings, TemplateSettings, UrlPaths};
+pub use error::SettingsError;
 pub use factors::{FactorSettings, FactorSwitches, PhoneFactorSettings};
 pub use hooks::{HookPoint, HookSettings};
 pub use password::{BreachCheckSettings, PasswordSettings};
@@ -29,11 +31,10 @@ pub use protection::{CaptchaProvider, CaptchaSettings, EncryptionSettings, RateL
 pub use provider::{CustomProviderSettings, ProviderSettings};
 pub use session::{JwtSettings, RefreshSettings, SessionSettings, ThirdPartySettings};
 pub use sms::SmsSettings;
-pub use validate::SettingsError;
 pub use web3::Web3Settings;
 pub use webauthn::{PasskeySettings, RelyingPartySettings};
 
-use validate::absolute_url;
+use error::absolute_url;
 
 /// Settings of the account service.
 #[derive(Debug, Clone)]

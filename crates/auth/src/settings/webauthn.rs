@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use url::{Host, Url};
 
-use super::SettingsError;
+use super::error::SettingsError;
 
 /// The site that passkeys and security keys are for.
 #[derive(Debug, Clone, PartialEq, Eq)]

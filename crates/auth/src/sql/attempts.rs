@@ -136,7 +136,7 @@ statements! {
 
 /// A limit that a guess is charged to.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Charge {
+pub struct ChargedLimit {
     /// The name of the limit.
     pub kind: &'static str,
     /// The digest of what is limited: an account, or an account at one network.
@@ -158,9 +158,9 @@ pub struct Network {
 
 /// The outcome of a charge.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Charged {
+pub enum ChargeOutcome {
     /// The guess is allowed; these limits were charged.
-    Allowed(Vec<Charge>),
+    Allowed(Vec<ChargedLimit>),
     /// A limit rejects the guess.
     Refused {
         /// The name of the limit.
@@ -168,11 +168,11 @@ pub enum Charged {
         /// The time until a guess is allowed again.
         wait: Duration,
         /// The limits that were charged before it.
-        before: Vec<Charge>,
+        before: Vec<ChargedLimit>,
     },
 }
 
-fn columns(charges: &[Charge]) -> (Vec<&str>, Vec<&[u8]>, Vec<f64>) {
+fn columns(charges: &[ChargedLimit]) -> (Vec<&str>, Vec<&[u8]>, Vec<f64>) {
     (
         charges.iter().map(|charge| charge.kind).collect(),
         charges.iter().map(|charge| charge.account.as_slice()).collect(),
@@ -185,10 +185,10 @@ fn columns(charges: &[Charge]) -> (Vec<&str>, Vec<&[u8]>, Vec<f64>) {
 /// the network. The last ones may be missing.
 pub async fn charge(
     run: &impl Run,
-    charges: &[Charge],
+    charges: &[ChargedLimit],
     network: Option<&Network>,
     now: OffsetDateTime,
-) -> Result<Charged, Error> {
+) -> Result<ChargeOutcome, Error> {
     let (kinds, accounts, seconds) = columns(charges);
     let sizes: Vec<f64> = charges.iter().map(|charge| f64::from(charge.size)).collect();
     let account = network.map(|network| network.account.as_slice());
@@ -209,13 +209,13 @@ pub async fn charge(
         let full_at = full_at.get(place).copied().flatten().unwrap_or(now + charge.each * charge.size);
         let allowed_at = full_at - charge.each * charge.size.saturating_sub(1);
         let wait = (allowed_at - now).try_into().unwrap_or(Duration::ZERO);
-        return Ok(Charged::Refused { by: charge.kind, wait, before: charged });
+        return Ok(ChargeOutcome::Refused { by: charge.kind, wait, before: charged });
     }
-    Ok(Charged::Allowed(charged))
+    Ok(ChargeOutcome::Allowed(charged))
 }
 
 /// Undoes what [`charge`] counted in these limits.
-pub async fn give_back(run: &impl Run, charges: &[Charge]) -> Result<(), Error> {
+pub async fn give_back(run: &impl Run, charges: &[ChargedLimit]) -> Result<(), Error> {
     let (kinds, accounts, seconds) = columns(charges);
     run.rows(GIVE_BACK, &[&kinds, &accounts, &seconds]).await.map(drop)
 }

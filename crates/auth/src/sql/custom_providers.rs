@@ -224,7 +224,7 @@ pub async fn by_name(run: &impl Run, name: &str) -> Result<Option<CustomProvider
     Ok(run.rows(BY_NAME, &[&name]).await?.first().map(CustomProvider::from_row))
 }
 
-/// As [`by_name`]; locks the row until the transaction ends.
+/// Returns the row of [`by_name`], locked until the transaction ends.
 pub async fn lock_by_name(tx: &Tx, name: &str) -> Result<Option<CustomProvider>, Error> {
     Ok(tx.rows(LOCK_BY_NAME, &[&name]).await?.first().map(CustomProvider::from_row))
 }

@@ -242,7 +242,7 @@ pub async fn by_id(run: &impl Run, id: FlowStateId) -> Result<Option<FlowState>,
     Ok(run.rows(BY_ID, &[&id]).await?.first().map(FlowState::from_row))
 }
 
-/// As [`by_id`]; locks the row, so that no other request finishes the flow.
+/// Returns the row of [`by_id`], locked, so that no other request finishes the flow.
 pub async fn lock_by_id(tx: &Tx, id: FlowStateId) -> Result<Option<FlowState>, Error> {
     Ok(tx.query_opt(LOCK_BY_ID, &[&id]).await?.as_ref().map(FlowState::from_row))
 }
@@ -313,7 +313,7 @@ pub async fn insert_client_state(
     Ok(id)
 }
 
-/// As [`insert_client_state`], with an id that a flow refers to already.
+/// Like [`insert_client_state`], but with an id that a flow refers to already.
 pub async fn put_client_state(
     tx: &Tx,
     id: Uuid,

@@ -90,7 +90,7 @@ pub async fn find(run: &impl Run, id: FactorChallengeId, factor: FactorId) -> Re
     Ok(run.rows(FIND, &[&id, &factor]).await?.first().map(FactorChallenge::from_row))
 }
 
-/// As [`find`]; locks the row until the transaction ends.
+/// Returns the row of [`find`], locked until the transaction ends.
 pub async fn lock(tx: &Tx, id: FactorChallengeId, factor: FactorId) -> Result<Option<FactorChallenge>, Error> {
     Ok(tx.query_opt(LOCK, &[&id, &factor]).await?.as_ref().map(FactorChallenge::from_row))
 }

@@ -43,7 +43,7 @@ struct Web3Body {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Solved {
+struct CaptchaFields {
     gotrue_meta_security: captcha::Security,
 }
 
@@ -54,7 +54,7 @@ struct Solved {
 /// of OAuth for one that proves nothing here, and those of a sign-in.
 pub(crate) async fn grant(auth: &Auth, request: &RequestInfo, body: &TokenBody) -> Result<TokenResponse, AuthError> {
     if auth.captcha().is_some() {
-        let solved: Solved = body.parse()?;
+        let solved: CaptchaFields = body.parse()?;
         captcha::check(auth.captcha(), &solved.gotrue_meta_security, request).await?;
     }
     let settings = &auth.settings().web3;

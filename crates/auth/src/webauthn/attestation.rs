@@ -9,8 +9,8 @@ use webpki::aws_lc_rs::{
     RSA_PSS_2048_8192_SHA384_LEGACY_KEY, RSA_PSS_2048_8192_SHA512_LEGACY_KEY,
 };
 
-use super::CeremonyError;
 use super::authenticator_data::{AttestedCredential, AuthenticatorData};
+use super::error::CeremonyError;
 use super::public_key::{CoseAlgorithm, read_value};
 
 /// The formats that the standard registers, which a response may name.

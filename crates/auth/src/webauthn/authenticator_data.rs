@@ -1,7 +1,7 @@
 //! Authenticator data: the part of a response that the authenticator itself signs (WebAuthn level
 //! 3, section 6.1).
 
-use super::CeremonyError;
+use super::error::CeremonyError;
 use super::public_key::{PublicKey, read_value};
 
 /// Longer credential ids are rejected, as the standard demands.

@@ -1,6 +1,7 @@
 //! Client data: what the browser says of a ceremony (WebAuthn level 3, section 5.8.1).
 
-use super::{CeremonyError, RelyingPartyOrigin};
+use super::error::CeremonyError;
+use super::origin::RelyingPartyOrigin;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;

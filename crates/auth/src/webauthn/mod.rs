@@ -11,9 +11,11 @@
 mod attestation;
 mod authenticator_data;
 mod client_data;
+mod error;
 mod options;
 mod origin;
 mod public_key;
+mod relying_party;
 #[cfg(test)]
 mod tests;
 
@@ -24,15 +26,14 @@ use portico_base::hash::sha256;
 use serde::{Deserialize, Deserializer};
 use subtle::ConstantTimeEq as _;
 
+pub(crate) use error::CeremonyError;
 pub(crate) use options::{CredentialOwner, challenge_bytes, descriptor, new_challenge, offered_algorithms};
-pub(crate) use origin::RelyingPartyOrigin;
-pub(crate) use public_key::{CoseAlgorithm, PublicKey};
+pub(crate) use public_key::PublicKey;
+pub(crate) use relying_party::RelyingParty;
 
 use attestation::Attestation;
 use authenticator_data::AuthenticatorData;
 use client_data::Ceremony;
-
-use crate::settings::RelyingPartySettings;
 
 /// Longer members of a response are rejected before they are decoded, in characters.
 const MAX_MEMBER: usize = 64 * 1024;
@@ -42,55 +43,6 @@ const LENIENT_URL_SAFE: GeneralPurpose = GeneralPurpose::new(
     &URL_SAFE,
     GeneralPurposeConfig::new().with_encode_padding(false).with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
-
-/// A response that does not prove what it should. Clients get one text for all of them; the log has
-/// this one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum CeremonyError {
-    #[error("the client data is malformed")]
-    ClientData,
-    #[error("the client data is of another ceremony")]
-    Ceremony,
-    #[error("the challenge is another one")]
-    Challenge,
-    #[error("the origin is not one of this relying party")]
-    Origin,
-    #[error("the authenticator data is malformed")]
-    AuthenticatorData,
-    #[error("the credential is for another relying party")]
-    RelyingParty,
-    #[error("the person was not present")]
-    UserPresence,
-    #[error("the person was not verified")]
-    UserVerification,
-    #[error("there is no such credential")]
-    UnknownCredential,
-    #[error("the public key is malformed or of an algorithm that is not offered")]
-    PublicKey,
-    #[error("the registration has no credential")]
-    NoCredential,
-    #[error("the ids of the credential differ")]
-    CredentialId,
-    #[error("the attestation object is malformed")]
-    AttestationObject,
-    #[error("the attestation's signature is wrong")]
-    Attestation,
-    #[error("the signature is wrong")]
-    Signature,
-    #[error("the credential's eligibility for backups has changed")]
-    BackupEligibility,
-}
-
-/// The site that credentials are for.
-#[derive(Debug, Clone)]
-pub(crate) struct RelyingParty {
-    /// The domain that credentials are bound to.
-    pub id: String,
-    /// The name that browsers display.
-    pub name: String,
-    /// The origins whose pages may use them.
-    pub origins: Vec<RelyingPartyOrigin>,
-}
 
 /// Bytes that JSON carries as base64url.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -205,17 +157,6 @@ pub(crate) struct Assertion {
 }
 
 impl RelyingParty {
-    /// Makes the relying party of valid settings.
-    pub fn new(settings: &RelyingPartySettings) -> Self {
-        let any_port = settings.any_port_of_localhost.then_some(RelyingPartyOrigin::AnyPortOfLocalhost);
-        let name = if settings.display_name.is_empty() { &settings.id } else { &settings.display_name };
-        Self {
-            id: settings.id.clone(),
-            name: name.clone(),
-            origins: settings.origins.iter().map(|text| RelyingPartyOrigin::parse(text)).chain(any_port).collect(),
-        }
-    }
-
     /// Verifies the response to registration options.
     ///
     /// # Errors

@@ -5,7 +5,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
-use super::{CoseAlgorithm, RelyingParty};
+use super::public_key::CoseAlgorithm;
+use super::relying_party::RelyingParty;
 
 /// The account for which a credential is made, as an authenticator keeps it.
 #[derive(Debug, Clone, Copy)]

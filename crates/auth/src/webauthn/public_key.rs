@@ -7,7 +7,7 @@ use aws_lc_rs::signature::{
 };
 use ciborium::Value;
 
-use super::CeremonyError;
+use super::error::CeremonyError;
 
 /// A signature algorithm by its COSE number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,7 +118,7 @@ impl PublicKey {
     /// Reads a COSE key that is decoded already.
     ///
     /// # Errors
-    /// As [`parse`](Self::parse).
+    /// Those of [`parse`](Self::parse).
     pub fn from_value(value: &Value) -> Result<Self, CeremonyError> {
         Self::read(value).ok_or(CeremonyError::PublicKey)
     }

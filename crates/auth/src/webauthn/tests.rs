@@ -12,6 +12,8 @@ use ciborium::{Value, cbor};
 use proptest::prelude::*;
 use serde_json::json;
 
+use super::origin::RelyingPartyOrigin;
+use super::public_key::CoseAlgorithm;
 use super::*;
 
 const CHALLENGE: &[u8] = b"a challenge of thirty-two bytes.";

@@ -317,7 +317,7 @@ async fn a_target_is_that_of_the_header_the_parameter_or_the_page() {
         (Some(app("a")), Some(app("b")), Some(app("c")), app("a")),
         (None, Some(app("b")), Some(app("c")), app("b")),
         (None, None, Some(app("c")), app("c")),
-        // What is asked for first counts, even if it is of no use
+        // The first address of the request counts, even if it is rejected
         (Some("https://evil.example/".into()), Some(app("b")), Some(app("c")), app("c")),
         (None, Some("https://evil.example/".into()), None, "http://127.0.0.1:3000".into()),
         (None, None, Some("https://evil.example/".into()), "http://127.0.0.1:3000".into()),

@@ -15,7 +15,7 @@ async fn call(t: &TestServer, method: &str, path: &str, body: &Value) -> TestRes
     if body.is_null() { request.send().await } else { request.json(body).send().await }
 }
 
-/// A plain OAuth 2 provider with changes; `null` removes a member.
+/// Returns a plain OAuth 2 provider with changes; `null` removes a member.
 fn plain(changes: &Value) -> Value {
     let mut body = json!({
         "provider_type": "oauth2", "identifier": "custom:plain", "name": "Plain", "client_id": "the-client",

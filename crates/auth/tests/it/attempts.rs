@@ -367,7 +367,7 @@ async fn an_account_knows_its_ten_newest_networks_and_none_of_an_unverified_addr
     assert_eq!(t.count(known).await, 1);
 }
 
-/// As [`use_up`], from networks that start with a number.
+/// Like [`use_up`], but from networks that start with a number.
 async fn use_up_from(t: &TestServer, first: usize) {
     for number in 0..50 {
         assert_wrong(&sign_in(t, &attacker_address(first + number / 10), "wrong").await);

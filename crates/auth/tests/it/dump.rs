@@ -24,7 +24,7 @@ fn dump() -> String {
     DUMP.replace("{argon2}", &argon2_of("hunter42")).replace("{bcrypt}", &bcrypt).replace("{key}", &key)
 }
 
-/// As other services store it, with little memory: the test is about the form.
+/// Returns a hash in the form of other services, with little memory: the test is about the form.
 fn argon2_of(password: &str) -> String {
     use argon2::{Algorithm, Argon2, Params, PasswordHasher as _, Version};
     let salt = argon2::password_hash::SaltString::from_b64("c29tZXNhbHRzYWx0").unwrap();

@@ -99,7 +99,7 @@ async fn a_hook_sends_the_codes_of_phones_as_second_factors() {
 async fn a_busy_hook_is_called_three_times_if_it_names_a_time() {
     let (t, hook) = with_hook(HookPoint::CustomAccessToken, |_| {}).await;
     t.account(ADA, PASSWORD).await;
-    /// A response of an overloaded server.
+    /// Returns a response of an overloaded server.
     fn busy(status: StatusCode) -> Response {
         (status, [("retry-after", "1")]).into_response()
     }

@@ -66,7 +66,7 @@ impl HookServer {
         });
     }
 
-    /// As [`HookServer::answer`], for an answer that waits.
+    /// Like [`HookServer::answer`], but for an answer that waits.
     pub fn answer_later<F>(&self, answer: impl Fn(HookRequest) -> F + Send + Sync + 'static)
     where
         F: Future<Output = Response> + Send + 'static,

@@ -10,7 +10,7 @@ pub async fn id_token(server: &TestServer, body: &Value) -> TestResponse {
     server.post("/auth/v1/token?grant_type=id_token").json(body).send().await
 }
 
-/// Lower-case hexadecimal SHA-256.
+/// Returns the SHA-256 of a nonce in lower-case hexadecimal.
 fn nonce_hash(nonce: &str) -> String {
     let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, nonce.as_bytes());
     digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()

@@ -7,6 +7,7 @@ mod admin;
 mod admin_factors;
 mod admin_links;
 mod admin_providers;
+mod admin_user_lists;
 mod admin_users;
 mod allowed_issuers;
 mod attempts;

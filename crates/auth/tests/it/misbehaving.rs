@@ -55,7 +55,7 @@ type Call = (HashMap<String, String>, http::HeaderMap);
 type Handler = Arc<dyn Fn(&HashMap<String, String>) -> Response + Send + Sync>;
 
 #[derive(Clone)]
-struct Shared {
+struct ProviderConduct {
     answers: Arc<Mutex<HashMap<String, Handler>>>,
     calls: Arc<Mutex<Vec<(String, Call)>>>,
     key_reads: Arc<AtomicUsize>,
@@ -65,7 +65,7 @@ struct Shared {
 pub struct Provider {
     pub base: String,
     pub key: Key,
-    shared: Shared,
+    shared: ProviderConduct,
 }
 
 impl Provider {
@@ -73,7 +73,7 @@ impl Provider {
     pub async fn start() -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
-        let shared = Shared { answers: Arc::default(), calls: Arc::default(), key_reads: Arc::default() };
+        let shared = ProviderConduct { answers: Arc::default(), calls: Arc::default(), key_reads: Arc::default() };
         let router = Router::new().fallback(answer).with_state(shared.clone());
         tokio::spawn(async move { axum::serve(listener, router).await });
         let provider = Self { base: base.clone(), key: Key::new("first"), shared };
@@ -128,7 +128,7 @@ impl Provider {
     }
 }
 
-async fn answer(State(shared): State<Shared>, request: Request) -> Response {
+async fn answer(State(shared): State<ProviderConduct>, request: Request) -> Response {
     let path = request.uri().path().to_owned();
     let query = request.uri().query().unwrap_or_default().to_owned();
     let headers = request.headers().clone();
@@ -156,7 +156,7 @@ pub async fn server_with(name: &str, provider: &Provider) -> TestServer {
     server_and(name, provider, |_| {}).await
 }
 
-/// As [`server_with`], with further settings.
+/// Like [`server_with`], but with further settings.
 pub async fn server_and(name: &str, provider: &Provider, change: impl FnOnce(&mut AuthSettings)) -> TestServer {
     let url = provider.base.clone();
     TestServer::with(|settings| {
@@ -190,7 +190,7 @@ pub async fn begin(server: &TestServer, provider: &str) -> StartedFlow {
     begin_at(server, provider, server.base().trim_start_matches("http://")).await
 }
 
-/// As [`begin`], by a browser that calls the server at `host`.
+/// Like [`begin`], but by a browser that calls the server at `host`.
 pub async fn begin_at(server: &TestServer, provider: &str, host: &str) -> StartedFlow {
     let request = server.get(&format!("/auth/v1/authorize?provider={provider}")).header("host", host);
     let url = request.send().await.expect(302).location();

@@ -14,7 +14,7 @@ async fn server() -> TestServer {
     TestServer::with_auth(with_passkeys).await
 }
 
-/// A request to a route of passkeys, by the owner of a session.
+/// Sends a request to a route of passkeys, by the owner of a session.
 async fn post_as(t: &TestServer, session: &Value, path: &str, body: &Value) -> TestResponse {
     let token = session["access_token"].as_str().unwrap();
     t.post(&format!("/auth/v1/passkeys/{path}")).bearer(token).json(body).send().await

@@ -47,7 +47,7 @@ fn typed(code: &str) -> Value {
     json!({"type": "phone_change", "phone": PHONE, "token": code})
 }
 
-/// As the official clients send it: without the person's token.
+/// Verifies a code in the way of the official clients: without the person's token.
 async fn verify(t: &TestServer, code: &str) -> TestResponse {
     t.post("/auth/v1/verify").json(&typed(code)).send().await
 }
@@ -56,7 +56,7 @@ fn assert_refused(answer: &TestResponse) {
     assert_eq!(answer.rejection(), (403, "otp_expired".to_owned()));
 }
 
-/// The addresses of the accounts that have the number.
+/// Returns the addresses of the accounts that have the number.
 async fn owners(t: &TestServer) -> Vec<String> {
     let rows = t.query_with("select email::text from auth.users where phone = $1", &[&PHONE]).await;
     rows.iter().map(|row| row.get(0)).collect()

@@ -363,6 +363,6 @@ async fn concurrent_sign_ups_with_one_number_create_one_account() {
     for answer in futures_util::future::join_all((0..6).map(|_| other())).await {
         answer.expect(200);
     }
-    assert_eq!(t.texts_when("15550002222", 6).await.len(), 6, "nobody is told that a text is coming that is not");
+    assert_eq!(t.texts_when("15550002222", 6).await.len(), 6, "no response promises a text that is not sent");
     assert_eq!(t.count("select count(*) from auth.users").await, 2);
 }

@@ -268,7 +268,7 @@ async fn a_session_of_another_application_needs_its_credentials() {
     assert_eq!(answer.json()["error"], "invalid_client");
 }
 
-/// A connection that keeps the rows of `sql` locked until it is released.
+/// Returns a connection that keeps the rows of `sql` locked until it is released.
 async fn holding(server: &TestServer, sql: &str) -> tokio_postgres::Client {
     let other = portico_database::scratch::connect(server.endpoint()).await.unwrap();
     other.batch_execute(&format!("begin; {sql}")).await.unwrap();

@@ -131,7 +131,7 @@ async fn a_form_names_its_grant_as_oauth_libraries_write_it() {
     answer.expect(200);
 }
 
-/// A finished email flow with a proof key: the code that its redirect brings.
+/// Finishes an email flow with a proof key and returns the code that its redirect brings.
 async fn code_by_mail(server: &TestServer, pkce: &Pkce) -> String {
     server.account("ada@example.com", PASSWORD).await;
     let body = json!({

@@ -2,9 +2,9 @@
 //! act as it.
 //!
 //! On the embedded cluster every role has the name that the hosted service gives it, and the socket
-//! admits us as any of them. A server of others may have roles of these names that are not ours,
-//! `postgres` above all, which is usually its superuser. There another role plays the part, under a
-//! name of our own.
+//! admits a login as any of them. A server of others may have roles of these names that belong to
+//! others, `postgres` above all, which is usually its superuser. There another role plays the part,
+//! under a name of its own.
 //!
 //! A session that has logged in as a mighty role and acts as a lesser one returns to the mighty one
 //! at `reset role`, which any function can run. Therefore [`Logins`](logins::Logins) has login

@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 
 use tokio_postgres::Client;
 
-use super::step;
+use super::step::step;
 use crate::acting::names::Names;
 use crate::error::DatabaseError;
 use crate::quote;
 
 /// One extension that we ship.
-struct Shipped {
+struct ShippedExtension {
     name: &'static str,
     version: &'static str,
     control: &'static str,
@@ -41,7 +41,7 @@ macro_rules! shipped {
         shipped!($name, $version, $schema, $witness, $everywhere, $real_wins, "")
     };
     ($name:literal, $version:literal, $schema:literal, $witness:literal, $everywhere:literal, $real_wins:literal, $renewal:expr) => {
-        Shipped {
+        ShippedExtension {
             name: $name,
             version: $version,
             control: include_str!(concat!("../../extensions/", $name, ".control")),
@@ -57,7 +57,7 @@ macro_rules! shipped {
 
 const VAULT_FUNCTIONS: &str = include_str!("../../extensions/supabase_vault.functions.sql");
 
-const SHIPPED: &[Shipped] = &[
+const SHIPPED: &[ShippedExtension] = &[
     shipped!("supabase_vault", "0.3.1", "vault", "vault.create_secret", true, false, VAULT_FUNCTIONS),
     shipped!("pg_net", "0.19.5", "extensions", "net.http_get", true, false),
     shipped!("pg_cron", "1.6.4", "extensions", "cron.unschedule", false, false),
@@ -272,7 +272,7 @@ pub(super) async fn renew_vault(client: &Client, names: &Names) -> Result<(), Da
 
 /// Returns the script as a server would run it, in the extension's schema and as the owner of the
 /// service schemas.
-fn as_plain_objects(extension: &Shipped, pgcrypto: &str) -> String {
+fn as_plain_objects(extension: &ShippedExtension, pgcrypto: &str) -> String {
     let script = [extension.script, extension.renewal].concat();
     let script = script.replace("@extschema@", extension.schema).replace("@extschema:pgcrypto@", pgcrypto);
     format!("set local search_path = pg_catalog, pg_temp; {script}")

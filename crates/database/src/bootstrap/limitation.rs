@@ -3,7 +3,7 @@
 
 use tokio_postgres::Client;
 
-use super::step;
+use super::step::step;
 use crate::endpoint::Endpoint;
 use crate::error::DatabaseError;
 use crate::quote;

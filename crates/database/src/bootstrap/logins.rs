@@ -4,7 +4,7 @@ use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
 use super::limitation::Limitation;
-use super::step;
+use super::step::step;
 use crate::acting::logins::Logins;
 use crate::acting::names::{API, AUTH, Names};
 use crate::connection;
@@ -77,7 +77,7 @@ pub(super) async fn create(
              -- An owner that is a superuser, as an earlier version left it, stays out of reach of a login of its own
              select pg_temp.ensure_member({name}, {role}, 'inherit false, set true')
                from pg_roles where rolname = {role} and not rolsuper;
-             -- Who drops the database has to end these sessions
+             -- The role that drops the database has to end these sessions
              select pg_temp.ensure_member(session_user, {name}, 'inherit true, set true') where not pg_temp.is_superuser();
              select pg_temp.attempt({what}, {connect}, '');
              select pg_temp.attempt({what}, {acts}, '') where {is_pooled}",

@@ -18,6 +18,7 @@ mod logins;
 mod role_names;
 mod session;
 mod settings;
+mod step;
 mod versions;
 
 use std::collections::HashSet;
@@ -33,6 +34,7 @@ pub use limitation::Limitation;
 pub use session::MigrationSession;
 pub use settings::BootstrapSettings;
 
+use self::step::{digest, step};
 use crate::Database;
 use crate::acting;
 use crate::acting::logins::Logins;
@@ -450,19 +452,4 @@ fn met_another(error: &DatabaseError) -> bool {
                     | &SqlState::LOCK_NOT_AVAILABLE
             )
         )
-}
-
-/// Names the step in an error.
-fn step(what: &str) -> impl FnOnce(Error) -> DatabaseError {
-    let step = format!("setting up the database ({what})");
-    move |source| DatabaseError::Bootstrap { step, source }
-}
-
-fn digest<'a>(texts: impl IntoIterator<Item = &'a [u8]>) -> String {
-    let mut context = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
-    for text in texts {
-        context.update(&(text.len() as u64).to_le_bytes());
-        context.update(text);
-    }
-    hex::encode(context.finish())
 }

@@ -2,7 +2,7 @@
 
 use tokio_postgres::Client;
 
-use super::{digest, step};
+use super::step::{digest, step};
 use crate::acting::names::Names;
 use crate::error::DatabaseError;
 

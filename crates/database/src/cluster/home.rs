@@ -34,13 +34,13 @@ const SOCKET_FOLDER_LIMIT: usize = 107 - "/.s.PGSQL.65535.lock".len();
 /// reach.
 pub(crate) const ROOTS_PLACE: &str = "/var/lib/portico";
 
-/// The data folder of one cluster, locked for us.
+/// The data folder of one cluster, locked for this process.
 #[derive(Debug)]
 pub(super) struct Home {
     folder: PathBuf,
     socket_folder: PathBuf,
     pub account: SystemAccount,
-    /// Held open: the lock ends with it, also when this process dies.
+    /// Held open: the lock ends with it, also when this process crashes.
     lock: File,
 }
 
@@ -78,8 +78,7 @@ impl Home {
         if path.try_exists()? {
             return Ok(());
         }
-        let mut key = [0; 32];
-        getrandom::fill(&mut key).map_err(|error| io::Error::other(error.to_string()))?;
+        let key = portico_base::random::bytes::<32>();
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
         file.write_all(hex::encode(key).as_bytes())?;
         self.account.own(&new)?;
@@ -268,11 +267,5 @@ fn socket_folder(home: &Path, account: SystemAccount) -> Result<PathBuf, Cluster
 }
 
 fn random_name() -> String {
-    let mut bytes = [0; 8];
-    // Without randomness the process id at least tells servers apart; the folder must not exist
-    // before in any case.
-    if getrandom::fill(&mut bytes).is_err() {
-        bytes = u64::from(std::process::id()).to_be_bytes();
-    }
-    hex::encode(bytes)
+    hex::encode(portico_base::random::bytes::<8>())
 }

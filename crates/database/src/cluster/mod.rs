@@ -33,7 +33,7 @@ pub use settings::{ClusterSettings, Durability};
 
 use crate::endpoint::Endpoint;
 use home::{SOCKET_PORT, SUPERUSER};
-use supervisor::Shared;
+use supervisor::SharedSupervisor;
 
 /// The time limits of a fast shutdown, and of an immediate one after it.
 const FAST: Duration = Duration::from_secs(30);
@@ -46,7 +46,7 @@ pub struct Cluster {
     tcp_port: Option<u16>,
     major: u32,
     programs: PathBuf,
-    shared: Arc<Shared>,
+    shared: Arc<SharedSupervisor>,
 }
 
 impl Cluster {
@@ -57,7 +57,7 @@ impl Cluster {
     /// [`ClusterError`] names the obstacle and the remedy.
     pub async fn start(settings: ClusterSettings) -> Result<Self, ClusterError> {
         let tcp_port = settings.tcp_port;
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(SharedSupervisor::default());
         let started =
             supervisor::start(settings, Arc::clone(&shared))?.await.map_err(|_| ClusterError::SupervisorGone)??;
         let port = tcp_port.unwrap_or(SOCKET_PORT);
@@ -124,7 +124,7 @@ impl Drop for Cluster {
 }
 
 /// Requests the shutdown, with increasing urgency, and waits for it.
-fn end(shared: &Shared) {
+fn end(shared: &SharedSupervisor) {
     shared.stop();
     if shared.wait_until_ended(FAST) {
         return;

@@ -51,7 +51,7 @@ pub(super) fn close(path: &Path, account: SystemAccount) -> io::Result<()> {
         Err(error) => return Err(error),
     };
     account.own(path)?;
-    // What its owner may do stays: programs are programs, and a folder is entered
+    // The owner's rights are kept: programs can be executed, and folders entered
     set_mode(path, &found, if found.is_dir() { 0o700 } else { found.mode() & 0o700 })?;
     if found.is_dir() {
         for entry in fs::read_dir(path)? {

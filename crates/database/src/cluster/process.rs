@@ -31,8 +31,8 @@ pub(super) fn spawn(home: &Home, binaries: &Binaries, settings: &ClusterSettings
     command.spawn().map_err(|error| ClusterError::not_run(program, home.account, &error))
 }
 
-/// Has the system send the program a signal when we die, however that happens. `INT` asks
-/// PostgreSQL for a fast, clean shutdown.
+/// Makes the system send the program a signal when this process ends, whatever the reason. `INT`
+/// asks PostgreSQL for a fast, clean shutdown.
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
 pub(super) fn end_with_us(command: &mut Command, signal: Signal) {

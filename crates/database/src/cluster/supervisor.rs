@@ -34,7 +34,7 @@ const WELL: Duration = Duration::from_secs(60);
 
 /// The state that the thread and the handle share.
 #[derive(Debug, Default)]
-pub(super) struct Shared {
+pub(super) struct SharedSupervisor {
     state: Mutex<SupervisorState>,
     changed: Condvar,
 }
@@ -50,13 +50,13 @@ struct SupervisorState {
 
 /// The properties of a started cluster that the handle returns.
 #[derive(Debug)]
-pub(super) struct Started {
+pub(super) struct StartedCluster {
     pub socket_folder: std::path::PathBuf,
     pub major: u32,
     pub programs: std::path::PathBuf,
 }
 
-impl Shared {
+impl SharedSupervisor {
     fn lock(&self) -> MutexGuard<'_, SupervisorState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -113,11 +113,11 @@ impl Shared {
 /// Starts the thread. The answer comes when PostgreSQL accepts sessions or cannot be started.
 pub(super) fn start(
     settings: ClusterSettings,
-    shared: Arc<Shared>,
-) -> Result<oneshot::Receiver<Result<Started, ClusterError>>, ClusterError> {
+    shared: Arc<SharedSupervisor>,
+) -> Result<oneshot::Receiver<Result<StartedCluster, ClusterError>>, ClusterError> {
     let (answer, receiver) = oneshot::channel();
     let body = move || {
-        let _ended = Ended(&shared);
+        let _ended = SupervisorEnd(&shared);
         match prepare(&settings) {
             Ok((home, binaries)) => keep(&home, &binaries, &settings, &shared, answer),
             Err(error) => drop(answer.send(Err(error))),
@@ -131,9 +131,9 @@ pub(super) fn start(
 }
 
 /// Reports that the thread has ended, also by a panic, and that the folder is unlocked.
-struct Ended<'a>(&'a Shared);
+struct SupervisorEnd<'a>(&'a SharedSupervisor);
 
-impl Drop for Ended<'_> {
+impl Drop for SupervisorEnd<'_> {
     fn drop(&mut self) {
         self.0.lock().ended = true;
         self.0.changed.notify_all();
@@ -176,8 +176,8 @@ fn keep(
     home: &Home,
     binaries: &Binaries,
     settings: &ClusterSettings,
-    shared: &Shared,
-    answer: oneshot::Sender<Result<Started, ClusterError>>,
+    shared: &SharedSupervisor,
+    answer: oneshot::Sender<Result<StartedCluster, ClusterError>>,
 ) {
     let mut answer = Some(answer);
     let mut pause = FIRST_PAUSE;
@@ -210,8 +210,8 @@ fn run_once(
     home: &Home,
     binaries: &Binaries,
     settings: &ClusterSettings,
-    shared: &Shared,
-    answer: &mut Option<oneshot::Sender<Result<Started, ClusterError>>>,
+    shared: &SharedSupervisor,
+    answer: &mut Option<oneshot::Sender<Result<StartedCluster, ClusterError>>>,
 ) -> Result<ExitStatus, ClusterError> {
     leftovers::end_followers_of_the_dead(&home.pgdata())?;
     home.clear_socket_folder();
@@ -233,7 +233,7 @@ fn run_once(
     let socket = process::socket(home, settings);
     while answer.is_some() {
         if accepts_sessions(&socket) {
-            let started = Started {
+            let started = StartedCluster {
                 socket_folder: home.socket_folder().to_owned(),
                 major: binaries.major(),
                 programs: binaries.found().to_owned(),
@@ -266,7 +266,7 @@ fn has_ended(child: &Child) -> bool {
 
 /// Waits for the end. The process id is cleared before the system can reuse it, so that no signal
 /// can reach another process.
-fn reap(child: &mut Child, shared: &Shared) -> Result<ExitStatus, ClusterError> {
+fn reap(child: &mut Child, shared: &SharedSupervisor) -> Result<ExitStatus, ClusterError> {
     if let Some(pid) = Pid::from_raw(child.id().cast_signed()) {
         while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)
         {

@@ -15,7 +15,7 @@ use crate::pooler::pooling::Pooling;
 
 /// The characters that a part of a URL may contain unescaped.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
-/// Parameters of other programs that share the URL with us and change nothing about the connection.
+/// Parameters of other programs that use the same URL. They change nothing about the connection.
 const IGNORED: &[&str] = &["connection_limit", "pool_timeout", "schema", "supa", "workaround"];
 impl Endpoint {
     /// Reads a connection URL, `postgresql://user:password@host:port/database?sslmode=...`, as
@@ -220,7 +220,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_escaped_comes_back(user in "[^\\x00]{1,20}", password in "[^\\x00]{1,20}", database in "[^\\x00]{1,20}") {
+        fn escaped_parts_are_read_unchanged(user in "[^\\x00]{1,20}", password in "[^\\x00]{1,20}", database in "[^\\x00]{1,20}") {
             let escaped = |text: &str| utf8_percent_encode(text, ESCAPED).to_string();
             let url = format!("postgres://{}:{}@db.example:6543/{}", escaped(&user), escaped(&password), escaped(&database));
             let endpoint = Endpoint::parse(&url).unwrap();
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_and_secrets_are_not() {
+    fn an_error_names_the_wrong_part_and_no_secret() {
         for (url, part) in [
             ("mysql://me:hidden@host/app", "mysql"),
             ("host=localhost user=me password=hidden", "not a PostgreSQL URL"),

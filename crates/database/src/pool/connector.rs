@@ -45,7 +45,7 @@ impl PoolConnector {
         (endpoint.to_config(), set_up)
     }
 
-    /// As [`login`](Self::login), behind a pooler: the statements begin each transaction.
+    /// Like [`login`](Self::login), but behind a pooler: the statements begin each transaction.
     fn pooled_login(&self) -> (Endpoint, String) {
         let Some(part) = self.role else {
             let guard = connection::guarded_preamble(&self.endpoint);

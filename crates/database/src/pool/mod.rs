@@ -65,11 +65,11 @@ impl Default for PoolSettings {
 /// The connections of one role profile. Clones share them.
 #[derive(Debug, Clone)]
 pub struct RolePool {
-    shared: Arc<Shared>,
+    shared: Arc<SharedRolePool>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct SharedRolePool {
     profile: RoleProfile,
     endpoint: Endpoint,
     wait: Duration,
@@ -119,7 +119,7 @@ impl RolePool {
             .runtime(Runtime::Tokio1)
             .build()
             .expect("the runtime is named");
-        let shared = Shared {
+        let shared = SharedRolePool {
             profile,
             endpoint: endpoint.clone(),
             wait: settings.wait,

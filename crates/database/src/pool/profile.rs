@@ -37,7 +37,8 @@ impl RoleProfile {
         format!("{guard} {}", self.settings("set", settings))
     }
 
-    /// As [`set_up`](Self::set_up), for one transaction: behind a pooler each one begins with them.
+    /// Like [`set_up`](Self::set_up), but for one transaction: behind a pooler each one begins with
+    /// them.
     pub(super) fn preamble(&self, settings: &PoolSettings) -> String {
         let guard = match self.role {
             None => GUARD_LOGIN.replace("'replica', false", "'replica', true"),

@@ -104,12 +104,12 @@ macro_rules! may_keep_values {
 /// while it existed.
 pub(crate) const END_UNLESS_BARE: &str = end_if!(is_not_bare!());
 
-/// As [`END_UNLESS_BARE`], and also if the session was used and may keep values.
+/// Like [`END_UNLESS_BARE`], and also if the session was used and may keep values.
 pub(crate) const END_UNLESS_CLEAN: &str = end_if!(is_not_bare!(), " or ", is_used!(), " and ", may_keep_values!());
 
-/// As [`END_UNLESS_CLEAN`], where no event trigger maintains the list: also if the session was used
-/// and `$1` is not the version of the expressions, among which none keeps values, or if it began
-/// before that was found, at the time `$2` (microseconds since 1970).
+/// Like [`END_UNLESS_CLEAN`], where no event trigger maintains the list: also if the session was
+/// used and `$1` is not the version of the expressions, among which none keeps values, or if it
+/// began before that was found, at the time `$2` (microseconds since 1970).
 pub(crate) const END_UNLESS_CLEAN_AT_VERSION: &str = end_if!(
     is_not_bare!(),
     " or ",
@@ -122,11 +122,11 @@ pub(crate) const END_UNLESS_CLEAN_AT_VERSION: &str = end_if!(
     ") operator(pg_catalog.*) 1e6::pg_catalog.float8 operator(pg_catalog.<=) $2::pg_catalog.float8, true))"
 );
 
-/// As [`END_UNLESS_BARE`], and also if the session was used: where this program has found
+/// Like [`END_UNLESS_BARE`], and also if the session was used: where this program has found
 /// expressions that keep values.
 pub(crate) const END_UNLESS_UNUSED: &str = end_if!(is_not_bare!(), " or ", is_used!());
 
-/// As [`END_UNLESS_BARE`], behind a transaction, and also while expressions keep values.
+/// Like [`END_UNLESS_BARE`], but behind a transaction, and also while expressions keep values.
 pub(crate) const END_UNLESS_BARE_OR_KEPT: &str = end_if!(is_not_bare!(), " or ", has_kept_values!());
 
 /// Ends the server session.
@@ -135,7 +135,7 @@ pub(crate) const END: &str = end_if!("true");
 /// Marks the server session as used, in a way that SQL cannot take back; see [`is_used`].
 pub(crate) const MARK_AS_USED: &str = "set local portico_session.used = 'true'";
 
-/// As [`END_UNLESS_CLEAN`], as to the values that the session keeps, for sessions that may begin
+/// Like [`END_UNLESS_CLEAN`], as to the values that the session keeps, for sessions that may begin
 /// before the list exists. Where no event trigger maintains the list, the version of the
 /// expressions has to be the one among which none keeps values, found before the session began. A
 /// superuser reads the list only if it is a table of superusers: another role could have put a view

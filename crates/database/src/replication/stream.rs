@@ -140,7 +140,7 @@ impl ReplicationStream {
             });
             match timeout_at(due, failed).await {
                 Ok(error) => return ReplicationError::Lost(WireError::Lost(error)),
-                // What has arrived meanwhile is not read, so silence says nothing
+                // Nothing is read meanwhile, so silence is no sign of a failure
                 Err(_) => self.queue_status(false),
             }
         }

@@ -13,6 +13,8 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, test_kill_process};
 
+use super::name::PREFIX;
+
 /// The age of a folder from which on it can be removed.
 const OLD: Duration = Duration::from_secs(10 * 60);
 /// The name of the lock in the data folder of a cluster.
@@ -46,7 +48,7 @@ impl Places {
         }
         for (folder, name) in folders(&self.temporary) {
             match name.as_bytes() {
-                name if name.starts_with(super::PREFIX.as_bytes()) && self.is_old(&folder) => {
+                name if name.starts_with(PREFIX.as_bytes()) && self.is_old(&folder) => {
                     remove_ordinary_server(&folder);
                 }
                 name if name.starts_with(b".tmp") && self.is_old(&folder) && is_ours(&folder) => {

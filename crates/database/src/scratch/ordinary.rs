@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 use super::leftovers::{lock_ordinary, ordinary_lock};
+use super::name::fresh_name;
 use crate::connection;
 use crate::endpoint::Endpoint;
 use crate::error::DatabaseError;
@@ -118,7 +119,7 @@ impl OrdinaryServer {
 }
 
 fn initialise(binaries: &Path) -> io::Result<(PathBuf, File)> {
-    let folder = std::env::temp_dir().join(super::fresh_name());
+    let folder = std::env::temp_dir().join(fresh_name());
     std::fs::DirBuilder::new().mode(0o700).create(&folder)?;
     let lock = lock_ordinary(&folder)?;
     let password = folder.with_extension("password");

@@ -78,12 +78,12 @@ pub(crate) fn open(endpoint: &Endpoint) -> Database {
     Database::open(endpoint, PoolSettings::default()).unwrap()
 }
 
-/// A database without anything of ours.
+/// Returns a database without objects of Portico.
 pub(crate) async fn empty(major: u32) -> Database {
     open(&empty_on(server(major).await, &unique_name()).await)
 }
 
-/// A database that the bootstrap has filled.
+/// Returns a database that the bootstrap has filled.
 pub(crate) async fn ready(major: u32) -> Database {
     let admin = server(major).await.cluster.endpoint();
     open(&scratch::clone_database(&admin, TEMPLATE, &unique_name()).await.unwrap())
@@ -93,13 +93,13 @@ pub(crate) async fn ready(major: u32) -> Database {
 /// whole server, and PostgreSQL fails one of two sessions that change one at the same moment.
 pub(crate) static ROLES_APART: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
-/// As [`ready`], on a server whose roles no other test looks at.
+/// Like [`ready`], but on a server whose roles no other test looks at.
 pub(crate) async fn ready_apart(major: u32) -> Database {
     let admin = started(if major == 18 { &NEWEST_APART } else { &OLDEST_APART }, major).await.cluster.endpoint();
     open(&scratch::clone_database(&admin, TEMPLATE, &unique_name()).await.unwrap())
 }
 
-/// The first column of the rows of the last statement that has any, as text.
+/// Returns the first column of the rows of the last statement that has any, as text.
 pub(crate) async fn column(client: &Client, sql: &str) -> Vec<String> {
     let messages = client.simple_query(sql).await.unwrap_or_else(|error| panic!("{sql}\n{error:?}"));
     let row = |message| match message {
@@ -109,21 +109,21 @@ pub(crate) async fn column(client: &Client, sql: &str) -> Vec<String> {
     messages.into_iter().filter_map(row).collect()
 }
 
-/// The one value of a query, as text.
+/// Returns the one value of a query, as text.
 pub(crate) async fn value(client: &Client, sql: &str) -> String {
     let rows = column(client, sql).await;
     assert_eq!(rows.len(), 1, "{sql}: {rows:?}");
     rows[0].clone()
 }
 
-/// The SQLSTATE and message of a statement that must fail.
+/// Returns the SQLSTATE and message of a statement that must fail.
 pub(crate) async fn refusal(client: &Client, sql: &str) -> (String, String) {
     let error = client.batch_execute(sql).await.expect_err(sql);
     let error = error.as_db_error().unwrap_or_else(|| panic!("{sql}\n{error:?}"));
     (error.code().code().to_owned(), error.message().to_owned())
 }
 
-/// Everything that the bootstrap can have an influence on, one line an object.
+/// Returns everything that the bootstrap can have an influence on, one line an object.
 async fn catalog(client: &Client) -> Vec<String> {
     column(client, concat!("set search_path = ''; ", include_str!("contract/catalog.sql"))).await
 }
@@ -215,7 +215,7 @@ const OLDER: &str = r#"
 "#;
 
 #[tokio::test]
-async fn what_is_there_is_taken_over_and_kept() {
+async fn existing_objects_are_adopted_and_kept() {
     for major in majors() {
         let database = empty(major).await;
         let client = database.administrator().await.unwrap();
@@ -369,7 +369,7 @@ async fn a_database_is_made_anew() {
     }
 }
 
-/// A cluster whose roles a test may spoil.
+/// Returns a cluster whose roles a test may spoil.
 pub(crate) async fn own_cluster(major: u32) -> (Cluster, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let settings = ClusterSettings {
@@ -449,7 +449,7 @@ async fn a_login_without_superuser_rights_gets_what_it_may_have() {
         session.batch("create policy p on storage.objects for select using (true)").await.unwrap();
         assert_eq!(value(session.client(), "select has_table_privilege('anon', 'public.t', 'select')").await, "t");
         assert_eq!(value(&client, "select count(*) from pg_event_trigger").await, "0");
-        // What it could not have is what the warnings say
+        // The missing rights are those of the warnings
         let denied = session
             .batch("create event trigger t on sql_drop execute function public.rls_auto_enable()")
             .await

@@ -5,7 +5,7 @@ use super::bootstrap::{ROLES_APART, column, majors, ready, ready_apart, refusal,
 
 use crate::AUTH;
 
-/// One request of the API as a transaction, left open for the caller's statements.
+/// Returns one request of the API as a transaction, left open for the caller's statements.
 fn request(role: &str, claims: &str) -> String {
     format!(
         r#"begin;
@@ -247,7 +247,7 @@ trait LastRows {
 }
 
 impl LastRows for Vec<String> {
-    /// The rows after the one of the settings.
+    /// Returns the rows after the one of the settings.
     fn last_chunk_or_none(self) -> Vec<String> {
         self.into_iter().skip(1).collect()
     }
@@ -391,7 +391,7 @@ async fn new_tables_are_announced_and_the_services_own_are_not() {
     }
 }
 
-/// A session and its notices.
+/// Returns a session and its notices.
 async fn listening(
     database: &portico_database::Database,
 ) -> (tokio_postgres::Client, tokio::sync::mpsc::UnboundedReceiver<tokio_postgres::Notification>) {

@@ -37,8 +37,8 @@ const INDEXES: &str = r"
        and not exists (select from pg_constraint where conindid = indexrelid and contype in ('p', 'u'))
        and indrelid::regclass::text not like '%messages\_2%'";
 
-/// The contract's lines: how often each table's columns come, in their order, matters; the order of
-/// tables does not.
+/// Returns the contract's lines: how often each table's columns come, in their order, matters; the
+/// order of tables does not.
 fn sorted(mut lines: Vec<String>) -> Vec<String> {
     lines.sort();
     lines

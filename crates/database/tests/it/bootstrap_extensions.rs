@@ -142,7 +142,7 @@ async fn requests_of_net_are_queued() {
 }
 
 #[tokio::test]
-async fn jobs_of_cron_belong_to_who_made_them() {
+async fn jobs_of_cron_belong_to_the_role_that_made_them() {
     for major in majors() {
         let database = ready(major).await;
         let mut session = database.migrations().await.unwrap();

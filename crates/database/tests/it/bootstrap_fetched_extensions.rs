@@ -12,7 +12,7 @@ use tokio_postgres::Client;
 use super::bootstrap::{column, open, ready, refusal, value};
 use super::cluster::reachable;
 
-/// Any client of the project's: not the session that runs migrations.
+/// Returns a client of the project, not of the session that runs migrations.
 async fn plain(database: &portico_database::Database) -> Client {
     connect(&database.endpoint().with_user("postgres", None)).await.unwrap()
 }
@@ -161,8 +161,8 @@ async fn the_objects_of_an_extension_belong_to_the_superuser_and_are_granted_to_
     assert_eq!(refusal(&client, "alter function extensions.similarity(text, text) volatile").await.0, "42501");
 }
 
-/// A server that has extensions which the hosted service offers and PostgreSQL's distribution
-/// lacks.
+/// Returns a server that has extensions which the hosted service offers and PostgreSQL's
+/// distribution lacks.
 async fn with_system_extensions(folder: &Path) -> (Cluster, portico_database::Database) {
     let extensions = folder.join("system/extension");
     fs::create_dir_all(&extensions).unwrap();

@@ -7,7 +7,7 @@ use super::bootstrap::{majors, ready};
 
 const NONE: FunctionTraits = FunctionTraits::NONE;
 
-/// The functions with a property, by name.
+/// Returns the functions with a property, by name.
 async fn listed(client: &Client, bit: i32) -> Vec<String> {
     const LISTED: &str = "
         select p.proname::text from portico_session.noted join pg_proc as p on p.oid = function

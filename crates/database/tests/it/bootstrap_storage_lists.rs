@@ -5,7 +5,8 @@ use tokio_postgres::Client;
 
 use super::bootstrap::{column, majors, ready, value};
 
-/// The objects of the bucket `list`: folders with many files, and names that differ in case.
+/// Returns the objects of the bucket `list`: folders with many files, and names that differ in
+/// case.
 fn names() -> Vec<String> {
     let folders = (0..20).flat_map(|folder| (0..300).map(move |file| format!("folder-{folder}/file-{file:03}.txt")));
     let odd = [

@@ -19,7 +19,7 @@ pub async fn within<T>(patience: Duration, mut ask: impl AsyncFnMut() -> Option<
     }
 }
 
-/// A cluster that other programs can reach, on a port that was free a moment ago.
+/// Returns a cluster that other programs can reach, on a port that was free a moment ago.
 pub async fn reachable(folder: &Path, change: impl Fn(&mut ClusterSettings)) -> Cluster {
     loop {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -33,7 +33,7 @@ pub async fn reachable(folder: &Path, change: impl Fn(&mut ClusterSettings)) -> 
     }
 }
 
-/// The programs of the system's own PostgreSQL, as far as the machine has one.
+/// Returns the programs of the system's own PostgreSQL, as far as the machine has one.
 pub fn system_binaries() -> Vec<PathBuf> {
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
     versions

@@ -94,7 +94,7 @@ async fn a_login_without_superuser_rights_sets_up_an_ordinary_server() {
             value(&admin, "select pg_get_userbyid(relowner) from pg_class where oid = 'public.notes'::regclass").await,
             "portico_owner"
         );
-        // What is missing comes with statements that an administrator can run as they are
+        // Each limitation has statements that an administrator can run unchanged
         let missing = database.limitations();
         let listed: Vec<&str> = missing.iter().map(|missing| missing.what.as_str()).collect();
         assert!(listed.contains(&"attribute bypassrls of service_role"), "{what}: {listed:?}");
@@ -243,8 +243,8 @@ async fn roles_of_another_project_are_no_obstacle() {
     }
 }
 
-/// The owner of one project owns nothing of the other, where the versions allows to keep them
-/// apart.
+/// Checks that the owner of one project owns nothing of the other, where the version allows to
+/// keep them apart.
 async fn works_not_in_other(second: &Database, admin: &tokio_postgres::Client, what: &str) {
     let owner = "select pg_get_userbyid(relowner) from pg_class where oid = 'public.notes'::regclass";
     let name = value(admin, owner).await;

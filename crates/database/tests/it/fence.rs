@@ -35,12 +35,12 @@ pub(crate) const PAYLOAD: &str = "
 pub(crate) const STRIKES: &str =
     "select coalesce(max(last_value), 0) from pg_catalog.pg_sequences where sequencename = 'ran_as_superuser'";
 
-/// A plain session of `postgres`, as psql has it.
+/// Returns a plain session of `postgres`, like the one of psql.
 pub(crate) async fn postgres(database: &Database) -> Client {
     connect(&database.endpoint().with_user("postgres", None)).await.unwrap()
 }
 
-/// A prepared database, and sessions of `postgres` and of the superuser in it.
+/// Returns a prepared database, and sessions of `postgres` and of the superuser in it.
 pub(crate) async fn attacked(major: u32) -> (Database, Client, Client) {
     let database = ready_apart(major).await;
     let admin = connect(database.endpoint()).await.unwrap();

@@ -6,8 +6,8 @@ use portico_database::{BootstrapSettings, connect};
 use super::bootstrap::{column, majors, value};
 use super::fence::{PAYLOAD, STRIKES, attacked, holds, postgres};
 
-/// Whatever a table's owner can attach to it, on tables that the bootstrap fills or alters; enabled
-/// always, so that they run in a session that sets no ordinary trigger off, too.
+/// All kinds of code that a table's owner can attach to it, on tables that the bootstrap fills or
+/// alters; enabled always, so that it also runs in a session that fires no ordinary trigger.
 pub(crate) const TABLES: &str = "
     create function public.trap() returns trigger language plpgsql as $$ begin perform public.payload(); return new; end $$;
     grant execute on function public.trap() to public;

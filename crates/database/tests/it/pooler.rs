@@ -83,8 +83,8 @@ async fn migrations_and_notifications_pass_the_pooler_by() {
     // Notifications arrive, also those that were sent through the pooler
     let mut listener = Listener::open(database.endpoint(), "pgrst").await.unwrap();
     database.pool(AUTH).client().await.unwrap().batch_execute("notify pgrst, 'reload schema'").await.unwrap();
-    let heard = tokio::time::timeout(Duration::from_secs(60), listener.next()).await.unwrap();
-    assert_eq!(heard.as_deref(), Some("reload schema"));
+    let received = tokio::time::timeout(Duration::from_secs(60), listener.next()).await.unwrap();
+    assert_eq!(received.as_deref(), Some("reload schema"));
     // A second start knows the logins and the names as well
     let again = set_up(&pooled.with_direct(through(address)), what).await;
     again.pool(AUTH).client().await.unwrap().query("select id from users", &[]).await.unwrap();
@@ -156,7 +156,7 @@ async fn run_attacks(Sequence { mode, pooler, database, attacks }: Sequence) {
         drop(lease);
         assert_eq!(next(&other).await.0, clean, "{texts} {ends:?} {mode:?}");
     }
-    // Another program of the same pooler cannot reach us either
+    // Another program of the same pooler cannot reach these sessions either
     let plain = through(pooler.address());
     for sql in [
         "prepare q as select 1",

@@ -17,8 +17,8 @@ fn openssl(folder: &Path, arguments: &str) {
     assert!(output.status.success(), "openssl {arguments}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// An authority, the server's certificate for the name `localhost` signed by it, and an authority
-/// that signed nothing.
+/// Writes an authority, the server's certificate for the name `localhost` signed by it, and an
+/// authority that signed nothing.
 fn make_certificates(folder: &Path) {
     const EC: &str = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2";
     for name in ["authority", "stranger"] {

@@ -75,8 +75,7 @@ async fn the_role_has_its_own_settings_however_it_is_assumed() {
             .statement(Statement::named("select current_user", &[]));
         assert_eq!(connection.run(&batch).await.unwrap().row(1).unwrap().text(0), Some("inner_role"));
         assert_eq!(value(&mut connection, "select current_user").await, "acting");
-        // What a statement sets for the session ends with the transaction, or with the checkout at
-        // the latest
+        // Settings for the session end with the transaction, or with the checkout at the latest
         let initial = value(&mut connection, INITIAL).await;
         for ends in [Some(Access::ReadWrite), None] {
             let process = connection.process();

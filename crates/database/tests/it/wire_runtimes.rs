@@ -80,7 +80,7 @@ async fn a_connection_moves_to_the_runtime_of_its_caller() {
     });
     let there = pool.clone();
     let (pid, _) = ended(on_another_runtime(move || async move { process(&there).await })).await;
-    // Its runtime has ended, and would never wake us
+    // Its runtime has ended, and would never wake this task
     assert_eq!(process(&pool).await, (pid, pid.to_string()));
     let there = pool.clone();
     let same = ended(on_another_runtime(move || async move { process(&there).await })).await;

@@ -10,7 +10,7 @@ use portico_base::hash;
 use portico_mail::Address;
 use serde::{Deserialize, Serialize};
 
-use super::IdentityProviderError;
+use super::error::IdentityProviderError;
 
 const MOST_ACCOUNTS: usize = 200;
 const LONGEST_NAME: usize = 100;
@@ -91,7 +91,7 @@ pub(super) struct Accounts {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Stored {
+struct StoredAccounts {
     accounts: Vec<Account>,
 }
 
@@ -169,7 +169,7 @@ fn read(file: &Path) -> Result<Option<Vec<Account>>, IdentityProviderError> {
         Ok(_) => {}
     }
     let text = std::fs::read(file).map_err(|error| wrong(error.to_string()))?;
-    let stored: Stored = serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
+    let stored: StoredAccounts = serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
     Ok(Some(stored.accounts.into_iter().take(MOST_ACCOUNTS).collect()))
 }
 
@@ -181,7 +181,7 @@ fn write(file: &Path, list: &[Account]) -> std::io::Result<()> {
     let fresh = file.with_extension("json.new");
     let _ = std::fs::remove_file(&fresh);
     let mut out = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
-    out.write_all(&serde_json::to_vec_pretty(&Stored { accounts: list.to_vec() })?)?;
+    out.write_all(&serde_json::to_vec_pretty(&StoredAccounts { accounts: list.to_vec() })?)?;
     out.sync_all()?;
     std::fs::rename(&fresh, file)
 }

@@ -22,7 +22,7 @@ const LONGEST: usize = 8_192;
 /// An authorization request whose client and redirect target are known to be right.
 struct AuthorizationRequest {
     redirect_uri: Url,
-    /// As it was sent: the token endpoint compares letters.
+    /// The text that was sent: the token endpoint compares letters.
     redirect_text: String,
     state: Option<String>,
     scope: String,
@@ -102,7 +102,7 @@ pub(super) async fn decide(State(provider): State<IdentityProvider>, RawForm(for
             }
         }
         Some("cancel") => provider.refuse(request.refuse("access_denied", "The person declined.")),
-        Some("fail") => provider.refuse(request.refuse("server_error", "The provider was told to fail.")),
+        Some("fail") => provider.refuse(request.refuse("server_error", "The provider was asked to fail.")),
         _ => provider.chooser(&request, Some("Choose an account, or add one.".to_owned()), ("", "")),
     }
 }
@@ -241,7 +241,7 @@ impl IdentityProvider {
             .iter()
             .filter(|account| domain.is_none_or(|domain| account.domain().eq_ignore_ascii_case(domain)))
             .collect();
-        // Who is expected stands first
+        // The account that the application expects comes first
         people.sort_by_key(|account| account.email != request.login_hint && account.sub != request.login_hint);
         let hint_is_new = request.login_hint.contains('@') && accounts.find(&request.login_hint).is_none();
         let email = if typed.1.is_empty() && hint_is_new { &request.login_hint } else { typed.1 };

@@ -41,7 +41,7 @@ struct GrantedToken {
 
 /// The tokens of a successful exchange.
 #[derive(Debug)]
-pub(super) struct Issued {
+pub(super) struct IssuedTokens {
     pub grant: Grant,
     pub access_token: String,
     pub refresh_token: Option<String>,
@@ -84,7 +84,11 @@ impl Grants {
     /// # Errors
     ///
     /// The description of `invalid_grant`.
-    pub(super) fn exchange(&mut self, exchange: &Exchange<'_>, now: OffsetDateTime) -> Result<Issued, &'static str> {
+    pub(super) fn exchange(
+        &mut self,
+        exchange: &Exchange<'_>,
+        now: OffsetDateTime,
+    ) -> Result<IssuedTokens, &'static str> {
         let code = self
             .codes
             .get_mut(exchange.code)
@@ -119,18 +123,18 @@ impl Grants {
         if let Some(refresh_token) = &refresh_token {
             self.keep(refresh_token, &grant, None);
         }
-        Ok(Issued { grant, access_token, refresh_token })
+        Ok(IssuedTokens { grant, access_token, refresh_token })
     }
 
     /// Returns a new access token for a refresh token; the refresh token stays valid, as Google's
     /// do.
-    pub(super) fn refresh(&mut self, refresh_token: &str, now: OffsetDateTime) -> Option<Issued> {
+    pub(super) fn refresh(&mut self, refresh_token: &str, now: OffsetDateTime) -> Option<IssuedTokens> {
         let known = self.tokens.get(refresh_token).filter(|token| token.expires_at.is_none())?;
         let grant = Grant { nonce: None, ..known.grant.clone() };
         self.prune(now);
         let access_token = new_token("ya29.");
         self.keep(&access_token, &grant, Some(now + TOKEN_LIFETIME));
-        Some(Issued { grant, access_token, refresh_token: None })
+        Some(IssuedTokens { grant, access_token, refresh_token: None })
     }
 
     /// Returns the grant of an access token.

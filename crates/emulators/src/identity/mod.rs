@@ -29,6 +29,7 @@
 
 mod account;
 mod authorize;
+mod error;
 mod grant;
 mod key;
 mod page;
@@ -52,6 +53,8 @@ use serde_json::{Value, json};
 
 use crate::Development;
 use crate::admission::{self, AdmissionRules};
+pub use error::IdentityProviderError;
+
 use account::Accounts;
 use grant::Grants;
 
@@ -101,29 +104,13 @@ impl IdentityProviderSettings {
     }
 }
 
-/// The reason why the provider cannot start.
-#[derive(Debug, thiserror::Error)]
-pub enum IdentityProviderError {
-    /// The issuer is no URL of its own.
-    #[error("the issuer {0:?} is not an http or https URL without query and fragment")]
-    Issuer(String),
-    /// The file of accounts cannot be read.
-    #[error("the accounts in {} cannot be read: {reason}. Mend the file or delete it", path.display())]
-    Accounts {
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        reason: String,
-    },
-}
-
 /// The provider. Clones are the same provider.
 #[derive(Clone)]
 pub struct IdentityProvider {
-    inner: Arc<Inner>,
+    inner: Arc<IdentityProviderState>,
 }
 
-struct Inner {
+struct IdentityProviderState {
     settings: IdentityProviderSettings,
     accounts: Mutex<Accounts>,
     grants: Mutex<Grants>,
@@ -151,7 +138,7 @@ impl IdentityProvider {
         let mut accounts = Accounts::load(settings.accounts.clone())?;
         accounts.add_missing(&settings.people);
         Ok(Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(IdentityProviderState {
                 settings,
                 accounts: Mutex::new(accounts),
                 grants: Mutex::new(Grants::default()),

@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 use super::{
     IdentityProvider,
     account::Account,
-    grant::{Exchange, Grant, Issued, TOKEN_LIFETIME},
+    grant::{Exchange, Grant, IssuedTokens, TOKEN_LIFETIME},
     key,
 };
 
@@ -158,7 +158,7 @@ fn has_scope(grant: &Grant, wanted: &str) -> bool {
     })
 }
 
-fn id_token(provider: &IdentityProvider, issued: &Issued, account: &Account) -> Value {
+fn id_token(provider: &IdentityProvider, issued: &IssuedTokens, account: &Account) -> Value {
     let settings = &provider.inner.settings;
     let now = provider.inner.clock.now();
     let mut claims = Map::new();

@@ -25,9 +25,9 @@ pub struct CapturedAddress {
 pub struct CapturedMail {
     /// The mailbox's own name for it.
     pub id: String,
-    /// When it came in.
+    /// The time of its arrival.
     pub received_at: OffsetDateTime,
-    /// When its sender says it was written, else when it came in.
+    /// The time in its `Date` header, else the time of its arrival.
     pub date: OffsetDateTime,
     /// `Message-ID` without its angle brackets.
     pub message_id: String,
@@ -242,7 +242,7 @@ pub struct CapturedText {
     pub body: String,
     /// The provider that would have sent it.
     pub provider: String,
-    /// When it came in.
+    /// The time of its arrival.
     #[serde(with = "time::serde::rfc3339")]
     pub received_at: OffsetDateTime,
 }

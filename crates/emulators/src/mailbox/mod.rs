@@ -11,6 +11,7 @@
 //! | `/portico/v1/texts` | captured text messages (GET, DELETE) |
 
 mod api;
+mod limits;
 mod message;
 mod search;
 mod smtp;
@@ -27,25 +28,9 @@ use tokio::{net::TcpListener, sync::broadcast};
 
 use crate::Development;
 
+pub use limits::MailboxLimits;
 pub use message::{CapturedAddress, CapturedMail, CapturedText};
 use store::Store;
-
-/// The limits of the mailbox.
-#[derive(Debug, Clone, Copy)]
-pub struct MailboxLimits {
-    /// Mails; also the most text messages.
-    pub messages: usize,
-    /// Bytes of all mails together.
-    pub bytes: usize,
-    /// Bytes of one mail; a larger one is refused.
-    pub message_bytes: usize,
-}
-
-impl Default for MailboxLimits {
-    fn default() -> Self {
-        Self { messages: 1_000, bytes: 64 << 20, message_bytes: 20 << 20 }
-    }
-}
 
 /// Something that happened in the mailbox.
 #[derive(Debug, Clone)]
@@ -61,10 +46,10 @@ pub enum MailboxEvent {
 /// The mailbox. Clones are the same mailbox.
 #[derive(Clone)]
 pub struct Mailbox {
-    inner: Arc<Inner>,
+    inner: Arc<MailboxState>,
 }
 
-struct Inner {
+struct MailboxState {
     store: Mutex<Store>,
     events: broadcast::Sender<MailboxEvent>,
     limits: MailboxLimits,
@@ -82,7 +67,7 @@ impl Mailbox {
     pub fn with_clock(_: Development, limits: MailboxLimits, clock: Clock) -> Self {
         let (events, _) = broadcast::channel(256);
         let started = clock.now();
-        Self { inner: Arc::new(Inner { store: Mutex::new(Store::default()), events, limits, clock, started }) }
+        Self { inner: Arc::new(MailboxState { store: Mutex::new(Store::default()), events, limits, clock, started }) }
     }
 
     /// Returns a transport that puts every mail into this mailbox.

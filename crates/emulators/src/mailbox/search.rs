@@ -7,7 +7,7 @@
 
 use time::{Date, Month, OffsetDateTime, PrimitiveDateTime, Time, format_description::well_known::Rfc3339};
 
-use super::{CapturedAddress, store::StoredMail};
+use super::{message::CapturedAddress, store::StoredMail};
 
 /// The most words that are looked at.
 const MOST_WORDS: usize = 50;

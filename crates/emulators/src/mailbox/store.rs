@@ -5,7 +5,8 @@ use std::{
     sync::Arc,
 };
 
-use super::{CapturedMail, CapturedText, MailboxLimits};
+use super::limits::MailboxLimits;
+use super::message::{CapturedMail, CapturedText};
 
 /// A mail and what its reader has done with it.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use crate::support::{CALLBACK, Provider, client, provider};
 pub const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
 pub const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
 
-/// An authorization request, with more parameters or others.
+/// Returns an authorization request, with more parameters or others.
 pub fn request(changes: &[(&str, &str)]) -> String {
     let mut pairs = vec![
         ("client_id", GOOGLE_CLIENT_ID),
@@ -39,7 +39,7 @@ impl Provider {
         self.client.post(format!("{}/authorize/decision", self.issuer)).form(&form).send().await.unwrap()
     }
 
-    /// The code that a decision leads to.
+    /// Returns the code that a decision leads to.
     pub async fn code(&self, request: &str, fields: &[(&str, &str)]) -> String {
         query(&location(&self.decide(request, fields).await), "code").unwrap()
     }
@@ -64,7 +64,7 @@ impl Provider {
         self.client.get(format!("{}/userinfo", self.issuer)).bearer_auth(token).send().await.unwrap()
     }
 
-    /// The claims of an `id_token` whose signature and times hold.
+    /// Returns the claims of an `id_token` whose signature and times hold.
     async fn claims(&self, id_token: &str) -> Value {
         let jwks: Value = self.client.get(format!("{}/jwks", self.issuer)).send().await.unwrap().json().await.unwrap();
         let ring = KeyRing::foreign(&jwks).unwrap();

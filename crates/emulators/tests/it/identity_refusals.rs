@@ -58,7 +58,7 @@ async fn a_target_that_is_not_configured_is_rejected() {
 }
 
 #[tokio::test]
-async fn the_client_hears_what_is_wrong_with_its_request() {
+async fn the_client_receives_the_error_of_its_request() {
     let provider = provider(None).await;
     for (change, expected) in [
         (("response_type", "token"), "unsupported_response_type"),

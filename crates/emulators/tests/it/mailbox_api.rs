@@ -156,20 +156,20 @@ async fn messages_are_deleted_marked_and_tagged() {
 }
 
 #[tokio::test]
-async fn events_tell_what_comes_in() {
+async fn an_event_reports_each_message_that_arrives() {
     let server = mailbox(MailboxLimits::default()).await;
     let mut response = server.client.get(format!("{}/api/v1/events", server.url)).send().await.unwrap();
     assert_eq!(response.headers()["content-type"], "text/event-stream");
     server.mailbox.transport().send(email("ann@example.com", "Hi", "x")).await.unwrap();
     server.mailbox.capture_text("+41790000000", "Your code is 135790", "twilio");
-    let mut heard = String::new();
+    let mut received = String::new();
     within(async {
-        while !heard.contains("event: text") {
-            heard.push_str(&String::from_utf8_lossy(&response.chunk().await.unwrap().unwrap()));
+        while !received.contains("event: text") {
+            received.push_str(&String::from_utf8_lossy(&response.chunk().await.unwrap().unwrap()));
         }
     })
     .await;
-    assert!(heard.contains("event: mail") && heard.contains("\"Subject\":\"Hi\""), "{heard}");
+    assert!(received.contains("event: mail") && received.contains("\"Subject\":\"Hi\""), "{received}");
 }
 
 #[tokio::test]

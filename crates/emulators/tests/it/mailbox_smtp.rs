@@ -96,7 +96,7 @@ async fn attachments_and_blind_copies_are_kept() {
 }
 
 #[tokio::test]
-async fn what_is_out_of_order_or_too_large_is_refused() {
+async fn commands_out_of_order_and_mails_too_large_are_rejected() {
     let (server, _listener, port) = listening(MailboxLimits { message_bytes: 1_000, ..MailboxLimits::default() }).await;
     let long = "x".repeat(5_000);
     let body = format!("{}\r\n.", "word\r\n".repeat(500));

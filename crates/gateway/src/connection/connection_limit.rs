@@ -20,7 +20,7 @@ use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-use super::request_line::{Calls, Standing};
+use super::request_line::{Calls, ConnectionStanding};
 
 /// The time that a connection has to close before the next one has to close, too.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(100);
@@ -108,10 +108,10 @@ impl LimitedConnection {
 
     fn rank(&self, new_for: Duration) -> Rank {
         match self.calls.standing() {
-            Standing::Busy => Rank::Busy,
-            Standing::Idle => Rank::Idle,
-            Standing::Unfinished if self.since.elapsed() < new_for => Rank::New,
-            Standing::Unfinished => Rank::Unfinished,
+            ConnectionStanding::Busy => Rank::Busy,
+            ConnectionStanding::Idle => Rank::Idle,
+            ConnectionStanding::Unfinished if self.since.elapsed() < new_for => Rank::New,
+            ConnectionStanding::Unfinished => Rank::Unfinished,
         }
     }
 
@@ -299,7 +299,7 @@ impl ConnectionLimit {
         loop {
             let connection = self.candidates.pop_front()?;
             if !connection.is_closing()
-                && connection.calls.standing() != Standing::Busy
+                && connection.calls.standing() != ConnectionStanding::Busy
                 && lock(&self.open).by_age.contains_key(&connection.number)
             {
                 return Some(connection);

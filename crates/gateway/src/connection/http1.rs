@@ -15,10 +15,10 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 
-use super::limits::TimeLimits;
-use super::request_line::{BodyLength, Calls, RequestLines, Standing};
+use super::answering::Serve;
+use super::limits::{HEAD_BUFFER, TimeLimits};
+use super::request_line::{BodyLength, Calls, ConnectionStanding, RequestLines};
 use super::service::{ConnectionService, ResponseBody};
-use super::{HEAD_BUFFER, Serve};
 
 /// The time for which a client may go on sending after a response that came before the end of the
 /// request, so that it can read the response: a connection that is closed while data arrives loses
@@ -77,7 +77,7 @@ pub(super) async fn http1_connection(
                     return result;
                 }
                 () = end.as_mut() => {
-                    if calls.standing() != Standing::Busy {
+                    if calls.standing() != ConnectionStanding::Busy {
                         return Ok(());
                     }
                     Pin::new(http.as_mut()).graceful_shutdown();

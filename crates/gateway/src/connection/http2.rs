@@ -12,12 +12,12 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
+use super::answering::Serve;
 use super::connection_limit::PATIENCE;
-use super::limits::TimeLimits;
-use super::request_line::{Calls, Standing};
+use super::limits::{HEAD_BUFFER, TimeLimits};
+use super::request_line::{Calls, ConnectionStanding};
 use super::service::{ConnectionService, ResponseBody};
 use super::stream_stall::{SlicedBody, StreamExecutor};
-use super::{HEAD_BUFFER, Serve};
 
 /// The first bytes of an HTTP/2 connection without TLS.
 const HTTP2_PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -50,7 +50,7 @@ pub(super) async fn http2_connection(
         result = &mut http => return result,
         () = &mut end => {}
         () = tokio::time::sleep_until(first_head) => {
-            if calls.standing() != Standing::Unfinished {
+            if calls.standing() != ConnectionStanding::Unfinished {
                 tokio::select! {
                     result = &mut http => return result,
                     () = &mut end => {}
@@ -59,13 +59,13 @@ pub(super) async fn http2_connection(
             }
         }
     }
-    if calls.standing() == Standing::Unfinished {
+    if calls.standing() == ConnectionStanding::Unfinished {
         return Ok(());
     }
     http.as_mut().graceful_shutdown();
     // A client that does not acknowledge the shutdown keeps the connection only for requests in
     // progress
-    while calls.standing() == Standing::Busy {
+    while calls.standing() == ConnectionStanding::Busy {
         if let Ok(result) = tokio::time::timeout(PATIENCE, &mut http).await {
             return result;
         }

@@ -5,6 +5,10 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
+/// The buffer of a request's head, in bytes: above the limit of the gateway, so that the gateway
+/// itself rejects a longer head.
+pub(super) const HEAD_BUFFER: usize = 128 * 1024;
+
 /// The limits of a listener and its connections.
 #[derive(Debug, Clone)]
 pub struct ServeLimits {

@@ -1,5 +1,6 @@
 //! Connections: accepts them, serves HTTP/1.1 or HTTP/2 on each, and closes them gracefully.
 
+mod answering;
 pub(crate) mod connection_limit;
 mod http1;
 mod http2;
@@ -16,47 +17,21 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 
-use axum::Router;
-use axum::extract::{ConnectInfo, Request};
-use axum::response::Response;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tower::Service;
 
-use self::connection_limit::{AdmittedConnection, ConnectionLimit, ConnectionLimits};
+use self::connection_limit::{ConnectionLimit, ConnectionLimits};
 use self::http1::http1_connection;
 use self::http2::{http2_connection, speaks_http2};
 use self::limits::TimeLimits;
 use self::request_line::RequestLines;
 use self::service::ConnectionService;
-use self::workers::{WorkerConnection, Workers};
-use crate::gateway::{Gateway, infallible};
+use self::workers::Workers;
 
+pub use self::answering::Serve;
 pub use self::limits::ServeLimits;
-
-/// The buffer of a request's head, in bytes: above the limit of the gateway, so that the gateway
-/// itself rejects a longer head.
-const HEAD_BUFFER: usize = 128 * 1024;
-
-/// A service that answers the requests of a listener.
-pub trait Serve: Clone + Send + Sync + 'static {
-    /// Answers a request that came from `peer`.
-    fn answer(&self, request: Request, peer: SocketAddr) -> impl Future<Output = Response> + Send;
-}
-
-impl Serve for Gateway {
-    fn answer(&self, request: Request, peer: SocketAddr) -> impl Future<Output = Response> + Send {
-        Gateway::answer(self, request, peer)
-    }
-}
-
-impl Serve for Router {
-    async fn answer(&self, mut request: Request, peer: SocketAddr) -> Response {
-        request.extensions_mut().insert(ConnectInfo(peer));
-        infallible(Service::call(&mut self.clone(), request).await)
-    }
-}
+pub use self::service::ConnectionGuard;
 
 /// Serves `service` on `listener`, each connection on one of the `workers`, until `shutdown`
 /// resolves; then accepts no more connections, lets the requests in flight complete, and cuts off
@@ -184,12 +159,6 @@ async fn connection(
     }
 }
 
-/// The places of a connection among those of the listener and of its worker, until the last clone
-/// is dropped. In the extensions of a request that may upgrade its connection: the service that
-/// upgrades it keeps the guard for as long as the connection is open.
-#[derive(Clone)]
-pub struct ConnectionGuard(Arc<(AdmittedConnection, WorkerConnection)>);
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -198,6 +167,7 @@ mod tests {
     use portico_tokens::{ApiKeys, CurrentKeys, KeyRing};
 
     use super::*;
+    use crate::gateway::Gateway;
 
     #[tokio::test]
     async fn a_waiting_connection_needs_little_memory() {

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::body::Body;
@@ -10,8 +11,16 @@ use bytes::Bytes;
 use http_body::Body as _;
 use hyper::body::Incoming;
 
+use super::answering::Serve;
+use super::connection_limit::AdmittedConnection;
 use super::request_line::UnderWay;
-use super::{ConnectionGuard, Serve};
+use super::workers::WorkerConnection;
+
+/// The places of a connection among those of the listener and of its worker, until the last clone
+/// is dropped. In the extensions of a request that may upgrade its connection: the service that
+/// upgrades it keeps the guard for as long as the connection is open.
+#[derive(Clone)]
+pub struct ConnectionGuard(pub(super) Arc<(AdmittedConnection, WorkerConnection)>);
 
 /// A service with the address of the other end of the connection.
 #[derive(Clone)]

@@ -98,7 +98,7 @@ async fn a_slow_head_closes_the_connection() {
     }
 }
 
-/// A body without an end that reports when it is dropped.
+/// Returns a body without an end that reports when it is dropped.
 fn endless(dropped: Arc<Notify>) -> Body {
     struct Dropped(Arc<Notify>);
     impl Drop for Dropped {

@@ -112,7 +112,7 @@ impl Server {
     }
 }
 
-/// A service that returns what the gateway adds to the request.
+/// Returns a service that returns what the gateway adds to the request.
 fn echo() -> Router {
     async fn tell(request: Request) -> axum::Json<Value> {
         let caller = request.extensions().get::<Caller>().expect("every request has a caller");
@@ -147,7 +147,7 @@ fn echo() -> Router {
         .route("/panic", get(async || -> String { panic!("on purpose: {}", 1) }))
 }
 
-/// A service that reports a request and responds when it is notified.
+/// Returns a service that reports a request and responds when it is notified.
 fn slow() -> (Router, Arc<Notify>, Arc<Notify>) {
     let (asked, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let router = {

@@ -5,7 +5,7 @@ use gif::{DisposalMethod, Encoder, Frame, Repeat};
 use image::metadata::LoopCount;
 
 use super::canvas::CanvasArea;
-use super::encoder_error;
+use super::failure::encoder_error;
 use crate::RenderError;
 use crate::decode::Pixels;
 use crate::geometry::PixelSize;
@@ -21,12 +21,12 @@ pub(crate) struct GifAnimation {
     encoder: Encoder<Vec<u8>>,
     previous: Option<Pixels>,
     /// The last frame, whose duration still grows while frames are equal.
-    pending: Option<PendingFrame>,
+    pending: Option<PendingGifFrame>,
     /// From the first transparent pixel on, each frame is stored whole and removed before the next.
     is_transparent: bool,
 }
 
-struct PendingFrame {
+struct PendingGifFrame {
     area: CanvasArea,
     duration_ms: u32,
     pixels: Pixels,
@@ -78,7 +78,7 @@ impl GifAnimation {
         }
         self.write_pending()?;
         let area = if self.is_transparent { whole } else { area };
-        self.pending = Some(PendingFrame { area, duration_ms, pixels: area.cut(&frame) });
+        self.pending = Some(PendingGifFrame { area, duration_ms, pixels: area.cut(&frame) });
         self.previous = Some(frame);
         Ok(())
     }
@@ -93,7 +93,7 @@ impl GifAnimation {
     }
 
     fn write_pending(&mut self) -> Result<(), RenderError> {
-        let Some(PendingFrame { area, duration_ms, mut pixels }) = self.pending.take() else { return Ok(()) };
+        let Some(PendingGifFrame { area, duration_ms, mut pixels }) = self.pending.take() else { return Ok(()) };
         let side = |length: u32| u16::try_from(length).map_err(encoder_error);
         let (width, height) = (side(area.size.width)?, side(area.size.height)?);
         let mut frame = Frame::from_rgba_speed(width, height, &mut pixels.bytes, PALETTE_SPEED);

@@ -6,6 +6,7 @@
 use image::metadata::LoopCount;
 
 use super::canvas::CanvasArea;
+use super::lossy_webp::encode_webp;
 use crate::RenderError;
 use crate::decode::Pixels;
 use crate::geometry::PixelSize;
@@ -25,12 +26,12 @@ pub(crate) struct WebPAnimation {
     has_alpha: bool,
     previous: Option<Pixels>,
     /// The last frame, whose duration still grows while frames are equal.
-    pending: Option<PendingFrame>,
+    pending: Option<PendingWebPFrame>,
     /// The chunks `ANMF` of the frames before.
     frames: Vec<u8>,
 }
 
-struct PendingFrame {
+struct PendingWebPFrame {
     area: CanvasArea,
     duration_ms: u32,
     file: Vec<u8>,
@@ -57,8 +58,8 @@ impl WebPAnimation {
             return Ok(());
         };
         self.write_pending()?;
-        let file = super::encode_webp(area.cut(&frame).without_opaque_alpha(), self.quality)?;
-        self.pending = Some(PendingFrame { area, duration_ms, file });
+        let file = encode_webp(area.cut(&frame).without_opaque_alpha(), self.quality)?;
+        self.pending = Some(PendingWebPFrame { area, duration_ms, file });
         self.previous = Some(frame);
         Ok(())
     }
@@ -91,7 +92,7 @@ impl WebPAnimation {
     }
 
     fn write_pending(&mut self) -> Result<(), RenderError> {
-        let Some(PendingFrame { area, duration_ms, file }) = self.pending.take() else { return Ok(()) };
+        let Some(PendingWebPFrame { area, duration_ms, file }) = self.pending.take() else { return Ok(()) };
         let mut frame = Vec::with_capacity(file.len() + 16);
         frame.extend(three_bytes(area.left / 2));
         frame.extend(three_bytes(area.top / 2));

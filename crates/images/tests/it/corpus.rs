@@ -5,7 +5,7 @@ use std::io::{Cursor, Write as _};
 use bytes::Bytes;
 use image::{DynamicImage, ImageFormat, Rgb, RgbImage, Rgba, RgbaImage};
 
-/// A picture without two equal neighbours, with detail everywhere.
+/// Returns a picture without two equal neighbours, with detail everywhere.
 pub fn picture(width: u32, height: u32) -> RgbImage {
     RgbImage::from_fn(width, height, |x, y| {
         let noise = (x.wrapping_mul(2_654_435_761) ^ y.wrapping_mul(40_503)).rotate_right(7) as u8 % 32;
@@ -13,7 +13,7 @@ pub fn picture(width: u32, height: u32) -> RgbImage {
     })
 }
 
-/// A picture whose left half is transparent.
+/// Returns a picture whose left half is transparent.
 pub fn transparent(width: u32, height: u32) -> RgbaImage {
     let picture = picture(width, height);
     RgbaImage::from_fn(width, height, |x, y| {
@@ -28,8 +28,8 @@ pub fn encoded(image: impl Into<DynamicImage>, format: ImageFormat) -> Bytes {
     file.into_inner().into()
 }
 
-/// A JPEG with four quarters: red, green, blue and white, read from the top left, and an EXIF
-/// orientation.
+/// Returns a JPEG with four quarters: red, green, blue and white, read from the top left, and an
+/// EXIF orientation.
 pub fn oriented_jpeg(orientation: u8) -> Bytes {
     let quarters = RgbImage::from_fn(64, 32, |x, y| match (x < 32, y < 16) {
         (true, true) => Rgb([255, 0, 0]),
@@ -46,7 +46,7 @@ pub fn oriented_jpeg(orientation: u8) -> Bytes {
     file.into()
 }
 
-/// A CMYK JPEG of one colour: 0 is no ink, 255 is full ink.
+/// Returns a CMYK JPEG of one colour: 0 is no ink, 255 is full ink.
 pub fn cmyk_jpeg(width: u16, height: u16, ink: [u8; 4]) -> Bytes {
     let mut file = Vec::new();
     let pixels = ink.repeat(usize::from(width) * usize::from(height));
@@ -64,7 +64,7 @@ pub fn progressive_jpeg(width: u16, height: u16) -> Bytes {
     file.into()
 }
 
-/// A GIF whose frame `n` is a square at column `4 n`, on grey or on nothing.
+/// Returns a GIF whose frame `n` is a square at column `4 n`, on grey or on nothing.
 pub fn animated_gif(width: u16, height: u16, frames: u16, is_transparent: bool) -> Bytes {
     let mut encoder = gif::Encoder::new(Vec::new(), width, height, &[]).unwrap();
     encoder.set_repeat(gif::Repeat::Infinite).unwrap();
@@ -85,7 +85,7 @@ pub fn animated_gif(width: u16, height: u16, frames: u16, is_transparent: bool) 
     encoder.into_inner().unwrap().into()
 }
 
-/// A PNG file of the given chunks.
+/// Returns a PNG file of the given chunks.
 pub fn png_of(chunks: &[(&[u8; 4], Vec<u8>)]) -> Bytes {
     let mut file = b"\x89PNG\r\n\x1a\n".to_vec();
     for (name, content) in chunks {
@@ -99,7 +99,7 @@ pub fn png_of(chunks: &[(&[u8; 4], Vec<u8>)]) -> Bytes {
     file.into()
 }
 
-/// The header chunk of a PNG: 8 bits, `color` 0 for grey and 2 for colour.
+/// Returns the header chunk of a PNG: 8 bits, `color` 0 for grey and 2 for colour.
 pub fn png_header(width: u32, height: u32, color: u8) -> Vec<u8> {
     [width.to_be_bytes().as_slice(), &height.to_be_bytes(), &[8, color, 0, 0, 0]].concat()
 }
@@ -117,12 +117,12 @@ pub fn compressed_zeros(length: usize) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// A PNG of 50,000 × 50,000 zeros.
+/// Returns a PNG of 50,000 × 50,000 zeros.
 pub fn decompression_bomb() -> Bytes {
     png_of(&[(b"IHDR", png_header(50_000, 50_000, 0)), (b"IDAT", compressed_zeros(64 << 20)), (b"IEND", Vec::new())])
 }
 
-/// A small PNG with a colour profile that inflates to 512 MiB, and a text of the same size.
+/// Returns a small PNG with a colour profile that inflates to 512 MiB, and a text of the same size.
 pub fn chunk_bomb() -> Bytes {
     let zeros = compressed_zeros(512 << 20);
     png_of(&[
@@ -134,7 +134,7 @@ pub fn chunk_bomb() -> Bytes {
     ])
 }
 
-/// Valid files of every format that is decoded, by name.
+/// Returns valid files of every format that is decoded, by name.
 pub fn valid() -> Vec<(&'static str, Bytes)> {
     let picture = || picture(61, 43);
     let deep = DynamicImage::ImageRgb8(picture()).into_rgb16();

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use crate::{corpus, decoded, decoded_size, rendered, transformation};
 
-/// The size of each valid file as people see it.
+/// Returns the size of each valid file as people see it.
 fn shown_size(name: &str, file: &[u8]) -> PixelSize {
     if name == "turned jpeg" {
         return PixelSize::new(32, 64);

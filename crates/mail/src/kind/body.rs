@@ -227,31 +227,34 @@ fn words(kind: MailKind) -> Words {
     }
 }
 
-pub(super) fn body(kind: MailKind, accent: Colour) -> String {
-    let words = words(kind);
-    let mut action = String::new();
-    if let Some(ask) = words.ask {
-        action.push_str(&CODE.replace("[[ASK]]", ask));
-        action.push('\n');
+impl MailKind {
+    /// Returns the built-in body, a template, with buttons in the accent colour of the product.
+    pub fn default_body(self, accent: Colour) -> String {
+        let words = words(self);
+        let mut action = String::new();
+        if let Some(ask) = words.ask {
+            action.push_str(&CODE.replace("[[ASK]]", ask));
+            action.push('\n');
+        }
+        let mut layout = LAYOUT.to_owned();
+        if self.is_notification() {
+            action.push_str(&NOT_YOU.replace("[[NOTE]]", words.note));
+            action.push('\n');
+            layout = layout.replace(FOOTNOTE, "<p style=\"margin:0\">");
+        }
+        if let Some(label) = words.label {
+            action.push_str(&button(self, label));
+        }
+        let text = words.text.replace("[[FACTOR]]", FACTOR).replace("[[PROVIDER]]", &provider_name());
+        layout
+            .replace("[[HEADING]]", words.heading)
+            .replace("[[PREVIEW]]", &text)
+            .replace("[[TEXT]]", &text)
+            .replace("[[ACTION]]", action.trim_end())
+            .replace("[[ACCENT]]", &css(accent))
+            .replace("[[ON_ACCENT]]", &css(accent.text_on()))
+            .replace("[[NOTE]]", words.note)
     }
-    let mut layout = LAYOUT.to_owned();
-    if kind.is_notification() {
-        action.push_str(&NOT_YOU.replace("[[NOTE]]", words.note));
-        action.push('\n');
-        layout = layout.replace(FOOTNOTE, "<p style=\"margin:0\">");
-    }
-    if let Some(label) = words.label {
-        action.push_str(&button(kind, label));
-    }
-    let text = words.text.replace("[[FACTOR]]", FACTOR).replace("[[PROVIDER]]", &provider_name());
-    layout
-        .replace("[[HEADING]]", words.heading)
-        .replace("[[PREVIEW]]", &text)
-        .replace("[[TEXT]]", &text)
-        .replace("[[ACTION]]", action.trim_end())
-        .replace("[[ACCENT]]", &css(accent))
-        .replace("[[ON_ACCENT]]", &css(accent.text_on()))
-        .replace("[[NOTE]]", words.note)
 }
 
 /// Returns the part of a template that is the name of the identity provider.

@@ -1,7 +1,5 @@
 //! The kinds of mails, their names and built-in texts.
 
-use portico_base::colour::Colour;
-
 mod body;
 
 /// A kind of mail (wire contract: auth-core, "Emails").
@@ -159,10 +157,5 @@ impl MailKind {
             Self::RecoveryCodeUsed => "A recovery code was used to sign in to your account",
             Self::RecoveryCodesCreated => "New recovery codes were created for your account",
         }
-    }
-
-    /// Returns the built-in body, a template, with buttons in the accent colour of the product.
-    pub fn default_body(self, accent: Colour) -> String {
-        body::body(self, accent)
     }
 }

@@ -158,7 +158,7 @@ fn values_are_escaped_for_their_place() {
 }
 
 #[test]
-fn what_can_not_be_understood_is_refused_with_its_line() {
+fn a_template_that_cannot_be_parsed_is_rejected_with_its_line() {
     let table = [
         ("{{", "line 1: an action is not closed with }}"),
         ("\n{{ .A", "line 2: an action is not closed with }}"),

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use url::Url;
 
-use super::TextError;
+use super::error::TextError;
 
 /// Greatest answer that is read.
 const MAX_ANSWER: usize = 64 * 1024;
@@ -137,6 +137,6 @@ impl GatewayClient {
 /// Logs the details at the debug level only, since they could contain numbers and addresses.
 fn no_answer(error: reqwest::Error) -> TextError {
     let error = error.without_url();
-    tracing::debug!(error = format!("{error:?}"), "a text message gateway could not be called");
+    tracing::debug!(error = ?error, "a text message gateway could not be called");
     if error.is_timeout() { TextError::TimedOut } else { TextError::Unreachable }
 }

@@ -4,7 +4,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::call::{GatewayAuthorization, GatewayClient};
-use super::{Credential, OutgoingText, TextError};
+use super::credential::Credential;
+use super::error::TextError;
+use super::message::OutgoingText;
 
 /// An account of MessageBird.
 #[derive(Debug, Clone)]

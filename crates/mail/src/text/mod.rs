@@ -9,80 +9,28 @@
 //! itself decides that, [`TextGateway::check`]), or the limits of requests.
 
 mod call;
+mod credential;
+mod error;
+mod message;
 mod messagebird;
 mod textlocal;
 mod twilio;
 mod twilio_verify;
 mod vonage;
 
-use std::fmt;
 use std::time::Duration;
 
 use url::{Host, Url};
 
 use call::GatewayClient;
+pub use credential::Credential;
+pub use error::TextError;
+pub use message::{OutgoingText, TextChannel};
 pub use messagebird::MessageBird;
 pub use textlocal::Textlocal;
 pub use twilio::Twilio;
 pub use twilio_verify::TwilioVerify;
 pub use vonage::Vonage;
-
-/// Longest explanation of a gateway that is passed on, in characters.
-const MAX_DETAIL: usize = 300;
-
-/// A text message on its way out.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OutgoingText {
-    /// International number, digits without the plus sign.
-    pub to: String,
-    /// The text.
-    pub body: String,
-    /// The code in it, for gateways with templates of their own.
-    pub code: String,
-    /// The channel.
-    pub channel: TextChannel,
-}
-
-/// The channel that carries a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TextChannel {
-    /// SMS
-    Sms,
-    /// WhatsApp
-    WhatsApp,
-}
-
-impl TextChannel {
-    /// Returns `sms` or `whatsapp`.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Sms => "sms",
-            Self::WhatsApp => "whatsapp",
-        }
-    }
-}
-
-/// A gateway's password. It is never shown.
-#[derive(Clone)]
-pub struct Credential(String);
-
-impl Credential {
-    /// Keeps `text` from being shown.
-    pub fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
-    }
-
-    fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Credential {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("***")
-    }
-}
 
 /// The gateway and its credentials.
 #[derive(Debug, Clone)]
@@ -164,48 +112,6 @@ pub enum TextGatewayError {
     /// Credentials would travel where others can read them.
     #[error("the address of the text message gateway must begin with https://")]
     Insecure,
-}
-
-/// The reason why a message was not taken, or a code not checked. The texts are for the person who
-/// asked: no credentials.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum TextError {
-    /// The gateway's own explanation.
-    #[error("{0}")]
-    Refused(String),
-    /// An answer without explanation.
-    #[error("the provider answered with status {0}")]
-    Status(u16),
-    /// No connection, or it broke.
-    #[error("the provider could not be reached")]
-    Unreachable,
-    /// The timeout is over.
-    #[error("the provider did not answer in time")]
-    TimedOut,
-    /// An answer of more than 64 KiB.
-    #[error("the provider's answer is too large")]
-    TooLarge,
-    /// Not the JSON that its documentation promises.
-    #[error("the provider's answer could not be understood")]
-    Malformed,
-}
-
-impl TextError {
-    /// Makes the error of a rejection, with the gateway's explanation in one line of bounded
-    /// length.
-    fn refused(explanation: &str) -> Self {
-        let line: String = explanation.split_whitespace().collect::<Vec<_>>().join(" ");
-        Self::Refused(line.chars().filter(|character| !character.is_control()).take(MAX_DETAIL).collect())
-    }
-
-    fn without(self, credential: &Credential) -> Self {
-        match self {
-            Self::Refused(text) if !credential.expose().is_empty() => {
-                Self::Refused(text.replace(credential.expose(), "***"))
-            }
-            other => other,
-        }
-    }
 }
 
 /// A configured gateway.
@@ -292,19 +198,5 @@ impl TextGateway {
     pub async fn check(&self, to: &str, code: &str) -> Option<Result<bool, TextError>> {
         let TextProvider::TwilioVerify(verify) = &self.provider else { return None };
         Some(verify.check(&self.calls, to, code).await.map_err(|error| error.without(&verify.auth_token)))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn explanations_are_one_bounded_line_without_credentials() {
-        let error = TextError::refused(&format!("Wrong\r\nkey\u{7} s3cret {}", "x".repeat(1000)));
-        let TextError::Refused(text) = error.without(&Credential::new("s3cret")) else { panic!("refused") };
-        assert!(text.starts_with("Wrong key *** xxx"), "{text}");
-        assert!(text.chars().count() <= MAX_DETAIL);
-        assert_eq!(format!("{:?}", Credential::new("s3cret")), "***");
     }
 }

@@ -4,7 +4,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::call::{GatewayAuthorization, GatewayClient};
-use super::{Credential, OutgoingText, TextChannel, TextError};
+use super::credential::Credential;
+use super::error::TextError;
+use super::message::{OutgoingText, TextChannel};
 
 /// An account of Twilio.
 #[derive(Debug, Clone)]

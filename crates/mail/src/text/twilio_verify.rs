@@ -6,8 +6,10 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::call::{GatewayAuthorization, GatewayClient, GatewayResponse};
+use super::credential::Credential;
+use super::error::TextError;
+use super::message::OutgoingText;
 use super::twilio::explanation;
-use super::{Credential, OutgoingText, TextError};
 
 /// "The requested resource was not found": nothing waits for a code, or it was used, or it is too
 /// old.

@@ -7,7 +7,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::call::{GatewayAuthorization, GatewayClient};
-use super::{Credential, OutgoingText, TextError};
+use super::credential::Credential;
+use super::error::TextError;
+use super::message::OutgoingText;
 
 /// The characters of the GSM alphabet (3GPP 23.038) and of its extension. A text with others needs
 /// the type `unicode`.

@@ -17,7 +17,7 @@ fn usual_addresses_are_accepted() {
 }
 
 #[test]
-fn what_is_no_single_address_is_refused() {
+fn a_text_that_is_no_single_address_is_rejected() {
     let table = [
         ("", AddressError::Empty),
         ("   ", AddressError::Empty),
@@ -52,7 +52,7 @@ fn what_is_no_single_address_is_refused() {
 }
 
 #[test]
-fn a_header_can_not_hold_a_second_header() {
+fn a_header_cannot_hold_a_second_header() {
     assert_eq!(HeaderLine::new("a\r\nBcc: b"), Err(HeaderError::ControlCharacter));
     assert_eq!(HeaderLine::new("a\u{2028}b"), Err(HeaderError::ControlCharacter));
     assert_eq!(HeaderLine::new("a".repeat(999)), Err(HeaderError::TooLong));

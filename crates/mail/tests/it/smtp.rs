@@ -14,15 +14,15 @@ use tokio::{
 /// A server with a fixed answer to the recipient, which records the commands that it receives.
 struct FakeServer {
     port: u16,
-    heard: Arc<Mutex<Vec<String>>>,
+    received: Arc<Mutex<Vec<String>>>,
 }
 
 impl FakeServer {
     async fn start(features: &'static str, answer: &'static str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let log = Arc::clone(&heard);
+        let received = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&received);
         tokio::spawn(async move {
             while let Ok((socket, _)) = listener.accept().await {
                 let log = Arc::clone(&log);
@@ -55,7 +55,7 @@ impl FakeServer {
                 });
             }
         });
-        Self { port, heard }
+        Self { port, received }
     }
 
     fn settings(&self) -> SmtpSettings {
@@ -80,16 +80,20 @@ async fn a_mail_is_delivered_and_the_connection_is_used_again() {
     // The connection is put back by a task of its own, which runs when this one gives way
     tokio::task::yield_now().await;
     transport.send(email()).await.unwrap();
-    let heard = server.heard.lock().unwrap().join("\n");
-    assert_eq!(heard.matches("MAIL FROM:<shop@example.com>").count(), 2, "{heard}");
-    assert_eq!(heard.matches("RCPT TO:<ann@example.com>").count(), 2, "{heard}");
-    assert_eq!(heard.matches("EHLO").count(), 1, "{heard}");
-    assert_eq!(heard.matches("\nQUIT").count(), heard.matches("\n..\nQUIT").count(), "the body is no command: {heard}");
+    let received = server.received.lock().unwrap().join("\n");
+    assert_eq!(received.matches("MAIL FROM:<shop@example.com>").count(), 2, "{received}");
+    assert_eq!(received.matches("RCPT TO:<ann@example.com>").count(), 2, "{received}");
+    assert_eq!(received.matches("EHLO").count(), 1, "{received}");
+    assert_eq!(
+        received.matches("\nQUIT").count(),
+        received.matches("\n..\nQUIT").count(),
+        "the body is no command: {received}"
+    );
     transport.check().await.unwrap();
 }
 
 #[tokio::test]
-async fn answers_tell_whether_to_try_again() {
+async fn a_temporary_failure_is_distinguished_from_a_permanent_one() {
     let busy = FakeServer::start("", "451 later ann@example.com").await;
     let error = busy.send(busy.settings()).await.unwrap_err();
     assert!(error.is_temporary() && !error.to_string().contains("ann"), "{error}");
@@ -111,7 +115,7 @@ async fn a_refused_login_leaves_the_mail_for_later() {
     let server = FakeServer::start("250-AUTH PLAIN LOGIN\r\n", "250 ok").await;
     let settings = SmtpSettings { user: Some("u".into()), password: Some("p".into()), ..server.settings() };
     assert!(server.send(settings).await.unwrap_err().is_temporary());
-    assert!(!server.heard.lock().unwrap().iter().any(|line| line.starts_with("MAIL")));
+    assert!(!server.received.lock().unwrap().iter().any(|line| line.starts_with("MAIL")));
 }
 
 #[tokio::test]
@@ -129,5 +133,5 @@ async fn without_the_required_protection_nothing_is_sent() {
         ..server.settings()
     };
     assert!(server.send(settings).await.is_err());
-    assert!(!server.heard.lock().unwrap().iter().any(|line| line.starts_with("MAIL") || line.starts_with("AUTH")));
+    assert!(!server.received.lock().unwrap().iter().any(|line| line.starts_with("MAIL") || line.starts_with("AUTH")));
 }

@@ -120,8 +120,8 @@ fn vonage() -> TextProvider {
     })
 }
 
-/// Each provider with a response of success, the id in it, and a response of failure with the text
-/// that the person gets.
+/// Returns each provider with a response of success, the id in it, and a response of failure with
+/// the text that the person gets.
 fn all() -> [(TextProvider, Conduct, &'static str, Conduct, &'static str); 5] {
     [
         (
@@ -255,7 +255,7 @@ async fn each_gateway_gets_the_request_that_it_documents() {
 }
 
 #[tokio::test]
-async fn what_a_gateway_explains_reaches_the_caller() {
+async fn the_explanation_of_a_gateway_reaches_the_caller() {
     for (provider, _, _, failure, explanation) in all() {
         let name = provider.name();
         let (sent, stand_in) = send_to(provider, failure).await;
@@ -401,7 +401,7 @@ async fn other_alphabets_are_announced_to_vonage() {
 }
 
 #[tokio::test]
-async fn twilio_verify_tells_right_codes_from_wrong_ones() {
+async fn twilio_verify_accepts_right_codes_and_rejects_wrong_ones() {
     let table = [
         (200, r#"{"sid": "VE1", "status": "approved", "valid": true}"#, Ok(true)),
         (200, r#"{"sid": "VE1", "status": "pending", "valid": false}"#, Ok(false)),
@@ -421,7 +421,7 @@ async fn twilio_verify_tells_right_codes_from_wrong_ones() {
         assert_eq!(seen.authorization.as_deref(), Some(TWILIO_BASIC));
         assert_eq!(seen.form, form(&[("To", "+15550001111"), ("Code", "123456")]));
     }
-    // What cannot be a code is not worth a call
+    // A text that cannot be a code causes no call
     let stand_in = StandIn::start(Conduct::Hangs).await;
     let gateway = gateway(twilio_verify(), &stand_in.address);
     for code in ["", "123", "12345678901", "12345a", "１２３４５６"] {

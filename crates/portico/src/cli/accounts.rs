@@ -12,8 +12,9 @@ use portico_project::portico_toml::Settings;
 use portico_project::{Exposure, LoadOptions, Project};
 use serde_json::Value;
 
+use super::folder;
+use super::global::Global;
 use super::store::ProjectPostgres;
-use super::{Global, folder};
 use crate::compose::setup::DatabaseSetup;
 use crate::compose::{auth, database, keys};
 use crate::control::{self, ControlError, ControlRequest};

@@ -18,10 +18,12 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::capacity::{pool_settings, workers};
+use super::global::Global;
 use super::panel::{self, PanelRow};
 use super::signals::StopSignals;
 use super::store::ProjectPostgres;
-use super::{Global, folder, pool_settings, status};
+use super::{folder, status};
 use crate::compose::auth::development_accounts;
 use crate::compose::development::{self, DevelopmentInputs};
 use crate::compose::setup::DatabaseSetup;
@@ -100,7 +102,7 @@ pub(super) async fn run(global: &Global, options: DevOptions) -> anyhow::Result<
         let limits =
             || ServeLimits { drain: DRAIN, max_connections, max_connections_per_address, ..ServeLimits::default() };
         let mut serving = tokio::task::JoinSet::new();
-        let workers = super::workers()?;
+        let workers = workers()?;
         let ended = || ending.clone().cancelled_owned();
         serving.spawn(portico_gateway::serve(api.0, server.gateway(), ended(), limits(), workers.clone()));
         if let Some((listener, _)) = mailbox_listener {
@@ -190,7 +192,7 @@ async fn complete(server: &Server, project: &Project, settings: &Settings) -> an
     storage::seed_missing(server.storage(), project, &|line| folder::say(&line)).await
 }
 
-/// As [`complete`], after the database was set up again.
+/// Does the same as [`complete`], after the database was set up again.
 async fn restore(server: &Server, project: &Project, settings: &Settings) -> anyhow::Result<()> {
     server.restore_avatars().await;
     complete(server, project, settings).await

@@ -11,7 +11,7 @@ use portico_database::cluster;
 use portico_project::portico_toml::Settings;
 use portico_project::{LoadOptions, Project, ProjectError};
 
-use super::Global;
+use super::global::Global;
 use crate::control::{self, ControlRequest};
 
 #[derive(Debug, Args)]

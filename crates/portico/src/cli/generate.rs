@@ -17,7 +17,8 @@ use serde_json::{Map, Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::{Global, folder, prompt};
+use super::global::Global;
+use super::{folder, prompt};
 use crate::compose::keys;
 
 #[derive(Debug, Subcommand)]

@@ -20,8 +20,9 @@ use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
 use time::{Duration, OffsetDateTime};
 
+use super::folder;
+use super::global::Global;
 use super::store::ProjectPostgres;
-use super::{Global, folder};
 use crate::compose::keys::MissingSecrets;
 use crate::compose::{auth, database, keys, signing_keys};
 

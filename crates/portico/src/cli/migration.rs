@@ -11,8 +11,9 @@ use portico_project::migrations::{self, history};
 use portico_project::portico_toml::Settings;
 use portico_project::{LoadOptions, PlanOptions, Progress, Project, warn_of_edited, warn_of_unprotected};
 
+use super::folder;
+use super::global::Global;
 use super::store::ProjectPostgres;
-use super::{Global, folder};
 use crate::compose::database;
 use crate::control::{self, ControlRequest};
 
@@ -42,7 +43,7 @@ pub(super) enum MigrationCommand {
         target: MigrationTarget,
         /// The status to record
         #[arg(long, value_enum)]
-        status: Repaired,
+        status: RepairedStatus,
         /// Versions, as in the files' names
         #[arg(required = true)]
         versions: Vec<String>,
@@ -61,7 +62,7 @@ pub(super) struct MigrationTarget {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Repaired {
+pub(super) enum RepairedStatus {
     Applied,
     Reverted,
 }
@@ -89,12 +90,12 @@ fn new(project: &Project, name: &str) -> anyhow::Result<()> {
 }
 
 /// The database that a command acts on.
-struct Connected {
+struct ConnectedDatabase {
     session: MigrationSession,
     store: Option<ProjectPostgres>,
 }
 
-impl Connected {
+impl ConnectedDatabase {
     /// Connects to the database of `--db-url`, to that of the server that runs in this folder, or,
     /// if none runs, to the folder's own, which is started for the command. The server of another
     /// folder is never used, whatever its port is.
@@ -162,7 +163,7 @@ async fn running(data: &Path) -> anyhow::Result<Option<String>> {
 
 async fn list(global: &Global, project: &Project, target: &MigrationTarget) -> anyhow::Result<()> {
     let files = migrations::list(project)?;
-    let mut database = Connected::open(global, project, target).await?;
+    let mut database = ConnectedDatabase::open(global, project, target).await?;
     let outcome = async {
         let applied = history::applied(&mut database.session).await?;
         warn_of_edited(&mut database.session, &files.migrations, &mut progress).await?;
@@ -185,7 +186,7 @@ async fn list(global: &Global, project: &Project, target: &MigrationTarget) -> a
 
 async fn up(global: &Global, project: &Project, target: &MigrationTarget, include_all: bool) -> anyhow::Result<()> {
     let files = migrations::list(project)?;
-    let mut database = Connected::open(global, project, target).await?;
+    let mut database = ConnectedDatabase::open(global, project, target).await?;
     let session = &mut database.session;
     let outcome = async {
         let applied = history::applied(session).await?;
@@ -210,7 +211,7 @@ async fn repair(
     global: &Global,
     project: &Project,
     target: &MigrationTarget,
-    status: Repaired,
+    status: RepairedStatus,
     versions: &[String],
 ) -> anyhow::Result<()> {
     let files = migrations::list(project)?;
@@ -218,16 +219,16 @@ async fn repair(
         let found = files.migrations.iter().find(|file| file.version == *version);
         found.with_context(|| format!("glob supabase/migrations/{version}_*.sql: file does not exist"))
     };
-    let mut database = Connected::open(global, project, target).await?;
+    let mut database = ConnectedDatabase::open(global, project, target).await?;
     let session = &mut database.session;
     let outcome = async {
         anyhow::Ok(match status {
-            Repaired::Applied => {
+            RepairedStatus::Applied => {
                 let named = versions.iter().map(named).collect::<anyhow::Result<Vec<_>>>()?;
                 history::mark_applied(session, &named).await?;
                 "applied"
             }
-            Repaired::Reverted => {
+            RepairedStatus::Reverted => {
                 history::mark_reverted(session, versions).await?;
                 "reverted"
             }

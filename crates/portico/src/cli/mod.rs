@@ -4,10 +4,12 @@
 //! with status 1.
 
 mod accounts;
+mod capacity;
 mod dev;
 mod elsewhere;
 mod folder;
 mod generate;
+mod global;
 mod keys;
 mod migration;
 mod panel;
@@ -21,16 +23,11 @@ mod storage;
 mod store;
 mod user;
 
-use std::num::NonZero;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context as _;
-use clap::{Args, Parser, Subcommand};
-use portico_database::PoolSettings;
-use portico_gateway::Workers;
-use portico_project::portico_toml::Settings;
+use clap::{Parser, Subcommand};
 
+use self::global::Global;
 use crate::telemetry::{self, LogFormat};
 
 /// Accounts, the pages around them, and your data as an API, on a real PostgreSQL: one program
@@ -41,17 +38,6 @@ struct Cli {
     global: Global,
     #[command(subcommand)]
     command: Command,
-}
-
-/// The options of every command.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct Global {
-    /// The project folder: the one that contains `supabase/` [default: the nearest one upwards]
-    #[arg(long, global = true, value_name = "DIR", env = "SUPABASE_WORKDIR")]
-    pub(crate) workdir: Option<PathBuf>,
-    /// The format of log lines
-    #[arg(long, global = true, value_enum, default_value = "auto", env = "PORTICO_LOG_FORMAT")]
-    pub(crate) log_format: LogFormat,
 }
 
 #[derive(Debug, Subcommand)]
@@ -165,18 +151,6 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Keys(command) => keys::run(&cli.global, command).await,
         Command::Gen(command) => generate::run(&cli.global, command),
     }
-}
-
-/// Returns the pool sizes that follow from `[database] pool_size`.
-fn pool_settings(settings: &Settings) -> PoolSettings {
-    PoolSettings { role_connections: settings.database.pool_size as usize, ..PoolSettings::default() }
-}
-
-/// Starts the threads that serve connections. They have to live for as long as anything uses the
-/// database connections that were opened there.
-fn workers() -> anyhow::Result<Workers> {
-    let count = std::thread::available_parallelism().map_or(1, NonZero::get);
-    Workers::start(count, telemetry::write_held).context("the threads that serve connections")
 }
 
 /// Prints the error and its causes. A cause that the text above already quotes is left out.

@@ -2,8 +2,8 @@
 
 use clap::Args;
 
-use super::Global;
 use super::folder::{data_folder, say};
+use super::global::Global;
 use crate::control::{self, ControlRequest};
 
 #[derive(Debug, Args)]

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Global, folder};
+use super::folder;
+use super::global::Global;
 use crate::control::{self, ControlRequest};
 
 #[derive(Debug, Args)]

@@ -17,9 +17,11 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::capacity::{pool_settings, workers};
+use super::folder;
+use super::global::Global;
 use super::panel::{self, PanelRow};
 use super::signals::StopSignals;
-use super::{Global, folder, pool_settings};
 use crate::compose::setup::DatabaseSetup;
 use crate::compose::{Server, database, keys, production, storage};
 use crate::control::{Control, ControlRequest, Reply};
@@ -132,7 +134,7 @@ pub(super) async fn run(global: &Global, options: ServeOptions) -> anyhow::Resul
         };
         // The connections of a proxy belong to many clients
         limits.unlimited_peers.extend(trusted_proxies);
-        let (ended, workers) = (ending.clone().cancelled_owned(), super::workers()?);
+        let (ended, workers) = (ending.clone().cancelled_owned(), workers()?);
         let mut serving =
             tokio::spawn(portico_gateway::serve(listener, server.gateway(), ended, limits, workers.clone()));
         let rows: Vec<PanelRow> = vec![
@@ -150,8 +152,10 @@ pub(super) async fn run(global: &Global, options: ServeOptions) -> anyhow::Resul
         tracing::info!(address = %address, "serving");
         let (calls, mut incoming) = mpsc::channel(4);
         // The server does without the socket where it cannot be made
-        let _control = Control::listen(&data, calls)
-            .inspect_err(|error| tracing::warn!(error = format!("{error:#}"), "no control socket for `portico user`"));
+        let _control = Control::listen(&data, calls).inspect_err(|error| {
+            let error = format!("{error:#}");
+            tracing::warn!(error = %error, "no control socket for `portico user`");
+        });
         loop {
             tokio::select! {
                 () = signals.recv() => break,

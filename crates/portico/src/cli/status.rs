@@ -4,8 +4,8 @@
 use clap::Args;
 use portico_project::status::{NameOverride, StatusFormat, StatusValues};
 
-use super::Global;
 use super::folder::{data_folder, say};
+use super::global::Global;
 use crate::control::{self, ControlRequest};
 
 #[derive(Debug, Args)]

@@ -7,7 +7,8 @@ use clap::{Args, Subcommand};
 use portico_project::parse_duration;
 use portico_storage::GcSummary;
 
-use super::{Global, folder};
+use super::folder;
+use super::global::Global;
 use crate::control::{self, ControlRequest};
 
 #[derive(Debug, Subcommand)]

@@ -77,10 +77,10 @@ impl ProjectPostgres {
         Ok(Self { endpoint: cluster.endpoint(), cluster: Some(cluster), url: None })
     }
 
-    /// As [`open`](Self::open), for a folder in which no server runs.
+    /// Like [`open`](Self::open), but for a folder in which no server runs.
     ///
     /// # Errors
-    /// As [`open`](Self::open), and when the folder has no database yet.
+    /// Those of [`open`](Self::open), and when the folder has no database yet.
     pub(super) async fn open_existing(project: &Project, data: &Path) -> anyhow::Result<Self> {
         let settings = Settings::load(project)?;
         if settings.database.url.is_none() && !data.join(folder::CLUSTER).exists() {

@@ -9,7 +9,8 @@ use portico_base::Secret;
 use serde_json::{Map, Value};
 
 use super::accounts::{AccountsTarget, ProjectAccounts};
-use super::{Global, prompt};
+use super::global::Global;
+use super::prompt;
 
 /// The longest text that is read from standard input, in bytes.
 const MAX_PIPED: u64 = 4096;

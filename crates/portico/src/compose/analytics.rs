@@ -22,7 +22,7 @@ pub(super) fn service(foundation: &Foundation) -> Service {
             let analytics = cleaned.clone();
             async move {
                 if let Err(error) = analytics.clean_up(RETENTION).await {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "could not remove old analytics events");
+                    tracing::warn!(error = %error, "could not remove old analytics events");
                 }
             }
         })

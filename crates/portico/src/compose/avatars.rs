@@ -86,7 +86,7 @@ pub(super) struct AvatarKeeper {
 }
 
 /// The metadata of an account.
-type JsonObject = serde_json::Map<String, Value>;
+type AccountMetadata = serde_json::Map<String, Value>;
 /// The reason why pictures could not be deleted.
 type KeeperError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -152,11 +152,10 @@ impl AvatarKeeper {
             *failures = 0;
             return true;
         };
-        let error = &error as &dyn std::error::Error;
         if *failures == 0 {
-            tracing::warn!(error, "the bucket of avatars could not be made");
+            tracing::warn!(error = %error, "the bucket of avatars could not be made");
         } else {
-            tracing::debug!(error, failures = *failures, "the bucket of avatars could not be made");
+            tracing::debug!(error = %error, failures = *failures, "the bucket of avatars could not be made");
         }
         *failures = failures.saturating_add(1);
         false
@@ -181,7 +180,7 @@ impl AvatarKeeper {
 
     async fn delete_unused(&self, sweep: Sweep, objects: Vec<ListedObject>) -> Result<(), KeeperError> {
         let owners: Vec<Uuid> = objects.iter().filter_map(|object| owner_of(&object.name)).collect();
-        let accounts: HashMap<Uuid, JsonObject> = self.auth.metadata_of(&owners).await?.into_iter().collect();
+        let accounts: HashMap<Uuid, AccountMetadata> = self.auth.metadata_of(&owners).await?.into_iter().collect();
         let is_unused = |object: &ListedObject| is_unused(sweep, object, &accounts);
         let unused: Vec<String> = objects.into_iter().filter(is_unused).map(|object| object.name).collect();
         Ok(self.storage.delete_objects(BUCKET, &unused).await?)
@@ -197,7 +196,7 @@ fn pause_after(failures: u32) -> Duration {
 }
 
 /// Returns true if a sweep deletes an object. Objects of other names are not the program's.
-fn is_unused(sweep: Sweep, object: &ListedObject, accounts: &HashMap<Uuid, JsonObject>) -> bool {
+fn is_unused(sweep: Sweep, object: &ListedObject, accounts: &HashMap<Uuid, AccountMetadata>) -> bool {
     let Some(owner) = owner_of(&object.name) else { return false };
     let is_old = object.age >= GRACE_SECONDS;
     match accounts.get(&owner) {
@@ -219,7 +218,7 @@ fn owner_of(name: &str) -> Option<Uuid> {
 
 /// Returns true if the metadata of an account names an object: for the account home, or in the
 /// address that applications read. A sign-in with a provider replaces the latter.
-fn refers_to(metadata: &JsonObject, name: &str) -> bool {
+fn refers_to(metadata: &AccountMetadata, name: &str) -> bool {
     let text = |field| metadata.get(field).and_then(Value::as_str).unwrap_or_default();
     let file = name.split_once('/').map_or("", |(_, file)| file);
     let path = text("avatar_url").split(['?', '#']).next().unwrap_or_default();
@@ -279,7 +278,7 @@ mod tests {
         assert!(!is_unused(Sweep::Everything, &object(60.0), &missing));
         assert!(is_unused(Sweep::Everything, &object(GRACE_SECONDS), &missing));
         assert!(is_unused(Sweep::Deleted(owner), &object(0.0), &missing));
-        let unreferred = HashMap::from([(owner, JsonObject::new())]);
+        let unreferred = HashMap::from([(owner, AccountMetadata::new())]);
         assert!(!is_unused(Sweep::Deleted(owner), &object(60.0), &unreferred));
         assert!(is_unused(Sweep::Everything, &object(GRACE_SECONDS), &unreferred));
         let foreign = ListedObject { name: "invoices/2020.pdf".into(), age: 1e9 };

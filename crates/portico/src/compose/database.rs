@@ -56,7 +56,7 @@ pub fn with_own_logins(endpoint: &Endpoint, data: &Path) -> anyhow::Result<Endpo
     with_known_logins(endpoint, data)?.with_context(|| format!("could not read {}", path.display()))
 }
 
-/// As [`with_own_logins`], and `None` where there is no secret.
+/// Like [`with_own_logins`], and `None` where there is no secret.
 ///
 /// # Errors
 /// When other users can read the secret.

@@ -127,7 +127,7 @@ pub(super) fn service(realtime: Option<&Realtime>, foundation: &Foundation) -> S
         let database = database.clone();
         async move {
             if let Err(error) = database.maintain_message_partitions().await {
-                tracing::warn!(error = &error as &dyn std::error::Error, "could not prepare message partitions");
+                tracing::warn!(error = %error, "could not prepare message partitions");
             }
         }
     })

@@ -163,7 +163,7 @@ impl Server {
     pub async fn restore_avatars(&self) {
         let Some(avatars) = &self.avatars else { return };
         if let Err(error) = avatars.prepare().await {
-            tracing::warn!(error = &error as &dyn std::error::Error, "the bucket of avatars could not be made");
+            tracing::warn!(error = %error, "the bucket of avatars could not be made");
         }
     }
 

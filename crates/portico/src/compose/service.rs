@@ -56,8 +56,8 @@ impl Service {
         self
     }
 
-    /// As [`mount`](Self::mount), with a function in place of a router: for a service on the hot
-    /// path that has no routes to choose from.
+    /// Like [`mount`](Self::mount), but with a function in place of a router: for a service on the
+    /// hot path that has no routes to choose from.
     #[must_use]
     pub fn mount_function(
         mut self,

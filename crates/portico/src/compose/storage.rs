@@ -93,8 +93,8 @@ pub fn s3_settings(config: &Config, extras: &S3Extras) -> Option<S3Settings> {
     config.storage.s3_protocol.then_some(settings)
 }
 
-/// As [`s3_settings`], with the published access key of development, which only the project's own
-/// `pages` and programs may use.
+/// Like [`s3_settings`], but with the published access key of development, which only the project's
+/// own `pages` and programs may use.
 #[must_use]
 pub fn s3_development_settings(config: &Config, extras: &S3Extras, pages: AllowedOrigins) -> Option<S3Settings> {
     let mut settings = s3_settings(config, extras)?;

@@ -134,11 +134,11 @@ impl TextTransport for SmsGateway {
 impl SmsGateway {
     /// Logs a failure: wrong credentials and empty accounts affect all users, so the operator has
     /// to know.
-    fn report_failure(&self, action: &str, error: &portico_mail::text::TextError) -> String {
-        let detail = error.to_string();
+    fn report_failure(&self, action: &str, failure: &portico_mail::text::TextError) -> String {
+        let detail = failure.to_string();
         // Phone numbers are personal data, and gateways repeat them in errors
-        let logged: String = detail.chars().map(|c| if c.is_ascii_digit() { '#' } else { c }).collect();
-        tracing::warn!(provider = self.0.name(), action, error = logged, "a call of the text message gateway failed");
+        let error: String = detail.chars().map(|c| if c.is_ascii_digit() { '#' } else { c }).collect();
+        tracing::warn!(provider = self.0.name(), action, error = %error, "a call of the text message gateway failed");
         detail
     }
 }

@@ -60,7 +60,7 @@ fn make(style: LineFormat, event: &Event<'_>, line: &mut String) -> fmt::Result 
             put_time(line)?;
             write!(line, "\",\"level\":\"{}\",\"target\":", metadata.level())?;
             put_json(line, target);
-            let mut fields = JsonFields { line };
+            let mut fields = JsonLineFields { line };
             event.record(&mut fields);
             if !event.fields().any(|field| field.name() == "id") {
                 with_current_request(|request| {
@@ -179,11 +179,11 @@ fn is_written(field: &Field) -> bool {
     !field.name().starts_with("log.")
 }
 
-struct JsonFields<'a> {
+struct JsonLineFields<'a> {
     line: &'a mut String,
 }
 
-impl JsonFields<'_> {
+impl JsonLineFields<'_> {
     fn name(&mut self, field: &Field) {
         self.line.push_str(",\"");
         self.line.push_str(field.name());
@@ -196,7 +196,7 @@ impl JsonFields<'_> {
     }
 }
 
-impl Visit for JsonFields<'_> {
+impl Visit for JsonLineFields<'_> {
     fn record_str(&mut self, field: &Field, value: &str) {
         if is_written(field) {
             self.name(field);

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{Folders, absolute};
+use super::folders::{Folders, absolute};
 use crate::section::Section;
 
 /// `[api]`

@@ -6,11 +6,12 @@ use std::path::PathBuf;
 use portico_base::Secret;
 use portico_tokens::development;
 
-use super::{
-    ApiConfig, CaptchaConfig, EmailConfig, ExternalProvider, Folders, HookConfig, MfaConfig, OauthServerConfig,
-    PasskeyConfig, SessionsConfig, SmsConfig, ThirdPartyConfig, Web3Config, WebauthnConfig, absolute, external,
-    security,
-};
+use super::api::ApiConfig;
+use super::email::EmailConfig;
+use super::external::{self, ExternalProvider, OauthServerConfig, ThirdPartyConfig, Web3Config};
+use super::folders::{Folders, absolute};
+use super::security::{self, CaptchaConfig, HookConfig, MfaConfig, PasskeyConfig, SessionsConfig, WebauthnConfig};
+use super::sms::SmsConfig;
 use crate::section::Section;
 
 /// `[auth]`

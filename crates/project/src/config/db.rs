@@ -58,9 +58,9 @@ pub struct DbPooler {
 /// The moment at which a pooled connection is returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PoolMode {
-    /// At the end of each transaction.
+    /// It is returned at the end of each transaction.
     Transaction,
-    /// When the client disconnects.
+    /// It is returned when the client disconnects.
     Session,
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use portico_base::Secret;
 
-use super::{Folders, absolute};
+use super::folders::{Folders, absolute};
 use crate::section::Section;
 
 /// `[auth.email]`

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use portico_base::Secret;
 
-use super::{Folders, absolute};
+use super::folders::{Folders, absolute};
 use crate::section::Section;
 
 /// `[edge_runtime]`

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use portico_base::Secret;
 
-use super::{ApiConfig, Folders, absolute};
+use super::api::ApiConfig;
+use super::folders::{Folders, absolute};
 use crate::section::Section;
 
 /// `[realtime]`

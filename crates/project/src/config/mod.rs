@@ -8,6 +8,7 @@ mod auth;
 mod db;
 pub(crate) mod email;
 mod external;
+mod folders;
 mod functions;
 mod local;
 mod remotes;
@@ -16,7 +17,7 @@ mod sms;
 mod storage;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 pub use self::api::{ApiConfig, ApiTls};
 pub use self::auth::{AuthConfig, PasswordRequirements, RateLimits};
@@ -24,6 +25,7 @@ pub(crate) use self::db::DEFAULT_SEED_PATH;
 pub use self::db::{DbConfig, DbMigrations, DbPooler, DbSeed, DbSettings, NetworkRestrictions, PoolMode};
 pub use self::email::{EmailConfig, EmailNotification, EmailTemplate, SmtpConfig};
 pub use self::external::{ConfiguredIssuer, ExternalProvider, OauthServerConfig, ThirdPartyConfig, Web3Config};
+pub(crate) use self::folders::{Folders, absolute};
 pub use self::functions::{EdgePolicy, EdgeRuntimeConfig, FunctionConfig};
 pub use self::local::{
     AnalyticsConfig, ExperimentalConfig, InbucketConfig, InspectRule, IpVersion, RealtimeConfig, StudioConfig,
@@ -67,14 +69,6 @@ pub struct Config {
     pub analytics: AnalyticsConfig,
     /// `[experimental]`
     pub experimental: ExperimentalConfig,
-}
-
-/// The folders that relative paths are based on.
-pub(crate) struct Folders<'a> {
-    /// The project root.
-    pub root: &'a Path,
-    /// `<root>/supabase`.
-    pub supabase: PathBuf,
 }
 
 impl Config {
@@ -135,18 +129,6 @@ pub(crate) fn clean_project_id(raw: &str) -> String {
         }
     }
     clean.trim_start_matches(['_', '.', '-']).chars().take(40).collect()
-}
-
-/// Makes a path of the configuration absolute, relative to its base folder.
-pub(crate) fn absolute(base: &Path, path: PathBuf) -> PathBuf {
-    let mut absolute = base.to_owned();
-    for part in path.components() {
-        match part {
-            std::path::Component::CurDir => {}
-            part => absolute.push(part),
-        }
-    }
-    absolute
 }
 
 #[cfg(test)]

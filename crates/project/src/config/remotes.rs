@@ -4,7 +4,8 @@
 
 use indexmap::IndexMap;
 
-use super::{Config, Folders};
+use super::Config;
+use super::folders::Folders;
 use crate::document::{DocumentNode, Value};
 use crate::environment::Environment;
 use crate::error::{Problem, Warning, WarningKind};

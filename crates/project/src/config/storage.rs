@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use super::{Folders, absolute};
+use super::folders::{Folders, absolute};
 use crate::section::Section;
 
 /// `[storage]`

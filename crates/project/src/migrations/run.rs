@@ -82,7 +82,7 @@ fn check(script: &SqlScript<'_>, statements: &[SqlStatement<'_>]) -> Result<(), 
 
 /// The effect of a statement on the transaction around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Bearing {
+enum TransactionEffect {
     /// A statement that only reads or changes rows, and can be part of a batch.
     Data,
     /// Begins a transaction without options; the statement is in one already.
@@ -93,18 +93,20 @@ enum Bearing {
     Plain,
 }
 
-fn bearing(statement: &SqlStatement<'_>) -> Bearing {
+fn bearing(statement: &SqlStatement<'_>) -> TransactionEffect {
     let words = statement.words(4);
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words.as_slice() {
-        ["insert" | "update" | "delete" | "select" | "values", ..] => Bearing::Data,
-        ["begin"] | ["begin", "work" | "transaction"] | ["start", "transaction"] => Bearing::Begins,
+        ["insert" | "update" | "delete" | "select" | "values", ..] => TransactionEffect::Data,
+        ["begin"] | ["begin", "work" | "transaction"] | ["start", "transaction"] => TransactionEffect::Begins,
         // `... and chain` begins the next transaction itself
-        ["commit" | "rollback" | "end" | "abort", .., "and", "chain"] => Bearing::Plain,
-        ["commit" | "rollback", "prepared", ..] => Bearing::Plain,
-        ["rollback" | "abort", "to", ..] | ["rollback" | "abort", "transaction" | "work", "to", ..] => Bearing::Plain,
-        ["commit" | "rollback" | "end" | "abort", ..] | ["prepare", "transaction", ..] => Bearing::Ends,
-        _ => Bearing::Plain,
+        ["commit" | "rollback" | "end" | "abort", .., "and", "chain"] => TransactionEffect::Plain,
+        ["commit" | "rollback", "prepared", ..] => TransactionEffect::Plain,
+        ["rollback" | "abort", "to", ..] | ["rollback" | "abort", "transaction" | "work", "to", ..] => {
+            TransactionEffect::Plain
+        }
+        ["commit" | "rollback" | "end" | "abort", ..] | ["prepare", "transaction", ..] => TransactionEffect::Ends,
+        _ => TransactionEffect::Plain,
     }
 }
 
@@ -123,12 +125,12 @@ async fn run_statements(
         }
         match bearing(statement) {
             // PostgreSQL would warn of the transaction that the file is in
-            Bearing::Begins => index += 1,
-            Bearing::Data => index += run_row(session, script, statements, index).await?,
+            TransactionEffect::Begins => index += 1,
+            TransactionEffect::Data => index += run_row(session, script, statements, index).await?,
             bearing => {
                 match session.batch(statement.text).await {
-                    Ok(()) => in_transaction = bearing != Bearing::Ends,
-                    Err(error) if index == 0 && wants_no_transaction(&error) => {
+                    Ok(()) => in_transaction = bearing != TransactionEffect::Ends,
+                    Err(error) if index == 0 && cannot_run_in_a_transaction(&error) => {
                         session.rollback().await.map_err(failed)?;
                         session.batch(statement.text).await.map_err(failed)?;
                         in_transaction = false;
@@ -149,7 +151,7 @@ async fn run_statements(
 
 /// Returns true for the error that PostgreSQL reports before it does anything: `create index
 /// concurrently`, `vacuum`, `create database`; or when a procedure or block commits itself.
-fn wants_no_transaction(error: &tokio_postgres::Error) -> bool {
+fn cannot_run_in_a_transaction(error: &tokio_postgres::Error) -> bool {
     matches!(error.code(), Some(&SqlState::ACTIVE_SQL_TRANSACTION | &SqlState::INVALID_TRANSACTION_TERMINATION))
 }
 
@@ -168,7 +170,7 @@ async fn run_row(
         .take_while(|statement| {
             let fits = bytes == 0 || bytes + statement.text.len() <= ROW_BYTES;
             bytes += statement.text.len();
-            fits && bearing(statement) == Bearing::Data
+            fits && bearing(statement) == TransactionEffect::Data
         })
         .collect();
     let client = session.client();
@@ -237,24 +239,24 @@ mod tests {
     #[test]
     fn the_end_of_a_transaction_is_recognised() {
         let table = [
-            ("commit", Bearing::Ends),
-            ("/* now */ COMMIT WORK", Bearing::Ends),
-            ("end", Bearing::Ends),
-            ("rollback", Bearing::Ends),
-            ("abort transaction", Bearing::Ends),
-            ("prepare transaction 'x'", Bearing::Ends),
-            ("rollback to savepoint a", Bearing::Plain),
-            ("rollback work to a", Bearing::Plain),
-            ("commit and chain", Bearing::Plain),
-            ("commit and no chain", Bearing::Ends),
-            ("commit prepared 'x'", Bearing::Plain),
-            ("BEGIN", Bearing::Begins),
-            ("start transaction", Bearing::Begins),
-            ("begin isolation level serializable", Bearing::Plain),
-            ("insert into t values (1)", Bearing::Data),
-            ("-- c\nselect 1", Bearing::Data),
-            ("create table commit (a int)", Bearing::Plain),
-            ("", Bearing::Plain),
+            ("commit", TransactionEffect::Ends),
+            ("/* now */ COMMIT WORK", TransactionEffect::Ends),
+            ("end", TransactionEffect::Ends),
+            ("rollback", TransactionEffect::Ends),
+            ("abort transaction", TransactionEffect::Ends),
+            ("prepare transaction 'x'", TransactionEffect::Ends),
+            ("rollback to savepoint a", TransactionEffect::Plain),
+            ("rollback work to a", TransactionEffect::Plain),
+            ("commit and chain", TransactionEffect::Plain),
+            ("commit and no chain", TransactionEffect::Ends),
+            ("commit prepared 'x'", TransactionEffect::Plain),
+            ("BEGIN", TransactionEffect::Begins),
+            ("start transaction", TransactionEffect::Begins),
+            ("begin isolation level serializable", TransactionEffect::Plain),
+            ("insert into t values (1)", TransactionEffect::Data),
+            ("-- c\nselect 1", TransactionEffect::Data),
+            ("create table commit (a int)", TransactionEffect::Plain),
+            ("", TransactionEffect::Plain),
         ];
         for (text, expected) in table {
             assert_eq!(bearing(&SqlStatement { text, offset: 0 }), expected, "{text:?}");

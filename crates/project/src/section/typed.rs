@@ -121,7 +121,7 @@ impl<'n> Section<'_, '_, 'n> {
         self.any_list(name)
     }
 
-    /// As [`Self::list`], under one of the user's own names.
+    /// Like [`Self::list`], but under one of the user's own names.
     pub fn any_list(&mut self, name: &str) -> Option<Vec<String>> {
         let found = self.find(name)?;
         if let Some(text) = found.text() {

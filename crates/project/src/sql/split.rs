@@ -77,11 +77,11 @@ struct Nesting {
     /// `begin atomic` and the `case`s in it, each of which has its own `end`.
     blocks: usize,
     /// The previous word, without comments and space.
-    previous: Previous,
+    previous: PreviousWord,
 }
 
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
-enum Previous {
+enum PreviousWord {
     #[default]
     Other,
     Begin,
@@ -98,7 +98,7 @@ impl Nesting {
             (SqlTokenKind::Symbol, ")") => self.parentheses = self.parentheses.saturating_sub(1),
             (SqlTokenKind::Symbol, ";") if self.parentheses == 0 && self.blocks == 0 => return true,
             (SqlTokenKind::Symbol, ".") => {
-                self.previous = Previous::Naming;
+                self.previous = PreviousWord::Naming;
                 return false;
             }
             (SqlTokenKind::Word, word) if self.parentheses == 0 => {
@@ -107,28 +107,28 @@ impl Nesting {
             }
             _ => {}
         }
-        self.previous = Previous::Other;
+        self.previous = PreviousWord::Other;
         false
     }
 
-    fn word(&mut self, word: &str) -> Previous {
+    fn word(&mut self, word: &str) -> PreviousWord {
         let is = |keyword: &str| word.eq_ignore_ascii_case(keyword);
-        if self.previous == Previous::Naming {
-            return Previous::Other;
+        if self.previous == PreviousWord::Naming {
+            return PreviousWord::Other;
         }
         if is("begin") {
-            return Previous::Begin;
+            return PreviousWord::Begin;
         }
         if is("as") {
-            return Previous::Naming;
+            return PreviousWord::Naming;
         }
-        let opens = (is("atomic") && self.previous == Previous::Begin) || (self.blocks > 0 && is("case"));
+        let opens = (is("atomic") && self.previous == PreviousWord::Begin) || (self.blocks > 0 && is("case"));
         if opens {
             self.blocks += 1;
         } else if is("end") {
             self.blocks = self.blocks.saturating_sub(1);
         }
-        Previous::Other
+        PreviousWord::Other
     }
 }
 

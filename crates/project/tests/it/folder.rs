@@ -59,7 +59,7 @@ impl Folder {
         self.try_load(&[]).unwrap()
     }
 
-    /// The text of the error that loading gives.
+    /// Returns the text of the error that loading gives.
     pub fn error(&self) -> String {
         self.try_load(&[]).unwrap_err().to_string()
     }

@@ -25,7 +25,7 @@ pub(crate) async fn publish_message(service: &RealtimeService, message: Database
     service.events.add(1);
     if payload.len() > limits.max_payload_bytes || service.events.exceeds(limits.max_events_per_second) {
         tracing::warn!(
-            code = "UnableToBroadcastChanges",
+            error_code = "UnableToBroadcastChanges",
             bytes = payload.len(),
             "a message of the database was skipped"
         );

@@ -129,7 +129,7 @@ pub(crate) enum AfterCheck {
     Canonical(LocalType),
     /// The condition is evaluated by PostgreSQL, if the operand is valid.
     Database(DatabaseTest),
-    /// As `Database`, for a regular expression.
+    /// A test like `Database`, for a regular expression.
     Pattern(DatabaseTest),
 }
 

@@ -29,16 +29,16 @@ pub(crate) enum FilterOwner {
 
 /// The time that the filters of subscribers have taken.
 #[derive(Debug, Default)]
-pub(crate) struct ConditionBudgets(HashMap<FilterOwner, Spent>);
+pub(crate) struct ConditionBudgets(HashMap<FilterOwner, SpentTime>);
 
 /// The time that was spent until a moment. It decreases by [`SHARE`].
 #[derive(Debug, Clone, Copy)]
-struct Spent {
+struct SpentTime {
     time: Duration,
     at: Instant,
 }
 
-impl Spent {
+impl SpentTime {
     fn left(&self, now: Instant) -> Duration {
         self.time.saturating_sub(now.duration_since(self.at) / SHARE)
     }
@@ -64,7 +64,7 @@ impl ConditionBudgets {
         {
             self.0.remove(&least);
         }
-        self.0.insert(owner.clone(), Spent { time, at: now });
+        self.0.insert(owner.clone(), SpentTime { time, at: now });
         false
     }
 }

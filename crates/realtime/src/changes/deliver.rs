@@ -184,7 +184,7 @@ impl ChangeDelivery {
                 continue;
             }
             let name = change.table_name();
-            // What did not fit the table before may fit it now
+            // A filter that did not fit the table before may fit it now
             let again = known.is_none_or(|(known, _)| !Arc::ptr_eq(known, table));
             memory.bound();
             memory.prepared.insert(table.table.oid, (Arc::clone(table), generation));
@@ -333,7 +333,7 @@ impl ChangeDelivery {
         }
         let mut answers = self.ask_all(&tables, questions).await;
 
-        // What has changed since the table was described, and the reads that the role may not make
+        // Changes since the table was described, and reads that the role may not make
         let mut questions: AccessQuestions = IndexMap::new();
         for candidate in candidates.iter().filter(|candidate| candidate.is_undecided()) {
             let Some(change) = changes.get(candidate.change) else { continue };

@@ -130,7 +130,7 @@ impl fmt::Display for EntryError {
             Self::NoParameters(entry) => write!(
                 f,
                 "No subscription params provided. Please provide at least a `schema` or `table` to subscribe to: {}",
-                Printed(entry)
+                PrintedValue(entry)
             ),
             Self::TooManyConditions => {
                 write!(f, "Too many filter conditions. Maximum {MAX_CONDITIONS} for one channel")
@@ -141,9 +141,9 @@ impl fmt::Display for EntryError {
 }
 
 /// A JSON value in the notation of the messages.
-struct Printed<'a>(&'a Value);
+struct PrintedValue<'a>(&'a Value);
 
-impl fmt::Display for Printed<'_> {
+impl fmt::Display for PrintedValue<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Value::Null => f.write_str("nil"),
@@ -152,7 +152,7 @@ impl fmt::Display for Printed<'_> {
             Value::Array(items) => {
                 f.write_str("[")?;
                 for (number, item) in items.iter().enumerate() {
-                    write!(f, "{}{}", if number == 0 { "" } else { ", " }, Printed(item))?;
+                    write!(f, "{}{}", if number == 0 { "" } else { ", " }, PrintedValue(item))?;
                 }
                 f.write_str("]")
             }
@@ -161,7 +161,7 @@ impl fmt::Display for Printed<'_> {
                 let mut keys: Vec<_> = object.iter().collect();
                 keys.sort_by_key(|(key, _)| *key);
                 for (number, (key, value)) in keys.into_iter().enumerate() {
-                    write!(f, "{}{key:?} => {}", if number == 0 { "" } else { ", " }, Printed(value))?;
+                    write!(f, "{}{key:?} => {}", if number == 0 { "" } else { ", " }, PrintedValue(value))?;
                 }
                 f.write_str("}")
             }

@@ -91,7 +91,7 @@ impl FilterOperator {
     }
 }
 
-/// As the values are printed in messages to clients.
+/// Prints a condition in the form of messages to clients.
 impl fmt::Display for FilterCondition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { column, operator, value, is_negated } = self;

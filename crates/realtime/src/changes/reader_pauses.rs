@@ -234,7 +234,7 @@ impl Registry {
         self.report_until(group, u64::MAX);
     }
 
-    /// As [`report`](Self::report), to the channels whose subscription has at most the number
+    /// Like [`report`](Self::report), but to the channels whose subscription has at most the number
     /// `last`.
     pub fn report_until(&self, group: &SubscriptionGroup, last: u64) {
         let state = self.state();

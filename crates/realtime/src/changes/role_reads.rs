@@ -112,7 +112,7 @@ impl RoleReads {
         self.read([TIMEOUT, &reader.claims, &reader.role], sql, values).await
     }
 
-    /// As [`read_as`](Self::read_as), with a role alone.
+    /// Like [`read_as`](Self::read_as), but with a role alone.
     ///
     /// # Errors
     /// [`ReadFailure`]
@@ -120,7 +120,7 @@ impl RoleReads {
         self.read([TIMEOUT, "", role], sql, values).await
     }
 
-    /// As [`read_as_role`](Self::read_as_role), with the time that conditions have.
+    /// Like [`read_as_role`](Self::read_as_role), but with the time that conditions have.
     ///
     /// # Errors
     /// [`ReadFailure`]

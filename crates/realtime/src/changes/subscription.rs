@@ -72,7 +72,7 @@ impl DatabaseChanges {
         Self::with_pause(database, reads, settings, stream, PAUSE)
     }
 
-    /// As [`new`](Self::new), with another length of the first pause of what takes too long.
+    /// Like [`new`](Self::new), but with another length of the first pause of what takes too long.
     pub(super) fn with_pause(
         database: &Database,
         reads: ReadCoalescer,

@@ -156,7 +156,7 @@ impl Unwrapper {
             return None;
         }
         if !self.servers.contains_key(&node) {
-            // What these have sent is dropped because of its time
+            // Old messages of these servers are dropped because of their time
             self.servers.retain(|_, server| !is_old(server.last_time, now));
         }
         let server = self.servers.entry(node).or_default();

@@ -120,7 +120,7 @@ async fn servers_share_everything(settings: &RealtimeClusterSettings) {
     }
     hidden.next().await;
 
-    // What the database sends reaches each server on its own way
+    // A message of the database reaches each server on a way of its own
     let broadcast = UserBroadcast { event: "e".into(), payload: text("4") };
     let body = RoomMessageBody::UserBroadcast { broadcast, metadata: "".into() };
     let message = RoomMessage::with_id("a", body, Some(uuid::Uuid::from_u128(1)));

@@ -39,7 +39,7 @@ impl RoomMessage {
         Self::with_id(topic, body, None)
     }
 
-    /// As [`new`](Self::new), from a row of the database with this id.
+    /// Like [`new`](Self::new), but from a row of the database with this id.
     pub fn with_id(topic: &str, body: RoomMessageBody, id: Option<Uuid>) -> Arc<Self> {
         let topic = format!("{}{topic}", crate::socket::frame::TOPIC_PREFIX).into();
         Arc::new(Self { topic, body, id, v1: OnceLock::new(), v2: OnceLock::new() })

@@ -85,8 +85,8 @@ impl Rooms {
         }
     }
 
-    /// As [`publish`](Self::publish), without waiting: returns the deliveries that are left if a
-    /// queue is full.
+    /// Like [`publish`](Self::publish), but without waiting: returns the deliveries that are left
+    /// if a queue is full.
     pub fn try_publish(&self, own: Option<&Shard>, publication: Publication) -> Option<UnfinishedPublication> {
         if let Some(remote) = self.0.remote.get() {
             remote.publish(&publication);

@@ -127,7 +127,8 @@ impl Outbox {
         self.waiting().take()
     }
 
-    /// As [`next`](Self::next), without frames: for a client that does not read at the moment.
+    /// Like [`next`](Self::next), but without frames: for a client that does not read at the
+    /// moment.
     pub fn next_command(&self, waker: &Waker) -> OutboxItem {
         self.waker.register(waker);
         let mut waiting = self.waiting();

@@ -27,7 +27,7 @@ pub(crate) async fn wait_until_visible(client: &Client, transactions: &[Transact
     loop {
         let rows = client.query_typed(SNAPSHOT, &[]).await?;
         let text = rows.first().map(|row| row.try_get::<_, String>(0)).transpose()?;
-        let snapshot = text.as_deref().and_then(Snapshot::read);
+        let snapshot = text.as_deref().and_then(TransactionSnapshot::read);
         if snapshot.is_some_and(|snapshot| transactions.iter().all(|id| snapshot.contains(*id))) {
             return Ok(());
         }
@@ -38,7 +38,7 @@ pub(crate) async fn wait_until_visible(client: &Client, transactions: &[Transact
 
 /// The transactions that a snapshot contains, as `pg_snapshot` describes it.
 #[derive(Debug)]
-struct Snapshot {
+struct TransactionSnapshot {
     /// The oldest transaction that was running: all before it had ended.
     oldest: u64,
     /// The first transaction that had not ended and had no id, or a later one than any that had.
@@ -46,7 +46,7 @@ struct Snapshot {
     running: Vec<u64>,
 }
 
-impl Snapshot {
+impl TransactionSnapshot {
     /// Reads `xmin:xmax:xip,xip`.
     fn read(text: &str) -> Option<Self> {
         let mut parts = text.split(':');
@@ -70,27 +70,27 @@ mod tests {
 
     #[test]
     fn a_snapshot_contains_the_transactions_that_had_ended() {
-        let snapshot = Snapshot::read("100:105:100,103").unwrap();
+        let snapshot = TransactionSnapshot::read("100:105:100,103").unwrap();
         let contained = |id| snapshot.contains(TransactionId(id));
         assert_eq!([99, 101, 102, 104].map(contained), [true; 4]);
         assert_eq!([100, 103, 105, 106].map(contained), [false; 4]);
-        let snapshot = Snapshot::read("7:7:").unwrap();
+        let snapshot = TransactionSnapshot::read("7:7:").unwrap();
         assert_eq!([6, 7].map(|id| snapshot.contains(TransactionId(id))), [true, false]);
     }
 
     #[test]
     fn ids_are_compared_across_the_wrap_of_their_lower_bits() {
         let epoch = 1_u64 << 32;
-        let snapshot = Snapshot::read(&format!("{}:{}:{}", epoch - 2, epoch + 5, epoch - 2)).unwrap();
+        let snapshot = TransactionSnapshot::read(&format!("{}:{}:{}", epoch - 2, epoch + 5, epoch - 2)).unwrap();
         let contained = |id| snapshot.contains(TransactionId(id));
         assert_eq!([u32::MAX, u32::MAX - 2, 0, 4].map(contained), [true; 4]);
         assert_eq!([u32::MAX - 1, 5, 6].map(contained), [false; 3]);
     }
 
     #[test]
-    fn what_is_no_snapshot_contains_nothing() {
+    fn a_text_that_is_no_snapshot_contains_nothing() {
         for text in ["", "1", "1:2", "a:b:", "1:2:x"] {
-            assert!(Snapshot::read(text).is_none(), "{text}");
+            assert!(TransactionSnapshot::read(text).is_none(), "{text}");
         }
     }
 }

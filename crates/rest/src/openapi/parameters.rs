@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::reference;
+use super::fragments::reference;
 use crate::schema::{Column, Relation};
 
 /// Returns `parameters`.

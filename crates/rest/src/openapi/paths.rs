@@ -2,8 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
+use super::fragments::{describe, reference};
 use super::parameters::row_filter_name;
-use super::{describe, reference, types};
+use super::types;
 use crate::schema::{Relation, Routine, RoutineParameter, Volatility};
 
 /// Returns `paths`.

@@ -8,7 +8,8 @@ use http::{HeaderValue, StatusCode, header};
 use portico_tokens::{ApiRole, Caller};
 use serde_json::json;
 
-use super::{DocumentSource, SchemaVisibility, VisibleObjects, document, read_visibility, visibility_query};
+use super::document::{DocumentSource, document};
+use super::privileges::{SchemaVisibility, VisibleObjects, read_visibility, visibility_query};
 use crate::config::OpenApiMode;
 use crate::error::RestError;
 use crate::execute::RequestContext;

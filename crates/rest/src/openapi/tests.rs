@@ -1,8 +1,10 @@
 //! Tests of the document's parts. A snapshot of the integration tests covers a whole document.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::*;
+use super::document::{DocumentSource, document};
+use super::privileges::VisibleObjects;
+use crate::schema::SchemaCache;
 use crate::schema::testing::cinema;
 
 fn of(visible: &VisibleObjects) -> Value {

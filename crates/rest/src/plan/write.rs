@@ -106,7 +106,7 @@ pub enum WriteChange {
         body: JsonBody,
         /// Sorted by name; at least one.
         columns: Vec<AssignedColumn>,
-        /// As for INSERT.
+        /// The same as for INSERT.
         defaults: bool,
         /// WHERE
         conditions: Vec<RowCondition>,

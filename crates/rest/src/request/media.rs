@@ -57,7 +57,7 @@ pub struct ExplainRequest {
 /// The format of the output of `EXPLAIN`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ExplainFormat {
-    /// As `psql` shows it.
+    /// The form in which `psql` shows a value.
     Text,
     /// JSON.
     Json,

@@ -50,7 +50,7 @@ pub struct LoadStatistics {
 /// The current snapshot. Clones share it.
 #[derive(Debug, Clone)]
 pub struct SnapshotStore {
-    shared: Arc<Shared>,
+    shared: Arc<SharedSnapshot>,
     /// Asks the reload task for everything that is committed so far.
     catch_up: mpsc::Sender<oneshot::Sender<()>>,
     /// True after the first load, even if it failed.
@@ -58,12 +58,12 @@ pub struct SnapshotStore {
 }
 
 #[derive(Debug)]
-struct Shared {
+struct SharedSnapshot {
     snapshot: RwLock<Arc<Snapshot>>,
     statistics: RwLock<LoadStatistics>,
 }
 
-impl Shared {
+impl SharedSnapshot {
     fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.snapshot.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -92,7 +92,8 @@ impl SnapshotStore {
     /// override.
     pub fn start(database: Database, pool: Pool, server: RestConfig) -> (Self, ReloadTask) {
         let snapshot = Snapshot { config: Arc::new(server.clone()), roles: Arc::default(), cache: None };
-        let shared = Arc::new(Shared { snapshot: RwLock::new(Arc::new(snapshot)), statistics: RwLock::default() });
+        let shared =
+            Arc::new(SharedSnapshot { snapshot: RwLock::new(Arc::new(snapshot)), statistics: RwLock::default() });
         let (catch_up, requests) = mpsc::channel(1024);
         let (set_attempted, attempted) = watch::channel(false);
         let reloader = Reloader {

@@ -12,7 +12,7 @@ use portico_tokens::LOGIN_ROLE;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use super::{Shared, Snapshot, catalog_digest};
+use super::{SharedSnapshot, Snapshot, catalog_digest};
 use crate::config::RestConfig;
 use crate::config::database;
 use crate::schema::{LoadSettings, load as load_schema};
@@ -53,7 +53,7 @@ pub(super) struct Reloader {
     pub database: Database,
     pub pool: Pool,
     pub server: RestConfig,
-    pub shared: Arc<Shared>,
+    pub shared: Arc<SharedSnapshot>,
     /// Requests that wait for everything that is committed so far.
     pub requests: mpsc::Receiver<oneshot::Sender<()>>,
     pub attempted: watch::Sender<bool>,
@@ -75,11 +75,10 @@ impl Reloader {
             self.pool.forget_function_traits();
             self.attempted.send_replace(true);
             if let Err(error) = outcome {
-                let error = &error as &dyn std::error::Error;
                 if self.database.is_being_recreated() {
-                    tracing::debug!(error, "the schema cache cannot be loaded while the database is recreated");
+                    tracing::debug!(error = %error, "the schema cache cannot be loaded while the database is recreated");
                 } else {
-                    tracing::warn!(error, "the schema cache could not be loaded; the last one stays in use");
+                    tracing::warn!(error = %error, "the schema cache could not be loaded; the last one stays in use");
                 }
             }
             // A connection that worked and was lost may be available again at once

@@ -16,7 +16,7 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// A scenario with requests.
+    /// Returns a scenario with requests.
     pub fn new(name: &'static str, sql: &'static str, probes: impl Into<Vec<Probe>>) -> Self {
         Self { name, sql, superuser_sql: "", probes: probes.into() }
     }

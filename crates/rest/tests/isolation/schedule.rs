@@ -62,12 +62,12 @@ pub struct ScheduledProbe<'a> {
 }
 
 impl ScheduledProbe<'_> {
-    /// The probe.
+    /// Returns the probe.
     pub fn probe(&self) -> &Probe {
         &self.scenario.probes[self.index]
     }
 
-    /// The oracle's key.
+    /// Returns the oracle's key.
     pub fn key(&self) -> ProbeKey {
         (self.scenario.name, self.index, self.caller.name)
     }

@@ -31,8 +31,8 @@ impl CinemaDatabase {
         &self.endpoint
     }
 
-    /// As [`open`](Self::open), on a server of an older version of PostgreSQL, which lives as long
-    /// as `folder`. `None` if none is installed.
+    /// Like [`open`](Self::open), but on a server of an older version of PostgreSQL, which lives as
+    /// long as `folder`. `None` if none is installed.
     pub async fn of_older_version(folder: &Path) -> Option<(Self, Cluster)> {
         let settings = ClusterSettings {
             binaries: Some(scratch::older_binaries()?.folder().to_owned()),
@@ -59,8 +59,8 @@ impl CinemaDatabase {
     }
 }
 
-/// The name contains a digest of the content: the template stays for the next run, unless the
-/// schema changes
+/// Returns the name of the template. It contains a digest of the content: the template stays for
+/// the next run, unless the schema changes
 async fn template(admin: &Endpoint) -> String {
     use std::hash::{DefaultHasher, Hash, Hasher};
 

@@ -2,7 +2,7 @@
 //!
 //! An entry is a file with the names of objects. It is written before content becomes visible or a
 //! transaction commits that takes content out of use, and removed once no content without a row is
-//! left. The entries of a process that died tell the clean-up where to look.
+//! left. By the entries of a process that crashed, the clean-up knows which objects to check.
 
 use std::collections::HashSet;
 use std::fs;

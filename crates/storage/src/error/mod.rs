@@ -36,7 +36,7 @@ pub(crate) enum StorageError {
     InvalidRange,
     /// The text names what is too large.
     TooLarge(&'static str),
-    Exists(Existing),
+    Exists(ExistingResource),
     BucketNotEmpty,
     TooManyObjects,
     Referenced,
@@ -84,7 +84,7 @@ pub(crate) enum StorageError {
 
 /// The kind of a resource that exists already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Existing {
+pub(crate) enum ExistingResource {
     Bucket,
     Key,
     Resource,
@@ -151,9 +151,9 @@ impl StorageError {
             ),
             Self::Exists(existing) => {
                 let code = match existing {
-                    Existing::Bucket => "BucketAlreadyExists",
-                    Existing::Key => "KeyAlreadyExists",
-                    Existing::Resource => "ResourceAlreadyExists",
+                    ExistingResource::Bucket => "BucketAlreadyExists",
+                    ExistingResource::Key => "KeyAlreadyExists",
+                    ExistingResource::Resource => "ResourceAlreadyExists",
                 };
                 plain(409, code, "Duplicate", "The resource already exists")
             }
@@ -334,7 +334,7 @@ fn of_postgres(error: &PostgresError) -> StorageError {
             StorageError::AccessDenied("new row violates row-level security policy".into())
         }
         "42501" => StorageError::AccessDenied(error.message.clone()),
-        "23505" => StorageError::Exists(Existing::Resource),
+        "23505" => StorageError::Exists(ExistingResource::Resource),
         "23503" if error.message.starts_with("insert or update") => StorageError::NoSuchParent,
         "23503" => StorageError::Referenced,
         "55P03" => StorageError::Locked,
@@ -357,7 +357,7 @@ fn of_postgres(error: &PostgresError) -> StorageError {
 
 impl StorageError {
     /// Names the kind of resource that exists already.
-    pub fn naming(self, existing: Existing) -> Self {
+    pub fn naming(self, existing: ExistingResource) -> Self {
         if matches!(self, Self::Exists(_)) { Self::Exists(existing) } else { self }
     }
 }

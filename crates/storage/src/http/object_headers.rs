@@ -46,9 +46,9 @@ const PASSIVE: [&str; 10] = [
 /// The caching of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Caching {
-    /// As the object says.
+    /// The header that the object states.
     Stored,
-    /// As the object says, in the caller's own cache only.
+    /// The header that the object states, for the caller's own cache only.
     Private,
     /// Until a signed URL expires, in the caller's own cache only.
     Until(OffsetDateTime),

@@ -17,7 +17,7 @@ use super::condition::{ConditionOutcome, Conditions};
 use super::download::find_visible;
 use super::version::NewVersion;
 use crate::backend::{ByteRange, ContentStream, StoredContent, VersionKey};
-use crate::error::{Existing, Result, S3Error, StorageError};
+use crate::error::{ExistingResource, Result, S3Error, StorageError};
 use crate::identity::Owner;
 use crate::limits::check_mime_type;
 use crate::model::{BucketRules, NewMetadata};
@@ -152,7 +152,7 @@ fn check_limits(operation: &Operation, request: &UploadRequest, rules: Option<Bu
     Ok(size_limit)
 }
 
-/// As [`test`], and returns the rules of the bucket, in one transaction.
+/// Like [`test`], but also returns the rules of the bucket, in one transaction.
 async fn test_with_rules(
     operation: &Operation,
     actor: Actor,
@@ -162,7 +162,7 @@ async fn test_with_rules(
     let (values, bucket) = (row.values(), [Some(row.bucket.as_bytes())]);
     let rules = SqlStep { text: sql::BUCKET_RULES, values: &bucket };
     let outcome = operation.test_after(rules, actor, SqlStep { text: test_of(upsert), values: &values }).await;
-    let results = outcome.map_err(|error| StorageError::from(error).naming(Existing::Key))?;
+    let results = outcome.map_err(|error| StorageError::from(error).naming(ExistingResource::Key))?;
     results.rows(0).first().map(|row| parse(row.bytes(0).unwrap_or_default())).transpose()
 }
 
@@ -179,7 +179,7 @@ pub(crate) async fn test(operation: &Operation, actor: Actor, row: &RowValues<'_
     let values = row.values();
     let step = SqlStep { text: test_of(upsert), values: &values };
     let outcome = operation.write(actor, &[step], TransactionEnd::RollBack).await;
-    outcome.map(drop).map_err(|error| StorageError::from(error).naming(Existing::Key))
+    outcome.map(drop).map_err(|error| StorageError::from(error).naming(ExistingResource::Key))
 }
 
 /// Content that is stored and has no row yet. It is deleted if this is dropped.
@@ -321,7 +321,7 @@ pub(crate) async fn write_row(operation: &Operation, version: NewVersion, row: N
     write(operation, version, row, None).await
 }
 
-/// As [`write_row`], and ends the upload in parts with this id in the same transaction.
+/// Like [`write_row`], and ends the upload in parts with this id in the same transaction.
 ///
 /// # Errors
 /// Those of PostgreSQL, and `NoSuchUpload` if the upload has ended.
@@ -414,7 +414,7 @@ pub(crate) fn failed_commit(error: WriteError, version: NewVersion) -> StorageEr
     if !matches!(error, WriteError::Unknown(_)) {
         version.rolled_back();
     }
-    match StorageError::from(error).naming(Existing::Key) {
+    match StorageError::from(error).naming(ExistingResource::Key) {
         StorageError::Locked => StorageError::LockTimeout,
         other => other,
     }
@@ -460,8 +460,8 @@ pub(crate) async fn store(
     commit(operation, permit, received, request.description).await
 }
 
-/// As [`store`], of an object that exists and has an ETag, which may have quotes; `*` is every
-/// ETag. The condition holds when the object is replaced, not only before.
+/// Like [`store`], but only if an object has the ETag, which may be in quotes; `*` is every ETag.
+/// The condition holds when the object is replaced, not only before.
 ///
 /// # Errors
 /// [`StorageError::NoSuchKey`], `PreconditionFailed`, and those of the steps.

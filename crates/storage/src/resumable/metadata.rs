@@ -142,7 +142,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_again(entries in proptest::collection::btree_map("[!-+\\--~]{1,8}", proptest::collection::vec(any::<u8>(), 0..20), 1..6)) {
+        fn written_metadata_is_read_unchanged(entries in proptest::collection::btree_map("[!-+\\--~]{1,8}", proptest::collection::vec(any::<u8>(), 0..20), 1..6)) {
             let metadata = UploadMetadata(entries.into_iter().collect());
             prop_assert_eq!(UploadMetadata::parse(&metadata.to_header()), Some(metadata));
         }

@@ -282,7 +282,7 @@ async fn read_fields(form: &mut FormReader<UploadBody>) -> Result<(PostFields, P
             return Err(StorageError::TooLarge("form"));
         }
         let name = head.name.to_ascii_lowercase();
-        // What the policy checks is what is stored
+        // Of two values the policy could check one, and the other could be stored
         if fields.iter().any(|(other, _)| *other == name) {
             return Err(S3Error::invalid(format!("The form field {name} appears twice")).into());
         }

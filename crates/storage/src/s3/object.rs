@@ -282,7 +282,7 @@ impl S3Call<'_> {
         }
         let operation = self.operation("storage.s3.object.delete");
         match delete::delete(&operation, path).await {
-            // What the caller cannot see does not exist
+            // An object that the caller cannot see does not exist
             Err(StorageError::NoSuchKey) => self.require_bucket(&operation, &path.bucket).await?,
             outcome => outcome?,
         }
@@ -298,7 +298,7 @@ impl S3Call<'_> {
         let (keys, is_quiet) = keys_to_delete(&self.document(&operation, body).await?.bytes)?;
         self.require_bucket(&operation, bucket).await?;
         delete::delete_many(&operation, bucket, &keys).await?;
-        // What is still visible was not deleted, and what is not visible does not exist
+        // An object that is still visible was not deleted; one that is not visible does not exist
         let denied: HashSet<String> = readable(&operation, bucket, &keys).await?.into_iter().collect();
         let mut xml = XmlWriter::new();
         xml.root("DeleteResult", |xml| {

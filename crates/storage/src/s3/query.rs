@@ -6,7 +6,7 @@ use crate::error::{Result, S3Error};
 
 /// The characters that SigV4 encodes: all but the unreserved ones of RFC 3986.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
-/// As [`RESERVED`], in a path.
+/// Like [`RESERVED`], but in a path.
 const RESERVED_IN_PATH: &AsciiSet = &RESERVED.remove(b'/');
 /// The most parameters of a query.
 const MAX_PARAMETERS: usize = 200;
@@ -42,7 +42,7 @@ impl S3Query {
         self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// As [`get`](Self::get), for a parameter that stands for a header.
+    /// Like [`get`](Self::get), but for a parameter that stands for a header.
     pub fn get_header(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
@@ -75,7 +75,7 @@ pub(super) fn encode(text: &str) -> String {
     utf8_percent_encode(text, RESERVED).to_string()
 }
 
-/// As [`encode`]; slashes stay.
+/// Like [`encode`]; slashes stay.
 pub(super) fn encode_path(text: &str) -> String {
     utf8_percent_encode(text, RESERVED_IN_PATH).to_string()
 }

@@ -47,7 +47,7 @@ pub(crate) const LIST_PARTS: &str = "select pg_catalog.json_build_object('id', p
 /// Ends an upload, with its parts. `$1` id.
 pub(crate) const DELETE_UPLOAD: &str = "delete from storage.s3_multipart_uploads as u where u.id = $1 returning u.id";
 
-/// As [`DELETE_UPLOAD`]; the transaction fails with
+/// Like [`DELETE_UPLOAD`]; the transaction fails with
 /// [`CONDITION_FAILED`](super::CONDITION_FAILED) if the upload has ended.
 pub(crate) const CONSUME_UPLOAD: &str = "with ended as (delete from storage.s3_multipart_uploads as u where u.id = $1 returning u.id) \
     select 1 / pg_catalog.count(*) from ended";

@@ -1,8 +1,8 @@
 //! One request at a time for each resumable upload, where a newer one takes over.
 //!
-//! A client whose connection has died resumes on another one, while the server still waits for
+//! A client whose connection was lost resumes on another one, while the server still waits for
 //! bytes on the first. So the request that holds an upload stops receiving as soon as a newer one
-//! wants it.
+//! asks for it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -85,7 +85,7 @@ impl UploadLocks {
 }
 
 impl UploadLock {
-    /// Waits until a newer request wants the upload.
+    /// Waits until a newer request asks for the upload.
     pub async fn taken_over(&mut self) {
         let number = self.number;
         if self.newest.wait_for(|newest| *newest > number).await.is_err() {

@@ -371,14 +371,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_the_record_does_not_count_is_cut_off() {
+    async fn bytes_that_the_record_does_not_count_are_cut_off() {
         let folder = tempfile::tempdir().unwrap();
         let (store, version) = (UploadStore::open(folder.path()).unwrap(), Uuid::from_u128(1));
         store.create(version, &record()).await.unwrap();
         let content = store.append_to(version, &UploadProgress::default()).await.unwrap();
         let (content, progress) = append(content, b"hello ").await.flush().await.unwrap();
         store.save(version, &UploadRecord { progress, ..record() }).await.unwrap();
-        // The process dies behind this
+        // The process crashes behind this
         drop(append(content, b"torn").await);
         let found = UploadStore::open(folder.path()).unwrap().load(version).await.unwrap().unwrap();
         assert_eq!(found.progress.offset, 6);

@@ -116,7 +116,7 @@ async fn an_upload_that_ends_too_early_stores_nothing() {
     }
     f.has_files(0).await;
     assert_eq!(f.t.count("select count(*) from storage.objects").await, 0);
-    // What follows the declared length is no content
+    // Bytes behind the declared length are no content
     let answer = raw(&f, [head("content-length: 3").into_bytes(), b"helGARBAGE\r\n\r\n".to_vec()].concat()).await;
     assert!(answer.contains(" 200 "), "{answer}");
     assert_eq!(f.content("files/a").await, "hel");

@@ -47,7 +47,7 @@ async fn objects_are_deleted_with_their_content() {
 }
 
 #[tokio::test]
-async fn a_denied_deletion_tells_only_what_the_caller_can_see() {
+async fn a_denied_deletion_reveals_only_visible_objects() {
     let f = Files::with_buckets().await;
     f.store("files/visible/a", "x").await.expect(200);
     f.store("files/hidden/a", "x").await.expect(200);

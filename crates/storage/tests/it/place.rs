@@ -55,7 +55,7 @@ impl Place {
         fs::remove_file(self.root.join("objects").join(path)).unwrap();
     }
 
-    /// Leaves what a process that dies during an upload leaves.
+    /// Leaves the files of a process that crashed during an upload.
     pub async fn interrupt_upload(&self) {
         fs::write(self.root.join("incoming/draft"), "half").unwrap();
     }

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::helper::{Files, OWN_FOLDER, assert_error, own};
 
-/// A server that renders images, with the buckets `files` and `site`.
+/// Returns a server that renders images, with the buckets `files` and `site`.
 async fn with_images() -> (Files, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let f = Files::with(|settings| settings.images = Some(ImageSettings::in_folder(folder.path()))).await;
@@ -34,7 +34,7 @@ async fn keeps(folder: &tempfile::TempDir, wanted: usize) {
     assert!(outcome.is_ok(), "{} results, wanted {wanted}", kept(folder));
 }
 
-/// A PNG of one colour.
+/// Returns a PNG of one colour.
 fn picture(width: u32, height: u32, color: [u8; 3]) -> Vec<u8> {
     let mut file = std::io::Cursor::new(Vec::new());
     let picture = image::RgbImage::from_pixel(width, height, image::Rgb(color));

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::helper::{Files, assert_error, streamed};
 
-/// A form as the official client sends it.
+/// Returns a form as the official client sends it.
 fn form(parts: &[(&str, &str, &str)]) -> (String, Vec<u8>) {
     let mut body = String::new();
     for (name, headers, content) in parts {

@@ -116,7 +116,7 @@ impl Place {
         self.send(Method::DELETE, &format!("/project/{path}"), "").await;
     }
 
-    /// Leaves what a process that dies during an upload leaves.
+    /// Leaves the object of a process that crashed during an upload.
     pub async fn interrupt_upload(&self) {
         let path = "/project/files/gone/00000000-0000-4000-8000-000000000003";
         let begun = self.send(Method::POST, &format!("{path}?uploads"), "").await.text().await.unwrap();

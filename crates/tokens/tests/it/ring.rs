@@ -251,7 +251,7 @@ fn a_token_is_verified_once_and_shared() {
 }
 
 #[test]
-fn claims_tell_what_services_ask_for() {
+fn claims_contain_the_values_that_services_read() {
     let ring = KeyRing::hs256(&secret());
     let token = ring
         .sign(&json!({

@@ -18,7 +18,7 @@ export function Form<Values extends FieldValues>({
   onSubmit: (values: Values) => Promise<void>;
   /** Another action of the form is running. */
   isBusy?: boolean;
-  /** What can be done about the failure, shown with it. */
+  /** Actions against the failure, shown with it. */
   problemActions?: ReactNode;
   className?: string;
   children: ReactNode;

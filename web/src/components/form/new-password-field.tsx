@@ -12,7 +12,7 @@ export function NewPasswordField<Values extends FieldValues>({
   form: ZodForm<Values>;
   name: Path<Values>;
   label: string;
-  /** What others know about the user, which makes a password that contains it a weak one. */
+  /** Texts that others know about the user. A password that contains one is weak. */
   known: string[];
 }) {
   const { minLength } = useConfig().accounts.password;

@@ -11,7 +11,7 @@ import { type DeviceSession, sessionsQuery } from "./sessions";
 /** The shortest time between two loads of the list. */
 const loadPauseMs = 500;
 
-/** What has changed between two loads of the list. */
+/** The differences between two loads of the list. */
 export interface SessionChanges {
   begun: DeviceSession[];
   ended: DeviceSession[];

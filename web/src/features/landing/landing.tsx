@@ -25,7 +25,7 @@ const highlights = [
   },
 ];
 
-/** What this application is, and the sign-in. */
+/** The description of this application, and the sign-in. */
 export function Landing() {
   const { brand } = useConfig();
   const isPortico = brand.name === "Portico";

@@ -12,7 +12,7 @@ import * as m from "../../paraglide/messages";
 import { CopyButton } from "./copy-button";
 import { removeUnfinished, uniqueName } from "./factors";
 
-/** What the set-up of a factor needs and reports. */
+/** The properties of a form that sets up a factor. */
 export interface FactorSetup {
   factors: Factor[];
   onAdded: () => void;
@@ -49,7 +49,7 @@ export function AuthenticatorSetup({ factors, onAdded, onClosed }: FactorSetup) 
   }
 
   function cancel() {
-    // What stays behind is removed by the next attempt, or by the server.
+    // The next attempt, or the server, removes a factor that stays behind.
     if (data) void client.mfa.unenroll({ factorId: data.factorId });
     onClosed();
   }

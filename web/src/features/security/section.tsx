@@ -73,7 +73,7 @@ export function Row({
   );
 }
 
-/** What a row opened: a form, or something to keep. */
+/** The content that a row opened: a form, or a secret to keep. */
 export function Panel({ children }: { children: ReactNode }) {
   return <div className="mt-5 max-w-md sm:pl-9">{children}</div>;
 }

@@ -24,7 +24,7 @@ export interface AuthState {
   isUnreachable: boolean;
   /** The session outlives this page. False where the browser refuses storage. */
   isRemembered: boolean;
-  /** What the link or the provider that led here resulted in, when it did not sign the user in. */
+  /** The outcome of the link or provider that led here, when it did not sign the user in. */
   redirectOutcome: RedirectOutcome | null;
   dismissRedirectOutcome: () => void;
   /** The link that was opened was for setting a new password. */

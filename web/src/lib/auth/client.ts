@@ -25,7 +25,7 @@ export interface AuthConnection {
    * True once, when this tab requested the sign-in that the client reports, and not another tab.
    */
   takeOwnSignIn: () => boolean;
-  /** What the redirect to this page resulted in; settled once the client has read the address. */
+  /** The outcome of the redirect to this page; settled once the client has read the address. */
   redirectOutcome: Promise<RedirectOutcome | null>;
 }
 

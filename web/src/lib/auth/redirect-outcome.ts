@@ -2,7 +2,7 @@ import * as m from "../../paraglide/messages";
 import { type DescribedError, loadErrorTexts } from "../load-error-texts";
 import { pendingProviderKey, tabStorage } from "../storage";
 
-/** What a link or a provider led to, when it did not sign the user in. */
+/** The outcome of a link or a provider, when it did not sign the user in. */
 export interface RedirectOutcome extends DescribedError {
   kind: "refused" | "other-browser" | "note" | "change-half-done" | "change-done";
   /** Shown in the banner above every page, or by the page of the link in its own words. */

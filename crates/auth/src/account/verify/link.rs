@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::response::Response;
 use http::StatusCode;
 
-use super::redeem::{Redeemed, redeem};
+use super::redeem::{RedeemedToken, redeem};
 use super::verify_type::VerifyType;
 use super::{FIRST_OF_TWO, lookup};
 use crate::Auth;
@@ -42,7 +42,8 @@ pub async fn follow(State(auth): State<Auth>, request: RequestInfo, query: Query
             link_redirect::with_fragment(&base, vec![message(), ("sb", String::new())])
         }
         Err(error) if error.status().is_server_error() => {
-            tracing::error!(error = format!("{:#}", anyhow::Error::new(error)), "link not followed");
+            let error = format!("{:#}", anyhow::Error::new(error));
+            tracing::error!(error = %error, "link not followed");
             let general = AuthError::internal(anyhow::anyhow!("logged above"));
             error_location(target, is_pkce, &general)
         }
@@ -85,11 +86,11 @@ async fn redeem_link(
     let found = lookup::by_hash(op, verify_type, hash).await?;
     let kind = found.kind;
     let followed = match redeem(op, found, verify_type).await? {
-        Redeemed::FirstOfTwo => FollowedLink::FirstOfTwo,
-        Redeemed::Verified(user) if token::is_pkce(hash) => {
+        RedeemedToken::FirstOfTwo => FollowedLink::FirstOfTwo,
+        RedeemedToken::Verified(user) if token::is_pkce(hash) => {
             FollowedLink::Code(issue_code(op, &user, verify_type, kind).await?)
         }
-        Redeemed::Verified(user) => {
+        RedeemedToken::Verified(user) => {
             let tokens = session::issue(op, &user, AuthenticationMethod::Otp).await?;
             let link_type = match (verify_type, kind) {
                 (VerifyType::Email, TokenKind::Confirmation | TokenKind::EmailChangeNew) => "signup",

@@ -27,7 +27,7 @@ use crate::sql::{Tx, users};
 
 pub use link::follow;
 use lookup::FoundToken;
-use redeem::{Redeemed, redeem};
+use redeem::{RedeemedToken, redeem};
 use verify_type::VerifyType;
 
 const FIRST_OF_TWO: &str = "Confirmation link accepted. Please proceed to confirm link sent to the other email";
@@ -81,8 +81,8 @@ pub async fn verify(
 /// Redeems a token that was found, and signs the person in. The caller commits.
 async fn complete(op: AccountOperation<'_>, found: FoundToken, verify_type: VerifyType) -> Result<Response, AuthError> {
     Ok(match redeem(op, found, verify_type).await? {
-        Redeemed::Verified(user) => session::issue(op, &user, AuthenticationMethod::Otp).await?.into_response(),
-        Redeemed::FirstOfTwo => axum::Json(json!({"code": "200", "msg": FIRST_OF_TWO})).into_response(),
+        RedeemedToken::Verified(user) => session::issue(op, &user, AuthenticationMethod::Otp).await?.into_response(),
+        RedeemedToken::FirstOfTwo => axum::Json(json!({"code": "200", "msg": FIRST_OF_TWO})).into_response(),
     })
 }
 

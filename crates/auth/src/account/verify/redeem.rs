@@ -17,7 +17,7 @@ use crate::protection::audit::{Action, Traits, provider_trait};
 use crate::sql::{identities, one_time_tokens, sessions, users};
 
 /// The result of a redeemed token.
-pub(super) enum Redeemed {
+pub(super) enum RedeemedToken {
     /// The person may be signed in. The user has identities and factors.
     Verified(Box<User>),
     /// One of two confirmations of a change of address.
@@ -31,7 +31,7 @@ pub(super) async fn redeem(
     op: AccountOperation<'_>,
     found: FoundToken,
     verify_type: VerifyType,
-) -> Result<Redeemed, AuthError> {
+) -> Result<RedeemedToken, AuthError> {
     let FoundToken { user, kind } = found;
     match kind {
         // The most frequent case takes one round trip
@@ -45,7 +45,7 @@ pub(super) async fn redeem(
         TokenKind::Recovery => recover_unconfirmed(op, &user).await.context(FAILED)?,
         TokenKind::EmailChangeNew | TokenKind::EmailChangeCurrent => {
             if !change_email(op, &user, kind).await? {
-                return Ok(Redeemed::FirstOfTwo);
+                return Ok(RedeemedToken::FirstOfTwo);
             }
         }
         TokenKind::PhoneChange => change_phone(op, &user).await?,
@@ -56,7 +56,7 @@ pub(super) async fn redeem(
 }
 
 /// Deletes the tokens of the user, and reads the account anew: the end of every verification.
-async fn finish(op: AccountOperation<'_>, user: UserId) -> Result<Redeemed, AuthError> {
+async fn finish(op: AccountOperation<'_>, user: UserId) -> Result<RedeemedToken, AuthError> {
     let (cleared, providers, user) = tokio::join!(biased;
         one_time_tokens::delete_all(op.tx, user),
         users::refresh_providers(op.tx, user, op.now()),
@@ -65,7 +65,7 @@ async fn finish(op: AccountOperation<'_>, user: UserId) -> Result<Redeemed, Auth
     cleared?;
     providers.context(FAILED)?;
     let user = user?.ok_or_else(|| AuthError::internal(anyhow::anyhow!("the user is gone")))?;
-    Ok(Redeemed::Verified(Box::new(user)))
+    Ok(RedeemedToken::Verified(Box::new(user)))
 }
 
 fn main_provider(user: &User) -> &str {

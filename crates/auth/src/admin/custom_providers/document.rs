@@ -4,11 +4,11 @@ use http::HeaderMap;
 use serde_json::Value;
 use time::OffsetDateTime;
 
-use super::issuer;
 use crate::Auth;
 use crate::error::{AuthError, ContractError};
 use crate::http_client::UrlTrust;
 use crate::model::JsonObject;
+use crate::oauth::protocol::discovery::Issuer;
 use crate::sql::custom_providers::CustomProvider;
 
 const REQUIRED: [&str; 4] = ["issuer", "authorization_endpoint", "token_endpoint", "jwks_uri"];
@@ -19,6 +19,12 @@ const OPTIONAL: [&str; 5] = [
     "grant_types_supported",
     "subject_types_supported",
 ];
+
+/// Returns the issuer of an OpenID Connect provider.
+pub(super) fn issuer(provider: &CustomProvider) -> Option<Issuer> {
+    let url = provider.issuer.clone().filter(|_| provider.is_oidc)?;
+    Some(Issuer { url, discovery_url: provider.discovery_url.clone(), trust: UrlTrust::Guarded })
+}
 
 /// Reads the discovery document of an OpenID Connect provider into its row.
 ///

@@ -14,8 +14,6 @@ use crate::Auth;
 use crate::admin::administrator::Administrator;
 use crate::error::{AuthError, ContractError, SqlResultExt as _};
 use crate::http::extract::{self, Query, RequestInfo};
-use crate::http_client::UrlTrust;
-use crate::oauth::protocol::discovery::Issuer;
 use crate::sql::Tx;
 use crate::sql::custom_providers::{self, CustomProvider};
 use attributes::ProviderAttributes;
@@ -150,15 +148,9 @@ async fn find(auth: &Auth, identifier: &str) -> Result<CustomProvider, AuthError
     custom_providers::by_name(&client, identifier).await?.ok_or_else(|| ContractError::CustomProviderGone.into())
 }
 
-/// Returns the issuer of an OpenID Connect provider.
-fn issuer(provider: &CustomProvider) -> Option<Issuer> {
-    let url = provider.issuer.clone().filter(|_| provider.is_oidc)?;
-    Some(Issuer { url, discovery_url: provider.discovery_url.clone(), trust: UrlTrust::Guarded })
-}
-
 /// Makes the next sign-in read the documents of the provider again.
 fn forget(auth: &Auth, provider: &CustomProvider) {
-    if let Some(issuer) = issuer(provider) {
+    if let Some(issuer) = document::issuer(provider) {
         auth.provider_connections().issuers.forget(&issuer);
     }
 }

@@ -20,7 +20,7 @@ use crate::model::User;
 use crate::model::ids::UserId;
 use crate::operation::AccountOperation;
 use crate::protection::audit::Action;
-use crate::sql::users::Obfuscated;
+use crate::sql::users::ObfuscatedContacts;
 use crate::sql::{Tx, identities, users};
 
 /// The width of the column `phone`.
@@ -72,7 +72,7 @@ pub(crate) async fn apply(op: AccountOperation<'_>, actor: &User, id: UserId, so
 async fn soft_delete(op: AccountOperation<'_>, user: &User) -> Result<(), AuthError> {
     let hidden = |text: &str| obfuscate(user.id, text);
     let hidden_phone = |text: &str| hidden(text).chars().take(PHONE_CHARACTERS).collect::<String>();
-    let obfuscated = Obfuscated {
+    let obfuscated = ObfuscatedContacts {
         email: hidden(&user.email),
         phone: hidden_phone(&user.phone),
         email_change: hidden(&user.email_change),

@@ -24,7 +24,7 @@ use crate::http::extract::{RequestInfo, header};
 
 /// The cookie over https, which other hosts of the domain cannot set.
 const SECURE: &str = "__Host-portico-flow";
-/// As [`SECURE`], for providers that answer with a form: a browser sends no `Lax` cookie with such
+/// Like [`SECURE`], for providers that answer with a form: browsers send no `Lax` cookie with such
 /// a request, which comes from another site.
 const SECURE_FORM: &str = "__Host-portico-flow-form";
 /// The cookie over http, in development.

@@ -145,7 +145,7 @@ pub(crate) async fn complete_pending_link(
 /// Links a provider's identity to `user`, who is locked and complete.
 ///
 /// # Errors
-/// As [`check_link`]; the transaction must then be rolled back.
+/// Those of [`check_link`]; the transaction must then be rolled back.
 pub(crate) async fn link(
     op: AccountOperation<'_>,
     user: User,

@@ -138,7 +138,8 @@ pub struct ProfileSources<'a> {
     pub token: &'a JsonObject,
     /// The verified claims of the id_token.
     pub id_token: Option<&'a JsonObject>,
-    /// As many as [`ProviderDescription::userinfo`], or none if the id_token made them unnecessary.
+    /// One for each of [`ProviderDescription::userinfo`], or none if the id_token made them
+    /// unnecessary.
     pub documents: &'a [Value],
     /// The `user` field of the callback's form (Apple).
     pub form_user: Option<&'a Value>,

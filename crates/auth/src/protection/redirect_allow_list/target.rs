@@ -12,7 +12,7 @@ const MAX_TARGET_BYTES: usize = 8 * 1024;
 pub(super) struct RedirectTarget {
     scheme: String,
     host: String,
-    /// As written. A default port differs from a missing one.
+    /// The port as written. A default port differs from a missing one.
     port: Option<String>,
 }
 

@@ -109,12 +109,7 @@ pub struct ListPosition {
 
 /// Returns the number of users in the whole list, and at most `limit` users after `offset` others,
 /// without identities and factors.
-pub async fn list(
-    run: &impl Run,
-    filter: &UserFilter<'_>,
-    limit: i64,
-    offset: i64,
-) -> Result<(i64, Vec<User>), Error> {
+pub async fn list(run: &impl Run, filter: &UserFilter<'_>, limit: i64, offset: i64) -> Result<(i64, Vec<User>), Error> {
     let UserFilter { aud, part, oldest_first } = filter;
     let pattern = part.map(contains);
     let total = run.rows(COUNT, &[aud, &pattern]).await?[0].get(0);
@@ -179,7 +174,7 @@ pub async fn delete(tx: &Tx, id: UserId) -> Result<(), Error> {
 
 /// The replacements of the contacts of a deleted user.
 #[derive(Debug)]
-pub struct Obfuscated {
+pub struct ObfuscatedContacts {
     /// Replaces the address.
     pub email: String,
     /// Replaces the number.
@@ -192,13 +187,8 @@ pub struct Obfuscated {
 
 /// Replaces the personal data of a user, and deletes sessions, tokens, second factors and passkeys.
 /// The row stays.
-pub async fn soft_delete(
-    tx: &Tx,
-    id: UserId,
-    replaced: &Obfuscated,
-    now: OffsetDateTime,
-) -> Result<(), Error> {
-    let Obfuscated { email, phone, email_change, phone_change } = replaced;
+pub async fn soft_delete(tx: &Tx, id: UserId, replaced: &ObfuscatedContacts, now: OffsetDateTime) -> Result<(), Error> {
+    let ObfuscatedContacts { email, phone, email_change, phone_change } = replaced;
     tx.execute(SOFT_DELETE, &[&id, email, phone, email_change, phone_change, &now]).await?;
     one_time_tokens::delete_all(tx, id).await?;
     recovery_codes::delete(tx, id).await?;

@@ -74,7 +74,7 @@ pub async fn by_id(run: &impl Run, id: UserId) -> Result<Option<User>, Error> {
     one(run, BY_ID, &[&id]).await
 }
 
-/// As [`by_id`]; locks the row until the transaction ends.
+/// Returns the row of [`by_id`], locked until the transaction ends.
 pub async fn lock_by_id(tx: &Tx, id: UserId) -> Result<Option<User>, Error> {
     one(tx, LOCK_BY_ID, &[&id]).await
 }
@@ -84,7 +84,7 @@ pub async fn complete(run: &impl Run, id: UserId) -> Result<Option<User>, Error>
     complete_by(run, BY_ID, id).await
 }
 
-/// As [`complete`]; locks the row until the transaction ends.
+/// Returns the row of [`complete`], locked until the transaction ends.
 pub async fn lock_complete(tx: &Tx, id: UserId) -> Result<Option<User>, Error> {
     complete_by(tx, LOCK_BY_ID, id).await
 }
@@ -147,7 +147,7 @@ pub async fn by_email(run: &impl Run, email: &EmailAddress, aud: &str) -> Result
     one(run, BY_EMAIL, &[&email.as_str(), &aud]).await
 }
 
-/// As [`by_email`]; locks the row until the transaction ends.
+/// Returns the row of [`by_email`], locked until the transaction ends.
 pub async fn lock_by_email(tx: &Tx, email: &EmailAddress, aud: &str) -> Result<Option<User>, Error> {
     one(tx, LOCK_BY_EMAIL, &[&email.as_str(), &aud]).await
 }
@@ -157,7 +157,7 @@ pub async fn by_phone(run: &impl Run, phone: &PhoneNumber, aud: &str) -> Result<
     one(run, BY_PHONE, &[&phone.as_str(), &aud]).await
 }
 
-/// As [`by_phone`]; locks the row until the transaction ends.
+/// Returns the row of [`by_phone`], locked until the transaction ends.
 pub async fn lock_by_phone(tx: &Tx, phone: &PhoneNumber, aud: &str) -> Result<Option<User>, Error> {
     one(tx, LOCK_BY_PHONE, &[&phone.as_str(), &aud]).await
 }
@@ -170,7 +170,7 @@ pub async fn by_contact(run: &impl Run, contact: &Contact, aud: &str) -> Result<
     }
 }
 
-/// As [`by_contact`]; locks the row until the transaction ends.
+/// Returns the row of [`by_contact`], locked until the transaction ends.
 pub async fn lock_by_contact(tx: &Tx, contact: &Contact, aud: &str) -> Result<Option<User>, Error> {
     match contact {
         Contact::Email(email) => lock_by_email(tx, email, aud).await,

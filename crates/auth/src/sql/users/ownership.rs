@@ -70,8 +70,8 @@ statements! {
            and not users.is_sso_user
            and users.id is distinct from $3
          limit 1";
-    /// As [`LOCK_OWNER_OF_EMAIL`], except that an unproved address of an account does not count,
-    /// and no row is locked.
+    /// Like [`LOCK_OWNER_OF_EMAIL`], but an unproved address of an account does not count, and no
+    /// row is locked.
     const IS_ADDRESS_PROVED = "
         select 1
           from auth.users

@@ -1,4 +1,4 @@
--- What is there without asking. An extension that lies in another schema stays there.
+-- The extensions of every project. An extension that lies in another schema stays there.
 select pg_temp.ensure_extension(name, 'extensions') from unnest('{pgcrypto,uuid-ossp,pg_stat_statements}'::text[]) as name;
 -- As on the hosted service; the extension itself leaves it to superusers
 do $$

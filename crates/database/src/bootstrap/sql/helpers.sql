@@ -16,8 +16,8 @@ begin
   end if;
 end $$;
 
--- What this login may not set up: PostgreSQL's reason, what does not work until then, and the
--- statements by which a role with more rights sets it up.
+-- The parts that this login may not set up: PostgreSQL's reason, the features that do not work
+-- until then, and the statements by which a role with more rights sets it up.
 create temporary table if not exists portico_limitation (
   what text primary key, why text not null, effect text not null, remedy text not null default ''
 ) on commit drop;
@@ -150,8 +150,8 @@ begin
            else '' end), effect);
 end $$;
 
--- What a superuser sets up for supabase_admin belongs to a superuser. A role of that name may be
--- another project's
+-- Returns whether objects of the role can be made. Those that a superuser sets up for
+-- supabase_admin belong to a superuser: a role of that name may be another project's
 create or replace function pg_temp.can_be(name text) returns boolean language sql stable as $$
   select pg_has_role(session_user, name, case when current_setting('server_version_num')::int >= 160000 then 'set' else 'member' end)
      and (name <> 'supabase_admin' or not pg_temp.is_superuser() or (select rolsuper from pg_roles where rolname = name))

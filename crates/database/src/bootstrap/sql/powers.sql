@@ -1,5 +1,5 @@
--- What the hosted service lets postgres do beyond a plain role: settings that need a superuser's
--- grant, replication, the publications, reloading the configuration.
+-- The rights that postgres has on the hosted service beyond a plain role: settings that need a
+-- superuser's grant, replication, the publications, reloading the configuration.
 do $$
 declare
   name text;

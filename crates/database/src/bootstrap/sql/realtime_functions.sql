@@ -1,5 +1,5 @@
--- What applications call: the topic of the channel a policy is asked about, and messages sent from
--- SQL.
+-- The functions for applications: the topic of the channel that a policy decides on, and messages
+-- sent from SQL.
 set role supabase_realtime_admin;
 
 create or replace function realtime.topic() returns text language sql stable as $$

@@ -91,7 +91,7 @@ begin
     word_list constant text := word || '(?:\s*,\s*' || word || ')*';
     -- Extensions whose scripts are safe in schemas that others may have filled
     permitted constant text[] := '{autoinc,bloom,dict_xsyn,earthdistance,insert_username,moddatetime,pg_buffercache,pg_prewarm,pg_stat_statements,pg_walinspect,pgrowlocks,pgstattuple,postgres_fdw,refint,sslinfo,vector}';
-    -- What the hosted service offers besides. Their scripts may call functions
+    -- Further extensions of the hosted service. Their scripts may call functions
     checked constant text[] := '{address_standardizer,address_standardizer_data_us,http,hypopg,index_advisor,pg_hashids,pg_jsonschema,pgrouting,plpgsql_check,plv8,postgis,postgis_raster,postgis_sfcgal,postgis_tiger_geocoder,postgis_topology,rum}';
     emulated constant text[] := '{supabase_vault,pg_net,pg_cron,pgjwt,pg_graphql}';
     rest text := statement;

@@ -24,7 +24,7 @@ declare
   below text := beyond;         -- names strictly before this one
   folder text;
   found_row storage.objects;
-  told integer := 0;
+  returned integer := 0;
   batch integer := 0;           -- the number of files that are read as a set; 0: the next entry may be a folder
   size integer;
   run integer;                  -- the number of files before the first folder
@@ -51,7 +51,7 @@ begin
 
   -- As in `storage.search`: a folder at a time, and files in sets up to the first folder. No bound is
   -- null, since a condition that it might be would keep the others from being searched in the index.
-  while told < max_keys loop
+  while returned < max_keys loop
     if batch = 0 then
       if is_descending then
         select o.* into found_row from storage.objects as o
@@ -78,10 +78,10 @@ begin
         above := '';
         below := folder;
       end if;
-      told := told + 1;
+      returned := returned + 1;
       return next;
     else
-      size := least(batch, max_keys - told);
+      size := least(batch, max_keys - returned);
       if is_descending then
         return query
             select f.name, f.id, f.metadata, f.updated_at, f.created_at, f.last_accessed_at
@@ -107,8 +107,8 @@ begin
              where f.is_run order by f.exact;
       end if;
       get diagnostics run = row_count;
-      told := told + run;
-      exit when told >= max_keys;
+      returned := returned + run;
+      exit when returned >= max_keys;
       batch := case when run = size then least(8 * batch, 10000) else 0 end;
       if run > 0 then
         if is_descending then
@@ -204,7 +204,7 @@ declare
   at_name text;                 -- the file that was returned at the bound
   slash integer;
   to_skip integer := greatest(coalesce(offsets, 0), 0);
-  told integer := 0;
+  returned integer := 0;
   found_row storage.objects;
   batch integer := 0;           -- the number of files that are read as a set; 0: the next entry may be a folder
   size integer;
@@ -250,7 +250,7 @@ begin
   -- A folder is mostly followed by folders, of each of which one object is read. A file is mostly
   -- followed by files: the next ones, up to the first folder, are read as a set, which is larger
   -- each time.
-  while told < page loop
+  while returned < page loop
     if batch = 0 then
       if is_descending then
         select o.* into found_row from storage.objects as o
@@ -290,11 +290,11 @@ begin
       if to_skip > 0 then
         to_skip := to_skip - 1;
       else
-        told := told + 1;
+        returned := returned + 1;
         return next;
       end if;
     else
-      size := least(batch, case when to_skip > 0 then to_skip else page - told end);
+      size := least(batch, case when to_skip > 0 then to_skip else page - returned end);
       if to_skip = 0 then
         if is_descending then
           return query
@@ -322,8 +322,8 @@ begin
              where f.is_run order by f.folded, f.exact;
         end if;
         get diagnostics run = row_count;
-        told := told + run;
-        exit when told >= page;
+        returned := returned + run;
+        exit when returned >= page;
       end if;
       -- The end of these files, behind which the walk goes on
       if is_descending then

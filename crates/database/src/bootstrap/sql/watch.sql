@@ -15,7 +15,7 @@ begin
          'CREATE FOREIGN TABLE', 'ALTER FOREIGN TABLE', 'CREATE VIEW', 'ALTER VIEW', 'CREATE MATERIALIZED VIEW',
          'ALTER MATERIALIZED VIEW', 'CREATE FUNCTION', 'ALTER FUNCTION', 'CREATE TRIGGER', 'CREATE TYPE', 'ALTER TYPE',
          'CREATE RULE', 'COMMENT',
-         -- What may make a read run a function: the API then looks after the session.
+         -- Objects by which a read may run a function: the API then resets the session.
          'CREATE POLICY', 'ALTER POLICY', 'CREATE DOMAIN', 'ALTER DOMAIN', 'CREATE CAST', 'CREATE OPERATOR')
        and command.schema_name is distinct from 'pg_temp'
        and coalesce(

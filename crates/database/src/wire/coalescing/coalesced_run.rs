@@ -8,7 +8,8 @@ use bytes::BytesMut;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, Sleep};
 
-use super::ReadCoalescer;
+use super::shared::SharedCoalescer;
+use crate::wire::pool::Pool;
 use crate::wire::pool::checkout_queue::{CheckoutGrant, DelegatedBatch};
 use crate::wire::protocol::batch::{Batch, Statement};
 use crate::wire::protocol::encode::SYNC;
@@ -16,7 +17,8 @@ use crate::wire::protocol::error::WireError;
 use crate::wire::protocol::joined_rows::RowSeparators;
 use crate::wire::protocol::result_sets::ResultSets;
 use crate::wire::session::batch_copy::{BatchCopy, is_prepared, write_prepared};
-use crate::wire::session::connection::{SessionMode, WireConnection};
+use crate::wire::session::connection::WireConnection;
+use crate::wire::session::mode::SessionMode;
 use crate::wire::session::prepared_statements::PreparedStatements;
 use crate::wire::session::receive::Responses;
 use crate::wire::session::run::is_out_of_sync;
@@ -32,7 +34,8 @@ type Waiters = Vec<Option<oneshot::Sender<CheckoutGrant>>>;
 
 /// A run of several reads on a connection.
 pub(super) struct CoalescedRun<'a> {
-    pub coalescer: &'a ReadCoalescer,
+    pub pool: &'a Pool,
+    pub shared: &'a SharedCoalescer,
     pub connection: &'a mut WireConnection,
     /// The generation of the connection.
     pub generation: u64,
@@ -74,12 +77,12 @@ impl CoalescedRun<'_> {
         let statements = self.connection.statements();
         // From here on the statements that are looked up are not evicted
         statements.begin_batch();
-        let reset_statements = with_keys(self.coalescer, reset.statements());
-        let own = with_keys(self.coalescer, batch.statements.iter().copied());
+        let reset_statements = with_keys(self.pool, reset.statements());
+        let own = with_keys(self.pool, batch.statements.iter().copied());
         if !own.iter().chain(&reset_statements).all(|(key, statement)| is_prepared(statements, *key, statement)) {
             return Ok(CoalescedOutcome::NotCoalesced);
         }
-        let delegated = take_delegated(self.coalescer, self.generation, runtime, statements);
+        let delegated = self.take_delegated(runtime);
         if delegated.is_empty() {
             return Ok(CoalescedOutcome::NotCoalesced);
         }
@@ -143,7 +146,7 @@ impl CoalescedRun<'_> {
                 }
             };
             let now = Instant::now();
-            self.coalescer.shared.times.record(read.key, now - std::mem::replace(&mut started, now));
+            self.shared.times.record(read.key, now - std::mem::replace(&mut started, now));
             let Responses { mut results, error, .. } = responses;
             if let Some(error) = error {
                 if is_out_of_sync(&error) || results.len() >= read.statements {
@@ -161,7 +164,7 @@ impl CoalescedRun<'_> {
                 .filter(|_| results.len() == expected && !self.connection.in_transaction());
             let Some(check) = check else { return Err(self.connection.response_mismatch()) };
             if self.connection.session().apply_reset_check(check).has_new_traits {
-                self.coalescer.pool.shared.forget_function_traits();
+                self.pool.shared.forget_function_traits();
             }
             let was_discarded = must_discard;
             must_discard |= !self.connection.session().is_clean();
@@ -185,33 +188,25 @@ impl CoalescedRun<'_> {
         self.connection.finish_receiving();
         Ok(CoalescedOutcome::Completed(own_results))
     }
-}
 
-fn with_keys<'a>(
-    coalescer: &ReadCoalescer,
-    statements: impl Iterator<Item = Statement<'a>>,
-) -> Vec<KeyedStatement<'a>> {
-    let pool = &coalescer.pool.shared;
-    statements.map(|statement| (pool.statement_key(&statement), statement)).collect()
-}
-
-/// Takes reads of waiting callers that the connection can send.
-fn take_delegated(
-    coalescer: &ReadCoalescer,
-    generation: u64,
-    runtime: tokio::runtime::Id,
-    statements: &mut PreparedStatements,
-) -> Vec<DelegatedBatch> {
-    let pool = &coalescer.pool.shared;
-    let mut queue = pool.queue();
-    // A caller that came after a renewal must not get an older connection. Checked under the lock:
-    // a renewal first increases the generation, then locks the queue
-    if generation != pool.generation() {
-        return Vec::new();
+    /// Takes reads of waiting callers that the connection can send.
+    fn take_delegated(&mut self, runtime: tokio::runtime::Id) -> Vec<DelegatedBatch> {
+        let pool = &self.pool.shared;
+        let mut queue = pool.queue();
+        // A caller that came after a renewal must not get an older connection. Checked under the
+        // lock: a renewal first increases the generation, then locks the queue
+        if self.generation != pool.generation() {
+            return Vec::new();
+        }
+        let statements = self.connection.statements();
+        let batches = queue.take_delegated(runtime, MAX_READS - 1, &mut |batch| batch.is_prepared(statements));
+        self.shared.coalesced.fetch_add(batches.len() as u64, Ordering::Relaxed);
+        batches
     }
-    let batches = queue.take_delegated(runtime, MAX_READS - 1, &mut |batch| batch.is_prepared(statements));
-    coalescer.shared.coalesced.fetch_add(batches.len() as u64, Ordering::Relaxed);
-    batches
+}
+
+fn with_keys<'a>(pool: &Pool, statements: impl Iterator<Item = Statement<'a>>) -> Vec<KeyedStatement<'a>> {
+    statements.map(|statement| (pool.shared.statement_key(&statement), statement)).collect()
 }
 
 /// Runs `work`, which other callers wait for. When `patience` ends first, releases them and returns

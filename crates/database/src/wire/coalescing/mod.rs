@@ -21,6 +21,7 @@
 //! only.
 
 mod coalesced_run;
+mod shared;
 mod statement_times;
 
 use std::num::NonZero;
@@ -31,6 +32,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use self::coalesced_run::{CoalescedOutcome, CoalescedRun};
+use self::shared::SharedCoalescer;
 use self::statement_times::StatementTimes;
 use super::pool::checkout_queue::CheckoutGrant;
 use super::pool::pooled_connection::PooledConnection;
@@ -70,14 +72,6 @@ impl Default for CoalescingSettings {
 pub struct ReadCoalescer {
     pool: Pool,
     shared: Arc<SharedCoalescer>,
-}
-
-#[derive(Debug)]
-struct SharedCoalescer {
-    quick_read_limit: Duration,
-    max_quick_reads: Option<usize>,
-    times: StatementTimes,
-    coalesced: AtomicU64,
 }
 
 /// The reason why a read failed.
@@ -213,7 +207,8 @@ impl ReadCoalescer {
         let main = main_statement(batch).filter(|_| can_coalesce);
         let key = main.map(|main| pool.statement_key(main));
         if let Some(key) = key.filter(|key| self.is_quick(*key)) {
-            let run = CoalescedRun { coalescer: self, connection: &mut *connection, generation, mode };
+            let run =
+                CoalescedRun { pool: &self.pool, shared: &self.shared, connection: &mut *connection, generation, mode };
             match run.run(batch, key).await {
                 Ok(CoalescedOutcome::NotCoalesced) => {}
                 Ok(CoalescedOutcome::Completed(Some(results))) => return Ok(Some(results)),

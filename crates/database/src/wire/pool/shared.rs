@@ -9,9 +9,10 @@ use super::checkout_queue::{CheckoutGrant, CheckoutQueue, IdleConnection, Return
 use super::settings::WirePoolSettings;
 use crate::wire::protocol::batch::Statement;
 use crate::wire::protocol::error::WireError;
-use crate::wire::session::connection::{SessionMode, WireConnection};
+use crate::wire::session::connection::WireConnection;
 use crate::wire::session::connector::Connector;
 use crate::wire::session::function_traits::FunctionTraits;
+use crate::wire::session::mode::SessionMode;
 
 /// The state of a pool.
 #[derive(Debug)]

@@ -40,8 +40,8 @@ pub enum WireError {
     /// handle (`copy`).
     #[error("unexpected answer of the database: {0}")]
     Protocol(&'static str),
-    /// The server does not allow us to act as the role, or asks for credentials that we do not
-    /// have. The text names the remedy.
+    /// The server does not allow the login to act as the role, or asks for credentials that are
+    /// not configured. The text names the remedy.
     #[error("{0}")]
     Refused(String),
 }

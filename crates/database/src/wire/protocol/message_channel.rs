@@ -82,7 +82,7 @@ impl MessageChannel {
 }
 
 /// Writes all bytes. While the server accepts no more, its messages are read: the server may itself
-/// be blocked on a write to us.
+/// be blocked on a write to this client.
 async fn write(stream: &mut ServerStream, reader: &mut MessageReader, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         let step = |context: &mut Context<'_>| match Pin::new(&mut *stream).poll_write(context, bytes) {

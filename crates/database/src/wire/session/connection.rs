@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use tokio::runtime::{self, Handle};
 
-use super::function_traits::FunctionTraits;
+use super::mode::SessionMode;
 use super::origin::SessionOrigin;
 use super::prepared_statements::{ParseStep, PreparedStatements};
 use super::reset::SessionReset;
@@ -34,20 +34,6 @@ pub(crate) struct WireConnection {
     key: BackendKey,
     opened_at: Instant,
     runtime: runtime::Id,
-}
-
-/// The way in which batches run.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct SessionMode {
-    /// The session stays ours between two batches, so statements stay prepared.
-    pub prepared: bool,
-    /// A pooler lends another server session for each transaction.
-    pub pooled: bool,
-    /// The statements may run functions of the project, or have values of a caller in settings.
-    /// Without that a session needs no reset.
-    pub runs_project_code: bool,
-    /// The known properties of the functions in the database.
-    pub traits: FunctionTraits,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

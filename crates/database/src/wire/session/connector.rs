@@ -4,10 +4,12 @@ use std::io::{self, ErrorKind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use portico_base::random;
 use tokio::time::Instant;
 
-use super::connection::{SessionMode, WireConnection};
+use super::connection::WireConnection;
 use super::function_traits::FunctionTraits;
+use super::mode::SessionMode;
 use super::origin::SessionOrigin;
 use super::prepared_statements::PreparedStatements;
 use super::statement_texts::StatementTexts;
@@ -38,7 +40,7 @@ const ROLE_SETTINGS: &str = "
 /// Opens connections that act as one role.
 #[derive(Debug)]
 pub(crate) struct Connector {
-    /// The endpoint with the login role, which is the role itself where the server trusts us.
+    /// The endpoint with the login role, which is the role itself on a server that trusts it.
     endpoint: Endpoint,
     tls: Tls,
     role: String,
@@ -57,15 +59,13 @@ impl Connector {
     /// statements.
     pub fn new(endpoint: &Endpoint, role: &str, max_statements: usize) -> Result<Self, DatabaseError> {
         let (endpoint, role) = (endpoint.for_part(role), endpoint.role_for(role));
-        let mut seed = [0; 8];
-        getrandom::fill(&mut seed).map_err(|error| DatabaseError::Refused(format!("no randomness: {error}")))?;
         Ok(Self {
             tls: Tls::new(endpoint.tls(), endpoint.host())?,
             endpoint,
             role,
             role_settings: Mutex::new(Arc::from([])),
             max_statements,
-            texts: Arc::new(StatementTexts::new(u64::from_ne_bytes(seed))),
+            texts: Arc::new(StatementTexts::new(u64::from_ne_bytes(random::bytes()))),
             runs_fixed_statements: false,
         })
     }
@@ -75,7 +75,7 @@ impl Connector {
     /// role would have more rights, for which it has to be guarded.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// Those of [`new`](Self::new).
     pub fn for_fixed_statements(
         endpoint: &Endpoint,
         role: &str,
@@ -190,11 +190,8 @@ impl Connector {
     async fn open(&self, settings: &[(String, String)]) -> Result<WireConnection, WireError> {
         let mut channel = MessageChannel::new(connect::open_stream(&self.endpoint, &self.tls).await?);
         let key = authenticate(&mut channel, &self.endpoint, settings).await?;
-        let mut first_name = [0; 8];
-        getrandom::fill(&mut first_name)
-            .map_err(|error| WireError::Refused(format!("no randomness for a connection to the database: {error}")))?;
-        let statements =
-            PreparedStatements::new(self.max_statements, self.texts.clone(), u64::from_ne_bytes(first_name));
+        let first_name = u64::from_ne_bytes(random::bytes());
+        let statements = PreparedStatements::new(self.max_statements, self.texts.clone(), first_name);
         Ok(WireConnection::new(channel, key, statements))
     }
 

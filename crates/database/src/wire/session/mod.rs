@@ -5,6 +5,7 @@ pub(crate) mod batch_copy;
 pub(crate) mod connection;
 pub(crate) mod connector;
 pub(crate) mod function_traits;
+pub(crate) mod mode;
 mod origin;
 mod pooled;
 pub(crate) mod prepared_statements;

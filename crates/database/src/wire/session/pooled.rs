@@ -7,8 +7,9 @@
 
 use std::sync::Arc;
 
-use super::connection::{SessionMode, WireConnection};
+use super::connection::WireConnection;
 use super::function_traits::FunctionTraits;
+use super::mode::SessionMode;
 use crate::pooler::cleaning::{
     END, END_UNLESS_BARE, END_UNLESS_BARE_OR_KEPT, END_UNLESS_CLEAN, END_UNLESS_CLEAN_AT_VERSION, END_UNLESS_UNUSED,
     MARK_AS_USED, RESET,
@@ -79,7 +80,7 @@ impl WireConnection {
             Ok(results) => results,
         };
         if results.len() > wanted && !self.in_transaction() {
-            // What is left with the pooler's session is none of this connection's
+            // The pooler's session keeps the remainder, which does not concern this connection
             self.session().record_discard(false);
         }
         results.truncate(wanted);

@@ -39,8 +39,8 @@
 
 use std::sync::Arc;
 
-use super::connection::SessionMode;
 use super::function_traits::FunctionTraits;
+use super::mode::SessionMode;
 use super::origin::SessionOrigin;
 use crate::wire::protocol::batch::{Access, Statement};
 use crate::wire::protocol::result_sets::ResultSets;

@@ -3,7 +3,8 @@
 use std::io;
 use std::sync::Arc;
 
-use super::connection::{SessionMode, WireConnection};
+use super::connection::WireConnection;
+use super::mode::SessionMode;
 use crate::wire::protocol::batch::{Access, Batch, Statement};
 use crate::wire::protocol::error::WireError;
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use bytes::BufMut;
 use postgres_protocol::message::frontend;
 
-use super::connection::{ConnectionState, SessionMode, WireConnection};
+use super::connection::{ConnectionState, WireConnection};
+use super::mode::SessionMode;
 use super::prepared_statements::ParseStep;
 use super::receive::Responses;
 use super::reset::{ResetCheck, discard_everything, has_kept_values};

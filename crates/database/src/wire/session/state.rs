@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::connection::SessionMode;
+use super::mode::SessionMode;
 use super::origin::SessionOrigin;
 use super::reset::{ResetCheck, SessionReset};
 use crate::wire::protocol::batch::Access;

@@ -1,4 +1,4 @@
--- What the reference tool dumps of a small project: schema, then data.
+-- The dump of a small project by the reference tool: schema, then data.
 SET statement_timeout = 0;
 SET lock_timeout = 0;
 SET client_encoding = 'UTF8';

@@ -39,7 +39,7 @@ pub(crate) enum BodyLength {
 /// The state of a connection, for the choice of the one to close when the connection limit is
 /// reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum ConnectionStanding {
     /// No complete head has arrived yet, or a further one has arrived in part.
     Unfinished,
     /// All requests are answered.
@@ -131,13 +131,13 @@ impl Calls {
 
     /// Returns the state of the connection. Any thread may call this; the result can be outdated at
     /// once.
-    pub fn standing(&self) -> Standing {
+    pub fn standing(&self) -> ConnectionStanding {
         if self.is_busy() {
-            Standing::Busy
+            ConnectionStanding::Busy
         } else if self.count.load(Ordering::Relaxed) == 0 || !self.is_between() {
-            Standing::Unfinished
+            ConnectionStanding::Unfinished
         } else {
-            Standing::Idle
+            ConnectionStanding::Idle
         }
     }
 

@@ -27,8 +27,8 @@ impl RequestLines<()> {
     }
 }
 
-/// A connection whose bytes come in these pieces; `reports` are the bodies that the HTTP library
-/// reports before it asks for each piece.
+/// Returns the output for bytes that come in these pieces; `reports` are the bodies that the HTTP
+/// library reports before it asks for each piece.
 fn through(pieces: &[&[u8]], reports: &[Option<BodyLength>]) -> String {
     let (mut lines, calls) = lines(());
     let mut out = Vec::new();
@@ -95,7 +95,7 @@ fn the_next_request_begins_where_the_library_says_the_last_one_ends() {
 }
 
 #[test]
-fn where_a_request_ends_is_never_guessed() {
+fn the_end_of_a_request_is_never_guessed() {
     // Nothing passes behind a head before the library has said what it is, whether it came with the
     // head or later. The third request here begins with the body of the second
     let two = [RAW, RAW].concat();
@@ -149,27 +149,27 @@ fn an_upgrade_is_decided_before_more_is_looked_at() {
 #[test]
 fn a_connection_stands_for_what_has_arrived_on_it() {
     let (mut lines, calls) = lines(());
-    assert_eq!(calls.standing(), Standing::Unfinished);
+    assert_eq!(calls.standing(), ConnectionStanding::Unfinished);
     lines.feed(&RAW[..10]);
-    assert_eq!(calls.standing(), Standing::Unfinished);
+    assert_eq!(calls.standing(), ConnectionStanding::Unfinished);
     lines.feed(&RAW[10..]);
     let under_way = calls.begins(Known(0), false);
-    assert_eq!(calls.standing(), Standing::Busy);
+    assert_eq!(calls.standing(), ConnectionStanding::Busy);
     drop(under_way);
-    assert_eq!((calls.standing(), calls.at_rest()), (Standing::Idle, Some(1)));
+    assert_eq!((calls.standing(), calls.at_rest()), (ConnectionStanding::Idle, Some(1)));
     calls.set_blocked(true);
-    assert_eq!((calls.standing(), calls.at_rest()), (Standing::Busy, None));
+    assert_eq!((calls.standing(), calls.at_rest()), (ConnectionStanding::Busy, None));
     calls.set_blocked(false);
     lines.feed(&RAW[..1]);
-    assert_eq!((calls.standing(), calls.at_rest()), (Standing::Unfinished, None));
+    assert_eq!((calls.standing(), calls.at_rest()), (ConnectionStanding::Unfinished, None));
     // A body that is still to come
     lines.feed(&RAW[1..]);
     drop(calls.begins(Known(2), false));
-    assert_eq!((calls.standing(), calls.at_rest()), (Standing::Unfinished, None));
+    assert_eq!((calls.standing(), calls.at_rest()), (ConnectionStanding::Unfinished, None));
     lines.feed(b"x");
-    assert_eq!((calls.standing(), calls.at_rest()), (Standing::Unfinished, None));
+    assert_eq!((calls.standing(), calls.at_rest()), (ConnectionStanding::Unfinished, None));
     lines.feed(b"y");
-    assert_eq!((calls.standing(), calls.at_rest()), (Standing::Idle, Some(2)));
+    assert_eq!((calls.standing(), calls.at_rest()), (ConnectionStanding::Idle, Some(2)));
 }
 
 #[tokio::test(start_paused = true)]

@@ -41,7 +41,7 @@ pub(super) struct CompressedBody {
 }
 
 /// The data to compress, and what follows it.
-enum Gathered {
+enum GatheredData {
     /// A whole block; more may follow at once.
     Block,
     /// The data before a pause, which may be empty.
@@ -57,19 +57,19 @@ impl CompressedBody {
     }
 
     /// Fills the block as far as possible without waiting.
-    fn gather(&mut self, context: &mut Context<'_>) -> Result<Gathered, axum::Error> {
+    fn gather(&mut self, context: &mut Context<'_>) -> Result<GatheredData, axum::Error> {
         loop {
             let fits = self.piece.len().min(BLOCK.saturating_sub(self.block.len()));
             self.block.extend_from_slice(&self.piece.split_to(fits));
             if self.piece.is_empty() && self.inner.is_end_stream() {
-                return Ok(Gathered::End);
+                return Ok(GatheredData::End);
             }
             if self.block.len() == BLOCK {
-                return Ok(Gathered::Block);
+                return Ok(GatheredData::Block);
             }
             match Pin::new(&mut self.inner).poll_frame(context) {
-                Poll::Pending => return Ok(Gathered::Pause),
-                Poll::Ready(None) => return Ok(Gathered::End),
+                Poll::Pending => return Ok(GatheredData::Pause),
+                Poll::Ready(None) => return Ok(GatheredData::End),
                 // No service has trailers
                 Poll::Ready(Some(frame)) => self.piece = frame?.into_data().unwrap_or_default(),
             }
@@ -77,15 +77,15 @@ impl CompressedBody {
     }
 
     /// Compresses the gathered data. Empty: the encoder needs more input first.
-    fn compress(&mut self, gathered: &Gathered) -> io::Result<Vec<u8>> {
+    fn compress(&mut self, gathered: &GatheredData) -> io::Result<Vec<u8>> {
         let Some(mut encoder) = self.encoder.take() else { return Ok(Vec::new()) };
         encoder.write(&self.block)?;
         self.block.clear();
-        self.holds_back = matches!(gathered, Gathered::Block);
+        self.holds_back = matches!(gathered, GatheredData::Block);
         let output = match gathered {
-            Gathered::Block => encoder.take(),
-            Gathered::Pause => encoder.flush()?,
-            Gathered::End => return encoder.finish(),
+            GatheredData::Block => encoder.take(),
+            GatheredData::Pause => encoder.flush()?,
+            GatheredData::End => return encoder.finish(),
         };
         self.encoder = Some(encoder);
         Ok(output)
@@ -106,7 +106,7 @@ impl HttpBody for CompressedBody {
         }
         if !mem::take(&mut this.has_worked) {
             let gathered = match this.gather(context) {
-                Ok(Gathered::Pause) if this.block.is_empty() && !this.holds_back => return Poll::Pending,
+                Ok(GatheredData::Pause) if this.block.is_empty() && !this.holds_back => return Poll::Pending,
                 Ok(gathered) => gathered,
                 Err(error) => {
                     // An end that is cut off shows the client that data is missing
@@ -114,7 +114,7 @@ impl HttpBody for CompressedBody {
                     return Poll::Ready(Some(Err(error)));
                 }
             };
-            this.has_worked = matches!(gathered, Gathered::Block);
+            this.has_worked = matches!(gathered, GatheredData::Block);
             let output = this.compress(&gathered).map_err(axum::Error::new)?;
             if !output.is_empty() {
                 return Poll::Ready(Some(Ok(Frame::data(output.into()))));

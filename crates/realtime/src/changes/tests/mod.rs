@@ -56,7 +56,8 @@ impl Live {
         Self::with_pause(set_up, settings, super::pauses::PAUSE).await
     }
 
-    /// As [`with_settings`](Self::with_settings), with the first pause of what takes too long.
+    /// Like [`with_settings`](Self::with_settings), but with the first pause of what takes too
+    /// long.
     async fn with_pause(set_up: &str, settings: RealtimeSettings, pause: Duration) -> Self {
         let database = ScratchDatabase::new().await;
         database.run(MARKS).await;

@@ -289,7 +289,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_encoded_is_json_with_the_same_names(topic in ".{0,40}", event in ".{0,40}") {
+    fn an_encoded_frame_is_json_with_the_same_names(topic in ".{0,40}", event in ".{0,40}") {
         let head = EventHead { join_ref: &Reference::NULL, reference: &Reference::NULL, topic: &topic, event: &event };
         let Frame::Text(array) = encode_event(Version::V2, head, b"{}") else { unreachable!() };
         let parsed = Inbound::parse_text(Version::V2, &array).unwrap();

@@ -2,7 +2,7 @@
 
 use indexmap::IndexSet;
 
-use super::{JsonPayload, ObjectKeys};
+use super::payload::{JsonPayload, ObjectKeys};
 use crate::RestError;
 
 /// Converts CSV to an array of objects of texts. `NULL` is null; an empty field is an empty text.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use indexmap::IndexMap;
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::{JsonPayload, ObjectKeys, is_object};
+use super::payload::{JsonPayload, ObjectKeys, is_object};
 use crate::RestError;
 
 /// Parses the top level, and checks that the whole text is JSON.

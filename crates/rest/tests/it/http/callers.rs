@@ -73,8 +73,8 @@ async fn a_request_runs_in_the_role_of_its_token_and_sql_sees_the_claims() {
     };
     let person = claims(server.token("authenticated", FIRST)).await;
     assert_eq!((&person["role"], &person["claims"]["sub"]), (&json!("authenticated"), &json!(FIRST)));
-    let nobody = server.call("current_claims", &json!({})).send().await.expect(200).json();
-    assert_eq!(nobody, json!({ "role": "anon", "claims": { "role": "anon" } }));
+    let anonymous = server.call("current_claims", &json!({})).send().await.expect(200).json();
+    assert_eq!(anonymous, json!({ "role": "anon", "claims": { "role": "anon" } }));
     let key = server.call("current_claims", &json!({})).key(server.api_keys().secret()).send().await.expect(200).json();
     assert_eq!(key["role"], "service_role");
     // A token without a role has none
@@ -232,10 +232,10 @@ async fn sql_sees_the_token_of_an_opaque_key_and_never_the_key() {
 #[tokio::test]
 async fn missing_privileges_are_401_for_anonymous_and_403_for_other_callers() {
     let server = CinemaServer::open().await;
-    let nobody = server.read("secrets").send().await;
-    assert_eq!((nobody.status, nobody.header("www-authenticate")), (401, Some("Bearer")));
+    let anonymous = server.read("secrets").send().await;
+    assert_eq!((anonymous.status, anonymous.header("www-authenticate")), (401, Some("Bearer")));
     assert_eq!(
-        nobody.json(),
+        anonymous.json(),
         json!({
             "code": "42501",
             "details": null,
@@ -243,8 +243,8 @@ async fn missing_privileges_are_401_for_anonymous_and_403_for_other_callers() {
             "message": "permission denied for table secrets",
         })
     );
-    let somebody = server.read("secrets").bearer(&server.token("authenticated", FIRST)).send().await;
-    assert_eq!(somebody.status, 403);
+    let signed_in = server.read("secrets").bearer(&server.token("authenticated", FIRST)).send().await;
+    assert_eq!(signed_in.status, 403);
     let body = json!({ "id": 2 });
     let write = server.post("/rest/v1/secrets").bearer(&server.token("authenticated", FIRST)).json(&body).send().await;
     assert_eq!(

@@ -30,7 +30,7 @@ pub(super) async fn open(
     buffers: Arc<ReadBuffers>,
 ) -> Result<OpenContent, BackendError> {
     if let Some(file) = cached::open(&place)
-        && let Opened::Whole(content) = opened(file, range, &buffers, |file, room, start| {
+        && let OpenedVersion::Whole(content) = opened(file, range, &buffers, |file, room, start| {
             cached::read(file, room, start).filter(|read| *read == room.len()).map(drop).ok_or(())
         })?
     {
@@ -39,15 +39,15 @@ pub(super) async fn open(
     blocking(move || {
         let read = |file: &File, room: &mut [u8], start| file.read_exact_at(room, start);
         match opened(File::open(place)?, range, &buffers, read)? {
-            Opened::Whole(content) => Ok(content),
-            Opened::NotRead(error) => Err(error.into()),
+            OpenedVersion::Whole(content) => Ok(content),
+            OpenedVersion::NotRead(error) => Err(error.into()),
         }
     })
     .await
 }
 
 /// A version that was opened.
-enum Opened<E> {
+enum OpenedVersion<E> {
     /// It can be sent.
     Whole(OpenContent),
     /// It is small and could not be read.
@@ -60,7 +60,7 @@ fn opened<E>(
     range: Option<ByteRange>,
     buffers: &Arc<ReadBuffers>,
     read: impl FnOnce(&File, &mut [u8], u64) -> Result<(), E>,
-) -> Result<Opened<E>, BackendError> {
+) -> Result<OpenedVersion<E>, BackendError> {
     let metadata = file.metadata()?;
     if !metadata.is_file() {
         return Err(BackendError::NotFound);
@@ -79,11 +79,11 @@ fn opened<E>(
         if !bytes.is_empty()
             && let Err(error) = read(&file, &mut bytes, start)
         {
-            return Ok(Opened::NotRead(error));
+            return Ok(OpenedVersion::NotRead(error));
         }
         Body::from(bytes.freeze())
     };
-    Ok(Opened::Whole(OpenContent { size, part, body }))
+    Ok(OpenedVersion::Whole(OpenContent { size, part, body }))
 }
 
 /// The bytes of a part of a file. It keeps the file open, so that a deletion does not disturb it.

@@ -1,7 +1,7 @@
 /** The largest file that is opened: the result of the crop is far smaller. */
 export const maxFileMebibytes = 20;
 
-/** Why a file cannot be used as a picture. */
+/** The reason why a file cannot be used as a picture. */
 export type FileProblem = "type" | "size" | "damaged";
 
 /** The types that browsers decode and that are pictures of pixels. */

@@ -169,7 +169,7 @@ pub fn azure(sources: &ProfileSources<'_>) -> ProfileResult {
 /// The tenant of personal accounts, whose addresses Microsoft itself verifies.
 const AZURE_PERSONAL_ACCOUNTS: &str = "https://login.microsoftonline.com/9188040d-6c67-4c5b-b112-36a304b66dad/v2.0";
 
-/// As [`azure`], where every tenant may sign in. A tenant's administrator can write any address
+/// Like [`azure`], where every tenant may sign in. A tenant's administrator can write any address
 /// into its accounts, so an address is verified only where Microsoft states that the tenant owns
 /// its domain.
 pub fn azure_of_any_tenant(sources: &ProfileSources<'_>) -> ProfileResult {
