@@ -5,6 +5,7 @@
 //! up for each request.
 
 mod access_token;
+pub(crate) mod assurance;
 mod authentication_method;
 pub(crate) mod clean_up;
 pub(crate) mod elevation;

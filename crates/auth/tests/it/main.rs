@@ -9,6 +9,7 @@ mod admin_links;
 mod admin_providers;
 mod admin_users;
 mod allowed_issuers;
+mod assurance;
 mod attempts;
 mod authenticator;
 mod bad_input;

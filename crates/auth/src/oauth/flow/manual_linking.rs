@@ -1,4 +1,7 @@
 //! Manual linking: identities that a signed-in person links and unlinks.
+//!
+//! An identity is a sign-in method, and may bring the account its address or take it away. So a
+//! person with a second factor must have proved it in the session ([`assurance`]).
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -22,6 +25,7 @@ use crate::oauth::flow::callback_redirect;
 use crate::oauth::provider::profile::{Profile, ProviderEmail};
 use crate::operation::AccountOperation;
 use crate::protection::audit::Action;
+use crate::session::assurance;
 use crate::sql::flow_state::{self, FlowState};
 use crate::sql::{Tx, identities, users};
 
@@ -42,6 +46,7 @@ pub(crate) async fn authorize(
     uri: Uri,
 ) -> Result<Response, AuthError> {
     check_enabled(&auth)?;
+    assurance::check(&signed_in.user, signed_in.aal())?;
     let browser = BrowserContext::from_request(&headers, &uri);
     let started = authorize::start(&auth, &request, &query, &browser, Some(signed_in.user.id)).await?;
     let mut response = match query.get("skip_http_redirect") {
@@ -204,6 +209,7 @@ async fn try_unlink(auth: &Auth, request: &RequestInfo, signed_in: &SignedIn, id
     let tx = Tx::begin(auth.database()).await?;
     let op = AccountOperation::new(auth, request, &tx);
     let user = users::lock_complete(&tx, signed_in.user.id).await?.ok_or(ContractError::UserUnknown)?;
+    assurance::lock_and_check(&tx, &user, signed_in.session_id()).await?;
     if user.identities.len() <= 1 {
         return Err(ContractError::LastIdentity.into());
     }
