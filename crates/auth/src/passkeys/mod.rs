@@ -24,7 +24,8 @@ use crate::model::{Passkey, User};
 use crate::one_time::message;
 use crate::operation::AccountOperation;
 use crate::protection::audit::Traits;
-use crate::sql::{Tx, sessions, users};
+use crate::session::assurance;
+use crate::sql::{Tx, users};
 
 /// The precondition of every route for users: passkeys are enabled.
 pub(crate) struct PasskeysEnabled;
@@ -43,8 +44,7 @@ impl FromRequestParts<Auth> for PasskeysEnabled {
 /// Checks that a person with a second factor has used it in this session: a passkey signs in
 /// without one.
 fn check_assurance(signed_in: &SignedIn) -> Result<(), AuthError> {
-    let aal = signed_in.session.as_ref().map(|session| session.aal.as_str());
-    check_aal(&signed_in.user, aal)
+    check_aal(&signed_in.user, signed_in.aal())
 }
 
 fn check_aal(user: &User, aal: Option<&str>) -> Result<(), AuthError> {
@@ -61,13 +61,7 @@ fn check_aal(user: &User, aal: Option<&str>) -> Result<(), AuthError> {
 /// Those of the check, of a deleted account and of an ended session.
 async fn lock_owner(tx: &Tx, signed_in: &SignedIn) -> Result<User, AuthError> {
     let user = users::lock_complete(tx, signed_in.user.id).await?.ok_or(ContractError::SubjectGone)?;
-    let aal = match &signed_in.session {
-        Some(session) => {
-            let aal = sessions::lock_aal(tx, session.id, user.id).await?;
-            Some(aal.ok_or(ContractError::SessionOfTokenGone)?)
-        }
-        None => None,
-    };
+    let aal = assurance::lock(tx, user.id, signed_in.session_id()).await?;
     check_aal(&user, aal.as_deref())?;
     Ok(user)
 }

@@ -5,9 +5,11 @@
 //! up for each request.
 
 mod access_token;
+pub(crate) mod assurance;
 mod authentication_method;
 pub(crate) mod clean_up;
 pub(crate) mod elevation;
+pub(crate) mod eviction;
 pub(crate) mod grants;
 pub(crate) mod lifetime;
 pub(crate) mod logout;

@@ -83,6 +83,16 @@ impl SignedIn {
         }
         Ok(Self { user, session, claims })
     }
+
+    /// Returns the session of the token.
+    pub fn session_id(&self) -> Option<SessionId> {
+        self.session.as_ref().map(|session| session.id)
+    }
+
+    /// Returns the assurance level that the session had when the request arrived.
+    pub fn aal(&self) -> Option<&str> {
+        self.session.as_ref().map(|session| session.aal.as_str())
+    }
 }
 
 impl FromRequestParts<Auth> for SignedIn {

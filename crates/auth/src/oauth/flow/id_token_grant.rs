@@ -23,7 +23,7 @@ use crate::oauth::provider::profile::Profile;
 use crate::oauth::provider::readers;
 use crate::oauth::provider::resolved::{self, IdTokenIssuer, ResolvedProvider};
 use crate::operation::AccountOperation;
-use crate::session::{self, AuthenticationMethod, TokenResponse};
+use crate::session::{self, AuthenticationMethod, TokenResponse, assurance};
 use crate::settings::ProviderSettings;
 use crate::sql::{Tx, users};
 
@@ -107,6 +107,7 @@ async fn complete(
     let outcome = match linking {
         Some(person) => {
             let user = users::lock_complete(&tx, person.user.id).await?.ok_or(ContractError::LinkingTargetUnknown)?;
+            assurance::lock_and_check(&tx, &user, person.session_id()).await?;
             manual_linking::link(op, user, &expected.provider, profile).await?
         }
         None => {
@@ -141,7 +142,9 @@ async fn authenticate_linking_user(auth: &Auth, headers: &HeaderMap) -> Result<S
         .keys()
         .verify(token, auth.now())
         .map_err(|error| AuthError::from(ContractError::InvalidJwt { detail: error.to_string() }))?;
-    SignedIn::check(auth, claims).await
+    let signed_in = SignedIn::check(auth, claims).await?;
+    assurance::check(&signed_in.user, signed_in.aal())?;
+    Ok(signed_in)
 }
 
 fn disabled(issuer: &str) -> AuthError {

@@ -1,4 +1,7 @@
 //! Manual linking: identities that a signed-in person links and unlinks.
+//!
+//! An identity is a sign-in method, and may bring the account its address or take it away. So a
+//! person with a second factor must have proved it in the session ([`assurance`]).
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -22,8 +25,9 @@ use crate::oauth::flow::callback_redirect;
 use crate::oauth::provider::profile::{Profile, ProviderEmail};
 use crate::operation::AccountOperation;
 use crate::protection::audit::Action;
+use crate::session::assurance;
 use crate::sql::flow_state::{self, FlowState};
-use crate::sql::{Tx, identities, users};
+use crate::sql::{Tx, identities, link_sessions, users};
 
 fn check_enabled(auth: &Auth) -> Result<(), AuthError> {
     if auth.settings().manual_linking {
@@ -42,14 +46,26 @@ pub(crate) async fn authorize(
     uri: Uri,
 ) -> Result<Response, AuthError> {
     check_enabled(&auth)?;
+    assurance::check(&signed_in.user, signed_in.aal())?;
     let browser = BrowserContext::from_request(&headers, &uri);
-    let started = authorize::start(&auth, &request, &query, &browser, Some(signed_in.user.id)).await?;
+    let started = authorize::start(&auth, &request, &query, &browser, Some(&signed_in)).await?;
     let mut response = match query.get("skip_http_redirect") {
         Some("true") => Json(json!({"url": started.url})).into_response(),
         _ => callback_redirect::redirect(StatusCode::FOUND, &started.url),
     };
     started.set_cookie(&mut response);
     Ok(response)
+}
+
+/// Checks that the session which began a link has not ended, and may still make it. `user` is
+/// locked. Otherwise a person who was signed out could finish a link that gives access again.
+///
+/// # Errors
+/// As [`assurance::lock_and_check`].
+pub(crate) async fn check_session(tx: &Tx, user: &User, flow: &FlowState) -> Result<(), AuthError> {
+    // Flows that another server software began have none
+    let session = link_sessions::of_flow(tx, flow.id).await?.ok_or(ContractError::SessionOfTokenGone)?;
+    assurance::lock_and_check(tx, user, session).await
 }
 
 /// Checks that a provider's identity may be linked to `user`, who is locked. Writes nothing.
@@ -122,12 +138,13 @@ pub(crate) async fn look_up_pending_domain(auth: &Auth, code: &str) -> Result<()
 /// complete.
 ///
 /// # Errors
-/// As [`link`]; 404 `flow_state_not_found` when there is no such identity.
+/// As [`check_session`] and [`link`]; 404 `flow_state_not_found` when there is no such identity.
 pub(crate) async fn complete_pending_link(
     op: AccountOperation<'_>,
     user: User,
     flow: &FlowState,
 ) -> Result<SignInOutcome, AuthError> {
+    check_session(op.tx, &user, flow).await?;
     let not_found = || AuthError::from(ContractError::FlowNotFound);
     let pending = flow.oauth_client_state_id.ok_or_else(not_found)?;
     let stored = flow_state::take_client_state(op.tx, pending)
@@ -204,6 +221,7 @@ async fn try_unlink(auth: &Auth, request: &RequestInfo, signed_in: &SignedIn, id
     let tx = Tx::begin(auth.database()).await?;
     let op = AccountOperation::new(auth, request, &tx);
     let user = users::lock_complete(&tx, signed_in.user.id).await?.ok_or(ContractError::UserUnknown)?;
+    assurance::lock_and_check(&tx, &user, signed_in.session_id()).await?;
     if user.identities.len() <= 1 {
         return Err(ContractError::LastIdentity.into());
     }
