@@ -68,12 +68,21 @@ impl TestService {
     }
 
     pub fn with_settings(database: &ScratchDatabase, settings: RealtimeSettings) -> Self {
+        Self::at(database.endpoint(), settings)
+    }
+
+    /// Returns the service on a database that does not answer, for tests that need none.
+    pub fn without_database(settings: RealtimeSettings) -> Self {
+        Self::at(&"postgresql://a@127.0.0.1:1/none".parse().unwrap(), settings)
+    }
+
+    fn at(endpoint: &Endpoint, settings: RealtimeSettings) -> Self {
         let ring = Arc::new(KeyRing::hs256(&Secret::new("a secret of the tests that is long enough")));
         let (changes, changes_receiver) = tokio::sync::mpsc::channel(16);
         let (messages, messages_receiver) = tokio::sync::mpsc::channel(16);
-        let pool = database.pool(WirePoolSettings::default());
+        let pool = Pool::open(endpoint, "authenticator", WirePoolSettings::default()).unwrap();
         let foundation = RealtimeFoundation {
-            database: open(database.endpoint()),
+            database: open(endpoint),
             reads: ReadCoalescer::new(pool, &CoalescingSettings::default()),
             keys: CurrentKeys::new(Arc::clone(&ring), Arc::new(ApiKeys::development())),
             clock: Clock::system(),

@@ -58,7 +58,9 @@ pub(crate) struct RealtimeService {
     keys: CurrentKeys,
     /// The sockets with at least one join.
     sockets: AtomicUsize,
-    /// All sockets, by number.
+    /// The handshakes that were admitted and the open sockets.
+    admitted: AtomicUsize,
+    /// The open sockets, by number.
     connections: Mutex<HashMap<u64, Arc<Outbox>>>,
     next_connection: AtomicU64,
     closing: AtomicBool,
@@ -94,6 +96,7 @@ impl RealtimeService {
             presence_events: Meter::default(),
             keys,
             sockets: AtomicUsize::new(0),
+            admitted: AtomicUsize::new(0),
             connections: Mutex::default(),
             next_connection: AtomicU64::new(0),
             closing: AtomicBool::new(false),
@@ -178,9 +181,17 @@ impl RealtimeService {
         self.cluster.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns true if there may be one more socket.
-    pub fn has_room_for_sockets(&self) -> bool {
-        self.has_room_for_channels() && self.connections().len() < self.settings.limits.max_connections
+    /// Takes a place among the sockets until the result is dropped. `None`: all are taken. A
+    /// handshake has its place before its connection is upgraded, so that many at once do not get
+    /// past the limit.
+    pub fn admit_socket(self: &Arc<Self>) -> Option<AdmittedSocket> {
+        if !self.has_room_for_channels() {
+            return None;
+        }
+        let most = self.settings.limits.max_connections;
+        let one_more = |admitted: usize| (admitted < most).then_some(admitted + 1);
+        self.admitted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
+        Some(AdmittedSocket { service: Arc::clone(self) })
     }
 
     /// Returns true if the server is shutting down.
@@ -228,6 +239,17 @@ pub(crate) struct JoinedSocketCount {
 impl Drop for JoinedSocketCount {
     fn drop(&mut self) {
         self.service.sockets.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A place among the sockets, until it is dropped.
+pub(crate) struct AdmittedSocket {
+    service: Arc<RealtimeService>,
+}
+
+impl Drop for AdmittedSocket {
+    fn drop(&mut self) {
+        self.service.admitted.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -25,7 +25,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 const LINGER: Duration = Duration::from_secs(2);
 /// The bytes that are collected before they are written.
 const WRITE_THRESHOLD: usize = 64 * 1024;
-/// The time after which a socket is closed that had channels and has none.
+/// The time without a channel after which a socket is closed.
 const NO_CHANNEL_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Serves a socket on a connection that is upgraded, until one side closes it.
@@ -52,7 +52,7 @@ pub(crate) async fn serve(service: Arc<RealtimeService>, head: SocketHead, io: i
         outbox,
         idle_timeout: limits.idle_timeout,
         received_at: now,
-        had_channels_at: None,
+        had_channels_at: now,
         timer: Box::pin(tokio::time::sleep(limits.idle_timeout)),
         closing: false,
         violated: false,
@@ -88,8 +88,8 @@ struct SocketConnection<S> {
     idle_timeout: Duration,
     /// The time of the last frame of the client.
     received_at: Instant,
-    /// The last time at which there were channels.
-    had_channels_at: Option<Instant>,
+    /// The last time at which there were channels, or the beginning of the socket.
+    had_channels_at: Instant,
     /// Fires at the next time limit, or before: limits that moved are checked then.
     timer: Pin<Box<Sleep>>,
     /// The close frame is sent; only its acknowledgement is awaited.
@@ -235,11 +235,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SocketConnection<S> {
             return Some(SocketEnd { code: CloseCode::NORMAL_CLOSURE.into(), reason: "" });
         }
         if self.channels.is_empty() {
-            if self.had_channels_at.is_some_and(|at| now >= at + NO_CHANNEL_TIMEOUT) {
+            if now >= self.had_channels_at + NO_CHANNEL_TIMEOUT {
                 return Some(SocketEnd { code: CloseCode::NORMAL_CLOSURE.into(), reason: "" });
             }
         } else {
-            self.had_channels_at = Some(now);
+            self.had_channels_at = now;
         }
         self.channels.check_times();
         let next = self.next_limit();
@@ -302,3 +302,6 @@ enum WriteProgress {
     /// The socket has ended.
     Ended,
 }
+
+#[cfg(test)]
+mod tests;
