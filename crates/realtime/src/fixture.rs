@@ -14,6 +14,7 @@ use crate::ids::ChannelId;
 use crate::rooms::{RoomKey, Subscriber, SubscriberHead};
 use crate::service::{RealtimeFoundation, RealtimeService};
 use crate::settings::{RealtimeLimits, RealtimeSettings};
+use crate::socket::FrameMemory;
 use crate::socket::frame::{Frame, Reference, Version};
 use crate::socket::outbox::{Outbox, OutboxItem};
 use crate::stream::{ChangeBatch, MessageBatch, StreamConsumers};
@@ -128,7 +129,8 @@ pub(crate) struct TestChannel {
 impl TestChannel {
     /// Returns a channel that receives everything.
     pub fn new(room: &RoomKey, version: Version) -> Self {
-        Self::with_outbox(room, version, Arc::new(Outbox::new(&RealtimeLimits::default())))
+        let memory = FrameMemory::new(usize::MAX);
+        Self::with_outbox(room, version, Arc::new(Outbox::new(&RealtimeLimits::default(), &memory)))
     }
 
     /// Returns another channel of the same socket.

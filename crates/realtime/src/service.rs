@@ -18,9 +18,9 @@ use crate::meter::{Meter, SAMPLE_PERIOD, Samples};
 use crate::presence::Presence;
 use crate::rooms::Rooms;
 use crate::settings::RealtimeSettings;
-use crate::socket::SocketEnd;
 use crate::socket::frame::{EventHead, Reference, TOPIC_PREFIX, encode_event};
 use crate::socket::outbox::{Outbox, SocketCommand};
+use crate::socket::{FrameMemory, SocketEnd};
 use crate::stream::{ChangeStream, ChangeStreamSettings, StreamConsumers, StreamTimes, StreamUse};
 
 /// The parts of a server that the service needs.
@@ -49,6 +49,8 @@ pub(crate) struct RealtimeService {
     pub presence: Presence,
     pub changes: DatabaseChanges,
     pub stream: ChangeStream,
+    /// The memory of the frames that wait for clients.
+    pub memory: Arc<FrameMemory>,
     /// Messages, sent and delivered.
     pub events: Arc<Meter>,
     pub joins: Meter,
@@ -75,6 +77,7 @@ impl RealtimeService {
         let RealtimeFoundation { database, reads, keys, clock, refresh_keys } = foundation;
         let events = Arc::new(Meter::default());
         let rooms = Rooms::new(Arc::clone(&events), settings.limits.max_events_per_second);
+        let memory = FrameMemory::new(settings.limits.max_all_waiting_bytes);
         let stream = ChangeStream::new(ChangeStreamSettings {
             database: database.clone(),
             suffix: portico_base::random::base32_lower(12),
@@ -86,8 +89,9 @@ impl RealtimeService {
             clock,
             authoriser: Authoriser::new(reads.pool().clone(), settings.decisions_for),
             presence: Presence::new(rooms.clone(), &settings.limits),
-            changes: DatabaseChanges::new(&database, reads.clone(), &settings, stream.state()),
+            changes: DatabaseChanges::new(&database, reads.clone(), &settings, stream.state(), &memory),
             stream,
+            memory,
             rooms,
             reads,
             events,

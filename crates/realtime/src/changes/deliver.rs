@@ -34,6 +34,7 @@ use super::verdict::{
 use crate::decode::{DescribedTable, TransactionId};
 use crate::meter::Meter;
 use crate::settings::ChangesSettings;
+use crate::socket::FrameMemory;
 use crate::stream::{ChangeBatch, wait_until_visible};
 
 /// The largest number of batches that are taken at once.
@@ -51,6 +52,8 @@ pub(crate) struct ChangeDelivery {
     pub validator: Validator,
     pub database: Database,
     pub settings: ChangesSettings,
+    /// The memory of the frames that wait for clients.
+    pub memory: Arc<FrameMemory>,
     /// Counts the deliveries.
     pub meter: Arc<Meter>,
     pub max_per_second: Option<u32>,
@@ -437,7 +440,7 @@ impl ChangeDelivery {
         }
         let numbered = by_change.into_iter().filter_map(|(number, sent)| Some((changes.get(number)?, sent)));
         let mut messages: Vec<_> = numbered
-            .map(|(change, sent)| (ChangeMessages::new(change, self.settings.max_record_bytes), sent))
+            .map(|(change, sent)| (ChangeMessages::new(change, self.settings.max_record_bytes, &self.memory), sent))
             .collect();
         let all: Vec<_> = messages.iter_mut().map(|(messages, _)| messages).collect();
         render_waiting(&self.reads, all, paused).await;

@@ -21,6 +21,7 @@ use crate::identity::ChannelIdentity;
 use crate::meter::Meter;
 use crate::rooms::Subscriber;
 use crate::settings::RealtimeSettings;
+use crate::socket::FrameMemory;
 use crate::stream::{ChangeBatch, StreamState};
 
 /// The pause before another attempt, in milliseconds: at least, and by how much it may be longer.
@@ -40,6 +41,7 @@ struct DatabaseChangesState {
     database: Database,
     settings: RealtimeSettings,
     stream: watch::Receiver<StreamState>,
+    memory: Arc<FrameMemory>,
     deliveries: Arc<Meter>,
     pause: Duration,
 }
@@ -63,13 +65,15 @@ enum SubscriptionProgress {
 
 impl DatabaseChanges {
     /// Returns no subscriptions. `stream` is the state of the stream that the changes come from.
+    /// Frames count in `memory`.
     pub fn new(
         database: &Database,
         reads: ReadCoalescer,
         settings: &RealtimeSettings,
         stream: watch::Receiver<StreamState>,
+        memory: &Arc<FrameMemory>,
     ) -> Self {
-        Self::with_pause(database, reads, settings, stream, PAUSE)
+        Self::with_pause(database, reads, settings, stream, memory, PAUSE)
     }
 
     /// As [`new`](Self::new), with another length of the first pause of what takes too long.
@@ -78,6 +82,7 @@ impl DatabaseChanges {
         reads: ReadCoalescer,
         settings: &RealtimeSettings,
         stream: watch::Receiver<StreamState>,
+        memory: &Arc<FrameMemory>,
         pause: Duration,
     ) -> Self {
         let reads = RoleReads::new(reads);
@@ -88,6 +93,7 @@ impl DatabaseChanges {
             database: database.clone(),
             settings: settings.clone(),
             stream,
+            memory: Arc::clone(memory),
             deliveries: Arc::default(),
             pause,
         }))
@@ -148,6 +154,7 @@ impl DatabaseChanges {
             validator: state.validator.clone(),
             database: state.database.clone(),
             settings: state.settings.changes.clone(),
+            memory: Arc::clone(&state.memory),
             meter: Arc::clone(&state.deliveries),
             max_per_second: state.settings.limits.max_changes_per_second,
             pause: state.pause,

@@ -99,9 +99,15 @@ impl Subscriber {
         self.receives_presence.load(Ordering::Relaxed)
     }
 
-    /// Sends a frame, which may be shared with other channels.
+    /// Sends a frame that other channels may share. Its maker has counted it in the memory of the
+    /// frames that wait.
     pub fn send(&self, frame: Frame) {
         self.outbox.push(frame);
+    }
+
+    /// Sends a frame for this channel alone.
+    pub fn send_own(&self, frame: Frame) {
+        self.outbox.push_own(frame);
     }
 
     /// Sends an event with the reference of the join. `payload` is JSON.
@@ -143,7 +149,7 @@ impl Subscriber {
         if self.has_replay.load(Ordering::Acquire) && self.is_held_back(message) {
             return false;
         }
-        let Some(frame) = message.frame(self.head.version) else { return false };
+        let Some(frame) = message.frame(self.head.version, self.outbox.memory()) else { return false };
         self.outbox.push(frame.clone());
         true
     }
@@ -161,7 +167,7 @@ impl Subscriber {
         let held = replay.held.take().unwrap_or_default();
         for message in held {
             if message.id().is_none_or(|id| !replay.sent.contains(&id))
-                && let Some(frame) = message.frame(self.head.version)
+                && let Some(frame) = message.frame(self.head.version, self.outbox.memory())
             {
                 self.outbox.push(frame.clone());
             }

@@ -3,6 +3,7 @@ use bytes::Bytes;
 use super::*;
 use crate::ids::ChannelId;
 use crate::settings::RealtimeLimits;
+use crate::socket::FrameMemory;
 use crate::socket::frame::{Frame, Reference, UserBroadcast, UserPayload, Version};
 use crate::socket::outbox::{Outbox, OutboxItem};
 use std::task::Waker;
@@ -14,7 +15,7 @@ struct Member {
 
 impl Member {
     fn of(private: bool, topic: &str, version: Version) -> Self {
-        let outbox = Arc::new(Outbox::new(&RealtimeLimits::default()));
+        let outbox = Arc::new(Outbox::new(&RealtimeLimits::default(), &FrameMemory::new(usize::MAX)));
         let room = RoomKey { private, topic: topic.into() };
         let head = SubscriberHead { id: ChannelId::next(), room, version, join_ref: Reference::NULL };
         let subscriber = Subscriber::new(head, Arc::clone(&outbox));

@@ -12,6 +12,7 @@ use super::super::{DatabaseChanges, PreparedEntries};
 use super::{Joined, Live, entry};
 use crate::fixture::{ScratchDatabase, TestChannel, identity, json_of, open, person, room};
 use crate::settings::RealtimeSettings;
+use crate::socket::FrameMemory;
 use crate::socket::frame::Version;
 use crate::stream::StreamState;
 
@@ -227,7 +228,9 @@ impl Streamless {
         database.run(SET_UP).await;
         let (state, receiver) = watch::channel(StreamState::Connecting);
         let reads = ReadCoalescer::new(database.pool(WirePoolSettings::default()), &CoalescingSettings::default());
-        let changes = DatabaseChanges::new(&open(database.endpoint()), reads, &RealtimeSettings::default(), receiver);
+        let memory = FrameMemory::new(usize::MAX);
+        let changes =
+            DatabaseChanges::new(&open(database.endpoint()), reads, &RealtimeSettings::default(), receiver, &memory);
         let (batches, receiver) = mpsc::channel(1);
         tokio::spawn(changes.clone().run(receiver));
         Self { changes, state, database, _batches: batches }
