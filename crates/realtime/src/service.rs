@@ -8,7 +8,6 @@ use portico_base::Clock;
 use portico_database::Database;
 use portico_database::wire::ReadCoalescer;
 use portico_tokens::{CurrentKeys, KeyRefresh, KeySet};
-use serde_json::json;
 
 use crate::authorise::Authoriser;
 use crate::changes::DatabaseChanges;
@@ -18,7 +17,6 @@ use crate::meter::{Meter, SAMPLE_PERIOD, Samples};
 use crate::presence::Presence;
 use crate::rooms::Rooms;
 use crate::settings::RealtimeSettings;
-use crate::socket::frame::{EventHead, Reference, TOPIC_PREFIX, encode_event};
 use crate::socket::outbox::{Outbox, SocketCommand};
 use crate::socket::{FrameMemory, SocketEnd};
 use crate::stream::{ChangeStream, ChangeStreamSettings, StreamConsumers, StreamTimes, StreamUse};
@@ -129,14 +127,7 @@ impl RealtimeService {
     /// Closes every socket with the code of a restart, and rejects joins from now on.
     pub fn close(&self) {
         self.closing.store(true, Ordering::SeqCst);
-        let payload = json!({ "extension": "system", "status": "ok", "message": "Server requested disconnect" });
-        let payload = payload.to_string();
-        self.rooms.for_each_subscriber(|subscriber| {
-            let topic = format!("{TOPIC_PREFIX}{}", subscriber.room().topic);
-            let (join_ref, reference) = (&Reference::NULL, &Reference::NULL);
-            let head = EventHead { join_ref, reference, topic: &topic, event: "system" };
-            subscriber.send(encode_event(subscriber.version(), head, payload.as_bytes()));
-        });
+        self.rooms.for_each_subscriber(|subscriber| subscriber.send_disconnect());
         for outbox in self.connections().values() {
             outbox.command(SocketCommand::Disconnect(SocketEnd::SERVICE_RESTART));
         }

@@ -8,11 +8,12 @@ use tokio::time::Instant;
 
 use super::channels::SocketChannels;
 use super::join_payload::JoinPayload;
-use super::joined::{Channel, token_check};
+use super::joined::{Channel, JoinState, token_check};
 use super::work::{self, WorkResult};
 use crate::authorise::{AuthoriseError, ReadPermissions};
 use crate::error::{Shutdown, TokenRejection};
 use crate::identity::ChannelIdentity;
+use crate::socket::SocketEnd;
 
 /// The payload of `access_token`.
 #[derive(Deserialize)]
@@ -27,9 +28,19 @@ impl SocketChannels {
         self.check_tokens_if(|channel| channel.check_token_at <= now);
     }
 
-    /// Checks all tokens.
-    pub fn check_tokens(&mut self) {
+    /// Checks all tokens, since the keys have changed. If the token of the socket itself is void,
+    /// the socket ends: its client connects again, and its API key stands for a valid token then.
+    /// Clients do not join again after the end of a channel alone.
+    pub fn check_tokens(&mut self) -> Option<SocketEnd> {
+        let own = self.service.verifier.verify(&self.socket.token, self.socket.may_be_privileged);
+        // An expired one matters to channels without a token of their own alone
+        if own.is_err_and(|rejection| !matches!(rejection, TokenRejection::Expired { .. })) {
+            let joined = self.channels.values().filter(|channel| channel.state == JoinState::Joined);
+            joined.for_each(|channel| channel.subscriber.send_disconnect());
+            return Some(SocketEnd::SERVICE_RESTART);
+        }
         self.check_tokens_if(|_| true);
+        None
     }
 
     fn check_tokens_if(&mut self, is_due: impl Fn(&Channel) -> bool) {

@@ -225,10 +225,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SocketConnection<S> {
                 Some(SocketEnd { code: code.into(), reason: "" })
             }
             SocketEvent::Command(SocketCommand::Disconnect(end)) => Some(end),
-            SocketEvent::Command(SocketCommand::CheckTokens) => {
-                self.channels.check_tokens();
-                None
-            }
+            SocketEvent::Command(SocketCommand::CheckTokens) => self.channels.check_tokens(),
             SocketEvent::Command(SocketCommand::ShutDown(channel, reason)) => {
                 self.channels.shut_down(channel, &reason);
                 None

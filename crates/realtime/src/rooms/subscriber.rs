@@ -134,6 +134,14 @@ impl Subscriber {
         self.send_event("system", payload.to_string().as_bytes());
     }
 
+    /// Announces that the server is about to close the socket, as to every other channel.
+    pub fn send_disconnect(&self) {
+        let payload = br#"{"extension":"system","status":"ok","message":"Server requested disconnect"}"#;
+        let (join_ref, reference, topic) = (&Reference::NULL, &Reference::NULL, self.wire_topic());
+        let head = EventHead { join_ref, reference, topic: &topic, event: "system" };
+        self.outbox.push_own(encode_event(self.head.version, head, payload));
+    }
+
     /// Ends the channel with a `system` error.
     pub fn shut_down(&self, reason: Shutdown) {
         self.outbox.command(SocketCommand::ShutDown(self.head.id, reason));

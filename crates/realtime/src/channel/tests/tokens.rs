@@ -148,3 +148,38 @@ async fn another_person_is_not_subscribed_while_the_permissions_of_a_private_cha
         assert!(socket.is_subscribed(), "{subject}");
     }
 }
+
+#[tokio::test]
+async fn a_channel_whose_own_token_is_void_ends_and_leaves_the_socket() {
+    let test = TestService::without_database(RealtimeSettings::default());
+    let before = token(&test, "ann", 1);
+    test.replace_key();
+    let mut socket = TestSocket::new(&test);
+    let joined = socket.send(&json!(["1", "1", "realtime:stays", "phx_join", { "config": {} }]));
+    assert_eq!(joined[4]["status"], "ok");
+    // Joined before the key was replaced
+    let payload = json!({ "config": {}, "access_token": token(&test, "ann", 1) });
+    let joined = socket.send(&json!(["2", "2", "realtime:a", "phx_join", payload]));
+    assert_eq!(joined[4]["status"], "ok");
+    if let Some(channel) = socket.channels.channels.get_mut("realtime:a") {
+        channel.token = before.into();
+    }
+    assert_eq!(socket.channels.check_tokens(), None);
+    let received = socket.received();
+    let ended = (&received[0][4]["message"], &received[1][3], &received[1][2], received.len());
+    let message = json!("Failed to validate JWT signature");
+    assert_eq!(ended, (&message, &json!("phx_close"), &json!("realtime:a"), 2));
+    assert!(socket.channels.channels.contains_key("realtime:stays"));
+}
+
+#[tokio::test]
+async fn an_expired_token_of_the_socket_leaves_channels_with_tokens_of_their_own() {
+    let test = TestService::without_database(RealtimeSettings::default());
+    let mut socket = TestSocket::new(&test);
+    let payload = json!({ "config": {}, "access_token": token(&test, "ann", 1) });
+    let joined = socket.send(&json!(["1", "1", "realtime:a", "phx_join", payload]));
+    assert_eq!(joined[4]["status"], "ok");
+    socket.channels.socket.token = test.expired_token("anon").into();
+    assert_eq!(socket.channels.check_tokens(), None);
+    assert_eq!(socket.received(), [json!(null); 0]);
+}

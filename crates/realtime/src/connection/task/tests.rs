@@ -56,6 +56,15 @@ impl TestClient {
         self.send(&[&[0x81][..], &length, &[0; 4], text.as_bytes()].concat()).await;
     }
 
+    /// Receives a text frame of fewer than 126 bytes.
+    async fn receive_text(&mut self) -> String {
+        let [opcode, length] = self.receive().await;
+        assert_eq!(opcode, 0x81);
+        let mut text = vec![0; usize::from(length)];
+        self.io.read_exact(&mut text).await.unwrap();
+        String::from_utf8(text).unwrap()
+    }
+
     async fn receive<const N: usize>(&mut self) -> [u8; N] {
         let mut bytes = [0; N];
         self.io.read_exact(&mut bytes).await.unwrap();
@@ -116,4 +125,20 @@ async fn clients_that_read_nothing_are_disconnected_when_too_much_waits_for_all(
     wait_for_sockets(&test, 1).await;
     assert!(second.io.write_all(&PING).await.is_err());
     assert!(first.io.write_all(&PING).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revoked_key_of_the_socket_restarts_it_instead_of_ending_its_channels_for_good() {
+    let test = TestService::without_database(RealtimeSettings::default());
+    let service = Arc::clone(&test.service);
+    tokio::spawn(async move { service.maintain().await });
+    let mut client = TestClient::open(&test, 64 * 1024);
+    client.send_text(r#"["1","1","realtime:a","phx_join",{"config":{}}]"#).await;
+    let reply = r#"["1","1","realtime:a","phx_reply",{"status":"ok","response":{"postgres_changes":[]}}]"#;
+    assert_eq!(client.receive_text().await, reply);
+    test.replace_key();
+    let payload = r#"{"extension":"system","status":"ok","message":"Server requested disconnect"}"#;
+    assert_eq!(client.receive_text().await, format!(r#"[null,null,"realtime:a","system",{payload}]"#));
+    let [opcode, _, code @ ..] = client.receive::<4>().await;
+    assert_eq!((opcode, u16::from_be_bytes(code)), (0x88, 1012));
 }
