@@ -87,7 +87,7 @@ impl RealtimeService {
             clock,
             authoriser: Authoriser::new(reads.pool().clone(), settings.decisions_for),
             presence: Presence::new(rooms.clone(), &settings.limits),
-            changes: DatabaseChanges::new(&database, reads.clone(), &settings, stream.state(), &memory),
+            changes: DatabaseChanges::new(&database, reads.clone(), &settings, stream.follow(), &memory),
             stream,
             memory,
             rooms,

@@ -11,6 +11,7 @@
 //!   do, of which `condition_budgets` keeps account;
 //! - `access` asks PostgreSQL which rows and columns a role may read now, and `verdict` decides;
 //! - `rendering` has PostgreSQL render the values of the project's own types;
+//! - `preparation` prepares filters again for tables whose columns have changed;
 //! - `deliver` takes committed changes, and sends the messages of `event` in their order.
 //!
 //! Promises: a channel receives the values of a row only if its role, with its claims, could select
@@ -31,6 +32,7 @@ mod entry;
 mod event;
 mod filter;
 mod pauses;
+mod preparation;
 mod reader_pauses;
 mod registry;
 mod rendering;

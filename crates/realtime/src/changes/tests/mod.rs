@@ -73,7 +73,7 @@ impl Live {
         });
         let reads = ReadCoalescer::new(database.pool(WirePoolSettings::default()), &CoalescingSettings::default());
         let memory = FrameMemory::new(settings.limits.max_all_waiting_bytes);
-        let changes = DatabaseChanges::with_pause(&pools, reads, &settings, stream.state(), &memory, pause);
+        let changes = DatabaseChanges::with_pause(&pools, reads, &settings, stream.follow(), &memory, pause);
         tokio::spawn(changes.clone().run(batches));
         tokio::spawn(async move { while messages.recv().await.is_some() {} });
         let in_use = stream.use_stream();
