@@ -9,8 +9,8 @@ use tokio::time::Instant;
 use super::channels::SocketChannels;
 use super::join_payload::JoinPayload;
 use super::joined::{Channel, JoinState, token_check};
-use super::work::{self, WorkResult};
-use crate::authorise::{AuthoriseError, ReadPermissions};
+use super::work::{self, NeededPermissions, RefreshedPermissions, WorkResult};
+use crate::authorise::AuthoriseError;
 use crate::error::{Shutdown, TokenRejection};
 use crate::identity::ChannelIdentity;
 use crate::socket::SocketEnd;
@@ -107,8 +107,12 @@ impl SocketChannels {
                 channel.subscriber.set_presence(false);
             }
             let subject = channel.subject(&self.socket.headers);
-            let presence = channel.read.is_some_and(|read| read.presence.is_some());
-            let work = work::refresh(Arc::clone(&self.service), id, subject, presence);
+            let needed = NeededPermissions {
+                presence: channel.read.is_some_and(|read| read.presence.is_some()),
+                // It was tracked by the right of the person before
+                write: !is_same_reader && self.service.presence.is_tracking(&channel.subscriber),
+            };
+            let work = work::refresh(Arc::clone(&self.service), id, subject, needed);
             self.start(topic, work);
         } else {
             self.subscribe_again(topic);
@@ -116,17 +120,18 @@ impl SocketChannels {
         self.next_token_check = self.channels.values().map(|channel| channel.check_token_at).min();
     }
 
-    /// Applies the read permissions of a new token: the channel ends if it has lost one.
+    /// Applies the permissions of a new token: the channel ends if it may not read any more what it
+    /// could. What it tracks ends with the right to track.
     pub(super) fn apply_refresh(
         &mut self,
         topic: &str,
         identity: &Arc<ChannelIdentity>,
-        permissions: Result<ReadPermissions, AuthoriseError>,
+        permissions: Result<RefreshedPermissions, AuthoriseError>,
     ) {
         let Some(channel) = self.channels.get_mut(topic) else { return };
         let (id, name) = (channel.subscriber.id(), channel.subscriber.room().topic.to_string());
         debug_assert!(Arc::ptr_eq(identity, &channel.identity), "messages wait for a refresh");
-        let permissions = match permissions {
+        let RefreshedPermissions { read: permissions, write } = match permissions {
             Ok(permissions) => permissions,
             Err(error) => return self.shut_down(id, &error.into_shutdown(&name)),
         };
@@ -144,6 +149,10 @@ impl SocketChannels {
         if let Some(reason) = reason {
             return self.shut_down(id, &reason);
         }
+        if write.is_some_and(|write| !write.presence) {
+            self.service.presence.untrack(&channel.subscriber, &channel.presence_key);
+        }
+        channel.write = write;
         let received_presence = channel.subscriber.receives_presence();
         channel.set_read(permissions);
         if !received_presence {
