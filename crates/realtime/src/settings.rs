@@ -31,11 +31,15 @@ pub struct ChangesSettings {
     /// Sends the events of deleted rows, without any value, also to roles that may not select any
     /// column of the table.
     pub deletes_without_privilege: bool,
+    /// Compares filters with all columns of a deleted row that its replica identity has, also on
+    /// tables with row-level security: everyone of the role can find out its hidden values then.
+    /// Otherwise they are compared with the primary key alone there.
+    pub deletes_compared_whole: bool,
 }
 
 impl Default for ChangesSettings {
     fn default() -> Self {
-        Self { max_record_bytes: 1024 * 1024, deletes_without_privilege: false }
+        Self { max_record_bytes: 1024 * 1024, deletes_without_privilege: false, deletes_compared_whole: false }
     }
 }
 

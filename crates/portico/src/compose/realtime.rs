@@ -13,8 +13,8 @@ use portico_gateway::{AccessRules, BoxedResponse, ConnectionGuard, Cors, Gateway
 use portico_project::Config;
 use portico_project::portico_toml::{ClusterMode, RealtimeExtras};
 use portico_realtime::{
-    Realtime, RealtimeClusterSettings, RealtimeClusterTransport, RealtimeFoundation, RealtimeLimits, RealtimeSettings,
-    RequestOrigin,
+    ChangesSettings, Realtime, RealtimeClusterSettings, RealtimeClusterTransport, RealtimeFoundation, RealtimeLimits,
+    RealtimeSettings, RequestOrigin,
 };
 use portico_tokens::{KeyRefresh, LOGIN_ROLE};
 use serde_json::json;
@@ -71,8 +71,12 @@ pub fn settings(
             .cluster
             .as_ref()
             .map(|way| RealtimeClusterSettings { transport: transport(way), secret: secret.clone() }),
+        changes: ChangesSettings {
+            deletes_without_privilege: extras.deletes_without_privilege,
+            deletes_compared_whole: extras.deletes_compared_whole,
+            ..ChangesSettings::default()
+        },
         limits,
-        ..RealtimeSettings::default()
     })
 }
 
@@ -191,6 +195,18 @@ mod tests {
         let most = |connections| settings_of(&RealtimeExtras::default(), connections).limits.max_connections;
         assert_eq!([10_000, 768, 4, 1].map(most), [7_500, 576, 3, 1]);
         assert_eq!(most(1_000_000), 60_000, "the limit of sockets, and those without a channel");
+    }
+
+    #[test]
+    fn the_rules_of_deletions_are_those_of_the_configuration() {
+        let changes = |extras: &RealtimeExtras| {
+            let changes = settings_of(extras, 10_000).changes;
+            (changes.deletes_without_privilege, changes.deletes_compared_whole)
+        };
+        assert_eq!(changes(&RealtimeExtras::default()), (false, false));
+        let without = RealtimeExtras { deletes_without_privilege: true, ..RealtimeExtras::default() };
+        let whole = RealtimeExtras { deletes_compared_whole: true, ..RealtimeExtras::default() };
+        assert_eq!((changes(&without), changes(&whole)), ((true, false), (false, true)));
     }
 
     #[test]
