@@ -16,6 +16,8 @@ use crate::socket::outbox::{Outbox, SocketCommand};
 
 /// The live messages that wait for the stored ones.
 const MAX_HELD: usize = 1024;
+/// The bytes of their payloads.
+const MAX_HELD_BYTES: usize = 4 * 1024 * 1024;
 
 /// The unchanging properties of a channel.
 #[derive(Debug, Clone)]
@@ -46,8 +48,26 @@ pub(crate) struct Subscriber {
 #[derive(Debug, Default)]
 struct ReplayState {
     /// `Some` while live messages wait for the stored ones.
-    held: Option<Vec<Arc<RoomMessage>>>,
+    held: Option<HeldMessages>,
     sent: HashSet<Uuid>,
+}
+
+/// Live messages that wait, in a bounded number and size.
+#[derive(Debug, Default)]
+struct HeldMessages {
+    messages: Vec<Arc<RoomMessage>>,
+    bytes: usize,
+}
+
+impl HeldMessages {
+    /// Adds a message. From the first one beyond the bounds on they are lost, as at a client that
+    /// is not there yet.
+    fn push(&mut self, message: &Arc<RoomMessage>) {
+        self.bytes = self.bytes.saturating_add(message.payload_len());
+        if self.messages.len() < MAX_HELD && self.bytes <= MAX_HELD_BYTES {
+            self.messages.push(Arc::clone(message));
+        }
+    }
 }
 
 impl Subscriber {
@@ -164,7 +184,7 @@ impl Subscriber {
 
     /// Holds live messages back from now on, until [`finish_replay`](Self::finish_replay).
     pub fn begin_replay(&self) {
-        self.replay.lock().unwrap_or_else(PoisonError::into_inner).held = Some(Vec::new());
+        self.replay.lock().unwrap_or_else(PoisonError::into_inner).held = Some(HeldMessages::default());
         self.has_replay.store(true, Ordering::Release);
     }
 
@@ -173,7 +193,7 @@ impl Subscriber {
         let mut replay = self.replay.lock().unwrap_or_else(PoisonError::into_inner);
         replay.sent.extend(sent);
         let held = replay.held.take().unwrap_or_default();
-        for message in held {
+        for message in held.messages {
             if message.id().is_none_or(|id| !replay.sent.contains(&id))
                 && let Some(frame) = message.frame(self.head.version, self.outbox.memory())
             {
@@ -185,10 +205,8 @@ impl Subscriber {
     fn is_held_back(&self, message: &Arc<RoomMessage>) -> bool {
         let mut replay = self.replay.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut replay.held {
-            // Beyond the bound they are lost, as at a client that is not there yet
-            Some(held) if held.len() >= MAX_HELD => true,
             Some(held) => {
-                held.push(Arc::clone(message));
+                held.push(message);
                 true
             }
             None => message.id().is_some_and(|id| replay.sent.contains(&id)),

@@ -132,3 +132,24 @@ async fn live_messages_wait_for_stored_ones_and_come_once() {
     rooms.publish(Some(&shard), message(stored)).await;
     assert_eq!(member.received().len(), 0);
 }
+
+#[tokio::test]
+async fn live_messages_that_wait_for_stored_ones_are_bounded_in_number_and_size() {
+    let rooms = Rooms::new(Arc::default(), None);
+    let shard = rooms.shard();
+    // The payload of each message, and how many of them may wait
+    for (bytes, held) in [(1, 1024), (1024 * 1024, 4)] {
+        let member = Member::of(true, "a", Version::V2);
+        member.subscriber.begin_replay();
+        shard.subscribe(Arc::clone(&member.subscriber));
+        let payload = Bytes::from(vec![b'x'; bytes]);
+        for _ in 0..held + 2 {
+            let body = RoomMessageBody::Broadcast(payload.clone());
+            let room = RoomKey { private: true, topic: "a".into() };
+            rooms.publish(Some(&shard), Publication { room, message: RoomMessage::new("a", body), except: None }).await;
+        }
+        member.subscriber.finish_replay([]);
+        assert_eq!(member.received().len(), held, "of {bytes} bytes");
+        shard.unsubscribe(member.subscriber.room(), member.subscriber.id());
+    }
+}
