@@ -208,6 +208,24 @@ describe("a token", () => {
   });
 });
 
+test("sockets leave connections to the other services", async () => {
+  const own = await Portico.start({ files: { "supabase/portico.toml": "[server]\nmax_connections = 8\n" } });
+  try {
+    const opened: WireSocket[] = [];
+    for (let n = 0; n < 6; n++) opened.push(await WireSocket.open(own));
+    const handshake = `${own.status.API_URL.replace("http", "ws")}/realtime/v1/websocket?apikey=${own.status.PUBLISHABLE_KEY}`;
+    expect(await refused(handshake)).toEqual([429, JSON.stringify({ error: "Too many connected users" })]);
+    expect((await fetch(`${own.status.API_URL}/auth/v1/health`, { headers: { apikey: own.status.PUBLISHABLE_KEY } })).status).toBe(200);
+    for (const socket of opened) expect((await socket.ask(null, "1", "phoenix", "heartbeat", {}))[4]).toMatchObject({ status: "ok" });
+    opened[0]!.close();
+    await opened[0]!.closed;
+    const next = await vi.waitFor(() => WireSocket.open(own), 10_000);
+    for (const socket of [...opened, next]) socket.close();
+  } finally {
+    await own.dispose();
+  }
+});
+
 test("a restart closes sockets with 1012", async () => {
   const own = await Portico.start();
   try {

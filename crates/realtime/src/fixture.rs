@@ -14,6 +14,7 @@ use crate::ids::ChannelId;
 use crate::rooms::{RoomKey, Subscriber, SubscriberHead};
 use crate::service::{RealtimeFoundation, RealtimeService};
 use crate::settings::{RealtimeLimits, RealtimeSettings};
+use crate::socket::FrameMemory;
 use crate::socket::frame::{Frame, Reference, Version};
 use crate::socket::outbox::{Outbox, OutboxItem};
 use crate::stream::{ChangeBatch, MessageBatch, StreamConsumers};
@@ -57,7 +58,7 @@ pub(crate) fn open(endpoint: &Endpoint) -> Database {
 /// The service on a database, and what its stream sends.
 pub(crate) struct TestService {
     pub service: Arc<RealtimeService>,
-    ring: Arc<KeyRing>,
+    keys: CurrentKeys,
     _changes: tokio::sync::mpsc::Receiver<ChangeBatch>,
     _messages: tokio::sync::mpsc::Receiver<MessageBatch>,
 }
@@ -68,20 +69,30 @@ impl TestService {
     }
 
     pub fn with_settings(database: &ScratchDatabase, settings: RealtimeSettings) -> Self {
-        let ring = Arc::new(KeyRing::hs256(&Secret::new("a secret of the tests that is long enough")));
+        Self::at(database.endpoint(), settings)
+    }
+
+    /// Returns the service on a database that does not answer, for tests that need none.
+    pub fn without_database(settings: RealtimeSettings) -> Self {
+        Self::at(&"postgresql://a@127.0.0.1:1/none".parse().unwrap(), settings)
+    }
+
+    fn at(endpoint: &Endpoint, settings: RealtimeSettings) -> Self {
+        let keys =
+            CurrentKeys::new(ring("a secret of the tests that is long enough"), Arc::new(ApiKeys::development()));
         let (changes, changes_receiver) = tokio::sync::mpsc::channel(16);
         let (messages, messages_receiver) = tokio::sync::mpsc::channel(16);
-        let pool = database.pool(WirePoolSettings::default());
+        let pool = Pool::open(endpoint, "authenticator", WirePoolSettings::default()).unwrap();
         let foundation = RealtimeFoundation {
-            database: open(database.endpoint()),
+            database: open(endpoint),
             reads: ReadCoalescer::new(pool, &CoalescingSettings::default()),
-            keys: CurrentKeys::new(Arc::clone(&ring), Arc::new(ApiKeys::development())),
+            keys: keys.clone(),
             clock: Clock::system(),
             refresh_keys: None,
         };
         let consumers = StreamConsumers { changes, messages };
         let service = RealtimeService::start(settings, foundation, consumers);
-        Self { service, ring, _changes: changes_receiver, _messages: messages_receiver }
+        Self { service, keys, _changes: changes_receiver, _messages: messages_receiver }
     }
 
     /// Returns a token of a role.
@@ -92,8 +103,22 @@ impl TestService {
     /// Returns a token with these claims; `exp` is added.
     pub fn token_with(&self, mut claims: Value) -> String {
         claims["exp"] = json!(4_000_000_000_u64);
-        self.ring.sign(&claims).unwrap()
+        self.keys.sign(&claims).unwrap()
     }
+
+    /// Returns a token of a role that has expired.
+    pub fn expired_token(&self, role: &str) -> String {
+        self.keys.sign(&json!({ "role": role, "exp": 1 })).unwrap()
+    }
+
+    /// Replaces the key that tokens are signed with. Those of the key before are void.
+    pub fn replace_key(&self) {
+        self.keys.replace(ring("another secret of the tests that is long enough"), Arc::new(ApiKeys::development()));
+    }
+}
+
+fn ring(secret: &str) -> Arc<KeyRing> {
+    Arc::new(KeyRing::hs256(&Secret::new(secret)))
 }
 
 /// Returns the identity of a token with these claims; `exp` is added.
@@ -119,7 +144,8 @@ pub(crate) struct TestChannel {
 impl TestChannel {
     /// Returns a channel that receives everything.
     pub fn new(room: &RoomKey, version: Version) -> Self {
-        Self::with_outbox(room, version, Arc::new(Outbox::new(&RealtimeLimits::default())))
+        let memory = FrameMemory::new(usize::MAX);
+        Self::with_outbox(room, version, Arc::new(Outbox::new(&RealtimeLimits::default(), &memory)))
     }
 
     /// Returns another channel of the same socket.

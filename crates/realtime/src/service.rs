@@ -8,7 +8,6 @@ use portico_base::Clock;
 use portico_database::Database;
 use portico_database::wire::ReadCoalescer;
 use portico_tokens::{CurrentKeys, KeyRefresh, KeySet};
-use serde_json::json;
 
 use crate::authorise::Authoriser;
 use crate::changes::DatabaseChanges;
@@ -18,9 +17,8 @@ use crate::meter::{Meter, SAMPLE_PERIOD, Samples};
 use crate::presence::Presence;
 use crate::rooms::Rooms;
 use crate::settings::RealtimeSettings;
-use crate::socket::SocketEnd;
-use crate::socket::frame::{EventHead, Reference, TOPIC_PREFIX, encode_event};
 use crate::socket::outbox::{Outbox, SocketCommand};
+use crate::socket::{FrameMemory, SocketEnd};
 use crate::stream::{ChangeStream, ChangeStreamSettings, StreamConsumers, StreamTimes, StreamUse};
 
 /// The parts of a server that the service needs.
@@ -49,6 +47,8 @@ pub(crate) struct RealtimeService {
     pub presence: Presence,
     pub changes: DatabaseChanges,
     pub stream: ChangeStream,
+    /// The memory of the frames that wait for clients.
+    pub memory: Arc<FrameMemory>,
     /// Messages, sent and delivered.
     pub events: Arc<Meter>,
     pub joins: Meter,
@@ -58,7 +58,9 @@ pub(crate) struct RealtimeService {
     keys: CurrentKeys,
     /// The sockets with at least one join.
     sockets: AtomicUsize,
-    /// All sockets, by number.
+    /// The handshakes that were admitted and the open sockets.
+    admitted: AtomicUsize,
+    /// The open sockets, by number.
     connections: Mutex<HashMap<u64, Arc<Outbox>>>,
     next_connection: AtomicU64,
     closing: AtomicBool,
@@ -73,6 +75,7 @@ impl RealtimeService {
         let RealtimeFoundation { database, reads, keys, clock, refresh_keys } = foundation;
         let events = Arc::new(Meter::default());
         let rooms = Rooms::new(Arc::clone(&events), settings.limits.max_events_per_second);
+        let memory = FrameMemory::new(settings.limits.max_all_waiting_bytes);
         let stream = ChangeStream::new(ChangeStreamSettings {
             database: database.clone(),
             suffix: portico_base::random::base32_lower(12),
@@ -84,8 +87,9 @@ impl RealtimeService {
             clock,
             authoriser: Authoriser::new(reads.pool().clone(), settings.decisions_for),
             presence: Presence::new(rooms.clone(), &settings.limits),
-            changes: DatabaseChanges::new(&database, reads.clone(), &settings, stream.state()),
+            changes: DatabaseChanges::new(&database, reads.clone(), &settings, stream.follow(), &memory),
             stream,
+            memory,
             rooms,
             reads,
             events,
@@ -94,6 +98,7 @@ impl RealtimeService {
             presence_events: Meter::default(),
             keys,
             sockets: AtomicUsize::new(0),
+            admitted: AtomicUsize::new(0),
             connections: Mutex::default(),
             next_connection: AtomicU64::new(0),
             closing: AtomicBool::new(false),
@@ -122,14 +127,7 @@ impl RealtimeService {
     /// Closes every socket with the code of a restart, and rejects joins from now on.
     pub fn close(&self) {
         self.closing.store(true, Ordering::SeqCst);
-        let payload = json!({ "extension": "system", "status": "ok", "message": "Server requested disconnect" });
-        let payload = payload.to_string();
-        self.rooms.for_each_subscriber(|subscriber| {
-            let topic = format!("{TOPIC_PREFIX}{}", subscriber.room().topic);
-            let (join_ref, reference) = (&Reference::NULL, &Reference::NULL);
-            let head = EventHead { join_ref, reference, topic: &topic, event: "system" };
-            subscriber.send(encode_event(subscriber.version(), head, payload.as_bytes()));
-        });
+        self.rooms.for_each_subscriber(|subscriber| subscriber.send_disconnect());
         for outbox in self.connections().values() {
             outbox.command(SocketCommand::Disconnect(SocketEnd::SERVICE_RESTART));
         }
@@ -178,9 +176,17 @@ impl RealtimeService {
         self.cluster.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns true if there may be one more socket.
-    pub fn has_room_for_sockets(&self) -> bool {
-        self.has_room_for_channels() && self.connections().len() < self.settings.limits.max_connections
+    /// Takes a place among the sockets until the result is dropped. `None`: all are taken. A
+    /// handshake has its place before its connection is upgraded, so that many at once do not get
+    /// past the limit.
+    pub fn admit_socket(self: &Arc<Self>) -> Option<AdmittedSocket> {
+        if !self.has_room_for_channels() {
+            return None;
+        }
+        let most = self.settings.limits.max_connections;
+        let one_more = |admitted: usize| (admitted < most).then_some(admitted + 1);
+        self.admitted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
+        Some(AdmittedSocket { service: Arc::clone(self) })
     }
 
     /// Returns true if the server is shutting down.
@@ -228,6 +234,17 @@ pub(crate) struct JoinedSocketCount {
 impl Drop for JoinedSocketCount {
     fn drop(&mut self) {
         self.service.sockets.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A place among the sockets, until it is dropped.
+pub(crate) struct AdmittedSocket {
+    service: Arc<RealtimeService>,
+}
+
+impl Drop for AdmittedSocket {
+    fn drop(&mut self) {
+        self.service.admitted.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -31,11 +31,15 @@ pub struct ChangesSettings {
     /// Sends the events of deleted rows, without any value, also to roles that may not select any
     /// column of the table.
     pub deletes_without_privilege: bool,
+    /// Compares filters with all columns of a deleted row that its replica identity has, also on
+    /// tables with row-level security: everyone of the role can find out its hidden values then.
+    /// Otherwise they are compared with the primary key alone there.
+    pub deletes_compared_whole: bool,
 }
 
 impl Default for ChangesSettings {
     fn default() -> Self {
-        Self { max_record_bytes: 1024 * 1024, deletes_without_privilege: false }
+        Self { max_record_bytes: 1024 * 1024, deletes_without_privilege: false, deletes_compared_whole: false }
     }
 }
 
@@ -78,6 +82,9 @@ pub struct RealtimeLimits {
     pub max_waiting_bytes: usize,
     /// The frames that may wait for a client that does not read.
     pub max_waiting_frames: usize,
+    /// The bytes that may wait for all clients together. While it is more, clients that do not read
+    /// at that moment are disconnected.
+    pub max_all_waiting_bytes: usize,
 }
 
 /// The settings of a cluster.
@@ -144,7 +151,7 @@ impl Default for RealtimeLimits {
             max_presence_events_per_second: Some(1_000),
             max_presence_calls: 5,
             presence_window: Duration::from_secs(30),
-            max_room_presence_bytes: 8 * 1024 * 1024,
+            max_room_presence_bytes: 1024 * 1024,
             max_socket_presence_bytes: 8 * 1024 * 1024,
             max_presence_bytes: 256 * 1024 * 1024,
             max_payload_bytes: 3_000 * 1_000 + 500,
@@ -152,6 +159,7 @@ impl Default for RealtimeLimits {
             idle_timeout: Duration::from_secs(60),
             max_waiting_bytes: 32 * 1024 * 1024,
             max_waiting_frames: 16 * 1024,
+            max_all_waiting_bytes: 256 * 1024 * 1024,
         }
     }
 }

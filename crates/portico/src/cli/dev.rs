@@ -78,6 +78,7 @@ pub(super) async fn run(global: &Global, options: DevOptions) -> anyhow::Result<
         for warning in unsupported::warnings(project.config()) {
             folder::say(&format!("WARN: {warning}"));
         }
+        let max_connections = open_files::max_connections(settings.server.max_connections);
         let mailbox_url = mailbox_listener.as_ref().map(|(_, address)| format!("http://{address}"));
         let (description, mailbox) = development::describe(DevelopmentInputs {
             project: &project,
@@ -87,6 +88,7 @@ pub(super) async fn run(global: &Global, options: DevOptions) -> anyhow::Result<
             port: api.1.port(),
             data: &data,
             mailbox_url: mailbox_url.as_deref(),
+            max_connections,
         })?;
         if let Some(hint) = webauthn::passkey_hint(&description.auth, api.1.port()) {
             folder::say(&hint);
@@ -96,7 +98,6 @@ pub(super) async fn run(global: &Global, options: DevOptions) -> anyhow::Result<
         complete(&server, &project, &settings).await?;
 
         let ending = CancellationToken::new();
-        let max_connections = open_files::max_connections(settings.server.max_connections);
         let max_connections_per_address =
             open_files::max_connections_per_address(settings.server.max_connections_per_address, max_connections);
         let limits =

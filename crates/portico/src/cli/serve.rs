@@ -118,11 +118,11 @@ pub(super) async fn run(global: &Global, options: ServeOptions) -> anyhow::Resul
         }
         let public_url = checked.public_url.clone();
         let trusted_proxies = checked.trusted_proxies.clone();
+        let max_connections = checked.max_connections;
         let server = Server::new(checked.describe(&project, &settings, &data, &keys, clock), &database)?;
         server.load_keys().await?;
         storage::seed_missing(server.storage(), &project, &|line| tracing::info!("{line}")).await?;
         let ending = CancellationToken::new();
-        let max_connections = open_files::max_connections(settings.server.max_connections);
         let mut limits = ServeLimits {
             drain: settings.server.drain,
             max_connections,

@@ -32,6 +32,8 @@ pub struct DevelopmentInputs<'a> {
     pub data: &'a Path,
     /// The address of the mailbox, if it has a port.
     pub mailbox_url: Option<&'a str>,
+    /// The limit of connections of the API's port.
+    pub max_connections: usize,
 }
 
 /// Returns the description of the development server, and the mailbox that it delivers to.
@@ -39,7 +41,7 @@ pub struct DevelopmentInputs<'a> {
 /// # Errors
 /// When a part of the configuration cannot be used; the text names it.
 pub fn describe(inputs: DevelopmentInputs<'_>) -> anyhow::Result<(ServerDescription, Mailbox)> {
-    let DevelopmentInputs { project, settings, keys, clock, port, data, mailbox_url } = inputs;
+    let DevelopmentInputs { project, settings, keys, clock, port, data, mailbox_url, max_connections } = inputs;
     let config = project.config();
     let origin = config.api.external_url.clone();
     let page_origin = web_app::address_in_browser(&origin);
@@ -111,7 +113,7 @@ pub fn describe(inputs: DevelopmentInputs<'_>) -> anyhow::Result<(ServerDescript
     let description = ServerDescription {
         auth: auth_settings,
         rest: rest::settings(config, &origin, settings.database.pool_size as usize, true),
-        realtime: realtime::settings(config, &settings.realtime, &keys.jwt_secret),
+        realtime: realtime::settings(config, &settings.realtime, &keys.jwt_secret, max_connections),
         storage: storage::settings(config, &settings.storage, data).map(|storage| StorageSettings {
             s3: storage::s3_development_settings(config, &settings.storage.s3, pages.clone()),
             ..storage

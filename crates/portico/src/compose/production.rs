@@ -18,6 +18,7 @@ use portico_tokens::development as well_known;
 use super::brand::Mark;
 use super::keys::ServerKeys;
 use super::{ServerDescription, auth, mail, realtime, rest, safety, storage, texts, unsupported, web_app, webauthn};
+use crate::open_files;
 
 /// The parts of a configuration that has passed the checks of [`check`].
 pub struct CheckedConfiguration {
@@ -25,6 +26,8 @@ pub struct CheckedConfiguration {
     pub public_url: String,
     /// The proxies whose `X-Forwarded-*` headers are believed.
     pub trusted_proxies: Vec<IpNet>,
+    /// The limit of client connections.
+    pub max_connections: usize,
     auth: AuthSettings,
     mail: Arc<dyn Transport>,
     texts: Option<Arc<dyn TextTransport>>,
@@ -72,7 +75,8 @@ pub fn check(project: &Project, settings: &Settings) -> anyhow::Result<CheckedCo
         Some(smtp) => mail::smtp(smtp)?,
         None => mail::none(),
     };
-    Ok(CheckedConfiguration { public_url, trusted_proxies, auth, mail, texts, mark })
+    let max_connections = open_files::max_connections(settings.server.max_connections);
+    Ok(CheckedConfiguration { public_url, trusted_proxies, max_connections, auth, mail, texts, mark })
 }
 
 impl CheckedConfiguration {
@@ -86,7 +90,7 @@ impl CheckedConfiguration {
         keys: &ServerKeys,
         clock: Clock,
     ) -> ServerDescription {
-        let Self { public_url, trusted_proxies, auth, mail, texts, mark } = self;
+        let Self { public_url, trusted_proxies, max_connections, auth, mail, texts, mark } = self;
         let page = web_app::config(web_app::PageFacts {
             publishable_key: keys.api.publishable(),
             mailbox: None,
@@ -100,7 +104,7 @@ impl CheckedConfiguration {
         ServerDescription {
             auth,
             rest: rest::settings(project.config(), &public_url, settings.database.pool_size as usize, false),
-            realtime: realtime::settings(project.config(), &settings.realtime, &keys.jwt_secret),
+            realtime: realtime::settings(project.config(), &settings.realtime, &keys.jwt_secret, max_connections),
             storage: storage::settings(project.config(), &settings.storage, data).map(|storage| StorageSettings {
                 https: public_url.starts_with("https://"),
                 s3: storage::s3_settings(project.config(), &settings.storage.s3),

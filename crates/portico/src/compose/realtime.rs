@@ -13,8 +13,8 @@ use portico_gateway::{AccessRules, BoxedResponse, ConnectionGuard, Cors, Gateway
 use portico_project::Config;
 use portico_project::portico_toml::{ClusterMode, RealtimeExtras};
 use portico_realtime::{
-    Realtime, RealtimeClusterSettings, RealtimeClusterTransport, RealtimeFoundation, RealtimeLimits, RealtimeSettings,
-    RequestOrigin,
+    ChangesSettings, Realtime, RealtimeClusterSettings, RealtimeClusterTransport, RealtimeFoundation, RealtimeLimits,
+    RealtimeSettings, RequestOrigin,
 };
 use portico_tokens::{KeyRefresh, LOGIN_ROLE};
 use serde_json::json;
@@ -27,13 +27,22 @@ const PARTITION_PERIOD: Duration = Duration::from_secs(6 * 60 * 60);
 const CONNECTIONS: usize = 10;
 /// The sockets beyond the limit that may be open without a channel.
 const SOCKETS_WITHOUT_CHANNELS: usize = 10_000;
+/// The part of the listener's connections that sockets may take. A connection with a socket is
+/// never idle, so none of them is closed for a request of another service: the rest is theirs.
+const SHARE_OF_CONNECTIONS: (usize, usize) = (3, 4);
 /// The time for clients to acknowledge that their sockets are closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Returns the settings that the configuration describes; `None` if the service is turned off. The
-/// servers of a project share `secret`.
+/// servers of a project share `secret`. The listener has `connections`, of which sockets leave some
+/// to the other services.
 #[must_use]
-pub fn settings(config: &Config, extras: &RealtimeExtras, secret: &Secret) -> Option<RealtimeSettings> {
+pub fn settings(
+    config: &Config,
+    extras: &RealtimeExtras,
+    secret: &Secret,
+    connections: usize,
+) -> Option<RealtimeSettings> {
     let (defaults, given) = (RealtimeLimits::default(), &extras.limits);
     let number = |limit: Option<u32>, default: usize| {
         limit.map_or(default, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
@@ -41,7 +50,7 @@ pub fn settings(config: &Config, extras: &RealtimeExtras, secret: &Secret) -> Op
     let max_sockets = number(given.max_concurrent_users, defaults.max_sockets);
     let limits = RealtimeLimits {
         max_sockets,
-        max_connections: defaults.max_connections.max(max_sockets.saturating_add(SOCKETS_WITHOUT_CHANNELS)),
+        max_connections: max_sockets.saturating_add(SOCKETS_WITHOUT_CHANNELS).min(share_of(connections)),
         max_channels_per_socket: number(given.max_channels_per_client, defaults.max_channels_per_socket),
         max_joins_per_second: given.max_joins_per_second.or(defaults.max_joins_per_second),
         max_events_per_second: given.max_events_per_second.or(defaults.max_events_per_second),
@@ -62,9 +71,19 @@ pub fn settings(config: &Config, extras: &RealtimeExtras, secret: &Secret) -> Op
             .cluster
             .as_ref()
             .map(|way| RealtimeClusterSettings { transport: transport(way), secret: secret.clone() }),
+        changes: ChangesSettings {
+            deletes_without_privilege: extras.deletes_without_privilege,
+            deletes_compared_whole: extras.deletes_compared_whole,
+            ..ChangesSettings::default()
+        },
         limits,
-        ..RealtimeSettings::default()
     })
+}
+
+/// Returns how many of the listener's connections may be sockets: at least one.
+fn share_of(connections: usize) -> usize {
+    let (part, whole) = SHARE_OF_CONNECTIONS;
+    (connections.saturating_mul(part) / whole).max(1)
 }
 
 fn transport(mode: &ClusterMode) -> RealtimeClusterTransport {
@@ -154,4 +173,47 @@ fn refuse() -> Response {
     let message = "Realtime was disabled for this tenant";
     let body = json!({ "error": message, "code": "RealtimeDisabledForTenant", "message": message });
     json_error(StatusCode::FORBIDDEN, &body)
+}
+
+#[cfg(test)]
+mod tests {
+    use portico_project::{LoadOptions, Project};
+
+    use super::*;
+
+    /// Returns the settings of a project with these settings of `portico.toml`, whose listener has
+    /// `connections`.
+    fn settings_of(extras: &RealtimeExtras, connections: usize) -> RealtimeSettings {
+        let folder = tempfile::tempdir().expect("a folder");
+        let options = LoadOptions { workdir: Some(folder.path().to_owned()), ..LoadOptions::default() };
+        let project = Project::load(options).expect("it is valid");
+        settings(project.config(), extras, &Secret::new("a secret"), connections).expect("it is on")
+    }
+
+    #[test]
+    fn sockets_leave_a_quarter_of_the_connections_to_the_other_services() {
+        let most = |connections| settings_of(&RealtimeExtras::default(), connections).limits.max_connections;
+        assert_eq!([10_000, 768, 4, 1].map(most), [7_500, 576, 3, 1]);
+        assert_eq!(most(1_000_000), 60_000, "the limit of sockets, and those without a channel");
+    }
+
+    #[test]
+    fn the_rules_of_deletions_are_those_of_the_configuration() {
+        let changes = |extras: &RealtimeExtras| {
+            let changes = settings_of(extras, 10_000).changes;
+            (changes.deletes_without_privilege, changes.deletes_compared_whole)
+        };
+        assert_eq!(changes(&RealtimeExtras::default()), (false, false));
+        let without = RealtimeExtras { deletes_without_privilege: true, ..RealtimeExtras::default() };
+        let whole = RealtimeExtras { deletes_compared_whole: true, ..RealtimeExtras::default() };
+        assert_eq!((changes(&without), changes(&whole)), ((true, false), (false, true)));
+    }
+
+    #[test]
+    fn a_lower_limit_of_the_configuration_stays() {
+        let mut extras = RealtimeExtras::default();
+        extras.limits.max_concurrent_users = Some(100);
+        let limits = settings_of(&extras, 20_000).limits;
+        assert_eq!((limits.max_sockets, limits.max_connections), (100, 10_100));
+    }
 }

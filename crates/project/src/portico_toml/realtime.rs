@@ -17,6 +17,10 @@ pub struct RealtimeExtras {
     /// The time for which decisions of the policies of private channels are kept. Zero: each join
     /// asks PostgreSQL.
     pub decisions_for: Duration,
+    /// Sends the events of deleted rows also to roles that may not select any column.
+    pub deletes_without_privilege: bool,
+    /// Compares filters with hidden values of deleted rows.
+    pub deletes_compared_whole: bool,
     /// The limits; `None`: the service's own default.
     pub limits: RealtimeLimitExtras,
     /// `[realtime.cluster]`; `None`: there is one server.
@@ -58,6 +62,8 @@ impl RealtimeExtras {
             presence_enabled: realtime.flag_or("presence_enabled", false),
             limits: RealtimeLimitExtras::read(&mut realtime),
             decisions_for: realtime.duration_or("decisions_for", Duration::ZERO),
+            deletes_without_privilege: realtime.flag_or("deletes_without_privilege", false),
+            deletes_compared_whole: realtime.flag_or("deletes_compared_whole", false),
             cluster: ClusterMode::read(realtime.section("cluster")),
         }
     }

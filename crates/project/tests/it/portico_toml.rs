@@ -210,6 +210,15 @@ fn an_object_store_is_read_with_its_credentials() {
 }
 
 #[test]
+fn the_rules_of_deletions_are_parsed() {
+    let written = |text: &str| settings(text).map(|settings| settings.realtime).unwrap();
+    let defaults = written("");
+    assert_eq!((defaults.deletes_without_privilege, defaults.deletes_compared_whole), (false, false));
+    let given = written("[realtime]\ndeletes_without_privilege = true\ndeletes_compared_whole = true\n");
+    assert_eq!((given.deletes_without_privilege, given.deletes_compared_whole), (true, true));
+}
+
+#[test]
 fn a_cluster_has_one_way() {
     let written = |text: &str| settings(text).map(|settings| settings.realtime);
     assert!(written("").unwrap().cluster.is_none());

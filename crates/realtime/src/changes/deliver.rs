@@ -20,20 +20,22 @@ use super::access::{RowKey, TableAccess, role_access, row_access};
 use super::column_test::{FieldValue, Test};
 use super::committed_change::CommittedChange;
 use super::database_tests::{ConditionMemory, ConditionScope, TestQuestion, failing_tests};
-use super::entry::{ChangeAction, ChangesEntry};
+use super::entry::ChangeAction;
 use super::event::{ChangeEventError, ChangeMessages, EventContent, MessageTarget};
 use super::pauses::Pauses;
+use super::preparation::PreparedTables;
 use super::registry::{EntryTarget, Registry, SubscriptionGroup};
 use super::rendering::render_waiting;
 use super::role_reads::{ReadFailure, RoleReads, retrying};
 use super::slices::slice_end;
-use super::validate::{SubscribeError, TableName, ValidEntry, Validator};
+use super::validate::Validator;
 use super::verdict::{
-    AccessAnswers, AccessQuestion, AccessQuestions, Candidate, CandidateOutcome, ask, decide, is_keyless, unanswered,
+    self, AccessAnswers, AccessQuestion, AccessQuestions, Candidate, CandidateOutcome, ask, decide, is_keyless,
 };
 use crate::decode::{DescribedTable, TransactionId};
 use crate::meter::Meter;
 use crate::settings::ChangesSettings;
+use crate::socket::FrameMemory;
 use crate::stream::{ChangeBatch, wait_until_visible};
 
 /// The largest number of batches that are taken at once.
@@ -41,7 +43,7 @@ const MAX_BATCHES: usize = 64;
 /// The largest number of reads that wait at once.
 const MAX_READS: usize = 128;
 /// The tables that are remembered at most.
-const MAX_TABLES: usize = 5_000;
+pub(super) const MAX_TABLES: usize = 5_000;
 
 /// Delivers changes.
 #[derive(Debug)]
@@ -51,6 +53,8 @@ pub(crate) struct ChangeDelivery {
     pub validator: Validator,
     pub database: Database,
     pub settings: ChangesSettings,
+    /// The memory of the frames that wait for clients.
+    pub memory: Arc<FrameMemory>,
     /// Counts the deliveries.
     pub meter: Arc<Meter>,
     pub max_per_second: Option<u32>,
@@ -61,9 +65,7 @@ pub(crate) struct ChangeDelivery {
 /// The state that the task keeps between batches.
 #[derive(Debug)]
 struct Memory {
-    /// The description of each table for which the filters were prepared, and the generation of the
-    /// subscriptions then.
-    prepared: HashMap<u32, (Arc<DescribedTable>, u64)>,
+    prepared: PreparedTables,
     /// The roles that could read the whole primary key of a table when it was last looked at.
     key_readers: HashSet<(u32, Box<str>)>,
     conditions: ConditionMemory,
@@ -74,7 +76,7 @@ struct Memory {
 impl Memory {
     fn new(pause: Duration) -> Self {
         Self {
-            prepared: HashMap::new(),
+            prepared: PreparedTables::default(),
             key_readers: HashSet::new(),
             conditions: ConditionMemory::new(pause),
             paused_renderings: Pauses::new(pause),
@@ -84,9 +86,6 @@ impl Memory {
     /// Forgets what can be found out again when there is much of it: tables that were dropped are
     /// never named again.
     fn bound(&mut self) {
-        if self.prepared.len() >= MAX_TABLES {
-            self.prepared.clear();
-        }
         if self.key_readers.len() >= 4 * MAX_TABLES {
             self.key_readers.clear();
         }
@@ -157,12 +156,13 @@ impl ChangeDelivery {
 
     async fn deliver(&self, memory: &mut Memory, changes: &[CommittedChange]) {
         let _in_progress = self.registry.begin_delivery();
-        self.prepare_filters(memory, changes).await;
+        memory.bound();
+        let mut unanswered = self.prepare_filters(&mut memory.prepared, changes).await;
         let mut candidates = self.matching(changes);
         self.registry.drop_paused(changes, &mut candidates);
         let answers = self.authorise(memory, changes, &candidates).await;
         self.registry.note_times(changes, &answers);
-        let mut unanswered = unanswered(changes, &candidates, &answers);
+        unanswered.extend(verdict::unanswered(changes, &candidates, &answers));
         decide(&self.settings, changes, &mut candidates, &answers);
         unanswered.extend(self.compare(&mut memory.conditions, changes, &mut candidates).await);
         if !unanswered.is_empty() {
@@ -172,59 +172,6 @@ impl ChangeDelivery {
         self.send(&mut memory.paused_renderings, changes, candidates).await;
         // Changes were missed, as after a gap of the stream
         unanswered.values().for_each(|group| self.registry.report(group));
-    }
-
-    /// Prepares the filters of tables whose columns have changed, or that no entry names.
-    async fn prepare_filters(&self, memory: &mut Memory, changes: &[CommittedChange]) {
-        let generation = self.registry.generation();
-        for change in changes {
-            let table = &change.table;
-            let known = memory.prepared.get(&table.table.oid);
-            if known.is_some_and(|(known, at)| Arc::ptr_eq(known, table) && *at == generation) {
-                continue;
-            }
-            let name = change.table_name();
-            // A filter that did not fit the table before may fit it now
-            let again = known.is_none_or(|(known, _)| !Arc::ptr_eq(known, table));
-            memory.bound();
-            memory.prepared.insert(table.table.oid, (Arc::clone(table), generation));
-            let type_of = |name: &str| {
-                table.table.columns.iter().find(|column| *column.name == *name).map(|column| column.type_oid)
-            };
-            for outdated in self.registry.outdated(name, type_of, again) {
-                let role = &*outdated.group.key.reader.role;
-                let entry = Arc::new(outdated.entry().for_table(name.0, name.1));
-                let validated = retrying(|| self.validate(role, Arc::clone(&entry)).boxed()).await;
-                let filter = match validated {
-                    Ok(Ok(valid)) => {
-                        let name = TableName { schema: name.0.into(), table: name.1.into() };
-                        Some(valid.filters.get(&name).cloned().unwrap_or_default())
-                    }
-                    Ok(Err(error)) => {
-                        tracing::warn!(error = %error, role, "an entry does not fit its table any more");
-                        None
-                    }
-                    Err(error) => {
-                        tracing::warn!(error = %error, role, "the filter of an entry could not be prepared");
-                        // Tried again with the next change
-                        memory.prepared.remove(&table.table.oid);
-                        continue;
-                    }
-                };
-                self.registry.refresh(name, &outdated, filter);
-            }
-        }
-    }
-
-    async fn validate(
-        &self,
-        role: &str,
-        entry: Arc<ChangesEntry>,
-    ) -> Result<Result<ValidEntry, SubscribeError>, ReadFailure> {
-        match self.validator.validate(role, entry).await {
-            Err(SubscribeError::Unavailable(text)) => Err(ReadFailure::Unavailable(text)),
-            outcome => Ok(outcome),
-        }
     }
 
     /// Returns the entries for all changes, in their order, apart from those with a condition that
@@ -437,7 +384,7 @@ impl ChangeDelivery {
         }
         let numbered = by_change.into_iter().filter_map(|(number, sent)| Some((changes.get(number)?, sent)));
         let mut messages: Vec<_> = numbered
-            .map(|(change, sent)| (ChangeMessages::new(change, self.settings.max_record_bytes), sent))
+            .map(|(change, sent)| (ChangeMessages::new(change, self.settings.max_record_bytes, &self.memory), sent))
             .collect();
         let all: Vec<_> = messages.iter_mut().map(|(messages, _)| messages).collect();
         render_waiting(&self.reads, all, paused).await;

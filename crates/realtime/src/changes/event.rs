@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::committed_change::CommittedChange;
 use super::entry::{ChangeAction, ChangeMessageForm};
 use crate::decode::{RenderedRow, write_string};
+use crate::socket::FrameMemory;
 use crate::socket::frame::{EventHead, Frame, Reference, TOPIC_PREFIX, Version, encode_event};
 
 /// The largest value that a change that is too large keeps, in bytes of JSON.
@@ -60,16 +61,17 @@ pub(crate) struct ChangeMessages<'a> {
     max_bytes: usize,
     data: HashMap<EventContent, Arc<[u8]>>,
     frames: HashMap<(EventContent, MessageTarget), Frame>,
+    memory: &'a Arc<FrameMemory>,
 }
 
 impl<'a> ChangeMessages<'a> {
     /// Renders the rows of a change. Values that only PostgreSQL can render are absent before
     /// [`waiting_rows`](Self::waiting_rows) were rendered. `max_bytes` is the size of the largest
-    /// change, as JSON text, that is sent whole.
-    pub fn new(change: &'a CommittedChange, max_bytes: usize) -> Self {
+    /// change, as JSON text, that is sent whole. The frames count in `memory`.
+    pub fn new(change: &'a CommittedChange, max_bytes: usize, memory: &'a Arc<FrameMemory>) -> Self {
         let new = change.new_row().map(|(new, old)| change.table.render(new, old));
         let old = change.old_row().map(|old| change.table.render(old, None));
-        Self { change, new, old, max_bytes, data: HashMap::new(), frames: HashMap::new() }
+        Self { change, new, old, max_bytes, data: HashMap::new(), frames: HashMap::new(), memory }
     }
 
     /// Returns the change.
@@ -108,7 +110,10 @@ impl<'a> ChangeMessages<'a> {
             }
         };
         let action = self.change.action();
-        self.frames.entry((content.clone(), target)).or_insert_with_key(|(_, target)| encode(target, action, &data))
+        let memory = self.memory;
+        self.frames
+            .entry((content.clone(), target))
+            .or_insert_with_key(|(_, target)| memory.count(encode(target, action, &data)))
     }
 
     fn write_data(&self, content: &EventContent) -> Vec<u8> {

@@ -11,11 +11,13 @@
 //!   do, of which `condition_budgets` keeps account;
 //! - `access` asks PostgreSQL which rows and columns a role may read now, and `verdict` decides;
 //! - `rendering` has PostgreSQL render the values of the project's own types;
+//! - `preparation` prepares filters again for tables whose columns have changed;
 //! - `deliver` takes committed changes, and sends the messages of `event` in their order.
 //!
 //! Promises: a channel receives the values of a row only if its role, with its claims, could select
 //! a row of that key and those columns at the moment of the delivery. Deleted rows are not there to
-//! be asked about: their keys reach every role that may select any column. Nothing is sent with an
+//! be asked about: their keys reach every role that may select any column, and where policies exist
+//! filters compare nothing else of them. Nothing is sent with an
 //! identity after the subscription with that identity was dropped. A condition or a policy that
 //! fails affects only the channels it belongs to. PostgreSQL evaluates conditions only for rows
 //! that the policies show to the reader, so that neither their errors nor their time tell anything
@@ -31,6 +33,7 @@ mod entry;
 mod event;
 mod filter;
 mod pauses;
+mod preparation;
 mod reader_pauses;
 mod registry;
 mod rendering;

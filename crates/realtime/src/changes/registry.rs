@@ -351,22 +351,30 @@ impl Registry {
     }
 
     /// Replaces the filter of an entry for a table. `None`: the entry does not fit the table, whose
-    /// changes it does not receive.
-    pub fn refresh(&self, (schema, table): (&str, &str), entry: &OutdatedEntry, filter: Option<Arc<CompiledFilter>>) {
+    /// changes it does not receive. Returns false if the entry did not fit the table before.
+    pub fn refresh(
+        &self,
+        (schema, table): (&str, &str),
+        entry: &OutdatedEntry,
+        filter: Option<Arc<CompiledFilter>>,
+    ) -> bool {
         let mut state = self.state();
         let group = &entry.group;
         // It may have been removed meanwhile
         if state.groups.get(&group.key).is_none_or(|known| known.id != group.id) {
-            return;
+            return true;
         }
-        let Some(targets) = state.table(schema, table) else { return };
-        targets.remove((group.id, entry.entry));
+        let Some(targets) = state.table(schema, table) else { return true };
+        let key = (group.id, entry.entry);
+        let did_fit = !targets.unfit.iter().any(|(group, number)| (group.id, *number) == key);
+        targets.remove(key);
         match filter {
             Some(filter) => {
                 targets.insert(Arc::new(EntryTarget { group: Arc::clone(group), entry: entry.entry, filter }))
             }
             None => targets.unfit.push((Arc::clone(group), entry.entry)),
         }
+        did_fit
     }
 
     /// Returns all groups.

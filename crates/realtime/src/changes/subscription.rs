@@ -7,7 +7,7 @@ use futures_util::{StreamExt as _, stream};
 use portico_database::Database;
 use portico_database::wire::ReadCoalescer;
 use serde_json::Value;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
 use super::deliver::ChangeDelivery;
@@ -21,7 +21,8 @@ use crate::identity::ChannelIdentity;
 use crate::meter::Meter;
 use crate::rooms::Subscriber;
 use crate::settings::RealtimeSettings;
-use crate::stream::{ChangeBatch, StreamState};
+use crate::socket::FrameMemory;
+use crate::stream::{ChangeBatch, FollowedStream, StreamState};
 
 /// The pause before another attempt, in milliseconds: at least, and by how much it may be longer.
 const RETRY_MILLIS: (u64, u64) = (5_000, 5_000);
@@ -39,7 +40,8 @@ struct DatabaseChangesState {
     validator: Validator,
     database: Database,
     settings: RealtimeSettings,
-    stream: watch::Receiver<StreamState>,
+    stream: FollowedStream,
+    memory: Arc<FrameMemory>,
     deliveries: Arc<Meter>,
     pause: Duration,
 }
@@ -62,14 +64,16 @@ enum SubscriptionProgress {
 }
 
 impl DatabaseChanges {
-    /// Returns no subscriptions. `stream` is the state of the stream that the changes come from.
+    /// Returns no subscriptions. `stream` is the one that the changes come from.
+    /// Frames count in `memory`.
     pub fn new(
         database: &Database,
         reads: ReadCoalescer,
         settings: &RealtimeSettings,
-        stream: watch::Receiver<StreamState>,
+        stream: FollowedStream,
+        memory: &Arc<FrameMemory>,
     ) -> Self {
-        Self::with_pause(database, reads, settings, stream, PAUSE)
+        Self::with_pause(database, reads, settings, stream, memory, PAUSE)
     }
 
     /// Like [`new`](Self::new), but with another length of the first pause of what takes too long.
@@ -77,7 +81,8 @@ impl DatabaseChanges {
         database: &Database,
         reads: ReadCoalescer,
         settings: &RealtimeSettings,
-        stream: watch::Receiver<StreamState>,
+        stream: FollowedStream,
+        memory: &Arc<FrameMemory>,
         pause: Duration,
     ) -> Self {
         let reads = RoleReads::new(reads);
@@ -88,6 +93,7 @@ impl DatabaseChanges {
             database: database.clone(),
             settings: settings.clone(),
             stream,
+            memory: Arc::clone(memory),
             deliveries: Arc::default(),
             pause,
         }))
@@ -148,32 +154,37 @@ impl DatabaseChanges {
             validator: state.validator.clone(),
             database: state.database.clone(),
             settings: state.settings.changes.clone(),
+            memory: Arc::clone(&state.memory),
             meter: Arc::clone(&state.deliveries),
             max_per_second: state.settings.limits.max_changes_per_second,
             pause: state.pause,
         };
         tokio::select! {
             () = delivery.run(batches) => {}
-            () = report_gaps(state) => {}
+            () = check_subscriptions(state) => {}
         }
     }
 }
 
 /// Checks the subscriptions again whenever the stream runs again, and reports the outcome as after
-/// a join: changes may have been missed, and the tables may have changed. Does not return before
-/// the stream's owner ends.
-async fn report_gaps(state: &DatabaseChangesState) {
-    let mut stream = state.stream.clone();
+/// a join: changes may have been missed, and the tables may have changed. Checks them also when
+/// other tables are published, without a report to those that still fit. Does not return before the
+/// stream's owner ends.
+async fn check_subscriptions(state: &DatabaseChangesState) {
+    let mut stream = state.stream.state.clone();
     let mut before_gap = None;
     while stream.wait_for(is_running).await.is_ok() {
         let checks = async {
+            let mut tables = state.stream.table_changes.clone();
             if let Some(last) = before_gap {
-                let groups = stream::iter(state.registry.groups());
-                groups.for_each_concurrent(MAX_CHECKS, |group| check_again(state, group, last)).await;
+                check_all(state, last, CheckReason::Gap).await;
+            }
+            while tables.changed().await.is_ok() {
+                check_all(state, state.registry.last_number(), CheckReason::Tables).await;
             }
             std::future::pending().await
         };
-        let mut ended = state.stream.clone();
+        let mut ended = state.stream.state.clone();
         tokio::select! {
             () = checks => {}
             outcome = ended.wait_for(|state| !is_running(state)) => if outcome.is_err() { break },
@@ -184,14 +195,31 @@ async fn report_gaps(state: &DatabaseChangesState) {
     std::future::pending().await
 }
 
+/// The reason for another check of subscriptions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CheckReason {
+    /// The stream was interrupted, so that changes may be missing.
+    Gap,
+    /// Other tables are published.
+    Tables,
+}
+
+/// Checks the subscriptions up to a number again.
+async fn check_all(state: &DatabaseChangesState, last: u64, reason: CheckReason) {
+    let groups = stream::iter(state.registry.groups());
+    groups.for_each_concurrent(MAX_CHECKS, |group| check_again(state, group, last, reason)).await;
+}
+
 /// Checks the subscriptions of a group up to a number again. Ends those that do not fit the
 /// database any more.
-async fn check_again(state: &DatabaseChangesState, group: Arc<SubscriptionGroup>, last: u64) {
+async fn check_again(state: &DatabaseChangesState, group: Arc<SubscriptionGroup>, last: u64, reason: CheckReason) {
     let (role, entries) = (&*group.key.reader.role, &*group.key.entries);
     loop {
         match state.validator.validate_all(role, entries).await {
             Ok(_) => {
-                state.registry.report_until(&group, last);
+                if reason == CheckReason::Gap {
+                    state.registry.report_until(&group, last);
+                }
                 return;
             }
             Err(SubscribeError::Final(text)) => {
@@ -201,7 +229,9 @@ async fn check_again(state: &DatabaseChangesState, group: Arc<SubscriptionGroup>
                 return;
             }
             Err(SubscribeError::Unavailable(text)) => {
-                group.for_each_until(last, |subscriber| subscriber.send_system(EXTENSION, "error", &text));
+                if reason == CheckReason::Gap {
+                    group.for_each_until(last, |subscriber| subscriber.send_system(EXTENSION, "error", &text));
+                }
             }
         }
         pause_before_retry().await;
@@ -260,7 +290,7 @@ impl SetUp {
     /// Waits until the stream is running. Reports each reason for which it does not. Returns false
     /// if it never will.
     async fn stream_runs(&self) -> bool {
-        let mut stream = self.state.stream.clone();
+        let mut stream = self.state.stream.state.clone();
         let mut reported = None;
         loop {
             let failed = match &*stream.borrow_and_update() {

@@ -118,7 +118,8 @@ pub(crate) fn decide(
         let Some(access) = permitting_access(settings, change, candidate.reader(), answers) else { continue };
         // A right to read a column that a filter compares may have been revoked
         let mut tests = candidate.target.filter.tests.iter();
-        if !tests.all(|test| access.reads(&change.table, &test.column)) {
+        let compares = |name: &str| access.reads(&change.table, name) && is_compared(settings, change, access, name);
+        if !tests.all(|test| compares(&test.column)) {
             continue;
         }
         let entry = candidate.target.entry();
@@ -134,6 +135,16 @@ pub(crate) fn decide(
         let content = EventContent::Row { columns: Arc::clone(columns), has_row_security: access.has_row_security };
         candidate.verdict = CandidateOutcome::Sent(content);
     }
+}
+
+/// Returns true if filters may be compared with a column of a change. Policies cannot decide about
+/// a deleted row any more, and the arrival of its event would tell about its values: where there
+/// are policies, only the key is compared, which the event shows.
+fn is_compared(settings: &ChangesSettings, change: &CommittedChange, access: &TableAccess, name: &str) -> bool {
+    let hides_values =
+        change.action() == ChangeAction::Delete && access.has_row_security && !settings.deletes_compared_whole;
+    let mut columns = change.table.table.columns.iter();
+    !hides_values || columns.any(|column| column.is_primary_key && *column.name == *name)
 }
 
 /// Returns what a reader may read of a change, unless it must not receive the change.

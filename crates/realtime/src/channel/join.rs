@@ -197,7 +197,7 @@ impl SocketChannels {
         // A join with stored messages has subscribed before it read them
         self.shard.subscribe(Arc::clone(&subscriber));
         let ids: Vec<_> = stored.iter().map(|message| message.id).collect();
-        stored.into_iter().filter_map(|message| message.frame).for_each(|frame| subscriber.send(frame));
+        stored.into_iter().filter_map(|message| message.frame).for_each(|frame| subscriber.send_own(frame));
         subscriber.finish_replay(ids);
         channel.send_presence_state(&service.presence);
         if let Some(prepared) = channel.changes.as_ref().filter(|prepared| !prepared.is_empty()) {

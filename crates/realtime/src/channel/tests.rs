@@ -27,7 +27,7 @@ impl TestSocket {
             headers: "{}".into(),
             may_be_privileged: false,
         };
-        let outbox = std::sync::Arc::new(Outbox::new(&test.service.settings.limits));
+        let outbox = std::sync::Arc::new(Outbox::new(&test.service.settings.limits, &test.service.memory));
         Self { channels: SocketChannels::new(&test.service, head, std::sync::Arc::clone(&outbox)), outbox }
     }
 

@@ -8,11 +8,12 @@ use tokio::time::Instant;
 
 use super::channels::SocketChannels;
 use super::join_payload::JoinPayload;
-use super::joined::{Channel, token_check};
-use super::work::{self, WorkResult};
-use crate::authorise::{AuthoriseError, ReadPermissions};
+use super::joined::{Channel, JoinState, token_check};
+use super::work::{self, NeededPermissions, RefreshedPermissions, WorkResult};
+use crate::authorise::AuthoriseError;
 use crate::error::{Shutdown, TokenRejection};
 use crate::identity::ChannelIdentity;
+use crate::socket::SocketEnd;
 
 /// The payload of `access_token`.
 #[derive(Deserialize)]
@@ -27,9 +28,19 @@ impl SocketChannels {
         self.check_tokens_if(|channel| channel.check_token_at <= now);
     }
 
-    /// Checks all tokens.
-    pub fn check_tokens(&mut self) {
+    /// Checks all tokens, since the keys have changed. If the token of the socket itself is void,
+    /// the socket ends: its client connects again, and its API key stands for a valid token then.
+    /// Clients do not join again after the end of a channel alone.
+    pub fn check_tokens(&mut self) -> Option<SocketEnd> {
+        let own = self.service.verifier.verify(&self.socket.token, self.socket.may_be_privileged);
+        // An expired one matters to channels without a token of their own alone
+        if own.is_err_and(|rejection| !matches!(rejection, TokenRejection::Expired { .. })) {
+            let joined = self.channels.values().filter(|channel| channel.state == JoinState::Joined);
+            joined.for_each(|channel| channel.subscriber.send_disconnect());
+            return Some(SocketEnd::SERVICE_RESTART);
+        }
         self.check_tokens_if(|_| true);
+        None
     }
 
     fn check_tokens_if(&mut self, is_due: impl Fn(&Channel) -> bool) {
@@ -96,8 +107,12 @@ impl SocketChannels {
                 channel.subscriber.set_presence(false);
             }
             let subject = channel.subject(&self.socket.headers);
-            let presence = channel.read.is_some_and(|read| read.presence.is_some());
-            let work = work::refresh(Arc::clone(&self.service), id, subject, presence);
+            let needed = NeededPermissions {
+                presence: channel.read.is_some_and(|read| read.presence.is_some()),
+                // It was tracked by the right of the person before
+                write: !is_same_reader && self.service.presence.is_tracking(&channel.subscriber),
+            };
+            let work = work::refresh(Arc::clone(&self.service), id, subject, needed);
             self.start(topic, work);
         } else {
             self.subscribe_again(topic);
@@ -105,17 +120,18 @@ impl SocketChannels {
         self.next_token_check = self.channels.values().map(|channel| channel.check_token_at).min();
     }
 
-    /// Applies the read permissions of a new token: the channel ends if it has lost one.
+    /// Applies the permissions of a new token: the channel ends if it may not read any more what it
+    /// could. What it tracks ends with the right to track.
     pub(super) fn apply_refresh(
         &mut self,
         topic: &str,
         identity: &Arc<ChannelIdentity>,
-        permissions: Result<ReadPermissions, AuthoriseError>,
+        permissions: Result<RefreshedPermissions, AuthoriseError>,
     ) {
         let Some(channel) = self.channels.get_mut(topic) else { return };
         let (id, name) = (channel.subscriber.id(), channel.subscriber.room().topic.to_string());
         debug_assert!(Arc::ptr_eq(identity, &channel.identity), "messages wait for a refresh");
-        let permissions = match permissions {
+        let RefreshedPermissions { read: permissions, write } = match permissions {
             Ok(permissions) => permissions,
             Err(error) => return self.shut_down(id, &error.into_shutdown(&name)),
         };
@@ -133,6 +149,10 @@ impl SocketChannels {
         if let Some(reason) = reason {
             return self.shut_down(id, &reason);
         }
+        if write.is_some_and(|write| !write.presence) {
+            self.service.presence.untrack(&channel.subscriber, &channel.presence_key);
+        }
+        channel.write = write;
         let received_presence = channel.subscriber.receives_presence();
         channel.set_read(permissions);
         if !received_presence {

@@ -31,8 +31,8 @@ pub(super) type AbortableWork = Abortable<ChannelWork>;
 /// The result of work.
 pub(super) enum WorkResult {
     Joined(Result<JoinGrant, JoinError>),
-    /// The read permissions after a new token.
-    Refreshed(Arc<ChannelIdentity>, Result<ReadPermissions, AuthoriseError>),
+    /// The permissions after a new token.
+    Refreshed(Arc<ChannelIdentity>, Result<RefreshedPermissions, AuthoriseError>),
     /// The permissions for a message that waits for them.
     PermissionsChecked(Result<MessagePermissions, AuthoriseError>, WaitingMessage),
     /// A message has been handed to every queue.
@@ -44,6 +44,21 @@ pub(super) enum WorkResult {
     KeysRead(Inbound),
     /// The keys were read again for the token in this payload of `access_token`.
     KeysReadForToken(Bytes),
+}
+
+/// The permissions that a channel needs after a new token, besides that to receive broadcasts.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NeededPermissions {
+    /// To receive the presence.
+    pub presence: bool,
+    /// To send. Without it, it is evaluated for the first message that needs it.
+    pub write: bool,
+}
+
+/// The permissions of a channel after a new token.
+pub(super) struct RefreshedPermissions {
+    pub read: ReadPermissions,
+    pub write: Option<WritePermissions>,
 }
 
 /// The permissions that a message needs.
@@ -99,17 +114,31 @@ async fn admit(
     Ok(JoinGrant { permissions, stored })
 }
 
-/// Checks the read permissions again, for a new token.
+/// Checks the permissions again, for a new token.
 pub(super) fn refresh(
     service: Arc<RealtimeService>,
     channel: ChannelId,
     subject: OwnedSubject,
-    presence: bool,
+    needed: NeededPermissions,
 ) -> ChannelWork {
     Box::pin(async move {
-        let permissions = service.authoriser.read(&subject.borrowed(), presence).await;
+        let permissions = refreshed(&service, &subject, needed).await;
         (channel, WorkResult::Refreshed(subject.identity, permissions))
     })
+}
+
+async fn refreshed(
+    service: &RealtimeService,
+    subject: &OwnedSubject,
+    needed: NeededPermissions,
+) -> Result<RefreshedPermissions, AuthoriseError> {
+    let subject = subject.borrowed();
+    let read = service.authoriser.read(&subject, needed.presence).await?;
+    let write = match needed.write {
+        true => Some(service.authoriser.write(&subject).await?),
+        false => None,
+    };
+    Ok(RefreshedPermissions { read, write })
 }
 
 /// Checks the permissions that a message needs.

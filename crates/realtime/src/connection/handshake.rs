@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use super::task;
 use crate::error::TokenRejection;
-use crate::service::RealtimeService;
+use crate::service::{AdmittedSocket, RealtimeService};
 use crate::socket::SocketHead;
 use crate::socket::frame::Version;
 
@@ -43,8 +43,8 @@ pub(crate) fn answer(service: &Arc<RealtimeService>, mut request: Request, origi
     let Some(version) = Version::parse(query.version.as_deref()) else {
         return StatusCode::FORBIDDEN.into_response();
     };
-    let head = match admit(service, request.headers(), query.api_key, version, origin.may_be_privileged) {
-        Ok(head) => head,
+    let (head, place) = match admit(service, request.headers(), query.api_key, version, origin.may_be_privileged) {
+        Ok(admitted) => admitted,
         Err(rejection) => return reject(&rejection),
     };
     let Some(upgrade) = request.extensions_mut().remove::<OnUpgrade>() else {
@@ -60,6 +60,7 @@ pub(crate) fn answer(service: &Arc<RealtimeService>, mut request: Request, origi
             }
             Err(error) => tracing::debug!(error = %error, "a connection was lost during its upgrade"),
         }
+        drop(place);
     }));
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
@@ -94,19 +95,18 @@ fn admit(
     api_key: Option<String>,
     version: Version,
     may_be_privileged: bool,
-) -> Result<SocketHead, HandshakeRejection> {
+) -> Result<(SocketHead, AdmittedSocket), HandshakeRejection> {
     let of_header = ["x-api-key", "apikey"].into_iter().find_map(|name| headers.get(name));
     let of_header = of_header.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
     let key = of_header.or(api_key).filter(|key| !key.is_empty()).ok_or(HandshakeRejection::NoKey)?;
     let token = service.verifier.token_of_key(&key);
     service.verifier.verify(&token, may_be_privileged).map_err(HandshakeRejection::Token)?;
-    if !service.has_room_for_sockets() {
-        return Err(HandshakeRejection::TooManySockets);
-    }
+    let place = service.admit_socket().ok_or(HandshakeRejection::TooManySockets)?;
     if service.joins.exceeds(service.settings.limits.max_joins_per_second) {
         return Err(HandshakeRejection::TooManyJoins);
     }
-    Ok(SocketHead { version, token: token.into(), headers: visible_headers(headers).into(), may_be_privileged })
+    let headers = visible_headers(headers).into();
+    Ok((SocketHead { version, token: token.into(), headers, may_be_privileged }, place))
 }
 
 /// Returns the headers that policies see, as a JSON object: those whose names begin with `x-`.
@@ -160,7 +160,39 @@ impl HandshakeQuery {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+    use http_body_util::BodyExt as _;
+
     use super::*;
+    use crate::fixture::TestService;
+    use crate::settings::{RealtimeLimits, RealtimeSettings};
+
+    #[tokio::test]
+    async fn a_handshake_beyond_the_limit_is_refused_until_a_socket_has_ended() {
+        let limits = RealtimeLimits { max_connections: 2, ..RealtimeLimits::default() };
+        let test = TestService::without_database(RealtimeSettings { limits, ..RealtimeSettings::default() });
+        let handshake = async || {
+            let request = Request::get(format!("/websocket?apikey={}&vsn=2.0.0", test.token("anon")))
+                .header(header::CONNECTION, "Upgrade")
+                .header(header::UPGRADE, "websocket")
+                .header(header::SEC_WEBSOCKET_VERSION, "13")
+                .header(header::SEC_WEBSOCKET_KEY, "dGhlIHNhbXBsZSBub25jZQ==");
+            let origin = RequestOrigin { may_be_privileged: true, connection: None };
+            let response = answer(&test.service, request.body(Body::empty()).unwrap(), origin);
+            let (head, body) = response.into_parts();
+            (head.status.as_u16(), body.collect().await.unwrap().to_bytes())
+        };
+        // The request of a test cannot be upgraded, and its place is free again
+        for _ in 0..3 {
+            assert_eq!(handshake().await.0, 400);
+        }
+        let places = [test.service.admit_socket(), test.service.admit_socket()];
+        assert!(places.iter().all(Option::is_some));
+        let refused = br#"{"error":"Too many connected users"}"#;
+        assert_eq!(handshake().await, (429, Bytes::from_static(refused)));
+        drop(places);
+        assert_eq!(handshake().await.0, 400);
+    }
 
     #[test]
     fn the_key_of_a_handshake_is_answered_as_the_standard_says() {

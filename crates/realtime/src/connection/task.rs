@@ -13,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::{Instant, Sleep};
 use tokio_websockets::{CloseCode, Config, Limits, Message, ServerBuilder, WebSocketStream};
 
+use super::metered_io::MeteredIo;
 use crate::channel::SocketChannels;
 use crate::service::RealtimeService;
 use crate::socket::frame::{Frame, Inbound, Version};
@@ -25,7 +26,9 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 const LINGER: Duration = Duration::from_secs(2);
 /// The bytes that are collected before they are written.
 const WRITE_THRESHOLD: usize = 64 * 1024;
-/// The time after which a socket is closed that had channels and has none.
+/// The time after which a socket is closed whose client has read nothing of what waits for it.
+const STALL_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time without a channel after which a socket is closed.
 const NO_CHANNEL_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Serves a socket on a connection that is upgraded, until one side closes it.
@@ -35,8 +38,8 @@ pub(crate) async fn serve(service: Arc<RealtimeService>, head: SocketHead, io: i
         // A message is one frame, whatever its size: clients may not join fragments
         .config(Config::default().flush_threshold(WRITE_THRESHOLD).frame_size(usize::MAX))
         .limits(Limits::default().max_payload_len(Some(limits.max_frame_bytes)))
-        .serve(io);
-    let outbox = Arc::new(Outbox::new(limits));
+        .serve(MeteredIo::new(io));
+    let outbox = Arc::new(Outbox::new(limits, &service.memory));
     let count = service.count_connection(&outbox);
     if service.is_closing() {
         // It was upgraded while the others were closed
@@ -52,7 +55,8 @@ pub(crate) async fn serve(service: Arc<RealtimeService>, head: SocketHead, io: i
         outbox,
         idle_timeout: limits.idle_timeout,
         received_at: now,
-        had_channels_at: None,
+        had_channels_at: now,
+        stall: None,
         timer: Box::pin(tokio::time::sleep(limits.idle_timeout)),
         closing: false,
         violated: false,
@@ -81,21 +85,30 @@ async fn linger(mut io: impl AsyncRead + AsyncWrite + Unpin) {
 }
 
 struct SocketConnection<S> {
-    websocket: WebSocketStream<S>,
+    websocket: WebSocketStream<MeteredIo<S>>,
     version: Version,
     channels: SocketChannels,
     outbox: Arc<Outbox>,
     idle_timeout: Duration,
     /// The time of the last frame of the client.
     received_at: Instant,
-    /// The last time at which there were channels.
-    had_channels_at: Option<Instant>,
+    /// The last time at which there were channels, or the beginning of the socket.
+    had_channels_at: Instant,
+    /// Something waits that the system does not take.
+    stall: Option<Stall>,
     /// Fires at the next time limit, or before: limits that moved are checked then.
     timer: Pin<Box<Sleep>>,
     /// The close frame is sent; only its acknowledgement is awaited.
     closing: bool,
     /// The client broke the protocol, and may be sending still.
     violated: bool,
+}
+
+/// A client that has read nothing since a moment.
+struct Stall {
+    since: Instant,
+    /// The bytes that were written until then.
+    written: u64,
 }
 
 enum SocketEvent {
@@ -118,6 +131,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SocketConnection<S> {
             WriteProgress::Blocked => self.closing,
             WriteProgress::All => true,
         };
+        if let Some(limit) = self.stall_limit()
+            && limit < self.timer.deadline()
+        {
+            self.timer.as_mut().reset(limit);
+        }
         if let Poll::Ready(end) = self.channels.poll_work(context) {
             return Poll::Ready(Some(SocketEvent::Worked(end)));
         }
@@ -151,7 +169,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SocketConnection<S> {
                         return match self.outbox.next_command(context.waker()) {
                             OutboxItem::Command(command) => WriteProgress::Event(SocketEvent::Command(command)),
                             OutboxItem::Overflowed => WriteProgress::Ended,
-                            OutboxItem::Frame(_) | OutboxItem::Empty => WriteProgress::Blocked,
+                            OutboxItem::Frame(_) | OutboxItem::Empty => self.stalled(WriteProgress::Blocked),
                         };
                     }
                 }
@@ -169,8 +187,34 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SocketConnection<S> {
         }
         match Pin::new(&mut self.websocket).poll_flush(context) {
             Poll::Ready(Err(_)) => WriteProgress::Ended,
-            Poll::Ready(Ok(())) | Poll::Pending => WriteProgress::All,
+            Poll::Ready(Ok(())) => {
+                self.stall = None;
+                WriteProgress::All
+            }
+            Poll::Pending => self.stalled(WriteProgress::All),
         }
+    }
+
+    /// Notes that the system does not take what was written, since the client does not read at the
+    /// moment. That ends the socket while too much waits for all clients together.
+    fn stalled(&mut self, progress: WriteProgress) -> WriteProgress {
+        if self.closing {
+            return progress;
+        }
+        if self.outbox.memory().is_exceeded() {
+            tracing::warn!("a client that does not read is disconnected: too much waits for all clients together");
+            return WriteProgress::Ended;
+        }
+        let written = self.websocket.get_ref().written();
+        if self.stall.as_ref().is_none_or(|stall| stall.written != written) {
+            self.stall = Some(Stall { since: Instant::now(), written });
+        }
+        progress
+    }
+
+    /// Returns the time from which on the client counts as one that does not read.
+    fn stall_limit(&self) -> Option<Instant> {
+        self.stall.as_ref().filter(|_| !self.closing).map(|stall| stall.since + STALL_TIMEOUT)
     }
 
     fn handle(&mut self, event: SocketEvent) {
@@ -181,10 +225,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SocketConnection<S> {
                 Some(SocketEnd { code: code.into(), reason: "" })
             }
             SocketEvent::Command(SocketCommand::Disconnect(end)) => Some(end),
-            SocketEvent::Command(SocketCommand::CheckTokens) => {
-                self.channels.check_tokens();
-                None
-            }
+            SocketEvent::Command(SocketCommand::CheckTokens) => self.channels.check_tokens(),
             SocketEvent::Command(SocketCommand::ShutDown(channel, reason)) => {
                 self.channels.shut_down(channel, &reason);
                 None
@@ -231,15 +272,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SocketConnection<S> {
             self.closing = false;
             return None;
         }
+        if self.stall_limit().is_some_and(|limit| now >= limit) {
+            // A close frame would not be read either: the next write finds the outbox closed
+            self.outbox.close();
+            return None;
+        }
         if now >= self.received_at + self.idle_timeout {
             return Some(SocketEnd { code: CloseCode::NORMAL_CLOSURE.into(), reason: "" });
         }
         if self.channels.is_empty() {
-            if self.had_channels_at.is_some_and(|at| now >= at + NO_CHANNEL_TIMEOUT) {
+            if now >= self.had_channels_at + NO_CHANNEL_TIMEOUT {
                 return Some(SocketEnd { code: CloseCode::NORMAL_CLOSURE.into(), reason: "" });
             }
         } else {
-            self.had_channels_at = Some(now);
+            self.had_channels_at = now;
         }
         self.channels.check_times();
         let next = self.next_limit();
@@ -258,7 +304,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SocketConnection<S> {
 
     fn next_limit(&self) -> Instant {
         let idle = self.received_at + self.idle_timeout;
-        self.channels.next_limit().map_or(idle, |limit| limit.min(idle))
+        [self.channels.next_limit(), self.stall_limit()].into_iter().flatten().fold(idle, Instant::min)
     }
 
     /// Hands everything that waits in the outbox to the library, for a last message before a close.
@@ -302,3 +348,6 @@ enum WriteProgress {
     /// The socket has ended.
     Ended,
 }
+
+#[cfg(test)]
+mod tests;

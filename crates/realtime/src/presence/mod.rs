@@ -132,6 +132,12 @@ impl Presence {
         });
     }
 
+    /// Returns true if a channel tracks something.
+    pub fn is_tracking(&self, channel: &Subscriber) -> bool {
+        let shard = self.shard(channel.room());
+        shard.get(channel.room()).is_some_and(|room| room.get(self.holder(channel)).is_some())
+    }
+
     /// Returns the payload of `presence_state`. Channels that receive the diffs of the room before
     /// this is called miss nothing.
     pub fn state(&self, room: &RoomKey) -> Bytes {

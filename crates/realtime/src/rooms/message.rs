@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use uuid::Uuid;
 
+use crate::socket::FrameMemory;
 use crate::socket::frame::{
     EventHead, Frame, Reference, UserBroadcast, Version, broadcast_payload, encode_event, encode_user_broadcast,
 };
@@ -68,14 +69,14 @@ impl RoomMessage {
         matches!(self.body, RoomMessageBody::PresenceDiff(_))
     }
 
-    /// Returns the frame for clients of a version; `None` if it cannot carry the message: version
-    /// 1.0.0 has no binary payloads.
-    pub fn frame(&self, version: Version) -> Option<&Frame> {
+    /// Returns the frame for clients of a version, which counts in `memory`; `None` if it cannot
+    /// carry the message: version 1.0.0 has no binary payloads.
+    pub fn frame(&self, version: Version, memory: &Arc<FrameMemory>) -> Option<&Frame> {
         let cell = match version {
             Version::V1 => &self.v1,
             Version::V2 => &self.v2,
         };
-        cell.get_or_init(|| self.encode(version)).as_ref()
+        cell.get_or_init(|| self.encode(version).map(|frame| memory.count(frame))).as_ref()
     }
 
     fn encode(&self, version: Version) -> Option<Frame> {

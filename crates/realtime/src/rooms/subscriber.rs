@@ -16,6 +16,8 @@ use crate::socket::outbox::{Outbox, SocketCommand};
 
 /// The live messages that wait for the stored ones.
 const MAX_HELD: usize = 1024;
+/// The bytes of their payloads.
+const MAX_HELD_BYTES: usize = 4 * 1024 * 1024;
 
 /// The unchanging properties of a channel.
 #[derive(Debug, Clone)]
@@ -46,8 +48,26 @@ pub(crate) struct Subscriber {
 #[derive(Debug, Default)]
 struct ReplayState {
     /// `Some` while live messages wait for the stored ones.
-    held: Option<Vec<Arc<RoomMessage>>>,
+    held: Option<HeldMessages>,
     sent: HashSet<Uuid>,
+}
+
+/// Live messages that wait, in a bounded number and size.
+#[derive(Debug, Default)]
+struct HeldMessages {
+    messages: Vec<Arc<RoomMessage>>,
+    bytes: usize,
+}
+
+impl HeldMessages {
+    /// Adds a message. From the first one beyond the bounds on they are lost, as at a client that
+    /// is not there yet.
+    fn push(&mut self, message: &Arc<RoomMessage>) {
+        self.bytes = self.bytes.saturating_add(message.payload_len());
+        if self.messages.len() < MAX_HELD && self.bytes <= MAX_HELD_BYTES {
+            self.messages.push(Arc::clone(message));
+        }
+    }
 }
 
 impl Subscriber {
@@ -99,9 +119,15 @@ impl Subscriber {
         self.receives_presence.load(Ordering::Relaxed)
     }
 
-    /// Sends a frame, which may be shared with other channels.
+    /// Sends a frame that other channels may share. Its maker has counted it in the memory of the
+    /// frames that wait.
     pub fn send(&self, frame: Frame) {
         self.outbox.push(frame);
+    }
+
+    /// Sends a frame for this channel alone.
+    pub fn send_own(&self, frame: Frame) {
+        self.outbox.push_own(frame);
     }
 
     /// Sends an event with the reference of the join. `payload` is JSON.
@@ -128,6 +154,14 @@ impl Subscriber {
         self.send_event("system", payload.to_string().as_bytes());
     }
 
+    /// Announces that the server is about to close the socket, as to every other channel.
+    pub fn send_disconnect(&self) {
+        let payload = br#"{"extension":"system","status":"ok","message":"Server requested disconnect"}"#;
+        let (join_ref, reference, topic) = (&Reference::NULL, &Reference::NULL, self.wire_topic());
+        let head = EventHead { join_ref, reference, topic: &topic, event: "system" };
+        self.outbox.push_own(encode_event(self.head.version, head, payload));
+    }
+
     /// Ends the channel with a `system` error.
     pub fn shut_down(&self, reason: Shutdown) {
         self.outbox.command(SocketCommand::ShutDown(self.head.id, reason));
@@ -143,14 +177,14 @@ impl Subscriber {
         if self.has_replay.load(Ordering::Acquire) && self.is_held_back(message) {
             return false;
         }
-        let Some(frame) = message.frame(self.head.version) else { return false };
+        let Some(frame) = message.frame(self.head.version, self.outbox.memory()) else { return false };
         self.outbox.push(frame.clone());
         true
     }
 
     /// Holds live messages back from now on, until [`finish_replay`](Self::finish_replay).
     pub fn begin_replay(&self) {
-        self.replay.lock().unwrap_or_else(PoisonError::into_inner).held = Some(Vec::new());
+        self.replay.lock().unwrap_or_else(PoisonError::into_inner).held = Some(HeldMessages::default());
         self.has_replay.store(true, Ordering::Release);
     }
 
@@ -159,9 +193,9 @@ impl Subscriber {
         let mut replay = self.replay.lock().unwrap_or_else(PoisonError::into_inner);
         replay.sent.extend(sent);
         let held = replay.held.take().unwrap_or_default();
-        for message in held {
+        for message in held.messages {
             if message.id().is_none_or(|id| !replay.sent.contains(&id))
-                && let Some(frame) = message.frame(self.head.version)
+                && let Some(frame) = message.frame(self.head.version, self.outbox.memory())
             {
                 self.outbox.push(frame.clone());
             }
@@ -171,10 +205,8 @@ impl Subscriber {
     fn is_held_back(&self, message: &Arc<RoomMessage>) -> bool {
         let mut replay = self.replay.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut replay.held {
-            // Beyond the bound they are lost, as at a client that is not there yet
-            Some(held) if held.len() >= MAX_HELD => true,
             Some(held) => {
-                held.push(Arc::clone(message));
+                held.push(message);
                 true
             }
             None => message.id().is_some_and(|id| replay.sent.contains(&id)),

@@ -3,6 +3,7 @@ use bytes::Bytes;
 use super::*;
 use crate::ids::ChannelId;
 use crate::settings::RealtimeLimits;
+use crate::socket::FrameMemory;
 use crate::socket::frame::{Frame, Reference, UserBroadcast, UserPayload, Version};
 use crate::socket::outbox::{Outbox, OutboxItem};
 use std::task::Waker;
@@ -14,7 +15,7 @@ struct Member {
 
 impl Member {
     fn of(private: bool, topic: &str, version: Version) -> Self {
-        let outbox = Arc::new(Outbox::new(&RealtimeLimits::default()));
+        let outbox = Arc::new(Outbox::new(&RealtimeLimits::default(), &FrameMemory::new(usize::MAX)));
         let room = RoomKey { private, topic: topic.into() };
         let head = SubscriberHead { id: ChannelId::next(), room, version, join_ref: Reference::NULL };
         let subscriber = Subscriber::new(head, Arc::clone(&outbox));
@@ -130,4 +131,25 @@ async fn live_messages_wait_for_stored_ones_and_come_once() {
     assert_eq!(member.received().len(), 1, "one was stored and is sent already");
     rooms.publish(Some(&shard), message(stored)).await;
     assert_eq!(member.received().len(), 0);
+}
+
+#[tokio::test]
+async fn live_messages_that_wait_for_stored_ones_are_bounded_in_number_and_size() {
+    let rooms = Rooms::new(Arc::default(), None);
+    let shard = rooms.shard();
+    // The payload of each message, and how many of them may wait
+    for (bytes, held) in [(1, 1024), (1024 * 1024, 4)] {
+        let member = Member::of(true, "a", Version::V2);
+        member.subscriber.begin_replay();
+        shard.subscribe(Arc::clone(&member.subscriber));
+        let payload = Bytes::from(vec![b'x'; bytes]);
+        for _ in 0..held + 2 {
+            let body = RoomMessageBody::Broadcast(payload.clone());
+            let room = RoomKey { private: true, topic: "a".into() };
+            rooms.publish(Some(&shard), Publication { room, message: RoomMessage::new("a", body), except: None }).await;
+        }
+        member.subscriber.finish_replay([]);
+        assert_eq!(member.received().len(), held, "of {bytes} bytes");
+        shard.unsubscribe(member.subscriber.room(), member.subscriber.id());
+    }
 }

@@ -1,18 +1,19 @@
 //! The outbox of a socket: what waits to be written to one client, and what its task has to do.
 //!
 //! Everything that sends to a client puts frames here, from any thread; the task of the socket
-//! takes them out. The outbox is bounded: a client that does not read is disconnected instead of
-//! filling the memory.
+//! takes them out. The outbox is bounded, and so are all together: a client that does not read is
+//! disconnected instead of filling the memory.
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use futures_util::task::AtomicWaker;
 
 use super::end::SocketEnd;
 use super::frame::Frame;
+use super::frame_memory::FrameMemory;
 use crate::error::Shutdown;
 use crate::ids::ChannelId;
 use crate::settings::RealtimeLimits;
@@ -35,6 +36,8 @@ pub(crate) struct Outbox {
     waker: AtomicWaker,
     max_bytes: usize,
     max_frames: usize,
+    /// Counts the frames of all sockets.
+    memory: Arc<FrameMemory>,
     /// The bytes that the channels of the socket track. The presence counts them.
     pub tracked_bytes: AtomicUsize,
 }
@@ -44,6 +47,8 @@ struct OutboxContent {
     frames: VecDeque<Frame>,
     commands: Vec<SocketCommand>,
     bytes: usize,
+    /// The client does not read at the moment.
+    blocked: bool,
     /// The client was too slow, or the socket has ended.
     closed: bool,
 }
@@ -60,27 +65,39 @@ pub(crate) enum OutboxItem {
 }
 
 impl Outbox {
-    pub fn new(limits: &RealtimeLimits) -> Self {
+    /// Returns an empty outbox. Its frames count in `memory`.
+    pub fn new(limits: &RealtimeLimits, memory: &Arc<FrameMemory>) -> Self {
         Self {
             waiting: Mutex::default(),
             waker: AtomicWaker::new(),
             max_bytes: limits.max_waiting_bytes,
             max_frames: limits.max_waiting_frames,
+            memory: Arc::clone(memory),
             tracked_bytes: AtomicUsize::new(0),
         }
     }
 
-    /// Adds a frame. The first one is always accepted; one that exceeds the bounds closes the
-    /// outbox.
+    /// Returns the memory that the frames count in.
+    pub fn memory(&self) -> &Arc<FrameMemory> {
+        &self.memory
+    }
+
+    /// Adds a frame, which its maker has counted in the [`memory`](Self::memory). The first one is
+    /// always accepted; one that exceeds the bounds closes the outbox.
     pub fn push(&self, frame: Frame) {
         self.push_within(frame, 1);
     }
 
-    /// Adds a frame that the client itself has caused. It may exceed the bounds of the frames that
-    /// others send, which the client did not ask for, but not twice these bounds: joins whose
-    /// permissions were being checked are answered also while the client does not read.
+    /// Adds a frame for this client alone, and counts it.
+    pub fn push_own(&self, frame: Frame) {
+        self.push(self.memory.count(frame));
+    }
+
+    /// Adds a frame that the client itself has caused, and counts it. It may exceed the bounds of
+    /// the frames that others send, which the client did not ask for, but not twice these bounds:
+    /// joins whose permissions were being checked are answered also while the client does not read.
     pub fn push_reply(&self, frame: Frame) {
-        self.push_within(frame, 2);
+        self.push_within(self.memory.count(frame), 2);
     }
 
     /// Adds a frame, or closes the outbox if more than `factor` times the bounds would wait.
@@ -91,7 +108,8 @@ impl Outbox {
         }
         let bytes = waiting.bytes.saturating_add(frame.len());
         let (max_bytes, max_frames) = (self.max_bytes.saturating_mul(factor), self.max_frames.saturating_mul(factor));
-        if !waiting.frames.is_empty() && (bytes > max_bytes || waiting.frames.len() >= max_frames) {
+        let is_beyond = !waiting.frames.is_empty() && (bytes > max_bytes || waiting.frames.len() >= max_frames);
+        if is_beyond || waiting.blocked && self.memory.is_exceeded() {
             waiting.close();
         } else {
             waiting.bytes = bytes;
@@ -132,6 +150,7 @@ impl Outbox {
     pub fn next_command(&self, waker: &Waker) -> OutboxItem {
         self.waker.register(waker);
         let mut waiting = self.waiting();
+        waiting.blocked = true;
         if waiting.closed {
             OutboxItem::Overflowed
         } else if waiting.commands.is_empty() {
@@ -163,6 +182,7 @@ impl OutboxContent {
         if self.closed {
             return OutboxItem::Overflowed;
         }
+        self.blocked = false;
         if !self.commands.is_empty() {
             return OutboxItem::Command(self.commands.remove(0));
         }
@@ -194,7 +214,12 @@ mod tests {
     }
 
     fn outbox() -> Outbox {
-        Outbox::new(&RealtimeLimits { max_waiting_bytes: 100, max_waiting_frames: 3, ..RealtimeLimits::default() })
+        outbox_in(&FrameMemory::new(usize::MAX))
+    }
+
+    fn outbox_in(memory: &Arc<FrameMemory>) -> Outbox {
+        let limits = RealtimeLimits { max_waiting_bytes: 100, max_waiting_frames: 3, ..RealtimeLimits::default() };
+        Outbox::new(&limits, memory)
     }
 
     #[test]
@@ -224,6 +249,37 @@ mod tests {
         assert_eq!(by_frames.next(Waker::noop()), OutboxItem::Overflowed);
         by_frames.push(frame(1));
         assert_eq!(by_frames.next(Waker::noop()), OutboxItem::Overflowed, "for good");
+    }
+
+    #[test]
+    fn clients_that_do_not_read_are_cut_off_when_too_much_waits_for_all() {
+        let memory = FrameMemory::new(100);
+        let [reads, blocked, own] = [outbox_in(&memory), outbox_in(&memory), outbox_in(&memory)];
+        assert_eq!(blocked.next_command(Waker::noop()), OutboxItem::Empty);
+        let shared = memory.count(frame(60));
+        [&reads, &blocked].into_iter().for_each(|outbox| outbox.push(shared.clone()));
+        assert_eq!(reads.next(Waker::noop()), OutboxItem::Frame(frame(60)));
+        // Shared bytes are there once: 90 wait
+        blocked.push_own(frame(30));
+        assert_eq!(blocked.next_command(Waker::noop()), OutboxItem::Empty);
+        own.push_reply(frame(30));
+        assert!(memory.is_exceeded());
+        [&reads, &blocked].into_iter().for_each(|outbox| outbox.push(shared.clone()));
+        assert_eq!(blocked.next_command(Waker::noop()), OutboxItem::Overflowed);
+        assert_eq!(reads.next(Waker::noop()), OutboxItem::Frame(frame(60)));
+        assert_eq!(own.next(Waker::noop()), OutboxItem::Frame(frame(30)));
+        assert!(!memory.is_exceeded());
+    }
+
+    #[test]
+    fn a_client_that_reads_again_is_not_cut_off() {
+        let memory = FrameMemory::new(100);
+        let outbox = outbox_in(&memory);
+        assert_eq!(outbox.next_command(Waker::noop()), OutboxItem::Empty);
+        assert_eq!(outbox.next(Waker::noop()), OutboxItem::Empty);
+        let _elsewhere = memory.count(frame(101));
+        outbox.push_own(frame(10));
+        assert_eq!(outbox.next(Waker::noop()), OutboxItem::Frame(frame(10)));
     }
 
     #[test]

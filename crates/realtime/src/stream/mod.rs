@@ -22,7 +22,7 @@ mod visibility;
 mod watchdog;
 
 pub(crate) use message::{DatabaseMessage, MessagePayload};
-pub(crate) use owner::{ChangeStream, ChangeStreamSettings, StreamState, StreamUse};
+pub(crate) use owner::{ChangeStream, ChangeStreamSettings, FollowedStream, StreamState, StreamUse};
 #[cfg(test)]
 use run::TableChange;
 pub(crate) use run::{ChangeBatch, MessageBatch, StreamConsumers};

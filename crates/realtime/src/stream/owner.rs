@@ -43,11 +43,19 @@ pub(crate) enum StreamState {
     Failed(Arc<str>),
 }
 
+/// The parts of a stream that its users follow.
+#[derive(Debug, Clone)]
+pub(crate) struct FollowedStream {
+    pub state: watch::Receiver<StreamState>,
+    /// Changes when other tables are published than before, while the stream is running.
+    pub table_changes: watch::Receiver<u64>,
+}
+
 /// The stream of database changes. It ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct ChangeStream {
     uses: watch::Sender<usize>,
-    state: watch::Receiver<StreamState>,
+    followed: FollowedStream,
     task: JoinHandle<()>,
 }
 
@@ -64,9 +72,10 @@ impl ChangeStream {
         let (sender, state) = watch::channel(StreamState::Stopped);
         let ChangeStreamSettings { database, suffix, consumers, times } = settings;
         let (slot, refusals) = (format!("{SLOT}{suffix}"), Refusals::default());
-        let run = StreamRun { database, slot, consumers, times, refusals };
+        let (table_changes, followed_tables) = watch::channel(0);
+        let run = StreamRun { database, slot, consumers, times, refusals, table_changes };
         let task = tokio::spawn(own(run, in_use, sender));
-        Self { uses, state, task }
+        Self { uses, followed: FollowedStream { state, table_changes: followed_tables }, task }
     }
 
     /// Uses the stream until the returned value is dropped. Starts it if it is not running.
@@ -77,7 +86,12 @@ impl ChangeStream {
 
     /// Returns the state, whose changes can be awaited.
     pub fn state(&self) -> watch::Receiver<StreamState> {
-        self.state.clone()
+        self.followed.state.clone()
+    }
+
+    /// Returns the parts of the stream that can be followed.
+    pub fn follow(&self) -> FollowedStream {
+        self.followed.clone()
     }
 }
 

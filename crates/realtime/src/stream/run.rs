@@ -8,15 +8,15 @@ use portico_database::replication::{
     prepare_publications,
 };
 use portico_database::{Database, DatabaseError};
-use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::SendTimeoutError;
+use tokio::sync::{mpsc, watch};
 
 use super::backoff::Backoff;
 use super::message::{DatabaseMessage, holds_messages};
 use super::refusals::Refusals;
 use super::times::StreamTimes;
 use super::visibility::wait_until_visible;
-use super::watchdog::{Unhealthy, Watchdog};
+use super::watchdog::{Unhealthy, Watchdog, published_tables};
 use crate::decode::{Change, CommitTime, DecodeError, Decoded, Decoder, DescribedTable, TableCatalog, TransactionId};
 
 /// The bytes of a transaction from which on it is handed over in several batches.
@@ -91,19 +91,36 @@ pub(super) struct StreamRun {
     pub consumers: StreamConsumers,
     pub times: StreamTimes,
     pub refusals: Refusals,
+    /// Counts the changes of the published tables.
+    pub table_changes: watch::Sender<u64>,
+}
+
+/// A stream that was opened.
+struct OpenedStream {
+    stream: ReplicationStream,
+    publications: Vec<String>,
+    /// The published tables, as [`published_tables`] returns them.
+    tables: String,
 }
 
 impl StreamRun {
     /// Opens the stream and hands its transactions over. Calls `running` once changes are received.
     /// Returns with the reason of its end.
     pub async fn run(&self, running: impl FnOnce()) -> RunError {
-        let (stream, publications) = match self.open().await {
+        let OpenedStream { stream, publications, tables } = match self.open().await {
             Ok(opened) => opened,
             Err(error) => return error,
         };
         running();
         let (database, slot) = (&self.database, &*self.slot);
-        let watchdog = Watchdog { database, slot, publications: &publications, times: self.times };
+        let watchdog = Watchdog {
+            database,
+            slot,
+            publications: &publications,
+            tables: &tables,
+            table_changes: &self.table_changes,
+            times: self.times,
+        };
         let mut pump = Pump::new(stream, database, &self.consumers, self.times);
         tokio::select! {
             error = pump.pump() => error,
@@ -111,8 +128,7 @@ impl StreamRun {
         }
     }
 
-    /// Opens the stream. Also returns its publications.
-    async fn open(&self) -> Result<(ReplicationStream, Vec<String>), RunError> {
+    async fn open(&self) -> Result<OpenedStream, RunError> {
         if self.database.is_being_recreated() {
             return Err(RunError::BeingRecreated);
         }
@@ -128,7 +144,9 @@ impl StreamRun {
             publications: publications.clone(),
             silence: self.times.silence,
         };
-        Ok((ReplicationStream::open(self.database.endpoint(), &settings).await?, publications))
+        let stream = ReplicationStream::open(self.database.endpoint(), &settings).await?;
+        let tables = published_tables(&self.database).await?;
+        Ok(OpenedStream { stream, publications, tables })
     }
 }
 

@@ -174,6 +174,28 @@ async fn generated_columns_are_sent_with_the_others() {
 }
 
 #[tokio::test]
+async fn other_published_tables_are_noticed_while_the_stream_runs_on() {
+    let times = StreamTimes { publications: Duration::from_millis(50), ..StreamTimes::default() };
+    let mut consumed = Consumed::new(times).await;
+    let _use = consumed.stream.use_stream();
+    consumed.running().await;
+    let process = consumed.process().await;
+    let mut changes = consumed.stream.follow().table_changes;
+    assert!(!changes.has_changed().unwrap(), "the tables at the start are known");
+    for sql in [
+        "alter publication supabase_realtime drop table todos",
+        "alter publication supabase_realtime add table todos",
+        "alter table todos rename to tasks",
+        "drop table tasks",
+        "create schema shop; alter publication supabase_realtime add tables in schema shop; create table shop.items (id int)",
+    ] {
+        consumed.server.execute(sql).await;
+        changes.changed().await.unwrap();
+    }
+    assert_eq!(consumed.process().await, process);
+}
+
+#[tokio::test]
 async fn a_stream_runs_again_after_its_connection_or_its_publication_was_lost() {
     let times = StreamTimes { publications: Duration::from_millis(50), ..StreamTimes::default() };
     let mut consumed = Consumed::new(times).await;

@@ -1,10 +1,11 @@
-//! Checks that the stream's slot is alive and keeps up with the server's log, and that the stream
-//! has the publications that exist.
+//! Checks that the stream's slot is alive and keeps up with the server's log, that the stream has
+//! the publications that exist, and which tables are published.
 
 use std::time::Duration;
 
 use portico_database::replication::existing_publications;
 use portico_database::{Database, DatabaseError};
+use tokio::sync::watch;
 use tokio::time::{Instant, interval_at, timeout};
 
 use super::times::StreamTimes;
@@ -22,6 +23,26 @@ const SLOT: &str = "
            (select setting::bigint from pg_catalog.pg_settings where name = 'max_slot_wal_keep_size')
       from pg_catalog.pg_replication_slots as slot
      where slot.slot_name = $1::text";
+
+/// Selects a text that differs between different sets of published tables and their names. Reads
+/// the catalog alone: `pg_publication_tables` would wait for the lock of a migration on a table.
+const TABLES: &str = "
+    select pg_catalog.md5(coalesce(pg_catalog.string_agg(
+             pg_catalog.format('%s %I.%I', class.oid, namespace.nspname, class.relname), ',' order by class.oid), ''))
+      from pg_catalog.pg_publication as publication
+           join pg_catalog.pg_class as class on class.relkind in ('r', 'p') and class.relpersistence = 'p'
+           join pg_catalog.pg_namespace as namespace on namespace.oid = class.relnamespace
+     where publication.pubname = 'supabase_realtime'
+       and (publication.puballtables
+            or exists (select from pg_catalog.pg_publication_rel as member
+                        where member.prpubid = publication.oid and member.prrelid = class.oid)
+            or exists (select from pg_catalog.pg_publication_namespace as member
+                        where member.pnpubid = publication.oid and member.pnnspid = class.relnamespace))";
+
+/// Returns a text that differs between different sets of published tables.
+pub(super) async fn published_tables(database: &Database) -> Result<String, DatabaseError> {
+    Ok(database.login_client().await?.query_one(TABLES, &[]).await?.try_get(0)?)
+}
 
 /// The reason why a stream has to be opened anew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -42,6 +63,10 @@ pub(super) struct Watchdog<'a> {
     pub slot: &'a str,
     /// The publications of the stream.
     pub publications: &'a [String],
+    /// The published tables when the stream began, as [`published_tables`] returns them.
+    pub tables: &'a str,
+    /// Counts the changes of the published tables.
+    pub table_changes: &'a watch::Sender<u64>,
     pub times: StreamTimes,
 }
 
@@ -51,9 +76,10 @@ impl Watchdog<'_> {
         let start = Instant::now();
         let mut publications = interval_at(start + self.times.publications, self.times.publications);
         let mut slot = interval_at(start + self.times.slot, self.times.slot);
+        let mut tables = self.tables.to_owned();
         loop {
             let checked = tokio::select! {
-                _ = publications.tick() => timeout(PATIENCE, self.check_publications()).await,
+                _ = publications.tick() => timeout(PATIENCE, self.check_publications(&mut tables)).await,
                 _ = slot.tick() => timeout(PATIENCE, self.check_slot()).await,
             };
             match checked {
@@ -66,9 +92,18 @@ impl Watchdog<'_> {
         }
     }
 
-    async fn check_publications(&self) -> Result<Option<Unhealthy>, DatabaseError> {
+    /// Checks the publications, and reports other published tables than those that are `known`.
+    async fn check_publications(&self, known: &mut String) -> Result<Option<Unhealthy>, DatabaseError> {
         let existing = existing_publications(&*self.database.login_client().await?).await?;
-        Ok((existing != self.publications).then_some(Unhealthy::Publications))
+        if existing != self.publications {
+            return Ok(Some(Unhealthy::Publications));
+        }
+        let tables = published_tables(self.database).await?;
+        if tables != *known {
+            *known = tables;
+            self.table_changes.send_modify(|changes| *changes += 1);
+        }
+        Ok(None)
     }
 
     async fn check_slot(&self) -> Result<Option<Unhealthy>, DatabaseError> {

@@ -12,8 +12,9 @@ use super::super::{DatabaseChanges, PreparedEntries};
 use super::{Joined, Live, entry};
 use crate::fixture::{ScratchDatabase, TestChannel, identity, json_of, open, person, room};
 use crate::settings::RealtimeSettings;
+use crate::socket::FrameMemory;
 use crate::socket::frame::Version;
-use crate::stream::StreamState;
+use crate::stream::{FollowedStream, StreamState};
 
 const SET_UP: &str = "
     create table public.items (id int primary key, value text);
@@ -110,9 +111,45 @@ async fn filters_follow_the_types_of_their_columns() {
         events.iter().map(|event| event["data"]["record"]["id"].clone()).collect::<Vec<_>>(),
         [json!(3), json!(4)]
     );
-    live.run("alter table public.items drop column n").await;
-    let [events] = live.received("insert into public.items values (5, 'a')", [&joined]).await;
-    assert_eq!(events.len(), 0);
+    live.run("alter table public.items drop column n; insert into public.items values (5, 'a')").await;
+    let (status, text) = joined.system().await;
+    assert_eq!(status, "error");
+    assert!(text.ends_with("P0001 (raise_exception) invalid column for filter n"), "{text}");
+    let [events] = live.received("insert into public.items values (6, 'a')", [&joined]).await;
+    assert_eq!(events.len(), 0, "and no further message");
+    live.run("alter table public.items add column n text; insert into public.items values (7, 'a', '9')").await;
+    assert_eq!(joined.system().await, ("ok".to_owned(), "Subscribed to PostgreSQL".to_owned()));
+    let mark = live.mark().await;
+    assert_eq!(joined.until(mark).await.len(), 1);
+}
+
+#[tokio::test]
+async fn filters_that_cannot_be_prepared_are_a_gap_and_their_waits_do_not_add_up() {
+    let live = Live::new(
+        "create table public.locked (id int primary key);
+         create table public.items (id int primary key, n int);
+         alter table public.items disable row level security;
+         grant select on public.items to authenticated;
+         alter publication supabase_realtime add table public.items, public.locked",
+    )
+    .await;
+    let mut channels = Vec::new();
+    // All of their waits, one after the other, take longer than a test waits for a message
+    for number in 1..=20 {
+        channels.push(live.join(&person("a"), "room", &[entry("*", "items", &format!("n=eq.{number}"))]).await);
+    }
+    let migration = connect(live.database.endpoint()).await.unwrap();
+    migration.batch_execute("begin; lock table public.locked in access exclusive mode").await.unwrap();
+    live.run(
+        "alter table public.items alter column n type text using n::text; insert into public.items values (1, 'x')",
+    )
+    .await;
+    for joined in &channels {
+        assert_eq!(joined.system().await, ("ok".to_owned(), "Subscribed to PostgreSQL".to_owned()));
+    }
+    migration.batch_execute("rollback").await.unwrap();
+    let [events] = live.received("insert into public.items values (2, '1')", [&channels[0]]).await;
+    assert_eq!(events.len(), 1);
 }
 
 #[tokio::test]
@@ -217,6 +254,7 @@ async fn a_new_token_is_in_force_for_the_changes_after_it() {
 struct Streamless {
     changes: DatabaseChanges,
     state: watch::Sender<StreamState>,
+    table_changes: watch::Sender<u64>,
     database: ScratchDatabase,
     _batches: mpsc::Sender<crate::stream::ChangeBatch>,
 }
@@ -225,17 +263,25 @@ impl Streamless {
     async fn new() -> Self {
         let database = ScratchDatabase::new().await;
         database.run(SET_UP).await;
-        let (state, receiver) = watch::channel(StreamState::Connecting);
+        let (state, followed_state) = watch::channel(StreamState::Connecting);
+        let (table_changes, followed_tables) = watch::channel(0);
+        let stream = FollowedStream { state: followed_state, table_changes: followed_tables };
         let reads = ReadCoalescer::new(database.pool(WirePoolSettings::default()), &CoalescingSettings::default());
-        let changes = DatabaseChanges::new(&open(database.endpoint()), reads, &RealtimeSettings::default(), receiver);
+        let memory = FrameMemory::new(usize::MAX);
+        let changes =
+            DatabaseChanges::new(&open(database.endpoint()), reads, &RealtimeSettings::default(), stream, &memory);
         let (batches, receiver) = mpsc::channel(1);
         tokio::spawn(changes.clone().run(receiver));
-        Self { changes, state, database, _batches: batches }
+        Self { changes, state, table_changes, database, _batches: batches }
     }
 
     fn join(&self) -> Joined {
+        self.join_table("items")
+    }
+
+    fn join_table(&self, table: &str) -> Joined {
         let channel = TestChannel::new(&room(false, "a"), Version::V2);
-        let prepared = PreparedEntries::of_entries(&[entry("*", "items", "")]);
+        let prepared = PreparedEntries::of_entries(&[entry("*", table, "")]);
         let subscription = Some(self.changes.subscribe(Arc::clone(&channel.subscriber), &prepared, &person("a")));
         Joined { channel, ids: Vec::new(), subscription }
     }
@@ -279,5 +325,26 @@ async fn a_subscription_that_does_not_fit_after_a_gap_ends_with_an_error() {
     assert_eq!(other.system().await.0, "error");
     live.state.send_replace(StreamState::Running);
     assert_eq!(other.system().await.0, "ok");
+    assert_eq!(joined.channel.received(), []);
+}
+
+#[tokio::test]
+async fn a_table_that_is_no_longer_published_ends_its_subscriptions_without_a_gap() {
+    let live = Streamless::new().await;
+    live.database.run("create table public.others (id int primary key); alter publication supabase_realtime add table public.others").await;
+    live.state.send_replace(StreamState::Running);
+    let [joined, other] = [live.join(), live.join_table("others")];
+    for channel in [&joined, &other] {
+        assert_eq!(channel.system().await.0, "ok");
+    }
+    live.database.run("alter publication supabase_realtime drop table public.items").await;
+    live.table_changes.send_modify(|changes| *changes += 1);
+    let (status, text) = joined.system().await;
+    assert_eq!(status, "error");
+    assert!(text.contains("Please check Realtime is enabled"), "{text}");
+    // A check that ends reports nothing to those that fit. The next one has begun after it
+    live.database.run("alter publication supabase_realtime drop table public.others").await;
+    live.table_changes.send_modify(|changes| *changes += 1);
+    assert_eq!(other.system().await.0, "error");
     assert_eq!(joined.channel.received(), []);
 }

@@ -21,6 +21,7 @@ use super::*;
 use crate::fixture::{ScratchDatabase, TestChannel, json_of, open, room};
 use crate::identity::ChannelIdentity;
 use crate::settings::RealtimeSettings;
+use crate::socket::FrameMemory;
 use crate::socket::frame::{Frame, Version};
 use crate::stream::{ChangeStream, ChangeStreamSettings, StreamConsumers, StreamTimes, StreamUse};
 
@@ -72,7 +73,8 @@ impl Live {
             times: StreamTimes::default(),
         });
         let reads = ReadCoalescer::new(database.pool(WirePoolSettings::default()), &CoalescingSettings::default());
-        let changes = DatabaseChanges::with_pause(&pools, reads, &settings, stream.state(), pause);
+        let memory = FrameMemory::new(settings.limits.max_all_waiting_bytes);
+        let changes = DatabaseChanges::with_pause(&pools, reads, &settings, stream.follow(), &memory, pause);
         tokio::spawn(changes.clone().run(batches));
         tokio::spawn(async move { while messages.recv().await.is_some() {} });
         let in_use = stream.use_stream();

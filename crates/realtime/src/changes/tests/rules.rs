@@ -1,5 +1,7 @@
 //! The rules by which a channel receives a change.
 
+use std::collections::HashSet;
+
 use portico_database::connect;
 use serde_json::{Value, json};
 
@@ -119,26 +121,36 @@ async fn a_table_without_a_readable_key_gives_an_error_event_to_the_whole_role()
     }
 }
 
+/// Returns the ids of the entries that an event is for.
+fn ids(event: &Value) -> HashSet<Value> {
+    event["ids"].as_array().unwrap().iter().cloned().collect()
+}
+
+/// Tables with and without row-level security, of whose deleted rows the log has all columns.
+const DELETIONS: &str = "
+    create table public.open (id int primary key, title text);
+    create table public.policed (id int primary key, title text);
+    alter table public.open disable row level security;
+    alter table public.policed enable row level security;
+    alter table public.open replica identity full;
+    alter table public.policed replica identity full;
+    revoke all on public.open, public.policed from anon, authenticated;
+    grant select on public.open, public.policed to authenticated;
+    alter publication supabase_realtime add table public.open, public.policed;
+    insert into public.open values (1, 'x'), (2, 'y');
+    insert into public.policed values (1, 'x'), (2, 'y')";
+
 #[tokio::test]
 async fn a_deleted_row_shows_its_key_alone_where_policies_exist() {
-    let live = Live::new(
-        "create table public.open (id int primary key, title text);
-         create table public.policed (id int primary key, title text);
-         alter table public.open disable row level security;
-         alter table public.policed enable row level security;
-         alter table public.open replica identity full;
-         alter table public.policed replica identity full;
-         revoke all on public.open, public.policed from anon, authenticated;
-         grant select on public.open, public.policed to authenticated;
-         alter publication supabase_realtime add table public.open, public.policed;
-         insert into public.open values (1, 'x'), (2, 'y');
-         insert into public.policed values (1, 'x'), (2, 'y')",
-    )
-    .await;
+    let live = Live::new(DELETIONS).await;
     let anon = identity(json!({ "role": "anon" }));
-    for (table, old) in [("open", json!({ "id": 1, "title": "x" })), ("policed", json!({ "id": 1 }))] {
+    let filters = ["title=eq.y", "title=neq.x", "id=gt.1,title=like.y", "id=eq.2"];
+    for (table, old, matching) in
+        [("open", json!({ "id": 1, "title": "x" }), 0..4), ("policed", json!({ "id": 1 }), 3..4)]
+    {
         let all = live.join(&person("a"), "a", &[entry("DELETE", table, "")]).await;
-        let filtered = live.join(&person("b"), "b", &[entry("*", table, "title=eq.y")]).await;
+        let filtered = live.join(&person("b"), "b", &filters.map(|filter| entry("*", table, filter))).await;
+        let expected: HashSet<_> = filtered.ids[matching].iter().cloned().collect();
         let without = live.join(&anon, "c", &[entry("*", table, "")]).await;
         let inserts = live.join(&person("a"), "d", &[entry("INSERT", table, "")]).await;
         let sql = format!("delete from public.{table}");
@@ -146,8 +158,21 @@ async fn a_deleted_row_shows_its_key_alone_where_policies_exist() {
         assert_eq!((all.len(), filtered.len(), without.len(), inserts.len()), (2, 1, 0, 0), "{table}");
         assert_eq!(all[0]["data"]["old_record"], old);
         assert_eq!(all[0]["data"].get("record"), None);
-        assert_eq!(filtered[0]["data"]["old_record"]["id"], 2);
+        assert_eq!((&filtered[0]["data"]["old_record"]["id"], ids(&filtered[0])), (&json!(2), expected), "{table}");
     }
+}
+
+#[tokio::test]
+async fn filters_compare_hidden_values_of_deleted_rows_if_the_operator_says_so() {
+    let settings = ChangesSettings { deletes_compared_whole: true, ..ChangesSettings::default() };
+    let live =
+        Live::with_settings(DELETIONS, RealtimeSettings { changes: settings, ..RealtimeSettings::default() }).await;
+    let filters = ["title=eq.y", "title=like.y"].map(|filter| entry("*", "policed", filter));
+    let joined = live.join(&person("a"), "a", &filters).await;
+    let [events] = live.received("delete from public.policed", [&joined]).await;
+    assert_eq!(events.len(), 1);
+    let expected: HashSet<_> = joined.ids[..2].iter().cloned().collect();
+    assert_eq!((&events[0]["data"]["old_record"], ids(&events[0])), (&json!({ "id": 2 }), expected));
 }
 
 #[tokio::test]

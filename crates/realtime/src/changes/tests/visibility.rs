@@ -270,8 +270,9 @@ async fn expected_deletion(
     }
     let role = people()[subscriber.person].1;
     // With the key alone, a condition on another column does not hold
-    let known = if scenario.has_full_identity || subscriber.filter == "true" { subscriber.filter } else { "false" };
-    let columns = match scenario.has_full_identity && !scenario.has_row_security {
+    let is_whole = scenario.has_full_identity && !scenario.has_row_security;
+    let known = if is_whole || subscriber.filter == "true" { subscriber.filter } else { "false" };
+    let columns = match is_whole {
         true => readable(scenario, role).join(", "),
         false => "id".to_owned(),
     };

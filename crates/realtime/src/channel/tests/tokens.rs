@@ -89,6 +89,34 @@ async fn another_person_receives_nothing_before_the_permissions_of_a_private_cha
 }
 
 #[tokio::test]
+async fn what_a_channel_tracks_ends_with_a_person_who_may_not_track() {
+    let database = ScratchDatabase::new().await;
+    let policies = "create policy reads on realtime.messages for select to authenticated using (true);
+                    create policy writes on realtime.messages for insert to authenticated
+                      with check (auth.jwt() ->> 'sub' in ('ann', 'carl'))";
+    database.run(policies).await;
+    let test = TestService::new(&database);
+    let mut socket = TestSocket::new(&test);
+    let config = json!({ "private": true, "presence": { "enabled": true, "key": "a" } });
+    let join = json!({ "config": config, "access_token": token(&test, "ann", 1) });
+    socket.begin(&json!(["1", "1", "realtime:a", "phx_join", join]));
+    socket.finish_work().await;
+    let track = json!({ "type": "presence", "event": "track", "payload": { "name": "Ann" } });
+    socket.begin(&json!(["1", "2", "realtime:a", "presence", track]));
+    socket.finish_work().await;
+    for (subject, session, stays) in [("ann", 2, true), ("carl", 1, true), ("bob", 1, false)] {
+        let payload = json!({ "access_token": token(&test, subject, session) });
+        socket.begin(&json!(["1", "3", "realtime:a", "access_token", payload]));
+        socket.finish_work().await;
+        let state = test.service.presence.state(&room(true, "a"));
+        assert_eq!(String::from_utf8_lossy(&state).contains("Ann"), stays, "{subject}");
+    }
+    socket.received();
+    let track = socket.send(&json!(["1", "4", "realtime:a", "presence", track]));
+    assert_eq!(track[4]["status"], "error", "{track}");
+}
+
+#[tokio::test]
 async fn another_role_of_the_same_subject_is_another_person() {
     let mut private = PrivateRoom::joined("true").await;
     private.events();
@@ -147,4 +175,39 @@ async fn another_person_is_not_subscribed_while_the_permissions_of_a_private_cha
         socket.finish_work().await;
         assert!(socket.is_subscribed(), "{subject}");
     }
+}
+
+#[tokio::test]
+async fn a_channel_whose_own_token_is_void_ends_and_leaves_the_socket() {
+    let test = TestService::without_database(RealtimeSettings::default());
+    let before = token(&test, "ann", 1);
+    test.replace_key();
+    let mut socket = TestSocket::new(&test);
+    let joined = socket.send(&json!(["1", "1", "realtime:stays", "phx_join", { "config": {} }]));
+    assert_eq!(joined[4]["status"], "ok");
+    // Joined before the key was replaced
+    let payload = json!({ "config": {}, "access_token": token(&test, "ann", 1) });
+    let joined = socket.send(&json!(["2", "2", "realtime:a", "phx_join", payload]));
+    assert_eq!(joined[4]["status"], "ok");
+    if let Some(channel) = socket.channels.channels.get_mut("realtime:a") {
+        channel.token = before.into();
+    }
+    assert_eq!(socket.channels.check_tokens(), None);
+    let received = socket.received();
+    let ended = (&received[0][4]["message"], &received[1][3], &received[1][2], received.len());
+    let message = json!("Failed to validate JWT signature");
+    assert_eq!(ended, (&message, &json!("phx_close"), &json!("realtime:a"), 2));
+    assert!(socket.channels.channels.contains_key("realtime:stays"));
+}
+
+#[tokio::test]
+async fn an_expired_token_of_the_socket_leaves_channels_with_tokens_of_their_own() {
+    let test = TestService::without_database(RealtimeSettings::default());
+    let mut socket = TestSocket::new(&test);
+    let payload = json!({ "config": {}, "access_token": token(&test, "ann", 1) });
+    let joined = socket.send(&json!(["1", "1", "realtime:a", "phx_join", payload]));
+    assert_eq!(joined[4]["status"], "ok");
+    socket.channels.socket.token = test.expired_token("anon").into();
+    assert_eq!(socket.channels.check_tokens(), None);
+    assert_eq!(socket.received(), [json!(null); 0]);
 }
