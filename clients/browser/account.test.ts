@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 
 import { codeIn, emailTo, linkIn } from "../harness/emails.ts";
 import { Portico } from "../harness/portico.ts";
-import { chooseGoogleAccount, heading, openWatchedPage, password, signUpAs, startSite, type WatchedPage } from "./harness.ts";
+import { breakSignOut, chooseGoogleAccount, heading, openWatchedPage, password, signUpAs, startSite, type WatchedPage } from "./harness.ts";
 
 const site = startSite();
 
@@ -105,7 +105,7 @@ describe("S5: signing out", () => {
   test("that fails is logged and shown, and keeps the session", async () => {
     const { page, errors } = await open("/");
     await signUp(page);
-    await page.route("**/auth/v1/logout**", (route) => route.fulfill({ status: 500, contentType: "application/json", body: '{"code":"unexpected_failure","message":"no"}' }));
+    await breakSignOut(page);
     await page.getByRole("button", { name: "Sign out", exact: true }).click();
     await page.getByText("You are still signed in.").waitFor();
     expect(errors.some((line) => line.startsWith("Error signing out"))).toBe(true);
