@@ -18,7 +18,7 @@ export function SignOutAlert({ reason, className = "" }: { reason: string; class
       tone="danger"
       className={className}
       actions={
-        <button type="button" className="font-medium underline" onClick={() => void signOutHere()}>
+        <button type="button" className="-my-1 rounded py-1 text-left font-medium underline" onClick={() => void signOutHere()}>
           {m.sign_out_anyway()}
         </button>
       }
