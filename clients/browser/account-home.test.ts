@@ -4,7 +4,7 @@ import type { Page } from "playwright-core";
 import { describe, expect, test } from "vitest";
 
 import { sql } from "../harness/database.ts";
-import { heading, openWatchedPage, signUpAs, startSite, type WatchedPage } from "./harness.ts";
+import { breakSignOut, expectAccessible, heading, openWatchedPage, signOutHere, signOutInMenu, signUpAs, startSite, takeScreenshot, type WatchedPage } from "./harness.ts";
 
 const site = startSite();
 
@@ -83,7 +83,7 @@ describe("the account menu", () => {
 
 test("a sign-out that fails has a row of its own, and can be done on this device anyway", async () => {
   const { page } = await signUp();
-  await page.route("**/auth/v1/logout**", (route) => route.fulfill({ status: 500, contentType: "application/json", body: '{"code":"unexpected_failure","message":"no"}' }));
+  await breakSignOut(page);
   const button = page.getByRole("main").getByRole("button", { name: "Sign out", exact: true });
   await button.click();
   const alert = page.getByRole("alert").filter({ hasText: "You are still signed in." });
@@ -91,10 +91,20 @@ test("a sign-out that fails has a row of its own, and can be done on this device
   const [row, greeting, pressed] = await Promise.all([alert.boundingBox(), page.getByRole("heading", { level: 1 }).boundingBox(), button.boundingBox()]);
   expect(row!.y).toBeGreaterThan(Math.max(greeting!.y + greeting!.height, pressed!.y + pressed!.height));
   expect(row!.width).toBeGreaterThan(pressed!.x + pressed!.width - greeting!.x);
-  await alert.getByRole("button", { name: "Sign out on this device anyway" }).click();
-  await page.waitForURL(`${site.portico.url}/`);
-  await page.getByRole("button", { name: "Continue with Google" }).waitFor();
-  expect(await page.evaluate(() => localStorage.getItem("portico.session"))).toBeNull();
+  await signOutHere(page, site.portico.url);
+});
+
+test("a sign-out in the menu that fails is shown above the page, and can be done on this device anyway", async () => {
+  const { page } = await signUp();
+  await breakSignOut(page);
+  await signOutInMenu(page);
+  const alert = page.getByRole("alert").filter({ hasText: "You are still signed in." });
+  await alert.waitFor();
+  expect(await page.getByRole("main").getByRole("alert").count()).toBe(0);
+  expect(await alert.evaluate((element) => element === document.activeElement)).toBe(true);
+  await expectAccessible(page);
+  await takeScreenshot(page, "sign-out-failed");
+  await signOutHere(page, site.portico.url);
 });
 
 test("a long name and a long address fit into every width", async () => {

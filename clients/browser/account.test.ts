@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 
 import { codeIn, emailTo, linkIn } from "../harness/emails.ts";
 import { Portico } from "../harness/portico.ts";
-import { chooseGoogleAccount, heading, openWatchedPage, password, signUpAs, startSite, type WatchedPage } from "./harness.ts";
+import { breakSignOut, chooseGoogleAccount, heading, openWatchedPage, password, signUpAs, startSite, type WatchedPage } from "./harness.ts";
 
 const site = startSite();
 
@@ -105,7 +105,7 @@ describe("S5: signing out", () => {
   test("that fails is logged and shown, and keeps the session", async () => {
     const { page, errors } = await open("/");
     await signUp(page);
-    await page.route("**/auth/v1/logout**", (route) => route.fulfill({ status: 500, contentType: "application/json", body: '{"code":"unexpected_failure","message":"no"}' }));
+    await breakSignOut(page);
     await page.getByRole("button", { name: "Sign out", exact: true }).click();
     await page.getByText("You are still signed in.").waitFor();
     expect(errors.some((line) => line.startsWith("Error signing out"))).toBe(true);
@@ -229,6 +229,35 @@ test("S10: an error in the address is shown and removed from it", async () => {
   const { page } = await open("/app#error=access_denied&error_code=otp_expired&error_description=Email+link+is+invalid+or+has+expired");
   await page.getByText("Email link is invalid or has expired").waitFor();
   expect(page.url()).not.toContain("error");
+});
+
+describe("a failure on the server", () => {
+  const sentence = "Something went wrong on our side. Try again later. Request ID: ";
+
+  test("names its request, also after another one has failed", async () => {
+    const { page } = await open("/");
+    const fail = (path: string, id: string) =>
+      page.route(`**${path}**`, (route) =>
+        route.fulfill({ status: 500, contentType: "application/json", headers: { "X-Request-Id": id }, body: '{"code":"unexpected_failure","message":"relation x"}' }),
+      );
+    await signUp(page);
+    await fail("/auth/v1/sessions", "0198c0de-1");
+    await page.reload();
+    const list = page.getByRole("region", { name: "Active sessions" });
+    await list.getByText(`${sentence}0198c0de-1`).waitFor();
+    await fail("/auth/v1/logout", "0198c0de-2");
+    await page.getByRole("main").getByRole("button", { name: "Sign out", exact: true }).click();
+    await page.getByText(`You are still signed in. ${sentence}0198c0de-2`).waitFor();
+    expect(await list.getByRole("alert").innerText()).toContain(`${sentence}0198c0de-1`);
+    expect(await page.getByText("relation x").count()).toBe(0);
+  });
+
+  test("that led back here names its request, and is removed from the address", async () => {
+    const { page } = await open("/sign-in?error=server_error&error_code=unexpected_failure&error_description=Call+555-0100&error_id=0198c0de-3");
+    await page.getByRole("alert").getByText(`${sentence}0198c0de-3`).waitFor();
+    expect(page.url()).toBe(`${site.portico.url}/sign-in`);
+    expect(await page.getByText("555-0100").count()).toBe(0);
+  });
 });
 
 test("the account page ends the other sessions", async () => {

@@ -115,6 +115,27 @@ export async function signOutOf(page: Page, origin: string): Promise<void> {
   await page.waitForURL(`${origin}/`);
 }
 
+/** Makes every sign-out of the page fail on the server. */
+export async function breakSignOut(page: Page): Promise<void> {
+  await page.route("**/auth/v1/logout**", (route) => route.fulfill({ status: 500, contentType: "application/json", body: '{"code":"unexpected_failure","message":"no"}' }));
+}
+
+/** Signs out by the menu in the header. */
+export async function signOutInMenu(page: Page): Promise<void> {
+  const header = page.getByRole("banner");
+  await header.getByRole("button", { name: "Account" }).click();
+  await header.getByRole("button", { name: "Sign out", exact: true }).click();
+}
+
+/** Waits for the alert of a failed sign-out, and completes it on this device. */
+export async function signOutHere(page: Page, origin: string): Promise<void> {
+  const alert = page.getByRole("alert").filter({ hasText: "You are still signed in." });
+  await alert.getByRole("button", { name: "Sign out on this device anyway" }).click();
+  await page.waitForURL(`${origin}/`);
+  await page.getByRole("button", { name: "Continue with Google" }).waitFor();
+  expect(await page.evaluate(() => localStorage.getItem("portico.session"))).toBeNull();
+}
+
 /** Fails with the violations that axe finds on the page. */
 export async function expectAccessible(page: Page): Promise<void> {
   // By evaluation: the page's content security policy blocks a script element.

@@ -89,6 +89,24 @@ describe("a passkey", () => {
     await page.getByText(/Signed in with a passkey/).waitFor();
   });
 
+  test("is suggested again after the server has rejected it", async () => {
+    const { page } = await signUp();
+    await attachAuthenticator(page);
+    await page.goto(`${site.localhost}/app/security`);
+    await page.getByRole("button", { name: "Add a passkey" }).click();
+    await page.getByLabel("Name of the passkey").waitFor();
+    await signOutOf(page, site.localhost);
+    let attempts = 0;
+    await page.route("**/auth/v1/passkeys/authentication/verify", async (route) => {
+      attempts += 1;
+      if (attempts > 1) await route.continue();
+      else await route.fulfill({ status: 400, contentType: "application/json", body: '{"code":"webauthn_verification_failed","message":"no"}' });
+    });
+    await page.goto(`${site.localhost}/sign-in`);
+    await heading(page, /^Hello/);
+    expect(attempts).toBe(2);
+  });
+
   test("cannot exist at an IP address, which the page says", async () => {
     await signUp();
     const state = await site.context.storageState();

@@ -5,7 +5,7 @@ import { describe, expect, test } from "vitest";
 import { emailAbout } from "../harness/emails.ts";
 import { currentStep, oneTimePassword } from "../harness/one-time-password.ts";
 import { textTo } from "../harness/text-messages.ts";
-import { expectAccessible, heading, openWatchedPage, password, signOutOf, signUpAs, startSite, takeScreenshot, type WatchedPage } from "./harness.ts";
+import { breakSignOut, expectAccessible, heading, openWatchedPage, password, signOutHere, signOutInMenu, signOutOf, signUpAs, startSite, takeScreenshot, type WatchedPage } from "./harness.ts";
 
 const config = `
 [auth.mfa.totp]
@@ -81,6 +81,26 @@ describe("an authenticator app", () => {
     await page.reload();
     await page.getByText("10 codes left").waitFor();
     expect(errors.filter((line) => !line.includes("422"))).toEqual([]);
+  });
+
+  test("is left by signing out, on this device when the server fails", async () => {
+    const { page, email } = await signUp();
+    await addAuthenticator(page);
+    for (const signOut of [() => signOutInMenu(page), () => page.getByRole("main").getByRole("button", { name: "Sign out", exact: true }).click()]) {
+      await page.evaluate(() => {
+        localStorage.removeItem("portico.session");
+      });
+      await signInTo(page, email, "/app/security");
+      await breakSignOut(page);
+      await signOut();
+      const text = page.getByRole("alert").getByText("You are still signed in.");
+      await text.waitFor();
+      // The button is beside the text only where that leaves room for it.
+      const [alertBox, textBox] = await Promise.all([page.getByRole("alert").boundingBox(), text.boundingBox()]);
+      expect(textBox!.width).toBeGreaterThan(alertBox!.width / 2);
+      expect(new URL(page.url()).pathname).toBe("/mfa");
+      await signOutHere(page, site.portico.url);
+    }
   });
 
   test("is replaced by a recovery code, once", async () => {

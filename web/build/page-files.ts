@@ -48,7 +48,7 @@ export function pageFiles(): Plugin {
         const pages = [...pageSources(root), ["/404", "src/routes/not-found.tsx"] as const];
         for (const [path, source] of pages) {
           const isForVisitors = visitorPages.has(path) || path === "/404";
-          const modules = ["src/pages.tsx", source, ...(isForVisitors ? [] : ["@supabase/auth-js"])];
+          const modules = ["src/pages.tsx", source, ...(isForVisitors ? [] : ["@supabase/auth-js", "src/components/account-menu.tsx"])];
           const links = graph.filesOf(modules).filter((file) => !html.includes(`"/${file}"`));
           this.emitFile({ type: "asset", fileName: `${path.slice(1)}.html`, source: page(html, skeletonOf(path), links) });
         }

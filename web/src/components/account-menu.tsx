@@ -1,34 +1,32 @@
-import { type KeyboardEvent, lazy, Suspense, useId, useRef, useState } from "react";
+import { type KeyboardEvent, useId, useRef, useState } from "react";
+import { createPortal } from "react-dom";
 import { useAuth } from "../lib/auth/auth-context";
-import { AppLink, go } from "../lib/navigation";
+import { useSignOut } from "../lib/auth/use-sign-out";
+import { AppLink } from "../lib/navigation";
 import * as m from "../paraglide/messages";
+import AccountPicture from "./account-picture";
+import { SignOutAlert } from "./sign-out-alert";
 import { Button } from "./ui/button";
-
-// The first script has no room for it. Without it the button still has its text.
-const AccountPicture = lazy(() => import("./account-picture").catch(() => ({ default: () => null })));
 
 const itemClass = "flex min-h-10 w-full items-center rounded px-3 hover:bg-sunken focus-visible:bg-sunken";
 
 /**
  * The button in the header that shows the links of the signed-in user. A disclosure, not
- * `ui/menu.tsx`: that one is 27 KiB (compressed), which every page would load.
+ * `ui/menu.tsx`: that one is 27 KiB (compressed), which every page would load. A failed sign-out is
+ * shown in `alerts`, the layout's row for the banners of all pages.
  */
-export function AccountMenu() {
-  const { user, signOut } = useAuth();
+export default function AccountMenu({ alerts }: { alerts: Element | null }) {
+  const { user } = useAuth();
+  const { start, isPending, failure } = useSignOut();
   const id = useId();
   const [isOpen, setIsOpen] = useState(false);
-  const [isPending, setIsPending] = useState(false);
   const button = useRef<HTMLButtonElement>(null);
   const contact = [user?.email, user?.phone && `+${user.phone}`].find((text) => text !== undefined && text !== "");
   const close = () => setIsOpen(false);
 
   function leave() {
     close();
-    setIsPending(true);
-    signOut()
-      // The account page has a button of its own, which shows why it failed.
-      .catch(() => go("/app"))
-      .finally(() => setIsPending(false));
+    void start();
   }
 
   function onKeyDown(event: KeyboardEvent) {
@@ -56,7 +54,7 @@ export function AccountMenu() {
         onClick={() => setIsOpen(!isOpen)}
       >
         <span className="-ml-1 size-5">
-          <Suspense>{user && <AccountPicture user={user} size={20} />}</Suspense>
+          {user && <AccountPicture user={user} size={20} />}
         </span>
         {m.header_account()}
       </Button>
@@ -79,6 +77,7 @@ export function AccountMenu() {
           {m.header_sign_out()}
         </button>
       </nav>
+      {failure !== null && alerts && createPortal(<SignOutAlert reason={failure} />, alerts)}
     </div>
   );
 }

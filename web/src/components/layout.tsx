@@ -1,17 +1,21 @@
-import { type ReactNode } from "react";
+import { lazy, type ReactNode, type Ref, Suspense, useState } from "react";
 import { useAuth } from "../lib/auth/auth-context";
 import { useConfig } from "../lib/config-context";
 import { AppLink } from "../lib/navigation";
 import { useOnline } from "../lib/use-online";
 import * as m from "../paraglide/messages";
-import { AccountMenu } from "./account-menu";
 import { Mark } from "./mark";
 import { ThemeSwitch } from "./theme-switch";
 import { Alert } from "./ui/alert";
 import { ButtonLink } from "./ui/button";
 
+// Visitors do without it, and the first script has no room for it. Where it cannot be loaded, a
+// link leads to the account.
+const AccountMenu = lazy(() => import("./account-menu").catch(() => ({ default: AccountPageLink })));
+
 /** The frame of every page: header, banners that concern all pages, content, footer. */
 export function Layout({ children }: { children: ReactNode }) {
+  const [alerts, setAlerts] = useState<Element | null>(null);
   return (
     <div className="flex min-h-dvh flex-col">
       <a
@@ -26,10 +30,10 @@ export function Layout({ children }: { children: ReactNode }) {
         </AppLink>
         <div className="flex shrink-0 items-center gap-1 sm:gap-2">
           <ThemeSwitch />
-          <AccountLink />
+          <AccountLink alerts={alerts} />
         </div>
       </header>
-      <Banners />
+      <Banners ref={setAlerts} />
       <main id="main" tabIndex={-1} className="mx-auto flex w-full max-w-(--page) flex-1 flex-col px-5 sm:px-8">
         {children}
       </main>
@@ -38,10 +42,11 @@ export function Layout({ children }: { children: ReactNode }) {
   );
 }
 
-function AccountLink() {
+function AccountLink({ alerts }: { alerts: Element | null }) {
   const { user, isUndecided } = useAuth();
   // Holds the space until the session is known, so that nothing moves and nothing wrong shows.
-  if (isUndecided) return <div className="h-9 w-26" />;
+  const space = <div className="h-9 w-26" />;
+  if (isUndecided) return space;
   if (!user) {
     return (
       <ButtonLink tone="quiet" size="sm" className="min-w-22" href="/sign-in">
@@ -49,14 +54,26 @@ function AccountLink() {
       </ButtonLink>
     );
   }
-  return <AccountMenu />;
+  return (
+    <Suspense fallback={space}>
+      <AccountMenu alerts={alerts} />
+    </Suspense>
+  );
 }
 
-function Banners() {
+function AccountPageLink() {
+  return (
+    <ButtonLink tone="secondary" size="sm" className="min-w-26" href="/app">
+      {m.header_account()}
+    </ButtonLink>
+  );
+}
+
+function Banners({ ref }: { ref: Ref<HTMLDivElement> }) {
   const { redirectOutcome, dismissRedirectOutcome, isRemembered, user } = useAuth();
   const isOnline = useOnline();
   return (
-    <div className="mx-auto w-full max-w-(--page) space-y-3 px-5 pb-4 empty:hidden sm:px-8">
+    <div ref={ref} className="mx-auto w-full max-w-(--page) space-y-3 px-5 pb-4 empty:hidden sm:px-8">
       {!isOnline && <Alert tone="caution">{m.banner_offline()}</Alert>}
       {redirectOutcome?.shownIn === "banner" && (
         <Alert

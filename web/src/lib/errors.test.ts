@@ -1,8 +1,13 @@
 import { AuthApiError, AuthRetryableFetchError, AuthSessionMissingError, AuthWeakPasswordError } from "@supabase/auth-js";
 import { describe, expect, test, vi } from "vitest";
-import { fakeServer } from "../testing/fake-server";
+import { knownError } from "../features/account/avatar/changes";
+import { config, fakeServer } from "../testing/fake-server";
+import { openApi } from "./api";
+import { openAuth } from "./auth/client";
+import { openBackend } from "./backend";
 import { describeError } from "./errors";
 import { observedFetch } from "./http";
+import { z } from "./zod";
 
 describe("a failure is described by its code", () => {
   test.each([
@@ -36,14 +41,11 @@ describe("a failure is described by its code", () => {
     expect(describeError(new AuthSessionMissingError()).message).toMatch(/signed out/);
   });
 
-  test("on the server names the request, and no internals", async () => {
-    fakeServer({ "POST /auth/v1/otp": { status: 500, body: {}, headers: { "X-Request-Id": "0198-ab" } } });
-    await observedFetch("http://portico.test/auth/v1/otp", { method: "POST" });
-    const failure = new AuthApiError("column users.x does not exist", 500, "unexpected_failure");
-    // The client reports most of these statuses as failures of the network.
-    for (const error of [failure, new AuthRetryableFetchError("{}", 500), new AuthRetryableFetchError("", 503)]) {
-      expect(describeError(error).message).toBe("Something went wrong on our side. Try again later. Request ID: 0198-ab");
-    }
+  test.each(["unexpected_failure", "server_error", "temporarily_unavailable"])("of a redirect, %s", (code) => {
+    expect(describeError({ code, message: "", requestId: null }).message).toBe("Something went wrong on our side. Try again later.");
+    expect(describeError({ code, message: "", requestId: "0198-ab" }).message).toBe(
+      "Something went wrong on our side. Try again later. Request ID: 0198-ab",
+    );
   });
 
   test("in the program shows no internals", () => {
@@ -52,6 +54,38 @@ describe("a failure is described by its code", () => {
       expect(describeError(error).message).toBe("Something went wrong. Try again.");
     }
     expect(describeError(new AuthApiError("invalid character 'x'", 400, "validation_failed")).message).toMatch(/Check what you entered/);
+  });
+});
+
+describe("a failure on the server names its own request, and no internals", () => {
+  const { client } = openAuth(config);
+  const requests: [string, () => Promise<unknown>][] = [
+    ["the authentication client", async () => (await client.signInWithPassword({ email: "ada@portico.test", password: "x" })).error],
+    ["our own calls", () => openApi(config, client).get("/own", z.unknown()).catch((error: unknown) => error)],
+    ["the storage client", async () => knownError((await (await openBackend(config, client)).storage.from("files").upload("a", new Blob(["b"]))).error)],
+  ];
+
+  test.each(requests)("by %s", async (_name, fail) => {
+    // The client reports the first of these statuses as a failure of the network.
+    for (const status of [500, 507]) {
+      let id: string | null = "0198-ab";
+      const respond = () => ({
+        status,
+        body: { code: "unexpected_failure", message: "column users.x does not exist" },
+        ...(id !== null && { headers: { "X-Request-Id": id } }),
+      });
+      fakeServer({ "POST /auth/v1/token": respond, "GET /own": respond, "POST /storage/v1/object/files/a": respond });
+      const first = await fail();
+      id = "0198-cd";
+      const second = await fail();
+      id = null;
+      const third = await fail();
+      expect([first, second, third].map((error) => describeError(error).message)).toEqual([
+        "Something went wrong on our side. Try again later. Request ID: 0198-ab",
+        "Something went wrong on our side. Try again later. Request ID: 0198-cd",
+        "Something went wrong on our side. Try again later.",
+      ]);
+    }
   });
 });
 

@@ -1,6 +1,6 @@
 import * as m from "../paraglide/messages";
 import { providerName } from "./auth/provider-name";
-import { lastFailedRequestId, retryAfterSeconds } from "./http";
+import { retryAfterSeconds } from "./http";
 
 /** A failure in words for the user. */
 export interface DescribedError {
@@ -88,6 +88,9 @@ const sentences: Record<string, { message: () => string; field?: DescribedError[
   bad_json: { message: m.error_validation },
 };
 
+/** The codes of failures of the server itself, as redirects name them. */
+const serverFailures = ["unexpected_failure", "server_error", "temporarily_unavailable"];
+
 const passwordReasons: Record<string, () => string> = {
   length: m.error_weak_password_length,
   characters: m.error_weak_password_characters,
@@ -99,7 +102,7 @@ const passwordReasons: Record<string, () => string> = {
  * server's own message. The messages of all other errors are for developers and are not shown.
  */
 export function describeError(error: unknown): DescribedError {
-  const { code, message, name, status, reasons } = errorParts(error);
+  const { code, message, name, status, requestId, reasons } = errorParts(error);
   if (code === "weak_password") {
     const list = reasons.map((reason) => passwordReasons[reason]?.() ?? reason);
     return { message: m.error_weak_password(), field: "password", reasons: list.length > 0 ? list : [message] };
@@ -108,7 +111,13 @@ export function describeError(error: unknown): DescribedError {
   const known = code !== null && Object.hasOwn(sentences, code) ? sentences[code] : undefined;
   if (known) return { ...known, message: known.message() };
   // The client reports these statuses as errors of the network, although the server did respond.
-  if (status >= 500 && ["AuthApiError", "AuthRetryableFetchError", "ApiError"].includes(name)) return { message: describeServerFailure() };
+  if (
+    (code !== null && serverFailures.includes(code)) ||
+    (status >= 500 && ["AuthApiError", "AuthRetryableFetchError", "ApiError"].includes(name))
+  ) {
+    const id = requestId ?? requestIdIn(message);
+    return { message: id === null ? m.error_server() : m.error_server_request({ id }) };
+  }
   if (name === "AuthRetryableFetchError" || (name === "TypeError" && /fetch|network/i.test(message))) {
     return { message: m.error_unreachable() };
   }
@@ -125,9 +134,9 @@ export function describeCancelledSignIn(provider: string): DescribedError {
   return { message: m.error_sign_in_cancelled({ provider: providerName(provider) }) };
 }
 
-function describeServerFailure(): string {
-  const id = lastFailedRequestId();
-  return id === null ? m.error_server() : m.error_server_request({ id });
+/** Returns the request's id in the message that `observedFetch` gives to a failed request. */
+function requestIdIn(message: string): string | null {
+  return /^Request (\S{1,128}) failed$/.exec(message)?.[1] ?? null;
 }
 
 const rateLimitReasons: Record<string, () => string> = {
@@ -144,12 +153,13 @@ function describeRateLimit(code: string): string {
 }
 
 function errorParts(error: unknown) {
-  const parts = { code: null as string | null, message: "", name: "", status: 0, reasons: [] as string[] };
+  const parts = { code: null as string | null, message: "", name: "", status: 0, requestId: null as string | null, reasons: [] as string[] };
   if (typeof error !== "object" || error === null) return parts;
   if ("code" in error && typeof error.code === "string") parts.code = error.code;
   if ("message" in error && typeof error.message === "string") parts.message = error.message;
   if ("name" in error && typeof error.name === "string") parts.name = error.name;
   if ("status" in error && typeof error.status === "number") parts.status = error.status;
+  if ("requestId" in error && typeof error.requestId === "string") parts.requestId = error.requestId;
   if ("reasons" in error && Array.isArray(error.reasons)) parts.reasons = error.reasons.filter((reason) => typeof reason === "string");
   return parts;
 }

@@ -1,8 +1,9 @@
+import { recordOf } from "./json";
+
 let retryAt = 0;
-let failedRequestId: string | null = null;
 
 /**
- * Calls `fetch` and stores what the client library does not pass on: the `Retry-After` of a rate
+ * Calls `fetch` and keeps what the client libraries do not pass on: the `Retry-After` of a rate
  * limit, and the id of a request that failed on the server.
  */
 export const observedFetch: typeof fetch = async (input, init) => {
@@ -11,13 +12,20 @@ export const observedFetch: typeof fetch = async (input, init) => {
     const seconds = Number(response.headers.get("Retry-After"));
     retryAt = Number.isFinite(seconds) && seconds > 0 ? Date.now() + seconds * 1000 : 0;
   }
-  if (response.status >= 500) failedRequestId = response.headers.get("X-Request-Id");
-  return response;
+  return response.status >= 500 ? namingItsRequest(response) : response;
 };
 
-/** Returns the id of the last request that failed on the server. */
-export function lastFailedRequestId(): string | null {
-  return failedRequestId;
+/**
+ * Makes the request's id the message of the error that a client library creates for the response,
+ * so that each error has its own id. The authentication client takes the message from the response
+ * for most of these statuses, the other clients take it from the body.
+ */
+function namingItsRequest(response: Response): Response {
+  const id = response.headers.get("X-Request-Id");
+  if (id === null) return response;
+  const message = `Request ${id} failed`;
+  const body = async () => recordOf(await Response.prototype.json.call(response).catch(() => null));
+  return Object.assign(response, { message, json: async () => ({ ...(await body()), message }) });
 }
 
 /**

@@ -24,12 +24,14 @@ export function Alert({ tone, children, actions, className, ref }: AlertProps) {
       ref={ref}
       role={role}
       tabIndex={-1}
-      className={classNames("flex items-start gap-x-3 gap-y-2 rounded px-4 py-3 text-sm max-sm:flex-wrap", looks, className)}
+      className={classNames("flex items-start gap-x-3 rounded px-4 py-3 text-sm", looks, className)}
     >
       <Icon aria-hidden className="mt-0.5 size-4 shrink-0" />
-      {/* On a narrow screen the text has the whole width, and the actions come below it. */}
-      <div className="min-w-0 flex-1 [overflow-wrap:anywhere] max-sm:basis-[calc(100%-1.75rem)]">{children}</div>
-      {actions !== undefined && <div className="shrink-0 max-sm:pl-7">{actions}</div>}
+      {/* Where there is no room beside the text, the actions come below it. */}
+      <div className="flex min-w-0 flex-1 flex-wrap items-start gap-x-3 gap-y-2">
+        <div className="min-w-0 flex-1 basis-[min(18rem,100%)] [overflow-wrap:anywhere]">{children}</div>
+        {actions}
+      </div>
     </div>
   );
 }

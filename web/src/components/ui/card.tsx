@@ -19,7 +19,7 @@ export function Card({
   return (
     <section aria-labelledby={id} className={classNames("rounded border border-line bg-surface", className)}>
       <div className="flex flex-wrap items-start justify-between gap-x-6 gap-y-3 px-5 pt-5 sm:px-6">
-        <div className="min-w-0">
+        <div className="min-w-0 sm:flex-1 sm:basis-40">
           <h2 id={id} className="text-lg">
             {title}
           </h2>

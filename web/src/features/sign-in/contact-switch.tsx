@@ -28,7 +28,7 @@ export function ContactSwitch({
       <div hidden={isPhoneShown}>{emailForm}</div>
       <div hidden={!isPhoneShown}>{phoneForm}</div>
       {emailForm !== null && phoneForm !== null && (
-        <p className="mt-5 text-center text-sm">
+        <p className="mt-5 text-sm">
           <AppLink
             href={visitorAddress(path, { next, with: isPhoneSelected ? null : "phone" })}
             className="font-medium underline underline-offset-4"

@@ -1,7 +1,9 @@
 import type { AuthClient } from "../../lib/auth/deferred-client";
 
 /** A request is renewed this long before the server forgets its challenge. */
-const renewalMs = 10_000;
+const marginMs = 10_000;
+/** Ten requests in five minutes, of the thirty that the server permits by default. */
+const leastRenewalMs = 30_000;
 
 /** The functions that some of the supported browsers lack. */
 type RecentCredential = Partial<
@@ -10,10 +12,15 @@ type RecentCredential = Partial<
 
 /**
  * Lets the browser offer passkeys among the suggestions of a field with
- * `autocomplete="username webauthn"`, and signs in with the chosen one. Returns false when none was
- * chosen before `signal` ended it, or where that is not possible.
+ * `autocomplete="username webauthn"`, and signs in with the chosen one. One that the server rejects
+ * is reported, and the field offers passkeys again. Returns false when none was accepted before
+ * `signal` ended it, or where that is not possible.
  */
-export async function signInFromAutofill(client: AuthClient, signal: AbortSignal): Promise<boolean> {
+export async function signInFromAutofill(
+  client: AuthClient,
+  signal: AbortSignal,
+  onRejected: (error: unknown) => void,
+): Promise<boolean> {
   const recent: RecentCredential = PublicKeyCredential;
   if (recent.parseRequestOptionsFromJSON === undefined) return false;
   if ((await recent.isConditionalMediationAvailable?.()) !== true) return false;
@@ -24,8 +31,8 @@ export async function signInFromAutofill(client: AuthClient, signal: AbortSignal
     if (error || isEnded()) return false;
     // The client's type of the options is the one of the standard, in its own words.
     const options = data.options as PublicKeyCredentialRequestOptionsJSON;
-    const expiresInMs = data.expires_at * 1000 - Date.now() - renewalMs;
-    const renewal = AbortSignal.timeout(Math.max(expiresInMs, renewalMs));
+    // By the duration, not by the time of expiry: the clock of this device may be wrong.
+    const renewal = AbortSignal.timeout(Math.max((options.timeout ?? 0) - marginMs, leastRenewalMs));
     let credential: Credential | null;
     try {
       credential = await navigator.credentials.get({
@@ -41,7 +48,8 @@ export async function signInFromAutofill(client: AuthClient, signal: AbortSignal
     // The JSON of a credential of this request is the client's type for it.
     const answer = credential.toJSON() as Parameters<AuthClient["passkey"]["verifyAuthentication"]>[0]["credential"];
     const verified = await client.passkey.verifyAuthentication({ challengeId: data.challenge_id, credential: answer });
-    if (verified.error) throw verified.error;
-    return true;
+    if (!verified.error) return true;
+    if (isEnded()) return false;
+    onRejected(verified.error);
   }
 }

@@ -21,13 +21,9 @@ export function PasskeySignIn() {
   const offerInAutofill = useCallback(() => {
     const controller = new AbortController();
     autofill.current = controller;
-    signInFromAutofill(client, controller.signal).then(
-      (isSignedIn) => {
-        if (isSignedIn) rememberMethod("passkey");
-      },
-      (error: unknown) => setFailure(error),
-    );
-    return controller;
+    signInFromAutofill(client, controller.signal, setFailure).then((isSignedIn) => {
+      if (isSignedIn) rememberMethod("passkey");
+    }, setFailure);
   }, [client, rememberMethod]);
 
   useEffect(() => {

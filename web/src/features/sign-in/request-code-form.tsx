@@ -41,7 +41,7 @@ export function RequestCodeForm({ onPending }: { onPending: (pending: PendingCod
           <Button type="submit" className="w-full" isPending={isSubmitting}>
             {isSubmitting ? m.verify_sending_code() : m.verify_send_code()}
           </Button>
-          <Button tone="quiet" className="w-full" onClick={enter}>
+          <Button tone="secondary" className="w-full" onClick={enter}>
             {m.verify_have_code()}
           </Button>
         </div>

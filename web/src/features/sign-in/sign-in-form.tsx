@@ -71,7 +71,7 @@ export function SignInForm({ next }: { next: AppAddress | null }) {
           {lastMethod === "password" && <LastUsed />}
         </Button>
         <Button
-          tone="quiet"
+          tone="secondary"
           className="relative w-full"
           isPending={isSendingCode}
           onClick={() => sendCodeOfKind("email")}

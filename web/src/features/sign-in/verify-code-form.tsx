@@ -84,7 +84,7 @@ export function VerifyCodeForm({ pending, onResent }: { pending: PendingCode; on
       {wasRejected && pending.kind === "signup" && <LinkOpenedElsewhere pending={pending} />}
       <div className="mt-4 flex flex-wrap items-center justify-between gap-x-4">
         <ResendCode pending={pending} onResent={onResent} onFailed={form.report} onStart={form.clearProblem} />
-        <ButtonLink tone="quiet" size="sm" href={requestAddress(pending)}>
+        <ButtonLink tone="quiet" size="sm" className="-mr-3" href={requestAddress(pending)}>
           {isPhone ? m.verify_change_phone() : pending.provider ? m.verify_other_method() : m.verify_change_email()}
         </ButtonLink>
       </div>

@@ -1,4 +1,4 @@
-import { expect, test, vi } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { ada, config, fakeServer, session } from "../../testing/fake-server";
 import { openAuth } from "./client";
 
@@ -91,12 +91,34 @@ test("the first of two links of an email change is shown by its page", async () 
   expect(await openAuth(config).redirectOutcome).toMatchObject({ kind: "note", shownIn: "banner", message: "One more step: open the link in the email we sent to your other address." });
 });
 
+describe("a failure of the server in the address", () => {
+  test.each(["?", "#sb=&"])("names its request, and is removed: %s", async (start) => {
+    fakeServer();
+    window.history.replaceState(null, "", `/app${start}error=server_error&error_code=unexpected_failure&error_id=0198-ab&error_description=Oops`);
+    expect(await openAuth(config).redirectOutcome).toMatchObject({
+      kind: "refused",
+      message: "Something went wrong on our side. Try again later. Request ID: 0198-ab",
+      detail: null,
+    });
+    expect(window.location.href).toBe("http://portico.test/app");
+  });
+
+  test.each(["Call-555-0100", "a".repeat(37), "a b", "", "0198-ab%0Acall"])("names no request by an id that cannot be one: %s", async (id) => {
+    fakeServer();
+    window.history.replaceState(null, "", `/app?error=temporarily_unavailable&error_id=${id}`);
+    expect(await openAuth(config).redirectOutcome).toMatchObject({ message: "Something went wrong on our side. Try again later." });
+    expect(window.location.href).toBe("http://portico.test/app");
+  });
+});
+
 test.each([
   "error=access_denied&error_description=Call+555-0100",
   "error=Call+555-0100",
   "error_code=Call+555-0100&error=server_error",
   "error_code=toString&error_description=Call+555-0100",
   "error_code=unexpected_failure&error_description=Call+555-0100",
+  "error_code=unexpected_failure&error_id=call",
+  "error_code=full_moon&error_id=555-0100",
   "error_description=Unverified+email+with+call.+Verify+the+email+with+call+in+order+to+sign+in+555-0100",
   "error_description=Unverified+email+with+call_us.+Verify+the+email+with+call_us+in+order+to+sign+in",
   "message=Call+555-0100",

@@ -11,8 +11,8 @@ export interface RedirectOutcome extends DescribedError {
   detail: string | null;
 }
 
-const queryParameters = ["code", "error", "error_code", "error_description", "message", "sb", "sb_flow_id"];
-const fragmentParameters = ["access_token", "refresh_token", "error", "error_code", "error_description", "message", "sb"];
+const queryParameters = ["code", "error", "error_code", "error_description", "error_id", "message", "sb", "sb_flow_id"];
+const fragmentParameters = ["access_token", "refresh_token", "error", "error_code", "error_description", "error_id", "message", "sb"];
 
 /** The server's most frequent description. The others say no more than their code. */
 const knownDescription = "Email link is invalid or has expired";
@@ -44,9 +44,10 @@ export function readRedirect() {
       if (provider !== null && (parameter("error_code") ?? parameter("error")) === "access_denied") {
         return { kind: "refused", shownIn: "banner", ...describeCancelledSignIn(provider), detail: null };
       }
-      // Anyone can write an address, so nothing of it is shown: it only selects one of our own
-      // sentences.
-      const described = describeError(hasError ? { code: parameter("error_code") ?? parameter("error"), message: "" } : error);
+      // Anyone can write an address, so nothing of it is shown but the id of a request: it only
+      // selects one of our own sentences.
+      const failure = { code: parameter("error_code") ?? parameter("error"), message: "", requestId: requestIdOf(parameter("error_id")) };
+      const described = describeError(hasError ? failure : error);
       const description = parameter("error_description");
       return { kind: "refused", shownIn: "banner", ...described, detail: description === knownDescription ? description : null };
     }
@@ -81,6 +82,11 @@ export function readRedirect() {
       return outcome(error, hasSession);
     },
   };
+}
+
+/** Returns the text if it can be the id of a request, which leaves no room for words. */
+function requestIdOf(text: string | null): string | null {
+  return text !== null && /^[0-9a-f-]{1,36}$/.test(text) ? text : null;
 }
 
 /** Removes everything from the address that is of no use on the next visit, above all tokens. */
