@@ -179,6 +179,18 @@ impl Operation {
         waiting.await.map_err(|_| StorageError::TooManyUploads)
     }
 
+    /// Waits until the requester may hold this number of bytes of a body in memory, up to the
+    /// configured time.
+    ///
+    /// # Errors
+    /// [`StorageError::TooManyUploads`]
+    pub async fn reserve_memory(&self, bytes: usize) -> Result<CappedPermit> {
+        let StorageService { settings, body_memory, .. } = &*self.service;
+        let requester = self.requester();
+        let waiting = tokio::time::timeout(settings.upload_wait, body_memory.acquire(&requester, bytes));
+        waiting.await.map_err(|_| StorageError::TooManyUploads)
+    }
+
     fn identity(&self, actor: Actor) -> Result<&CallerIdentity> {
         match actor {
             Actor::Caller => self.caller(),

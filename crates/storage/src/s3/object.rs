@@ -72,7 +72,7 @@ impl S3Call<'_> {
             mimetype: self.header("content-type").filter(|kind| !kind.is_empty()).unwrap_or(OCTETS).to_owned(),
             cache_control: self.header("cache-control").unwrap_or("no-cache").to_owned(),
             robots_tag: None,
-            user_metadata: (!metadata.is_empty()).then_some(Value::Object(metadata)),
+            user_metadata: (!metadata.is_empty()).then(|| Value::Object(metadata).to_string()),
         }
     }
 

@@ -10,6 +10,7 @@ mod gc;
 mod helper;
 mod interruption;
 mod listing;
+mod memory;
 mod moving;
 mod owner_reads;
 mod permission;

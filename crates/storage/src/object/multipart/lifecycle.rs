@@ -82,7 +82,7 @@ impl MultipartUpload {
             mimetype: text("mimetype").unwrap_or_else(|| OCTETS.into()),
             cache_control: text("cacheControl").unwrap_or_else(|| NO_CACHE.into()),
             robots_tag: None,
-            user_metadata: self.user_metadata.clone(),
+            user_metadata: self.user_metadata.as_ref().map(Value::to_string),
         }
     }
 
@@ -129,7 +129,7 @@ pub(crate) async fn begin(
         "role": caller.role,
     });
     let metadata = metadata.to_string();
-    let user_metadata = description.user_metadata.map(|metadata| metadata.to_string());
+    let user_metadata = description.user_metadata;
     let values = [
         Some(parted.upload.as_bytes()),
         Some(target.bucket.as_bytes()),
