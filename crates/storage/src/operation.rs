@@ -167,6 +167,13 @@ impl Operation {
         }
     }
 
+    /// Returns the name under which a new upload counts for the bound on unfinished ones; `None`
+    /// for the service, which has no bound. `subject` is that of a signed URL, which has no caller.
+    pub fn bounded_requester(&self, subject: Option<&str>) -> Option<String> {
+        let is_service = self.known_caller().is_some_and(CallerIdentity::is_service_role);
+        (!is_service).then(|| subject.map_or_else(|| self.requester(), |subject| format!("user {subject}")))
+    }
+
     /// Waits until the requester may send the content of one more upload, up to the configured
     /// time.
     ///

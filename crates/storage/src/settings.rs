@@ -32,7 +32,8 @@ pub struct StorageSettings {
     pub upload_url_lifetime: Duration,
     /// The time from the creation of a resumable upload to its expiry.
     pub resumable_lifetime: Duration,
-    /// The number of unfinished resumable uploads that one user has, or one address without a user.
+    /// The number of unfinished resumable uploads, and of unfinished uploads in parts, that one
+    /// user has, or one address without a user.
     pub max_pending_uploads: usize,
     /// Content whose beginning does not fit its declared media type is rejected.
     pub sniff_mime_types: bool,

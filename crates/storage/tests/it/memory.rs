@@ -7,8 +7,8 @@ use portico_testkit::Request;
 use serde_json::json;
 use tokio::task::JoinHandle;
 
-use crate::helper::{Files, streamed};
-use crate::s3::{Signed, assert_refused, request, start_with};
+use crate::helper::{Files, OWN_FOLDER, own, streamed};
+use crate::s3::{Signed, assert_refused, complete, etag_of, request, start_with, upload_id};
 
 /// Returns a form whose field has this value, and whose file is a text.
 fn form(name: &str, value: &str) -> String {
@@ -95,4 +95,43 @@ async fn fields_are_bounded_and_unknown_ones_are_skipped() {
     }
     let long = f.service(f.post("/object/list/files").body("1".repeat(1024 * 1024 + 1))).send().await;
     assert_eq!(long.json()["code"], "EntityTooLarge");
+}
+
+#[tokio::test]
+async fn a_user_has_a_bounded_number_of_unfinished_uploads_in_parts() {
+    let mut f = start_with(|storage| storage.max_pending_uploads = 2).await;
+    f.t.migrate(OWN_FOLDER).await;
+    let mut users = Vec::new();
+    for name in ["alice@example.com", "bob@example.com"] {
+        let member = f.t.member(name).await;
+        users.push((format!("/files/{}", own(&member, "a")), member.access_token().to_owned()));
+    }
+    let [(alice_path, alice), (bob_path, bob)] = users.try_into().unwrap();
+    let begin = |path, token| Signed { query: "uploads=", token: Some(token), ..request(Method::POST, path) };
+    // At the same time, of which two may begin
+    let ids = futures_util::future::join_all((0..6).map(|_| begin(&alice_path, &alice).sign(&f).send())).await;
+    let (begun, refused): (Vec<_>, Vec<_>) = ids.into_iter().partition(|answer| answer.status == 200);
+    assert_eq!((begun.len(), refused.len()), (2, 4));
+    refused.iter().for_each(|refused| assert_refused(refused, 429, "SlowDown"));
+    let ids: Vec<String> = begun.iter().map(upload_id).collect();
+    begin(&bob_path, &bob).send(&f).await.expect(200);
+    let service = Signed { token: None, ..begin(&alice_path, &alice) };
+    for _ in 0..3 {
+        service.send(&f).await.expect(200);
+    }
+    f.t.restart().await;
+    assert_refused(&begin(&alice_path, &alice).send(&f).await, 429, "SlowDown");
+    // One that is aborted and one that is completed leave room
+    let query = format!("uploadId={}", ids[0]);
+    let abort = Signed { query: &query, token: Some(&alice), ..request(Method::DELETE, &alice_path) };
+    abort.send(&f).await.expect(200);
+    begin(&alice_path, &alice).send(&f).await.expect(200);
+    assert_refused(&begin(&alice_path, &alice).send(&f).await, 429, "SlowDown");
+    let (query, part) = (format!("uploadId={}", ids[1]), format!("partNumber=1&uploadId={}", ids[1]));
+    let part = Signed { query: &part, body: b"x".to_vec(), token: Some(&alice), ..request(Method::PUT, &alice_path) };
+    part.send(&f).await.expect(200);
+    let etag = etag_of(&f, 1).await;
+    let complete = Signed { path: &alice_path, token: Some(&alice), ..complete(&query, &[(1, &etag)]) };
+    complete.send(&f).await.expect(200);
+    begin(&alice_path, &alice).send(&f).await.expect(200);
 }

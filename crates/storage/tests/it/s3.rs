@@ -28,11 +28,13 @@ pub struct Signed<'a> {
     pub body: Vec<u8>,
     /// The hash of the body, or a word in its place; `None`: the hash.
     pub hash: Option<&'a str>,
+    /// The access token of the user who signs with the anon key; `None`: the access key signs.
+    pub token: Option<&'a str>,
 }
 
 /// Returns a request without a body.
 pub fn request<'a>(method: Method, path: &'a str) -> Signed<'a> {
-    Signed { method, path, query: "", headers: &[], body: Vec::new(), hash: None }
+    Signed { method, path, query: "", headers: &[], body: Vec::new(), hash: None, token: None }
 }
 
 fn hash(bytes: &[u8]) -> String {
@@ -58,7 +60,7 @@ pub async fn start_with(change: impl FnOnce(&mut StorageSettings)) -> Files {
 
 impl Signed<'_> {
     /// Signs the request with the time of the server.
-    fn sign(&self, f: &Files) -> Request {
+    pub fn sign(&self, f: &Files) -> Request {
         let format = format_description!("[year][month][day]T[hour][minute][second]Z");
         let date = f.t.clock().now().format(&format).unwrap();
         let host = f.t.base().strip_prefix("http://").unwrap();
@@ -66,6 +68,8 @@ impl Signed<'_> {
         let payload = self.hash.unwrap_or(&hash_of_body);
         let mut headers = vec![("host", host), ("x-amz-content-sha256", payload), ("x-amz-date", &date)];
         headers.extend_from_slice(self.headers);
+        headers.extend(self.token.map(|token| ("x-amz-security-token", token)));
+        let secret = if self.token.is_some() { f.t.api_keys().anon_jwt() } else { SECRET };
         headers.sort_unstable();
         let lines: String = headers.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();
         let names = headers.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(";");
@@ -78,7 +82,7 @@ impl Signed<'_> {
         };
         let key = [&date[..8], "local", "s3", "aws4_request"]
             .iter()
-            .fold(format!("AWS4{SECRET}").into_bytes(), |key, part| sign(&key, part));
+            .fold(format!("AWS4{secret}").into_bytes(), |key, part| sign(&key, part));
         let signature = hex::encode(sign(&key, &text));
         let mut signed = f.t.request(self.method.clone(), &format!("{path}?{}", self.query)).header(
             "authorization",
@@ -104,9 +108,12 @@ pub fn assert_refused(response: &TestResponse, status: u16, code: &str) {
 
 /// Begins an upload in parts of `/files/a`. Returns its id.
 pub async fn begin(f: &Files) -> String {
-    let begin = Signed { query: "uploads=", ..request(Method::POST, "/files/a") };
-    let answer = begin.send(f).await.expect(200).text();
-    answer.split("<UploadId>").nth(1).unwrap().split('<').next().unwrap().to_owned()
+    upload_id(&Signed { query: "uploads=", ..request(Method::POST, "/files/a") }.send(f).await)
+}
+
+/// Returns the id of an upload that has begun.
+pub fn upload_id(answer: &TestResponse) -> String {
+    answer.text().split("<UploadId>").nth(1).unwrap().split('<').next().unwrap().to_owned()
 }
 
 /// Returns the ETag of the newest part with a number.
