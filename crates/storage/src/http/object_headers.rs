@@ -120,6 +120,15 @@ pub(crate) fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     }
 }
 
+/// Returns true if a value of `Cache-Control` lets shared caches store the answer to a request with
+/// credentials (RFC 9111, section 3.5).
+pub(crate) fn is_for_shared_caches(stored: &str) -> bool {
+    stored.split(',').any(|directive| {
+        let name = directive.split('=').next().unwrap_or_default().trim().to_ascii_lowercase();
+        matches!(name.as_str(), "public" | "s-maxage" | "must-revalidate")
+    })
+}
+
 /// Returns a value of `Cache-Control` without the permissions for shared caches.
 pub(crate) fn private(stored: &str) -> String {
     let is_own = |directive: &&str| {
@@ -197,8 +206,15 @@ mod tests {
             ("no-cache", "private, no-cache"),
             ("", "private"),
             ("PUBLIC", "private"),
+            ("max-age=0, must-revalidate", "private, max-age=0, must-revalidate"),
         ] {
             assert_eq!(private(stored), sent);
+        }
+        for stored in ["public", "max-age=1,S-MaxAge=5", "max-age=0, Must-Revalidate"] {
+            assert!(is_for_shared_caches(stored), "{stored}");
+        }
+        for stored in ["", "no-cache", "private, max-age=1", "max-age=3600, proxy-revalidate"] {
+            assert!(!is_for_shared_caches(stored), "{stored}");
         }
     }
 

@@ -341,6 +341,23 @@ async fn bodies_that_are_not_their_document_are_malformed() {
 }
 
 #[tokio::test]
+async fn a_private_object_is_sent_with_its_own_caching_unless_that_is_for_shared_caches() {
+    let f = start().await;
+    for (stored, sent) in [
+        ("max-age=60", "max-age=60"),
+        ("max-age=60,immutable", "max-age=60,immutable"),
+        ("public, max-age=60", "private, max-age=60"),
+        ("s-maxage=60", "private"),
+        ("max-age=0, must-revalidate", "private, max-age=0, must-revalidate"),
+    ] {
+        let upload = f.service(f.post("/object/files/a")).header("x-upsert", "true").header("cache-control", stored);
+        upload.body("x").send().await.expect(200);
+        let read = request(Method::GET, "/files/a").send(&f).await.expect(200);
+        assert_eq!(read.header("cache-control"), Some(sent), "{stored}");
+    }
+}
+
+#[tokio::test]
 async fn other_websites_cannot_use_a_published_access_key() {
     let f = start().await;
     let key = S3AccessKey { id: KEY.into(), secret: Secret::new(SECRET) };
