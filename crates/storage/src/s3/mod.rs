@@ -8,7 +8,6 @@ mod address;
 mod bucket;
 mod call;
 mod chunked;
-mod crc;
 mod error;
 mod form;
 mod list;

@@ -20,5 +20,6 @@ mod resumable;
 mod resumable_input;
 mod resumable_interruption;
 mod s3;
+mod s3_parts;
 mod signing;
 mod upload;
