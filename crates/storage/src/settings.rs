@@ -59,6 +59,9 @@ pub struct ImageSettings {
     pub cache_folder: PathBuf,
     /// The largest sum of the sizes of results, in bytes.
     pub cache_bytes: u64,
+    /// A request that accepts AVIF and names no format gets it, as far as its encoder's bound
+    /// allows.
+    pub negotiate_avif: bool,
 }
 
 impl ImageSettings {
@@ -66,7 +69,12 @@ impl ImageSettings {
     #[must_use]
     pub fn in_folder(folder: impl Into<PathBuf>) -> Self {
         let cache_folder = folder.into();
-        Self { rendering: RendererSettings::default(), cache_folder, cache_bytes: 512 * 1024 * 1024 }
+        Self {
+            rendering: RendererSettings::default(),
+            cache_folder,
+            cache_bytes: 512 * 1024 * 1024,
+            negotiate_avif: false,
+        }
     }
 }
 
