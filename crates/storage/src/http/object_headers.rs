@@ -178,6 +178,8 @@ fn parse_range(value: &str) -> Option<ByteRange> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -229,5 +231,31 @@ mod tests {
             disposition("a\"\r\nb;ä"),
             "attachment; filename=a%22%0D%0Ab%3B%C3%A4; filename*=UTF-8''a%22%0D%0Ab%3B%C3%A4"
         );
+    }
+    proptest! {
+        #[test]
+        fn a_range_means_the_positions_that_it_names(first: u64, last: u64, blank in "[ \\t]{0,2}") {
+            let of = |text: String| parse_range(&text);
+            prop_assert_eq!(of(format!("{blank}bytes={blank}{first}{blank}-{blank}{last}{blank}")), Some(ByteRange::From(first, Some(last))));
+            prop_assert_eq!(of(format!("bytes={first}-{blank}")), Some(ByteRange::From(first, None)));
+            prop_assert_eq!(of(format!("bytes={blank}-{last}")), Some(ByteRange::Last(last)));
+            // A position beyond all content is one
+            prop_assert_eq!(of(format!("bytes={first}-{last}00000000000000000000")), Some(ByteRange::From(first, Some(if last == 0 { 0 } else { u64::MAX }))));
+        }
+
+        #[test]
+        fn any_other_text_is_no_range(value in "(bytes|items)?=?[0-9a-f,+ -]{0,12}|\\PC{0,12}") {
+            let written = match parse_range(&value) {
+                Some(ByteRange::From(start, end)) => format!("bytes={start}-{}", end.map(|end| end.to_string()).unwrap_or_default()),
+                Some(ByteRange::Last(count)) => format!("bytes=-{count}"),
+                None => return Ok(()),
+            };
+            // But for blanks, and zeros before a number
+            let plain = |text: &str| {
+                let numbers = text.trim().strip_prefix("bytes=").unwrap_or("?").split('-').map(|number| number.trim().trim_start_matches('0').to_owned());
+                numbers.collect::<Vec<_>>()
+            };
+            prop_assert_eq!(plain(&written), plain(&value));
+        }
     }
 }

@@ -16,6 +16,8 @@ mod object;
 mod payload;
 mod query;
 mod signature;
+#[cfg(test)]
+mod signature_properties;
 mod xml;
 
 use std::sync::Arc;

@@ -14,6 +14,7 @@ mod memory;
 mod moving;
 mod owner_reads;
 mod permission;
+mod permission_model;
 mod place;
 mod rendering;
 mod resumable;
