@@ -21,9 +21,19 @@ type Callers = Arc<Mutex<HashMap<String, Arc<Semaphore>>>>;
 #[derive(Debug)]
 pub struct CappedPermit {
     // In the order in which they are returned
-    _of_all: OwnedSemaphorePermit,
-    _of_share: OwnedSemaphorePermit,
+    of_all: OwnedSemaphorePermit,
+    of_share: OwnedSemaphorePermit,
     _caller: CallerShare,
+}
+
+impl CappedPermit {
+    /// Returns the permits beyond this number, which are free at once.
+    pub fn shrink_to(&mut self, permits: usize) {
+        for held in [&mut self.of_all, &mut self.of_share] {
+            let surplus = held.num_permits().saturating_sub(permits);
+            drop(held.split(surplus));
+        }
+    }
 }
 
 /// The part of the permits that a caller may hold. Forgotten with the last one of a caller.
@@ -49,7 +59,7 @@ impl CappedSemaphore {
         let closed = "the semaphores are never closed";
         let of_share = caller.semaphore.clone().acquire_many_owned(permits).await.expect(closed);
         let of_all = self.all.clone().acquire_many_owned(permits).await.expect(closed);
-        CappedPermit { _of_all: of_all, _of_share: of_share, _caller: caller }
+        CappedPermit { of_all, of_share, _caller: caller }
     }
 
     /// Returns a permit for a caller; `None` if there is none for it at this moment.
@@ -57,7 +67,7 @@ impl CappedSemaphore {
         let caller = self.share_of(caller);
         let of_share = caller.semaphore.clone().try_acquire_owned().ok()?;
         let of_all = self.all.clone().try_acquire_owned().ok()?;
-        Some(CappedPermit { _of_all: of_all, _of_share: of_share, _caller: caller })
+        Some(CappedPermit { of_all, of_share, _caller: caller })
     }
 
     fn bounded(&self, permits: usize) -> u32 {
@@ -132,6 +142,22 @@ mod tests {
         assert!(other.as_mut().poll(&mut context).is_ready());
         drop(first);
         assert!(second.as_mut().poll(&mut context).is_ready());
+    }
+
+    #[test]
+    fn permits_that_turn_out_to_be_too_many_are_returned() {
+        let semaphore = CappedSemaphore::new(8);
+        let mut context = Context::from_waker(Waker::noop());
+        let mut first = pin!(semaphore.acquire("a", 4));
+        let Poll::Ready(mut first) = first.as_mut().poll(&mut context) else { panic!("the share is free") };
+        let mut second = pin!(semaphore.acquire("a", 3));
+        assert!(second.as_mut().poll(&mut context).is_pending());
+        first.shrink_to(1);
+        assert!(second.as_mut().poll(&mut context).is_ready());
+        assert_eq!(semaphore.all.available_permits(), 7, "of all permits as of the share");
+        first.shrink_to(5);
+        drop(first);
+        assert_eq!(semaphore.all.available_permits(), 8);
     }
 
     #[test]

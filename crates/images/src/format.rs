@@ -82,6 +82,11 @@ pub enum RequestedFormat {
     /// WebP, negotiated: the client accepts it. Sources that are no pictures of pixels stay as they
     /// are.
     WebPAccepted,
+    /// AVIF, negotiated: the client accepts it. What AVIF cannot be is as if it were not accepted.
+    AvifAccepted {
+        /// The client accepts WebP as well.
+        webp: bool,
+    },
     /// WebP, asked for by name.
     WebP,
     /// AVIF, asked for by name.
@@ -91,11 +96,33 @@ pub enum RequestedFormat {
 impl RequestedFormat {
     /// Chooses by the value of `format` if there is one, otherwise by the header `Accept`.
     ///
-    /// AVIF is not negotiated: encoding it takes ten times as long as WebP.
-    pub fn negotiate(named: Option<Self>, accept: Option<&str>) -> Self {
-        named.unwrap_or_else(|| {
-            if accept.is_some_and(|accept| accept.contains("image/webp")) { Self::WebPAccepted } else { Self::Origin }
-        })
+    /// AVIF is negotiated only if `avif` is true: encoding it takes ten times as long as WebP.
+    pub fn negotiate(named: Option<Self>, accept: Option<&str>, avif: bool) -> Self {
+        let accepts = |kind: &str| accept.is_some_and(|accept| accept.contains(kind));
+        match named {
+            Some(named) => named,
+            None if avif && accepts("image/avif") => Self::AvifAccepted { webp: accepts("image/webp") },
+            None if accepts("image/webp") => Self::WebPAccepted,
+            None => Self::Origin,
+        }
+    }
+
+    /// Returns what is requested where this format is accepted and not possible; `None` where it
+    /// was asked for by name.
+    pub(crate) fn fallback(self) -> Option<Self> {
+        match self {
+            Self::AvifAccepted { webp: true } => Some(Self::WebPAccepted),
+            Self::AvifAccepted { webp: false } | Self::WebPAccepted => Some(Self::Origin),
+            Self::Origin | Self::WebP | Self::Avif => None,
+        }
+    }
+
+    /// Returns what is requested for an animation, which results in AVIF are not.
+    pub(crate) fn for_animation(self) -> Self {
+        match self {
+            Self::AvifAccepted { .. } => self.fallback().unwrap_or(self),
+            other => other,
+        }
     }
 
     /// Returns the word of this format in cache keys.
@@ -103,6 +130,8 @@ impl RequestedFormat {
         match self {
             Self::Origin => "origin",
             Self::WebPAccepted => "webp-accepted",
+            Self::AvifAccepted { webp: true } => "avif-or-webp-accepted",
+            Self::AvifAccepted { webp: false } => "avif-accepted",
             Self::WebP => "webp",
             Self::Avif => "avif",
         }
@@ -149,7 +178,7 @@ impl OutputFormat {
     pub(crate) fn choose(source: SourceFormat, requested: RequestedFormat, has_alpha: bool) -> Self {
         match (requested, source) {
             (RequestedFormat::WebP | RequestedFormat::WebPAccepted, _) => Self::WebP,
-            (RequestedFormat::Avif, _) => Self::Avif,
+            (RequestedFormat::Avif | RequestedFormat::AvifAccepted { .. }, _) => Self::Avif,
             (RequestedFormat::Origin, SourceFormat::Jpeg) => Self::Jpeg,
             (RequestedFormat::Origin, SourceFormat::Png) => Self::Png,
             (RequestedFormat::Origin, SourceFormat::Gif) => Self::Gif,
@@ -189,10 +218,20 @@ mod tests {
     #[test]
     fn the_format_is_negotiated_only_when_it_is_not_named() {
         let accept = Some("image/avif,image/webp,*/*");
-        assert_eq!(RequestedFormat::negotiate(None, accept), RequestedFormat::WebPAccepted);
-        assert_eq!(RequestedFormat::negotiate(None, Some("image/avif,*/*")), RequestedFormat::Origin);
-        assert_eq!(RequestedFormat::negotiate(None, None), RequestedFormat::Origin);
-        assert_eq!(RequestedFormat::negotiate(Some(RequestedFormat::Origin), accept), RequestedFormat::Origin);
-        assert_eq!(RequestedFormat::negotiate(Some(RequestedFormat::Avif), None), RequestedFormat::Avif);
+        let only_avif = Some("image/avif,*/*");
+        for avif in [false, true] {
+            assert_eq!(RequestedFormat::negotiate(None, Some("image/webp"), avif), RequestedFormat::WebPAccepted);
+            assert_eq!(RequestedFormat::negotiate(None, None, avif), RequestedFormat::Origin);
+            assert_eq!(
+                RequestedFormat::negotiate(Some(RequestedFormat::Origin), accept, avif),
+                RequestedFormat::Origin
+            );
+            assert_eq!(RequestedFormat::negotiate(Some(RequestedFormat::Avif), None, avif), RequestedFormat::Avif);
+        }
+        assert_eq!(RequestedFormat::negotiate(None, accept, false), RequestedFormat::WebPAccepted);
+        assert_eq!(RequestedFormat::negotiate(None, only_avif, false), RequestedFormat::Origin);
+        let avif = |webp| RequestedFormat::AvifAccepted { webp };
+        assert_eq!(RequestedFormat::negotiate(None, accept, true), avif(true));
+        assert_eq!(RequestedFormat::negotiate(None, only_avif, true), avif(false));
     }
 }

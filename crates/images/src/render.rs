@@ -49,7 +49,7 @@ pub fn render(
     let source_format = SourceFormat::recognise(file).ok_or(RenderError::InvalidSource)?;
     if source_format == SourceFormat::Svg {
         return match requested {
-            RequestedFormat::Origin | RequestedFormat::WebPAccepted => {
+            RequestedFormat::Origin | RequestedFormat::WebPAccepted | RequestedFormat::AvifAccepted { .. } => {
                 Ok(RenderedImage { format: OutputFormat::Svg, bytes: file.clone() })
             }
             RequestedFormat::WebP | RequestedFormat::Avif => Err(RenderError::InvalidSource),
@@ -84,12 +84,7 @@ impl Rendering<'_> {
         let profile = source.profile.clone();
         // Checked before the source is decoded, where the format is known already
         let size = crate::geometry::result_size(stored.oriented(orientation), self.transformation);
-        let target = OutputFormat::choose(self.source_format, self.requested, false);
-        let requested = match check_size(size, target, self.limits) {
-            // A format that is accepted but not requested gives way to that of the source
-            Err(_) if self.requested == RequestedFormat::WebPAccepted => RequestedFormat::Origin,
-            outcome => outcome.map(|()| self.requested)?,
-        };
+        let requested = self.possible(size, self.requested)?;
 
         let mut scaler = Scaler { resizer: Resizer::new(), transformation: self.transformation, plan: None };
         let (format, bytes) = match source.decode(self.file)? {
@@ -99,6 +94,7 @@ impl Rendering<'_> {
                 self.encode(pixels.without_opaque_alpha(), requested)?
             }
             DecodedContent::Animation(frames, loop_count) => {
+                let requested = self.possible(size, requested.for_animation())?;
                 self.animate(frames, loop_count, &mut scaler, requested)?
             }
         };
@@ -106,6 +102,21 @@ impl Rendering<'_> {
             return Err(RenderError::ResolutionTooLarge);
         }
         Ok(RenderedImage { format, bytes: bytes.into() })
+    }
+
+    /// Returns the first format that an image of this size can have: what is only accepted gives
+    /// way to another one.
+    ///
+    /// # Errors
+    /// [`RenderError::ResolutionTooLarge`] if it can have none.
+    fn possible(&self, size: PixelSize, mut requested: RequestedFormat) -> Result<RequestedFormat, RenderError> {
+        loop {
+            let target = OutputFormat::choose(self.source_format, requested, false);
+            match (check_size(size, target, self.limits), requested.fallback()) {
+                (Err(_), Some(fallback)) => requested = fallback,
+                (outcome, _) => return outcome.map(|()| requested),
+            }
+        }
     }
 
     /// Encodes a still image.

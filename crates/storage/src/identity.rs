@@ -13,6 +13,9 @@ use crate::error::{Result, StorageError};
 /// The role that bypasses row-level security.
 pub(crate) const SERVICE_ROLE: &str = "service_role";
 
+/// The text for a token that is not one, as clients know it.
+const MALFORMED_TOKEN: &str = "Invalid Compact JWS";
+
 /// The role and the claims that a request acts with.
 #[derive(Debug, Clone)]
 pub(crate) struct CallerIdentity {
@@ -56,7 +59,11 @@ impl CallerIdentity {
         let raw = raw.map(String::from_utf8_lossy);
         let raw = raw.as_deref().or(caller.authorization.as_ref().map(|value| value.expose()));
         let Some(token) = raw.map(str::trim).filter(|token| !token.is_empty()) else {
-            return Err(StorageError::Schema("headers must have required property 'authorization'".into()));
+            return Err(match authorization.and_then(bearer) {
+                // An opaque key, which is a key and no token
+                Some(_) => StorageError::AccessDenied(MALFORMED_TOKEN.into()),
+                None => StorageError::Schema("headers must have required property 'authorization'".into()),
+            });
         };
         Self::of_token(token, keys, login, now)
     }
@@ -139,6 +146,6 @@ pub(crate) fn token_message(error: &TokenError) -> &'static str {
             "signature verification failed"
         }
         TokenError::UnreadableClaims(_) => "JWT Claims Set must be a top-level JSON object",
-        _ => "Invalid Compact JWS",
+        _ => MALFORMED_TOKEN,
     }
 }

@@ -12,7 +12,8 @@
 //! - `service`: the state that requests share; `operation`: one step of SQL as the caller or as the
 //!   service
 //! - `bucket`, `object` (upload, download, list, move, copy, delete), `sign` (tokens of URLs),
-//!   `rendering` (objects as images, by the crate `images`), `media_type` (the beginnings of files)
+//!   `rendering` (objects as images, by the crate `images`), `media_type` (the beginnings of
+//!   files), `checksum`
 //! - `http`: requests, bodies and headers that the protocols share
 //! - the protocols: `routes` (REST), `resumable` (TUS) and `s3` (signatures, coded bodies, XML)
 //! - `cleanup`: what a crash has left; `gc`: rows and content that do not fit together; `seed`: the
@@ -28,6 +29,7 @@
 
 mod backend;
 mod bucket;
+mod checksum;
 mod cleanup;
 mod error;
 mod gc;

@@ -72,6 +72,8 @@ fn is_name_character(c: char) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -93,6 +95,62 @@ mod tests {
         }
         for name in ["", " a", "a ", "a/b", "ü", "..", ".", "x--table-s3", "a\0", &"x".repeat(101)] {
             assert_eq!(check_bucket_name(name), Err(StorageError::InvalidBucketName), "{name:?}");
+        }
+    }
+    /// A segment of allowed characters that has another meaning than a folder.
+    const SEGMENT: &str = "[a-zA-Z0-9_!\\-*'() &$@=;:+,?][a-zA-Z0-9_!\\-.*'() &$@=;:+,?]{0,6}";
+    /// A character that no name has.
+    const FOREIGN: &str = "[^a-zA-Z0-9_!\\-.*'() &$@=;:+,?/]";
+
+    proptest! {
+        #[test]
+        fn every_key_of_plain_segments_is_accepted_as_it_is(segments in prop::collection::vec(SEGMENT, 1..6)) {
+            let key = segments.join("/");
+            prop_assert_eq!(ObjectKey::parse(&key).map(|key| key.0), Ok(key));
+        }
+
+        #[test]
+        fn a_key_with_a_foreign_character_or_a_dot_segment_is_rejected(
+            segments in prop::collection::vec(SEGMENT, 1..6), at: prop::sample::Index, foreign in FOREIGN, dots in "[.]{1,2}",
+        ) {
+            let at = at.index(segments.len());
+            let with = |segment: String| {
+                let mut segments = segments.clone();
+                segments.insert(at, segment);
+                segments.join("/")
+            };
+            for key in [with(foreign.clone()), with(format!("a{foreign}b")), with(dots)] {
+                prop_assert_eq!(ObjectKey::parse(&key), Err(StorageError::InvalidKey(key)));
+            }
+        }
+
+        #[test]
+        fn an_accepted_key_never_leads_out_of_its_bucket(key in "[a./]{0,12}|\\PC{0,12}") {
+            if ObjectKey::parse(&key).is_ok() {
+                let depth = key.split('/').try_fold(0_u32, |depth, segment| match segment {
+                    "" | "." => Some(depth),
+                    ".." => depth.checked_sub(1),
+                    _ => Some(depth + 1),
+                });
+                prop_assert!(depth.is_some() && key.is_ascii());
+            }
+        }
+
+        #[test]
+        fn every_bucket_name_of_one_plain_segment_is_accepted(name in SEGMENT) {
+            prop_assert_eq!(check_bucket_name(&name), if name.trim() == name { Ok(()) } else { Err(StorageError::InvalidBucketName) });
+            for blank in [' ', '\u{a0}'] {
+                for padded in [format!("{name}{blank}"), format!("{blank}{name}")] {
+                    prop_assert!(check_bucket_name(&padded).is_err());
+                }
+            }
+        }
+
+        #[test]
+        fn a_bucket_name_with_a_slash_or_a_foreign_character_is_rejected(begin in SEGMENT, foreign in FOREIGN, end in SEGMENT) {
+            for name in [format!("{begin}/{end}"), format!("{begin}{foreign}{end}"), format!("{begin}{}", "x".repeat(100))] {
+                prop_assert_eq!(check_bucket_name(&name), Err(StorageError::InvalidBucketName), "{}", name);
+            }
         }
     }
 }

@@ -167,6 +167,13 @@ impl Operation {
         }
     }
 
+    /// Returns the name under which a new upload counts for the bound on unfinished ones; `None`
+    /// for the service, which has no bound. `subject` is that of a signed URL, which has no caller.
+    pub fn bounded_requester(&self, subject: Option<&str>) -> Option<String> {
+        let is_service = self.known_caller().is_some_and(CallerIdentity::is_service_role);
+        (!is_service).then(|| subject.map_or_else(|| self.requester(), |subject| format!("user {subject}")))
+    }
+
     /// Waits until the requester may send the content of one more upload, up to the configured
     /// time.
     ///
@@ -176,6 +183,18 @@ impl Operation {
         let StorageService { settings, uploads, .. } = &*self.service;
         let requester = self.requester();
         let waiting = tokio::time::timeout(settings.upload_wait, uploads.acquire(&requester, 1));
+        waiting.await.map_err(|_| StorageError::TooManyUploads)
+    }
+
+    /// Waits until the requester may hold this number of bytes of a body in memory, up to the
+    /// configured time.
+    ///
+    /// # Errors
+    /// [`StorageError::TooManyUploads`]
+    pub async fn reserve_memory(&self, bytes: usize) -> Result<CappedPermit> {
+        let StorageService { settings, body_memory, .. } = &*self.service;
+        let requester = self.requester();
+        let waiting = tokio::time::timeout(settings.upload_wait, body_memory.acquire(&requester, bytes));
         waiting.await.map_err(|_| StorageError::TooManyUploads)
     }
 

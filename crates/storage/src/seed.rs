@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use http::Method;
-use serde_json::json;
 use tokio::io::AsyncReadExt;
 
 use crate::bucket::{self, BucketChanges, NewBucket};
@@ -178,7 +177,7 @@ impl Storage {
                 mimetype: mimetype.to_owned(),
                 cache_control: "max-age=3600".into(),
                 robots_tag: None,
-                user_metadata: Some(json!({})),
+                user_metadata: Some("{}".into()),
             },
         };
         let authority = UploadAuthority::SignedUrl(Owner::default());

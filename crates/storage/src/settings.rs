@@ -32,7 +32,8 @@ pub struct StorageSettings {
     pub upload_url_lifetime: Duration,
     /// The time from the creation of a resumable upload to its expiry.
     pub resumable_lifetime: Duration,
-    /// The number of unfinished resumable uploads that one user has, or one address without a user.
+    /// The number of unfinished resumable uploads, and of unfinished uploads in parts, that one
+    /// user has, or one address without a user.
     pub max_pending_uploads: usize,
     /// Content whose beginning does not fit its declared media type is rejected.
     pub sniff_mime_types: bool,
@@ -58,6 +59,9 @@ pub struct ImageSettings {
     pub cache_folder: PathBuf,
     /// The largest sum of the sizes of results, in bytes.
     pub cache_bytes: u64,
+    /// A request that accepts AVIF and names no format gets it, as far as its encoder's bound
+    /// allows.
+    pub negotiate_avif: bool,
 }
 
 impl ImageSettings {
@@ -65,7 +69,12 @@ impl ImageSettings {
     #[must_use]
     pub fn in_folder(folder: impl Into<PathBuf>) -> Self {
         let cache_folder = folder.into();
-        Self { rendering: RendererSettings::default(), cache_folder, cache_bytes: 512 * 1024 * 1024 }
+        Self {
+            rendering: RendererSettings::default(),
+            cache_folder,
+            cache_bytes: 512 * 1024 * 1024,
+            negotiate_avif: false,
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use crate::backend::folder::ContentFolder;
 use crate::backend::journal::Journal;
 use crate::backend::object_store::S3Store;
 use crate::object::multipart;
-use crate::service::{Completions, StorageService, XML_MEMORY};
+use crate::service::{BODY_MEMORY, Completions, StorageService};
 use crate::settings::{BackendSettings, StorageSettings};
 use crate::unfinished::UnfinishedUploads;
 use crate::{cleanup, routes, sql};
@@ -70,7 +70,7 @@ impl Storage {
             journal,
             unfinished,
             uploads,
-            xml_memory: CappedSemaphore::new(XML_MEMORY),
+            body_memory: CappedSemaphore::new(BODY_MEMORY),
             completions: Completions::default(),
             in_progress: Mutex::default(),
             renderer,

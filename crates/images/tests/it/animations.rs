@@ -122,6 +122,15 @@ fn a_format_without_animations_shows_the_first_frame() {
 }
 
 #[test]
+fn an_animation_stays_one_for_clients_that_accept_avif() {
+    let file = corpus::animated_gif(40, 20, 5, false);
+    for (webp, format) in [(true, OutputFormat::WebP), (false, OutputFormat::Gif)] {
+        let image = rendered(&file, "", RequestedFormat::AvifAccepted { webp }).unwrap();
+        assert_eq!((image.format, frames(&image).len()), (format, 5));
+    }
+}
+
+#[test]
 fn a_still_gif_stays_still() {
     let file = corpus::animated_gif(40, 20, 1, false);
     let image = rendered(&file, "width=10", RequestedFormat::WebP).unwrap();

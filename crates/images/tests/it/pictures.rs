@@ -2,10 +2,10 @@
 
 use image::{ImageFormat, Rgb, Rgba};
 use portico_images::geometry::{PixelSize, result_size};
-use portico_images::{OutputFormat, RenderError, RequestedFormat};
+use portico_images::{OutputFormat, RenderError, RenderLimits, RequestedFormat, render};
 use proptest::prelude::*;
 
-use crate::{corpus, decoded, decoded_size, rendered, transformation};
+use crate::{control, corpus, decoded, decoded_size, rendered, transformation};
 
 /// Returns the size of each valid file as people see it.
 fn shown_size(name: &str, file: &[u8]) -> PixelSize {
@@ -173,7 +173,8 @@ fn quality_changes_the_size_of_a_file() {
 #[test]
 fn an_svg_document_is_passed_on_and_never_drawn() {
     let file = bytes::Bytes::from_static(b"<?xml version='1.0'?><svg><image href='http://127.0.0.1/x'/></svg>");
-    for requested in [RequestedFormat::Origin, RequestedFormat::WebPAccepted] {
+    let accepted = RequestedFormat::AvifAccepted { webp: true };
+    for requested in [RequestedFormat::Origin, RequestedFormat::WebPAccepted, accepted] {
         let image = rendered(&file, "width=10", requested).unwrap();
         assert_eq!((image.format, &image.bytes), (OutputFormat::Svg, &file));
     }
@@ -186,6 +187,16 @@ fn an_accepted_format_gives_way_where_it_cannot_hold_the_size() {
     assert_eq!(rendered(&file, "", RequestedFormat::WebPAccepted).unwrap().format, OutputFormat::Png);
     assert_eq!(rendered(&file, "", RequestedFormat::WebP), Err(RenderError::ResolutionTooLarge));
     assert_eq!(rendered(&file, "width=100", RequestedFormat::WebP).unwrap().format, OutputFormat::WebP);
+
+    let small = RenderLimits { max_avif_pixels: 100, ..RenderLimits::default() };
+    let file = corpus::encoded(image::RgbImage::new(20, 10), ImageFormat::Png);
+    for (query, webp, format) in
+        [("width=10", false, OutputFormat::Avif), ("", true, OutputFormat::WebP), ("", false, OutputFormat::Png)]
+    {
+        let requested = RequestedFormat::AvifAccepted { webp };
+        let image = render(&file, &transformation(query), requested, &small, &control()).unwrap();
+        assert_eq!(image.format, format, "{query} {webp}");
+    }
 }
 
 fn parameters() -> impl Strategy<Value = String> {

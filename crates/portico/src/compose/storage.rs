@@ -46,7 +46,10 @@ pub fn settings(config: &Config, extras: &StorageExtras, data: &Path) -> Option<
     let mut settings = StorageSettings {
         file_size_limit: storage.file_size_limit,
         sniff_mime_types: extras.sniff_mime_types,
-        images: storage.image_transformation.then(|| ImageSettings::in_folder(data.join(IMAGE_FOLDER))),
+        images: storage.image_transformation.then(|| ImageSettings {
+            negotiate_avif: extras.negotiate_avif,
+            ..ImageSettings::in_folder(data.join(IMAGE_FOLDER))
+        }),
         ..StorageSettings::in_folder(data.join(FOLDER))
     };
     settings.resumable_lifetime = extras.resumable_lifetime.unwrap_or(settings.resumable_lifetime);

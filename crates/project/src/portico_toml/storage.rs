@@ -26,6 +26,8 @@ pub struct StorageExtras {
     pub resumable_lifetime: Option<Duration>,
     /// Content whose beginning does not fit its declared media type is rejected.
     pub sniff_mime_types: bool,
+    /// Requests for images that accept AVIF get it.
+    pub negotiate_avif: bool,
 }
 
 /// `[storage.s3]`: the S3 endpoint.
@@ -48,6 +50,7 @@ impl StorageExtras {
         Self {
             resumable_lifetime,
             sniff_mime_types: storage.flag_or("sniff_mime_types", false),
+            negotiate_avif: storage.flag_or("negotiate_avif", false),
             backend: ObjectStoreSettings::read(storage.section("backend")),
             s3: S3Extras::read(storage.section("s3")),
         }

@@ -66,6 +66,8 @@ pub(crate) enum StorageError {
     Database(String),
     TooManyConnections,
     TooManyUploads,
+    /// The requester has as many unfinished uploads as it may have.
+    TooManyUnfinished,
     Internal,
     /// The client closed the connection before the end of its upload.
     Aborted,
@@ -224,6 +226,12 @@ impl StorageError {
             Self::TooManyUploads => {
                 with_status(plain(429, "SlowDown", "Too Many Requests", "Too many uploads at the same time"))
             }
+            Self::TooManyUnfinished => with_status(plain(
+                429,
+                "SlowDown",
+                "Too Many Requests",
+                "Too many unfinished uploads: complete or abort some of them first",
+            )),
             Self::Internal => with_status(plain(500, "InternalError", "Internal", "Internal Server Error")),
             Self::Aborted => with_status(plain(500, "Aborted", "", "Upload was aborted")),
             Self::Stalled => with_status(plain(408, "RequestTimeout", "", "The upload sent nothing for too long")),

@@ -1,4 +1,5 @@
-//! `multipart/form-data` (RFC 7578) as a stream: nothing but the fields is held in memory.
+//! `multipart/form-data` (RFC 7578) as a stream: nothing but the fields that are read is held in
+//! memory.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -11,8 +12,6 @@ use crate::error::{Result, StorageError};
 
 /// The longest headers of a part, in bytes.
 const MAX_HEADERS: usize = 16 * 1024;
-/// The longest field that is not a file, in bytes.
-const MAX_FIELD: usize = 1024 * 1024;
 /// The most blanks between a delimiter and its line break.
 const MAX_BLANKS: usize = 1024;
 /// The longest boundary (RFC 2046), with room for unusual clients.
@@ -80,11 +79,11 @@ impl<S: Stream<Item = Result<Bytes>> + Unpin> FormReader<S> {
     /// Reads the rest of the part into memory.
     ///
     /// # Errors
-    /// When it is too long; `name` is in the text.
-    pub async fn field(&mut self, name: &'static str) -> Result<String> {
+    /// When it has more than `limit` bytes; `name` is in the text.
+    pub async fn field(&mut self, name: &'static str, limit: usize) -> Result<String> {
         let mut field = Vec::new();
         while let Some(chunk) = std::future::poll_fn(|context| self.poll_chunk(context)).await? {
-            if field.len() + chunk.len() > MAX_FIELD {
+            if field.len() + chunk.len() > limit {
                 return Err(StorageError::TooLarge(name));
             }
             field.extend_from_slice(&chunk);
@@ -189,8 +188,9 @@ fn delimiter_end(behind: &[u8]) -> DelimiterEnd {
     }
     let blanks = behind.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
     match &behind[blanks..] {
+        _ if blanks > MAX_BLANKS => DelimiterEnd::IsNot,
         [b'\r', b'\n', ..] => DelimiterEnd::Is,
-        [] | [b'\r'] if blanks <= MAX_BLANKS => DelimiterEnd::Unknown,
+        [] | [b'\r'] => DelimiterEnd::Unknown,
         [b'-'] if blanks == 0 => DelimiterEnd::Unknown,
         _ => DelimiterEnd::IsNot,
     }
@@ -346,6 +346,23 @@ mod tests {
         assert!(run(read(b"", 1, "multipart/form-data; boundary=\"\"")).is_err());
         let endless = format!("--XX\r\nX: {}", "y".repeat(40_000));
         assert!(run(read(endless.as_bytes(), 1000, FORM)).is_err());
+    }
+
+    #[test]
+    fn a_field_is_read_up_to_its_limit_and_a_skipped_one_has_none() {
+        let body = format!(
+            "--XX\r\nContent-Disposition: form-data; name=a\r\n\r\n{}\r\n--XX\r\nContent-Disposition: form-data; name=b\r\n\r\nfive5\r\n--XX--",
+            "y".repeat(100_000)
+        );
+        for (limit, read) in [(5, Ok("five5".to_owned())), (4, Err(StorageError::TooLarge("field")))] {
+            let chunks: Vec<_> = body.as_bytes().chunks(3).map(|chunk| Ok(Bytes::copy_from_slice(chunk))).collect();
+            let mut form = FormReader::new(stream::iter(chunks), FORM).unwrap();
+            run(async {
+                assert_eq!(form.next_part().await.unwrap().unwrap().name, "a");
+                assert_eq!(form.next_part().await.unwrap().unwrap().name, "b");
+                assert_eq!(form.field("field", limit).await, read);
+            });
+        }
     }
 
     proptest! {

@@ -120,6 +120,15 @@ pub(crate) fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     }
 }
 
+/// Returns true if a value of `Cache-Control` lets shared caches store the answer to a request with
+/// credentials (RFC 9111, section 3.5).
+pub(crate) fn is_for_shared_caches(stored: &str) -> bool {
+    stored.split(',').any(|directive| {
+        let name = directive.split('=').next().unwrap_or_default().trim().to_ascii_lowercase();
+        matches!(name.as_str(), "public" | "s-maxage" | "must-revalidate")
+    })
+}
+
 /// Returns a value of `Cache-Control` without the permissions for shared caches.
 pub(crate) fn private(stored: &str) -> String {
     let is_own = |directive: &&str| {
@@ -169,6 +178,8 @@ fn parse_range(value: &str) -> Option<ByteRange> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -197,8 +208,15 @@ mod tests {
             ("no-cache", "private, no-cache"),
             ("", "private"),
             ("PUBLIC", "private"),
+            ("max-age=0, must-revalidate", "private, max-age=0, must-revalidate"),
         ] {
             assert_eq!(private(stored), sent);
+        }
+        for stored in ["public", "max-age=1,S-MaxAge=5", "max-age=0, Must-Revalidate"] {
+            assert!(is_for_shared_caches(stored), "{stored}");
+        }
+        for stored in ["", "no-cache", "private, max-age=1", "max-age=3600, proxy-revalidate"] {
+            assert!(!is_for_shared_caches(stored), "{stored}");
         }
     }
 
@@ -213,5 +231,31 @@ mod tests {
             disposition("a\"\r\nb;ä"),
             "attachment; filename=a%22%0D%0Ab%3B%C3%A4; filename*=UTF-8''a%22%0D%0Ab%3B%C3%A4"
         );
+    }
+    proptest! {
+        #[test]
+        fn a_range_means_the_positions_that_it_names(first: u64, last: u64, blank in "[ \\t]{0,2}") {
+            let of = |text: String| parse_range(&text);
+            prop_assert_eq!(of(format!("{blank}bytes={blank}{first}{blank}-{blank}{last}{blank}")), Some(ByteRange::From(first, Some(last))));
+            prop_assert_eq!(of(format!("bytes={first}-{blank}")), Some(ByteRange::From(first, None)));
+            prop_assert_eq!(of(format!("bytes={blank}-{last}")), Some(ByteRange::Last(last)));
+            // A position beyond all content is one
+            prop_assert_eq!(of(format!("bytes={first}-{last}00000000000000000000")), Some(ByteRange::From(first, Some(if last == 0 { 0 } else { u64::MAX }))));
+        }
+
+        #[test]
+        fn any_other_text_is_no_range(value in "(bytes|items)?=?[0-9a-f,+ -]{0,12}|\\PC{0,12}") {
+            let written = match parse_range(&value) {
+                Some(ByteRange::From(start, end)) => format!("bytes={start}-{}", end.map(|end| end.to_string()).unwrap_or_default()),
+                Some(ByteRange::Last(count)) => format!("bytes=-{count}"),
+                None => return Ok(()),
+            };
+            // But for blanks, and zeros before a number
+            let plain = |text: &str| {
+                let numbers = text.trim().strip_prefix("bytes=").unwrap_or("?").split('-').map(|number| number.trim().trim_start_matches('0').to_owned());
+                numbers.collect::<Vec<_>>()
+            };
+            prop_assert_eq!(plain(&written), plain(&value));
+        }
     }
 }

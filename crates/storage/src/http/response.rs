@@ -20,10 +20,13 @@ pub(crate) fn text(text: &'static str) -> Response {
     response
 }
 
-/// Returns a response with JSON that is already text.
+/// Returns a response with JSON that is already text. It is for its caller at this moment only,
+/// unless its route says otherwise.
 pub(crate) fn json_bytes(json: impl Into<Bytes>) -> Response {
     let mut response = Response::new(Body::from(json.into()));
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-store"));
     response
 }
 

@@ -37,7 +37,8 @@ pub(crate) struct CopyRequest {
 pub(crate) struct CopyMetadata {
     pub cache_control: Option<String>,
     pub mimetype: Option<String>,
-    pub user_metadata: Option<Value>,
+    /// JSON as text.
+    pub user_metadata: Option<String>,
 }
 
 /// Checks an object against the limits of the bucket that it is to be in. A bucket that does not
@@ -96,7 +97,7 @@ pub(crate) async fn copy(operation: &Operation, request: CopyRequest) -> Result<
         return Err(S3Error::PRECONDITION_FAILED.into());
     }
     let (changes, user_metadata) = match metadata {
-        None => (CopyMetadata::default(), row.user_metadata),
+        None => (CopyMetadata::default(), row.user_metadata.as_ref().map(Value::to_string)),
         Some(mut changes) => {
             let replacement = changes.user_metadata.take();
             (changes, replacement)
@@ -105,7 +106,6 @@ pub(crate) async fn copy(operation: &Operation, request: CopyRequest) -> Result<
     let metadata = row.metadata.replacing(changes.cache_control.as_deref(), changes.mimetype.as_deref());
     check_destination(operation, &destination.bucket, &key, &metadata).await?;
     let owner = operation.caller()?.owner();
-    let user_metadata = user_metadata.as_ref().map(Value::to_string);
     let tested = RowValues {
         bucket: &destination.bucket,
         name: key.as_str(),

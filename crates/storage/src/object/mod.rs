@@ -6,6 +6,7 @@
 pub(crate) mod condition;
 pub(crate) mod copy;
 pub(crate) mod delete;
+pub(crate) mod description;
 pub(crate) mod download;
 pub(crate) mod list;
 pub(crate) mod list_page;

@@ -10,10 +10,11 @@ use std::path::Path;
 use bytes::Bytes;
 use portico_base::inherit_request;
 use portico_database::wire::{Param, WireError};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::bucket_rules;
 use super::condition::{ConditionOutcome, Conditions};
+pub(crate) use super::description::{ContentDescription, metadata_text};
 use super::download::find_visible;
 use super::version::NewVersion;
 use crate::backend::{ByteRange, ContentStream, StoredContent, VersionKey};
@@ -42,15 +43,6 @@ pub(crate) struct UploadRequest {
     /// The request has the content, so the description's type is the content's.
     pub has_content: bool,
     pub description: ContentDescription,
-}
-
-/// The description of the content by its sender.
-#[derive(Debug, Clone)]
-pub(crate) struct ContentDescription {
-    pub mimetype: String,
-    pub cache_control: String,
-    pub robots_tag: Option<String>,
-    pub user_metadata: Option<Value>,
 }
 
 /// The permission for an upload. Only [`permit`] makes one.
@@ -119,7 +111,7 @@ pub(crate) async fn permit(
         owner: &owner,
         version: TEST_VERSION,
         metadata: metadata.to_string(),
-        user_metadata: description.user_metadata.as_ref().map(Value::to_string),
+        user_metadata: description.user_metadata.clone(),
     };
     let size_limit = match test_with_rules(operation, actor, &row, *upsert).await {
         Ok(rules) => check_limits(operation, request, rules)?,
@@ -308,7 +300,7 @@ impl NewRow {
             cache_control: &description.cache_control,
             robots_tag: description.robots_tag.as_deref(),
         };
-        let user_metadata = description.user_metadata.as_ref().map(Value::to_string);
+        let user_metadata = description.user_metadata.clone();
         Self { metadata: metadata.to_json(), user_metadata, owner, upsert }
     }
 }

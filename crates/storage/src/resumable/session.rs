@@ -91,9 +91,7 @@ impl UploadAccess {
     /// Returns the name under which new uploads count for the bound on unfinished ones; `None` for
     /// the server itself, which has no bound.
     fn counted_as(&self) -> Option<String> {
-        let is_service = self.operation.known_caller().is_some_and(|caller| caller.is_service_role());
-        let name = || self.subject().map_or_else(|| self.operation.requester(), |subject| format!("user {subject}"));
-        (!is_service).then(name)
+        self.operation.bounded_requester(self.subject())
     }
 
     /// Creates an upload without bytes.

@@ -44,7 +44,7 @@ impl StorageCall<'_> {
 
     async fn create_bucket(&self, body: Body) -> Result<Response> {
         let operation = self.operation("storage.bucket.create")?;
-        let fields = self.fields(body).await?;
+        let fields = self.fields(&operation, body).await?;
         let name = fields.required_text("name")?;
         let id = fields.text("id")?.filter(|id| !id.is_empty()).unwrap_or_else(|| name.clone());
         if fields.choice("type", &["STANDARD", "ANALYTICS"])? == Some("ANALYTICS") {
@@ -64,7 +64,7 @@ impl StorageCall<'_> {
 
     async fn update_bucket(&self, id: &str, body: Body) -> Result<Response> {
         let operation = self.operation("storage.bucket.update")?;
-        let fields = self.fields(body).await?;
+        let fields = self.fields(&operation, body).await?;
         let changes = BucketChanges { public: fields.flag("public")?, ..self.limits(&fields)? };
         let has_change =
             ["public", "file_size_limit", "allowed_mime_types"].iter().any(|name| fields.get(name).is_some());

@@ -1,33 +1,45 @@
 //! The fields of JSON bodies and queries, and the errors of those that do not match the schema of a
 //! route. Scalars are converted where that is sensible, and unknown fields are ignored.
 
-use std::time::Duration;
-
 use axum::body::Body;
 use http::{HeaderMap, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use portico_base::CappedPermit;
 use serde_json::{Map, Value};
 
+use super::shallow_json;
 use crate::error::{Result, StorageError};
+use crate::operation::Operation;
 
 /// The largest JSON body, in bytes.
 const MAX_JSON: usize = 1024 * 1024;
 
 /// The fields of an object.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub(super) struct JsonFields {
     /// The name of the object in errors: `body`, `querystring`.
     part: &'static str,
     values: Map<String, Value>,
+    /// The memory that is reserved for the body.
+    _memory: Option<CappedPermit>,
 }
 
 impl JsonFields {
-    /// Reads a JSON body.
+    /// Reads a JSON body. Waits until there is memory for it.
     ///
     /// # Errors
-    /// When it is too long, missing, or not an object, and when it takes longer than `timeout`.
-    pub async fn of_body(headers: &HeaderMap, body: Body, timeout: Duration) -> Result<Self> {
-        let bytes = tokio::time::timeout(timeout, read(body)).await.unwrap_or(Err(StorageError::TooSlow))?;
+    /// When it is too long, missing, or not an object, when it takes longer than the settings
+    /// allow, and when there is no memory for it.
+    pub async fn of_body(operation: &Operation, headers: &HeaderMap, body: Body) -> Result<Self> {
+        let declared = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+        let length = declared.unwrap_or(MAX_JSON);
+        if length > MAX_JSON {
+            return Err(StorageError::TooLarge("request body"));
+        }
+        let mut memory = operation.reserve_memory(length).await?;
+        let reading = tokio::time::timeout(operation.service.settings.fields_timeout, read(body, length));
+        let bytes = reading.await.unwrap_or(Err(StorageError::TooSlow))?;
+        memory.shrink_to(bytes.len());
         if bytes.is_empty() {
             let is_json =
                 headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
@@ -37,8 +49,8 @@ impl JsonFields {
                 StorageError::Schema("body must be object".into())
             });
         }
-        match serde_json::from_slice(&bytes) {
-            Ok(Value::Object(values)) => Ok(Self { part: "body", values }),
+        match shallow_json::parse(&bytes) {
+            Ok(Value::Object(values)) => Ok(Self { part: "body", values, _memory: Some(memory) }),
             Ok(_) => Err(StorageError::Schema("body must be object".into())),
             Err(_) => {
                 Err(StorageError::Body("Body is not valid JSON but content-type is set to 'application/json'".into()))
@@ -50,7 +62,7 @@ impl JsonFields {
     pub fn of_query(query: Option<&str>) -> Self {
         let pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
         let values = pairs.map(|(name, value)| (name.into_owned(), Value::String(value.into_owned()))).collect();
-        Self { part: "querystring", values }
+        Self { part: "querystring", values, _memory: None }
     }
 
     /// Returns a field as it is; `None` if it is missing.
@@ -158,11 +170,15 @@ impl JsonFields {
     /// # Errors
     /// When it is missing, too short, too long, or something else.
     pub fn required_texts(&self, name: &str, longest: usize) -> Result<Vec<String>> {
+        if let Some(Value::Array(items)) = self.get(name)
+            && items.len() > longest
+        {
+            return Err(self.invalid(name, &format!("must NOT have more than {longest} items")));
+        }
         let texts = self.texts(name)?.ok_or_else(|| self.missing(name))?;
         let texts = texts.ok_or_else(|| self.invalid(name, "must be array"))?;
         match texts.len() {
             0 => Err(self.invalid(name, "must NOT have fewer than 1 items")),
-            length if length > longest => Err(self.invalid(name, &format!("must NOT have more than {longest} items"))),
             _ => Ok(texts),
         }
     }
@@ -185,7 +201,8 @@ impl JsonFields {
         match self.get(name) {
             None | Some(Value::Null) => Ok(None),
             Some(Value::Object(values)) => {
-                Ok(Some(NestedFields(Self { part: "", values: values.clone() }, format!("{}/{name}", self.part))))
+                let fields = Self { values: values.clone(), ..Self::default() };
+                Ok(Some(NestedFields(fields, format!("{}/{name}", self.part))))
             }
             Some(_) => Err(self.invalid(name, "must be object")),
         }
@@ -213,8 +230,8 @@ impl NestedFields {
 ///
 /// # Errors
 /// When it is too long or does not arrive.
-pub(super) async fn read(body: Body) -> Result<bytes::Bytes> {
-    match Limited::new(body, MAX_JSON).collect().await {
+async fn read(body: Body, limit: usize) -> Result<bytes::Bytes> {
+    match Limited::new(body, limit).collect().await {
         Ok(whole) => Ok(whole.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Err(StorageError::TooLarge("request body")),
         Err(_) => Err(StorageError::Aborted),

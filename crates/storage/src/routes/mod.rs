@@ -6,6 +6,7 @@ mod deliver;
 mod fields;
 mod object;
 mod render;
+mod shallow_json;
 mod sign;
 mod upload;
 
@@ -23,7 +24,7 @@ use self::fields::JsonFields;
 use crate::error::{Result, StorageError};
 use crate::http::call::StorageCall;
 use crate::http::response::{empty, json_response, message, text};
-use crate::operation::{Actor, SqlStep};
+use crate::operation::{Actor, Operation, SqlStep};
 use crate::service::StorageService;
 use crate::{resumable, s3, sql};
 
@@ -64,8 +65,8 @@ impl StorageCall<'_> {
     }
 
     /// Reads a JSON body.
-    async fn fields(&self, body: Body) -> Result<JsonFields> {
-        JsonFields::of_body(&self.parts.headers, body, self.service.settings.fields_timeout).await
+    async fn fields(&self, operation: &Operation, body: Body) -> Result<JsonFields> {
+        JsonFields::of_body(operation, &self.parts.headers, body).await
     }
 
     async fn health(&self) -> Result<Response> {

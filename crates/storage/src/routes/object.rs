@@ -57,7 +57,7 @@ impl StorageCall<'_> {
             }
             ObjectAddress::DeleteMany(bucket) => {
                 let operation = self.operation("storage.object.delete_many")?;
-                let fields = self.fields(body).await?;
+                let fields = self.fields(&operation, body).await?;
                 let names = fields.required_texts("prefixes", MAX_DELETED)?;
                 delete::delete_many(&operation, &bucket, &names).await.map(json_bytes)
             }
@@ -110,7 +110,7 @@ impl StorageCall<'_> {
 
     async fn list(&self, bucket: String, body: Body) -> Result<Response> {
         let operation = self.operation("storage.object.list")?;
-        let fields = self.fields(body).await?;
+        let fields = self.fields(&operation, body).await?;
         let columns = ["name", "updated_at", "created_at", "last_accessed_at"];
         let (column, descending) = sort_of(&fields, &columns, true)?;
         let request = ListRequest {
@@ -127,7 +127,7 @@ impl StorageCall<'_> {
 
     async fn list_page(&self, bucket: String, body: Body) -> Result<Response> {
         let operation = self.operation("storage.object.list_v2")?;
-        let fields = self.fields(body).await?;
+        let fields = self.fields(&operation, body).await?;
         let (column, descending) = sort_of(&fields, &["name", "updated_at", "created_at"], false)?;
         let by_folder = fields.flag("with_delimiter")?.unwrap_or_default();
         let cursor = fields.text("cursor")?.filter(|cursor| !cursor.is_empty());
@@ -146,7 +146,7 @@ impl StorageCall<'_> {
 
     async fn relocate(&self, body: Body) -> Result<Response> {
         let operation = self.operation("storage.object.move")?;
-        let fields = self.fields(body).await?;
+        let fields = self.fields(&operation, body).await?;
         let (source, destination) = source_and_destination(&fields)?;
         relocate::relocate(&operation, source, destination).await?;
         Ok(message("Successfully moved"))
@@ -154,7 +154,7 @@ impl StorageCall<'_> {
 
     async fn copy(&self, body: Body) -> Result<Response> {
         let operation = self.operation("storage.object.copy")?;
-        let fields = self.fields(body).await?;
+        let fields = self.fields(&operation, body).await?;
         let (source, destination) = source_and_destination(&fields)?;
         let key = format!("{}/{}", destination.bucket, destination.name);
         let metadata = if fields.flag("copyMetadata")?.unwrap_or(true) {

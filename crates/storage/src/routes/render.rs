@@ -40,7 +40,8 @@ impl StorageCall<'_> {
                 (operation, ReadRule::SignedUrl, path, Caching::Until(token.expires_at), transformation)
             }
         };
-        let format = RequestedFormat::negotiate(transformation.format(), self.header("accept"));
+        let avif = self.service.settings.images.as_ref().is_some_and(|images| images.negotiate_avif);
+        let format = RequestedFormat::negotiate(transformation.format(), self.header("accept"), avif);
         let request = ImageRequest { transformation, format };
         let (row, image) = rendering::render(renderer, &operation, rule, &path, &request).await?;
         Ok(self.image_response(&row, caching, &request.transformation, image))

@@ -22,7 +22,7 @@ impl StorageCall<'_> {
     /// Signs the URL of one object.
     pub(super) async fn sign(&self, path: ObjectPath, body: Body) -> Result<Response> {
         let operation = self.operation("storage.object.sign")?;
-        let fields = self.fields(body).await?;
+        let fields = self.fields(&operation, body).await?;
         let lifetime = fields.required_number("expiresIn", 1)?;
         let transformation = match fields.object("transform")? {
             Some(transform) => Some(transform.read(transformation_of)?),
@@ -47,7 +47,7 @@ impl StorageCall<'_> {
     /// Signs the URLs of many objects of a bucket.
     pub(super) async fn sign_many(&self, bucket: &str, body: Body) -> Result<Response> {
         let operation = self.operation("storage.object.sign_many")?;
-        let fields = self.fields(body).await?;
+        let fields = self.fields(&operation, body).await?;
         let lifetime = fields.required_number("expiresIn", 1)?;
         let names = fields.required_texts("paths", MAX_SIGNED)?;
         let readable = sign::readable(&operation, bucket, &names).await?;

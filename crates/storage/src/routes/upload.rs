@@ -6,8 +6,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::header;
+use portico_base::CappedPermit;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::error::{Result, StorageError};
 use crate::http::body::UploadBody;
@@ -24,6 +25,9 @@ use crate::operation::{Operation, parse};
 const MAX_FIELDS: usize = 10;
 /// The largest `x-metadata`, decoded, in bytes.
 const MAX_USER_METADATA: usize = 1024 * 1024;
+/// The longest field of a form besides the metadata, in bytes. As much as that is not counted as
+/// memory for bodies: the headers of a request take more.
+const MAX_FIELD: usize = 8 * 1024;
 
 /// The columns of a stored row that responses have.
 #[derive(Debug, Deserialize)]
@@ -36,7 +40,9 @@ struct StoredObjectId {
 struct FormFields {
     count: usize,
     cache_control: Option<String>,
-    user_metadata: Option<Value>,
+    user_metadata: Option<String>,
+    /// The memory that is reserved for the metadata.
+    memory: Option<CappedPermit>,
     content_type: Option<String>,
 }
 
@@ -121,17 +127,17 @@ impl StorageCall<'_> {
             mimetype: content_type.to_owned(),
             cache_control: self.header("cache-control").unwrap_or(NO_CACHE).to_owned(),
             robots_tag,
-            user_metadata: Some(self.user_metadata()?.unwrap_or_else(|| json!({}))),
+            user_metadata: Some(self.user_metadata()?.unwrap_or_else(|| "{}".into())),
         })
     }
 
     /// Returns the metadata in the header `x-metadata`. What cannot be read is ignored.
-    pub(super) fn user_metadata(&self) -> Result<Option<Value>> {
+    pub(super) fn user_metadata(&self) -> Result<Option<String>> {
         let decoded = self.header("x-metadata").and_then(|value| STANDARD.decode(value).ok());
         if decoded.as_ref().is_some_and(|decoded| decoded.len() > MAX_USER_METADATA) {
             return Err(StorageError::TooLarge("user_metadata"));
         }
-        Ok(decoded.and_then(|decoded| serde_json::from_slice(&decoded).ok()))
+        Ok(decoded.and_then(|decoded| upload::metadata_text(&decoded)))
     }
 }
 
@@ -143,7 +149,7 @@ async fn store_form(
     mut form: FormReader<UploadBody>,
 ) -> Result<Bytes> {
     let timeout = operation.service.settings.fields_timeout;
-    let before_file = tokio::time::timeout(timeout, read_to_file(&mut form));
+    let before_file = tokio::time::timeout(timeout, read_to_file(operation, &mut form));
     let (fields, file) = before_file.await.unwrap_or(Err(StorageError::TooSlow))?;
     let declared = file.content_type.filter(|kind| !kind.is_empty());
     fields.describe(&mut request.description, declared.as_deref());
@@ -155,7 +161,7 @@ async fn store_form(
             if head.is_file {
                 return Err(StorageError::InvalidRequest("reach files limit".into()));
             }
-            fields.read(&head.name, &mut form).await?;
+            fields.read(operation, &head.name, &mut form).await?;
         }
         Ok(fields)
     };
@@ -172,31 +178,36 @@ async fn store_form(
 }
 
 /// Reads a form up to the headers of its file.
-async fn read_to_file(form: &mut FormReader<UploadBody>) -> Result<(FormFields, PartHead)> {
+async fn read_to_file(operation: &Operation, form: &mut FormReader<UploadBody>) -> Result<(FormFields, PartHead)> {
     let mut fields = FormFields::default();
     loop {
         match form.next_part().await? {
             None => return Err(StorageError::InvalidRequest("No content provided".into())),
             Some(head) if head.is_file => return Ok((fields, head)),
-            Some(head) => fields.read(&head.name, form).await?,
+            Some(head) => fields.read(operation, &head.name, form).await?,
         }
     }
 }
 
 impl FormFields {
-    async fn read(&mut self, name: &str, form: &mut FormReader<UploadBody>) -> Result<()> {
+    /// Reads a field. One of another name is skipped with the next part.
+    async fn read(&mut self, operation: &Operation, name: &str, form: &mut FormReader<UploadBody>) -> Result<()> {
         self.count += 1;
         if self.count > MAX_FIELDS {
             return Err(StorageError::InvalidRequest("reach fields limit".into()));
         }
         match name {
-            "cacheControl" => self.cache_control = Some(form.field("field").await?),
+            "cacheControl" => self.cache_control = Some(form.field("field", MAX_FIELD).await?),
             "metadata" | "userMetadata" => {
-                let text = form.field("user_metadata").await?;
-                self.user_metadata = serde_json::from_str(&text).ok().or(self.user_metadata.take());
+                let mut memory = operation.reserve_memory(MAX_USER_METADATA).await?;
+                let text = form.field("user_metadata", MAX_USER_METADATA).await?;
+                if let Some(metadata) = upload::metadata_text(text.as_bytes()) {
+                    memory.shrink_to(metadata.len());
+                    (self.user_metadata, self.memory) = (Some(metadata), Some(memory));
+                }
             }
-            "contentType" => self.content_type = Some(form.field("field").await?),
-            _ => drop(form.field("field").await?),
+            "contentType" => self.content_type = Some(form.field("field", MAX_FIELD).await?),
+            _ => {}
         }
         Ok(())
     }

@@ -216,13 +216,11 @@ impl S3Call<'_> {
 
     /// Reads an XML body that these headers describe. Waits until there is memory for it.
     pub async fn document_with(&self, operation: &Operation, body: Body, headers: &HeaderMap) -> Result<XmlBody> {
-        let StorageService { settings, xml_memory, .. } = &**self.service();
+        let settings = &self.service().settings;
         let length = payload::content_length(headers, &self.signature)?.unwrap_or(MAX_XML as u64);
         let length = usize::try_from(length).ok().filter(|length| *length <= MAX_XML);
         let length = length.ok_or(StorageError::TooLarge("request body"))?;
-        let requester = operation.requester();
-        let waiting = tokio::time::timeout(settings.upload_wait, xml_memory.acquire(&requester, length));
-        let Ok(memory) = waiting.await else { return Err(StorageError::TooManyUploads) };
+        let memory = operation.reserve_memory(length).await?;
         let body = UploadBody::new(body, settings);
         let reading = PayloadBody::new(body, headers, &self.signature, self.key.clone())?.collect(length);
         let bytes = tokio::time::timeout(settings.fields_timeout, reading).await;

@@ -24,7 +24,7 @@ use crate::http::form::{FormReader, PartHead};
 use crate::model::parse_timestamp;
 use crate::name::ObjectPath;
 use crate::object::upload::{self, ContentDescription, UploadAuthority, UploadRequest};
-use crate::operation::parse;
+use crate::operation::{Operation, RequestDescription, parse};
 use crate::sigv4::ALGORITHM;
 
 /// The most fields before the file.
@@ -45,6 +45,11 @@ struct PostFields(Vec<(String, String)>);
 impl PostFields {
     fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Returns the size of the names and values in bytes.
+    fn size(&self) -> usize {
+        self.0.iter().map(|(name, value)| name.len() + value.len()).sum()
     }
 
     fn required(&self, name: &str) -> Result<&str> {
@@ -193,8 +198,13 @@ impl S3Request<'_> {
     pub(super) async fn post_form(&self, bucket: &str, content_type: &str, body: Body) -> Result<Response> {
         let settings = &self.service.settings;
         let mut form = FormReader::new(UploadBody::new(body, settings), content_type)?;
+        // The fields are held before their signature can be verified, and until the file is stored
+        let client = RequestDescription::of_client(&self.parts.extensions);
+        let unverified = Operation::new(self.service, "storage.s3.upload", None, client);
+        let mut memory = unverified.reserve_memory(MAX_FIELDS_SIZE).await?;
         let reading = tokio::time::timeout(settings.fields_timeout, read_fields(&mut form));
         let (mut fields, file) = reading.await.unwrap_or(Err(StorageError::TooSlow))?;
+        memory.shrink_to(fields.size());
 
         let encoded = fields.required("policy").map_err(|_| S3Error::MISSING_SIGNATURE)?;
         let signature = fields.required("x-amz-signature").map_err(|_| S3Error::MISSING_SIGNATURE)?;
@@ -276,11 +286,12 @@ async fn read_fields(form: &mut FormReader<UploadBody>) -> Result<(PostFields, P
         if head.is_file || head.name.eq_ignore_ascii_case("file") {
             return Ok((PostFields(fields), head));
         }
-        let value = form.field("form field").await?;
-        size += head.name.len() + value.len();
-        if fields.len() == MAX_FIELDS || value.len() > MAX_FIELD || size > MAX_FIELDS_SIZE {
+        size += head.name.len();
+        if fields.len() == MAX_FIELDS || size > MAX_FIELDS_SIZE {
             return Err(StorageError::TooLarge("form"));
         }
+        let value = form.field("form", MAX_FIELD.min(MAX_FIELDS_SIZE - size)).await?;
+        size += value.len();
         let name = head.name.to_ascii_lowercase();
         // Of two values the policy could check one, and the other could be stored
         if fields.iter().any(|(other, _)| *other == name) {
@@ -304,7 +315,7 @@ fn describe(fields: &PostFields, file: &PartHead) -> ContentDescription {
         mimetype: mimetype.unwrap_or("application/octet-stream").to_owned(),
         cache_control: text("cache-control").unwrap_or("no-cache").to_owned(),
         robots_tag: None,
-        user_metadata: (!metadata.is_empty()).then_some(Value::Object(metadata)),
+        user_metadata: (!metadata.is_empty()).then(|| Value::Object(metadata).to_string()),
     }
 }
 

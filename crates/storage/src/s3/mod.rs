@@ -8,7 +8,6 @@ mod address;
 mod bucket;
 mod call;
 mod chunked;
-mod crc;
 mod error;
 mod form;
 mod list;
@@ -17,6 +16,8 @@ mod object;
 mod payload;
 mod query;
 mod signature;
+#[cfg(test)]
+mod signature_properties;
 mod xml;
 
 use std::sync::Arc;

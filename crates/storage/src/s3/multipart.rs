@@ -2,15 +2,17 @@
 
 use axum::body::Body;
 use axum::response::Response;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use futures_util::StreamExt;
 use http::StatusCode;
 
 use super::call::{S3Call, empty, set};
 use super::list::{MAX_KEYS, NameEncoding};
 use super::object::StoredRow;
-use super::payload::CHECKSUMS;
 use super::xml::{XmlElement, XmlWriter, xml_response};
 use crate::backend::{ByteRange, VersionKey};
+use crate::checksum::{CHECKSUMS, Checksum, ExpectedChecksum};
 use crate::error::{Result, S3Error, StorageError};
 use crate::model::timestamp;
 use crate::name::ObjectPath;
@@ -18,6 +20,9 @@ use crate::object::condition::ConditionOutcome;
 use crate::object::download::find_visible;
 use crate::object::multipart::{self, MAX_PART_NUMBER, UploadListEntry, UploadListRequest, UploadName};
 use crate::operation::parse;
+
+/// The checksum that is of the whole object where a completion does not name a type.
+const WHOLE_BY_DEFAULT: &str = "x-amz-checksum-crc64nvme";
 
 impl S3Call<'_> {
     /// Returns the upload that the request names.
@@ -101,14 +106,15 @@ impl S3Call<'_> {
         }
         self.allow_parameters(&["uploadId"])?;
         let operation = self.operation("storage.s3.upload.complete_multipart");
-        // The checksums are those of the object
+        let checksums = self.checksums_of_object()?;
+        // They are those of the object, not of the document
         let mut headers = self.headers().clone();
         for name in CHECKSUMS {
             headers.remove(name);
         }
         let parts = parts_to_complete(&self.document_with(&operation, body, &headers).await?.bytes)?;
         let name = self.upload_name(path);
-        let row: StoredRow = parse(&multipart::complete(&operation, name.clone(), parts).await?)?;
+        let row: StoredRow = parse(&multipart::complete(&operation, name.clone(), parts, checksums).await?)?;
         let ObjectPath { bucket, name: key } = name.target;
         let mut xml = XmlWriter::new();
         xml.root("CompleteMultipartUploadResult", |xml| {
@@ -118,6 +124,23 @@ impl S3Call<'_> {
             xml.text("ETag", row.metadata.etag().unwrap_or_default());
         });
         Ok(xml_response(xml))
+    }
+
+    /// Returns the checksums of the whole object that a completion has. One of the parts' checksums
+    /// is not compared: each part was, as it arrived.
+    fn checksums_of_object(&self) -> Result<Vec<ExpectedChecksum>> {
+        let kind = self.header("x-amz-checksum-type");
+        let mut checksums = Vec::new();
+        for name in CHECKSUMS {
+            // The only one that is always of the whole object
+            let is_whole = kind.map_or(name == WHOLE_BY_DEFAULT, |kind| kind.eq_ignore_ascii_case("FULL_OBJECT"));
+            let (true, Some(value), Some(checksum)) = (is_whole, self.header(name), Checksum::of_header(name)) else {
+                continue;
+            };
+            let value = STANDARD.decode(value).map_err(|_| S3Error::invalid_argument(name))?;
+            checksums.push(ExpectedChecksum { checksum, value });
+        }
+        Ok(checksums)
     }
 
     pub(super) async fn abort_multipart(&self, path: ObjectPath) -> Result<Response> {

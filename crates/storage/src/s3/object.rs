@@ -12,7 +12,7 @@ use super::address::S3Address;
 use super::call::{S3Call, empty, set};
 use super::xml::{XmlElement, XmlWriter, xml_response};
 use crate::error::{Result, S3Error, StorageError};
-use crate::http::object_headers::{Caching, describe, http_date, private, range_of, sent_type};
+use crate::http::object_headers::{Caching, describe, http_date, is_for_shared_caches, private, range_of, sent_type};
 use crate::model::{FileMetadata, ObjectRow, parse_timestamp};
 use crate::name::{EMPTY_FOLDER_PLACEHOLDER, ObjectPath};
 use crate::object::condition::{ConditionOutcome, Conditions};
@@ -72,7 +72,7 @@ impl S3Call<'_> {
             mimetype: self.header("content-type").filter(|kind| !kind.is_empty()).unwrap_or(OCTETS).to_owned(),
             cache_control: self.header("cache-control").unwrap_or("no-cache").to_owned(),
             robots_tag: None,
-            user_metadata: (!metadata.is_empty()).then_some(Value::Object(metadata)),
+            user_metadata: (!metadata.is_empty()).then(|| Value::Object(metadata).to_string()),
         }
     }
 
@@ -197,7 +197,7 @@ impl S3Call<'_> {
             // and the value for caches as well, as long as it permits nothing to shared ones
             set(&mut headers, header::CONTENT_TYPE, stored_type);
             let stored = row.metadata.cache_control().unwrap_or("no-cache");
-            if private(stored) == format!("private, {stored}") {
+            if !stored.is_empty() && !is_for_shared_caches(stored) {
                 set(&mut headers, header::CACHE_CONTROL, stored);
             }
         }

@@ -4,28 +4,17 @@
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use aws_lc_rs::digest::{self, SHA1_FOR_LEGACY_USE_ONLY, SHA256};
 use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use http::HeaderMap;
-use md5::{Digest, Md5};
 
 use super::chunked::{ChunkSignatures, S3ChunkedBody};
-use super::crc::Crc;
 use super::signature::RequestSignature;
+use crate::checksum::Checksum;
 use crate::error::{Result, S3Error, StorageError};
-
-/// The headers with checksums, besides that of the signature.
-pub(super) const CHECKSUMS: [&str; 5] = [
-    "x-amz-checksum-crc32",
-    "x-amz-checksum-crc32c",
-    "x-amz-checksum-crc64nvme",
-    "x-amz-checksum-sha1",
-    "x-amz-checksum-sha256",
-];
 
 /// The coding and the hash of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,48 +37,6 @@ impl<'a> PayloadForm<'a> {
             "STREAMING-UNSIGNED-PAYLOAD-TRAILER" => Ok(Self::UnsignedChunks),
             hash if is_hash => Ok(Self::Hashed(hash)),
             _ => Err(S3Error::invalid_argument("x-amz-content-sha256").into()),
-        }
-    }
-}
-
-/// A checksum that is verified.
-enum Checksum {
-    Sha256(digest::Context),
-    Sha1(digest::Context),
-    Md5(Box<Md5>),
-    Crc32(crc32fast::Hasher),
-    Crc(Crc),
-}
-
-impl Checksum {
-    /// Returns the checksum of a header or trailer; `None` for every other name.
-    fn of_header(name: &str) -> Option<Self> {
-        Some(match name {
-            "x-amz-checksum-sha256" => Self::Sha256(digest::Context::new(&SHA256)),
-            "x-amz-checksum-sha1" => Self::Sha1(digest::Context::new(&SHA1_FOR_LEGACY_USE_ONLY)),
-            "x-amz-checksum-crc32" => Self::Crc32(crc32fast::Hasher::new()),
-            "x-amz-checksum-crc32c" => Self::Crc(Crc::castagnoli()),
-            "x-amz-checksum-crc64nvme" => Self::Crc(Crc::nvme()),
-            "content-md5" => Self::Md5(Box::default()),
-            _ => return None,
-        })
-    }
-
-    fn update(&mut self, bytes: &[u8]) {
-        match self {
-            Self::Sha256(context) | Self::Sha1(context) => context.update(bytes),
-            Self::Md5(digest) => digest.update(bytes),
-            Self::Crc32(hasher) => hasher.update(bytes),
-            Self::Crc(crc) => crc.update(bytes),
-        }
-    }
-
-    fn finish(self) -> Vec<u8> {
-        match self {
-            Self::Sha256(context) | Self::Sha1(context) => context.finish().as_ref().to_vec(),
-            Self::Md5(digest) => digest.finalize().to_vec(),
-            Self::Crc32(hasher) => hasher.finalize().to_be_bytes().to_vec(),
-            Self::Crc(crc) => crc.finish(),
         }
     }
 }
@@ -144,7 +91,7 @@ impl<S: Stream<Item = Result<Bytes>> + Unpin> PayloadBody<S> {
         let mut checks = Vec::new();
         if let PayloadForm::Hashed(hash) = form {
             let expected = Expected::Bytes(hex::decode(hash).unwrap_or_default());
-            let checksum = Checksum::Sha256(digest::Context::new(&SHA256));
+            let checksum = Checksum::sha256();
             checks.push(PayloadCheck { checksum, expected, error: S3Error::WRONG_PAYLOAD_HASH });
         }
         for (name, value) in headers {

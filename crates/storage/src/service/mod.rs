@@ -18,8 +18,8 @@ use crate::unfinished::UnfinishedUploads;
 
 /// The largest XML body, in bytes: that of 10,000 parts with checksums.
 pub(crate) const MAX_XML: usize = 4 * 1024 * 1024;
-/// The memory for the XML bodies of all requests, in bytes.
-pub(crate) const XML_MEMORY: usize = 16 * MAX_XML;
+/// The memory for the bodies, fields and documents of all requests that are held whole, in bytes.
+pub(crate) const BODY_MEMORY: usize = 16 * MAX_XML;
 
 /// The state that all requests of the service share.
 pub(crate) struct StorageService {
@@ -38,8 +38,9 @@ pub(crate) struct StorageService {
     pub unfinished: UnfinishedUploads,
     /// Bounds the uploads that are received at the same time.
     pub uploads: CappedSemaphore,
-    /// Bounds the bytes of the XML bodies that are received at the same time.
-    pub xml_memory: CappedSemaphore,
+    /// Bounds the bytes of the bodies that are held in memory at the same time: XML, JSON, and the
+    /// fields of forms.
+    pub body_memory: CappedSemaphore,
     /// Renders images, unless they are switched off.
     pub renderer: Option<Renderer>,
     pub completions: Completions,

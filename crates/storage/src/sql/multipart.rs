@@ -1,11 +1,17 @@
 //! The statements about uploads in parts. All of them run as the service.
 
-/// Begins an upload. `$1` id, `$2` bucket, `$3` key, `$4` version, `$5` owner id, `$6` metadata,
-/// `$7` user metadata.
+/// Begins an upload, unless its requester has too many unfinished ones. Returns 1 if it may begin,
+/// else 0. `$1` id, `$2` bucket, `$3` key, `$4` version, `$5` owner id, `$6` metadata, `$7` user
+/// metadata, `$8` the most unfinished uploads of the requester in the metadata, or none.
 ///
-/// The signature is empty: the size in progress is computed from the parts, behind a lock.
-pub(crate) const INSERT_UPLOAD: &str = "insert into storage.s3_multipart_uploads \
-    (id, upload_signature, bucket_id, key, version, owner_id, metadata, user_metadata) values ($1, '', $2, $3, $4, $5, $6, $7)";
+/// Runs behind a lock of the requester. The signature is empty: the size in progress is computed
+/// from the parts, behind a lock.
+pub(crate) const INSERT_UPLOAD: &str = "with room as (select from (values (1)) as one where $8::bigint is null or $8::bigint > \
+    (select pg_catalog.count(*) from storage.s3_multipart_uploads as u where u.metadata ->> 'requester' = $6::jsonb ->> 'requester')), \
+    added as (insert into storage.s3_multipart_uploads \
+    (id, upload_signature, bucket_id, key, version, owner_id, metadata, user_metadata) \
+    select $1::text, '', $2::text, $3::text, $4::text, $5::text, $6::jsonb, $7::jsonb from room) \
+    select pg_catalog.count(*)::text from room";
 
 /// An upload, with the size of its parts besides one. `$1` id, `$2` bucket, `$3` key, `$4` number
 /// of a part.

@@ -192,3 +192,23 @@ async fn the_service_answers_probes_and_unknown_routes() {
     f.get("/render/image/public/a/b").send().await.expect(404);
     f.service(f.post("/vector/ListVectorBuckets")).send().await.expect(404);
 }
+
+#[tokio::test]
+async fn answers_about_private_things_are_not_stored_by_caches() {
+    let f = Files::with_buckets().await;
+    f.store("files/a", "x").await.expect(200);
+    for request in [
+        f.get("/bucket"),
+        f.get("/bucket/files"),
+        f.post("/object/list/files").json(&json!({ "prefix": "" })),
+        f.post("/object/list-v2/files").json(&json!({})),
+        f.post("/object/sign/files/a").json(&json!({ "expiresIn": 60 })),
+        f.post("/object/sign/files").json(&json!({ "expiresIn": 60, "paths": ["a"] })),
+        f.post("/object/upload/sign/files/b"),
+    ] {
+        let answer = f.service(request).send().await.expect(200);
+        assert_eq!(answer.header("cache-control"), Some("private, no-store"), "{answer:?}");
+    }
+    let info = f.service(f.get("/object/info/files/a")).send().await.expect(200);
+    assert_eq!(info.header("cache-control"), Some("private, no-cache"));
+}

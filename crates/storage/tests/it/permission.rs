@@ -17,6 +17,11 @@ async fn tokens_are_required_and_checked_as_the_contract_says() {
     let broken = f.post("/object/list/files").header("authorization", "Bearer x").send().await;
     assert_error(&broken, 400, "403", "AccessDenied", "Invalid Compact JWS");
     assert_eq!(broken.json()["error"], "Unauthorized");
+    // An opaque key is accepted as `apikey`, and is no token
+    for key in [f.t.api_keys().secret(), "sb_other"] {
+        let opaque = f.post("/object/list/files").header("authorization", &format!("Bearer {key}")).send().await;
+        assert_error(&opaque, 400, "403", "AccessDenied", "Invalid Compact JWS");
+    }
     let wrong = format!("{}A", f.t.api_keys().anon_jwt());
     let wrong = f.post("/object/list/files").bearer(&wrong).send().await;
     assert_eq!(wrong.json()["code"], "AccessDenied");

@@ -110,6 +110,25 @@ async fn the_format_is_the_named_one_or_negotiated() {
 }
 
 #[tokio::test]
+async fn avif_is_negotiated_where_the_operator_wants_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let images = ImageSettings { negotiate_avif: true, ..ImageSettings::in_folder(folder.path()) };
+    let f = Files::with(|settings| settings.images = Some(images)).await;
+    f.bucket("site", json!({ "public": true })).await;
+    f.store_picture("site/a.png", picture(8, 8, [0, 0, 200])).await;
+    for (query, accept, format, vary) in [
+        ("", "image/avif,image/webp,*/*", "image/avif", Some("Accept")),
+        ("", "image/webp,*/*", "image/webp", Some("Accept")),
+        ("", "*/*", "image/png", Some("Accept")),
+        ("?format=origin", "image/avif", "image/png", None),
+    ] {
+        let sent =
+            f.get(&format!("/render/image/public/site/a.png{query}")).header("accept", accept).send().await.expect(200);
+        assert_eq!((sent.header("content-type"), sent.header("vary")), (Some(format), vary), "{query} {accept}");
+    }
+}
+
+#[tokio::test]
 async fn invalid_parameters_and_sources_have_the_errors_of_the_contract() {
     let (f, _folder) = with_images().await;
     f.store_picture("site/a.png", picture(4, 4, [0, 0, 0])).await;

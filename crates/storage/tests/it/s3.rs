@@ -28,18 +28,22 @@ pub struct Signed<'a> {
     pub body: Vec<u8>,
     /// The hash of the body, or a word in its place; `None`: the hash.
     pub hash: Option<&'a str>,
+    /// The access token of the user who signs with the anon key; `None`: the access key signs.
+    pub token: Option<&'a str>,
 }
 
 /// Returns a request without a body.
 pub fn request<'a>(method: Method, path: &'a str) -> Signed<'a> {
-    Signed { method, path, query: "", headers: &[], body: Vec::new(), hash: None }
+    Signed { method, path, query: "", headers: &[], body: Vec::new(), hash: None, token: None }
 }
 
-fn hash(bytes: &[u8]) -> String {
+/// Returns the SHA-256 of bytes in hexadecimal digits.
+pub fn hash(bytes: &[u8]) -> String {
     hex::encode(digest::digest(&digest::SHA256, bytes))
 }
 
-async fn start() -> Files {
+/// As [`start_with`], with the usual settings.
+pub async fn start() -> Files {
     start_with(|_| {}).await
 }
 
@@ -58,7 +62,7 @@ pub async fn start_with(change: impl FnOnce(&mut StorageSettings)) -> Files {
 
 impl Signed<'_> {
     /// Signs the request with the time of the server.
-    fn sign(&self, f: &Files) -> Request {
+    pub fn sign(&self, f: &Files) -> Request {
         let format = format_description!("[year][month][day]T[hour][minute][second]Z");
         let date = f.t.clock().now().format(&format).unwrap();
         let host = f.t.base().strip_prefix("http://").unwrap();
@@ -66,6 +70,8 @@ impl Signed<'_> {
         let payload = self.hash.unwrap_or(&hash_of_body);
         let mut headers = vec![("host", host), ("x-amz-content-sha256", payload), ("x-amz-date", &date)];
         headers.extend_from_slice(self.headers);
+        headers.extend(self.token.map(|token| ("x-amz-security-token", token)));
+        let secret = if self.token.is_some() { f.t.api_keys().anon_jwt() } else { SECRET };
         headers.sort_unstable();
         let lines: String = headers.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();
         let names = headers.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(";");
@@ -78,7 +84,7 @@ impl Signed<'_> {
         };
         let key = [&date[..8], "local", "s3", "aws4_request"]
             .iter()
-            .fold(format!("AWS4{SECRET}").into_bytes(), |key, part| sign(&key, part));
+            .fold(format!("AWS4{secret}").into_bytes(), |key, part| sign(&key, part));
         let signature = hex::encode(sign(&key, &text));
         let mut signed = f.t.request(self.method.clone(), &format!("{path}?{}", self.query)).header(
             "authorization",
@@ -104,9 +110,12 @@ pub fn assert_refused(response: &TestResponse, status: u16, code: &str) {
 
 /// Begins an upload in parts of `/files/a`. Returns its id.
 pub async fn begin(f: &Files) -> String {
-    let begin = Signed { query: "uploads=", ..request(Method::POST, "/files/a") };
-    let answer = begin.send(f).await.expect(200).text();
-    answer.split("<UploadId>").nth(1).unwrap().split('<').next().unwrap().to_owned()
+    upload_id(&Signed { query: "uploads=", ..request(Method::POST, "/files/a") }.send(f).await)
+}
+
+/// Returns the id of an upload that has begun.
+pub fn upload_id(answer: &TestResponse) -> String {
+    answer.text().split("<UploadId>").nth(1).unwrap().split('<').next().unwrap().to_owned()
 }
 
 /// Returns the ETag of the newest part with a number.
@@ -126,7 +135,8 @@ pub fn complete<'a>(query: &'a str, parts: &[(u16, &str)]) -> Signed<'a> {
     Signed { query, body, ..request(Method::POST, "/files/a") }
 }
 
-fn put<'a>(path: &'a str, body: &str) -> Signed<'a> {
+/// Returns the request that stores a text.
+pub fn put<'a>(path: &'a str, body: &str) -> Signed<'a> {
     Signed { body: body.as_bytes().to_vec(), ..request(Method::PUT, path) }
 }
 
@@ -334,6 +344,23 @@ async fn bodies_that_are_not_their_document_are_malformed() {
 }
 
 #[tokio::test]
+async fn a_private_object_is_sent_with_its_own_caching_unless_that_is_for_shared_caches() {
+    let f = start().await;
+    for (stored, sent) in [
+        ("max-age=60", "max-age=60"),
+        ("max-age=60,immutable", "max-age=60,immutable"),
+        ("public, max-age=60", "private, max-age=60"),
+        ("s-maxage=60", "private"),
+        ("max-age=0, must-revalidate", "private, max-age=0, must-revalidate"),
+    ] {
+        let upload = f.service(f.post("/object/files/a")).header("x-upsert", "true").header("cache-control", stored);
+        upload.body("x").send().await.expect(200);
+        let read = request(Method::GET, "/files/a").send(&f).await.expect(200);
+        assert_eq!(read.header("cache-control"), Some(sent), "{stored}");
+    }
+}
+
+#[tokio::test]
 async fn other_websites_cannot_use_a_published_access_key() {
     let f = start().await;
     let key = S3AccessKey { id: KEY.into(), secret: Secret::new(SECRET) };
@@ -352,153 +379,4 @@ async fn other_websites_cannot_use_a_published_access_key() {
         list.sign(&guarded).header(header, value).send().await.expect(status);
         list.sign(&f).header(header, value).send().await.expect(200);
     }
-}
-
-#[tokio::test]
-async fn abandoned_uploads_in_parts_are_ended() {
-    let f = start().await;
-    let id = begin(&f).await;
-    let query = format!("partNumber=1&uploadId={id}");
-    Signed { query: &query, ..put("/files/a", "part") }.send(&f).await.expect(200);
-    f.has_files(1).await;
-    let storage = f.t.storage();
-    assert_eq!(storage.end_abandoned_uploads(Duration::from_secs(3600)).await, Ok(Vec::new()));
-    storage.clean_up(Duration::ZERO).await;
-    f.has_files(1).await;
-    f.t.execute("update storage.s3_multipart_uploads set created_at = now() - interval '2 hours'").await;
-    // A part has arrived since
-    assert_eq!(storage.end_abandoned_uploads(Duration::from_secs(3600)).await, Ok(Vec::new()));
-    f.t.execute("update storage.s3_multipart_uploads_parts set created_at = now() - interval '2 hours'").await;
-    f.t.execute(
-        "create function public.keep() returns trigger language plpgsql as 'begin return null; end'; \
-         create trigger keep before delete on storage.s3_multipart_uploads for each row execute function public.keep()",
-    )
-    .await;
-    assert_eq!(storage.end_abandoned_uploads(Duration::from_secs(3600)).await, Ok(Vec::new()));
-    f.has_files(1).await;
-    f.t.execute("drop trigger keep on storage.s3_multipart_uploads").await;
-    let ended = storage.end_abandoned_uploads(Duration::from_secs(3600)).await;
-    assert_eq!(ended, Ok(vec!["files/a".to_owned()]));
-    f.has_files(0).await;
-    let late = Signed { query: &query, ..put("/files/a", "part") }.send(&f).await;
-    assert_refused(&late, 404, "NoSuchUpload");
-    assert_eq!(f.t.count("select count(*) from storage.s3_multipart_uploads_parts").await, 0);
-    f.has_files(0).await;
-}
-
-#[tokio::test]
-async fn parts_become_one_object_in_the_order_of_their_numbers() {
-    let f = start().await;
-    f.store("files/a", "before").await.expect(200);
-    let id = begin(&f).await;
-    let first = "a".repeat(5 * 1024 * 1024);
-    for (number, content) in [(2, "end"), (1, "replaced"), (1, first.as_str())] {
-        let query = format!("partNumber={number}&uploadId={id}");
-        Signed { query: &query, ..put("/files/a", content) }.send(&f).await.expect(200);
-    }
-    assert_eq!(f.content("files/a").await, "before");
-    let query = format!("uploadId={id}");
-    // The checksum of the object, which the document does not have
-    let headers = &[("x-amz-checksum-crc32", "AAAAAA==")];
-    let (first_tag, end_tag) = (etag_of(&f, 1).await, etag_of(&f, 2).await);
-    let complete = Signed { headers, ..complete(&query, &[(1, &first_tag), (2, &end_tag)]) };
-    let completed = complete.send(&f).await.expect(200).text();
-    assert!(completed.contains("-2"), "{completed}");
-    assert!(f.content("files/a").await == format!("{first}end"));
-    f.has_files(1).await;
-}
-
-#[tokio::test]
-async fn an_upload_is_completed_once_and_repeats_its_answer() {
-    let mut f = start().await;
-    f.t.execute(
-        "create table public.writes (at serial); \
-         create function public.count() returns trigger language plpgsql security definer as \
-         'begin insert into public.writes default values; return new; end'; \
-         create trigger count after insert or update on storage.objects for each row execute function public.count()",
-    )
-    .await;
-    let id = begin(&f).await;
-    let query = format!("partNumber=1&uploadId={id}");
-    Signed { query: &query, ..put("/files/a", "part") }.send(&f).await.expect(200);
-    let etag = etag_of(&f, 1).await;
-    let query = format!("uploadId={id}");
-    let complete = complete(&query, &[(1, &etag)]);
-    let outcomes = futures_util::future::join_all((0..6).map(|_| complete.send(&f))).await;
-    let first = outcomes.iter().find(|response| response.status == 200).unwrap().text();
-    for outcome in &outcomes {
-        match outcome.status {
-            200 => assert_eq!(outcome.text(), first),
-            _ => assert_refused(outcome, 409, "OperationAborted"),
-        }
-    }
-    // The client has lost the answer
-    assert_eq!(complete.send(&f).await.expect(200).text(), first);
-    f.t.restart().await;
-    assert_eq!(complete.send(&f).await.expect(200).text(), first);
-    let version = "select version from storage.objects where name = 'a'";
-    let made: String = f.t.query(version).await[0].get(0);
-    assert_eq!(f.t.count("select count(*) from public.writes").await, 1);
-    f.t.storage().clean_up(Duration::ZERO).await;
-    assert_eq!(f.content("files/a").await, "part");
-    f.has_files(1).await;
-
-    // Other parts, another upload and another key are other requests
-    assert_refused(&self::complete(&query, &[(1, "x")]).send(&f).await, 404, "NoSuchUpload");
-    assert_refused(&self::complete(&query, &[(2, &etag)]).send(&f).await, 404, "NoSuchUpload");
-    assert_refused(&self::complete("uploadId=x", &[(1, &etag)]).send(&f).await, 404, "NoSuchUpload");
-    let elsewhere = Signed { path: "/files/b", ..complete.clone() };
-    assert_refused(&elsewhere.send(&f).await, 404, "NoSuchUpload");
-    assert_eq!(f.t.query(version).await[0].get::<_, String>(0), made);
-    put("/files/a", "replaced").send(&f).await.expect(200);
-    assert_refused(&complete.send(&f).await, 404, "NoSuchUpload");
-    assert_eq!(f.content("files/a").await, "replaced");
-}
-
-#[tokio::test]
-async fn only_the_last_part_may_be_small() {
-    let f = start().await;
-    let id = begin(&f).await;
-    let least = "a".repeat(5 * 1024 * 1024);
-    for (number, content) in [(1, &least[1..]), (2, &least), (3, "end")] {
-        let query = format!("partNumber={number}&uploadId={id}");
-        Signed { query: &query, ..put("/files/a", content) }.send(&f).await.expect(200);
-    }
-    let (first, second, third) = (etag_of(&f, 1).await, etag_of(&f, 2).await, etag_of(&f, 3).await);
-    let query = format!("uploadId={id}");
-    let refused = complete(&query, &[(1, &first), (2, &second), (3, &third)]).send(&f).await;
-    assert_refused(&refused, 400, "EntityTooSmall");
-    assert_refused(&complete(&query, &[(1, &first), (3, &third)]).send(&f).await, 400, "EntityTooSmall");
-    assert_eq!(f.t.count("select count(*) from storage.objects").await, 0);
-    // The upload stays
-    complete(&query, &[(2, &second), (3, &third)]).send(&f).await.expect(200);
-    assert!(f.content("files/a").await == format!("{least}end"));
-    f.has_files(1).await;
-}
-
-#[tokio::test]
-async fn parts_that_are_replaced_or_refused_keep_no_space() {
-    let f = start().await;
-    let id = begin(&f).await;
-    let query = format!("partNumber=1&uploadId={id}");
-    for content in ["one", "two", "three", "three"] {
-        Signed { query: &query, ..put("/files/a", content) }.send(&f).await.expect(200);
-    }
-    f.has_files(1).await;
-    // A refusal that comes with the row
-    f.t.execute(
-        "create function public.refuse() returns trigger language plpgsql as 'begin raise exception ''no''; end'; \
-         create trigger refuse before insert on storage.s3_multipart_uploads_parts for each row execute function public.refuse()",
-    )
-    .await;
-    let refused = Signed { query: &query, ..put("/files/a", "four") }.send(&f).await;
-    assert!(refused.status >= 400, "{}", refused.text());
-    let wrong = Signed { query: &query, hash: Some(&hash(b"other")), ..put("/files/a", "five") }.send(&f).await;
-    assert_refused(&wrong, 400, "XAmzContentSHA256Mismatch");
-    f.has_files(1).await;
-    f.t.execute("drop trigger refuse on storage.s3_multipart_uploads_parts").await;
-    let query = format!("uploadId={id}");
-    complete(&query, &[(1, &etag_of(&f, 1).await)]).send(&f).await.expect(200);
-    assert_eq!(f.content("files/a").await, "three");
-    f.has_files(1).await;
 }

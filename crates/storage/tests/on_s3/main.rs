@@ -30,5 +30,7 @@ mod resumable;
 mod resumable_interruption;
 #[path = "../it/s3.rs"]
 mod s3;
+#[path = "../it/s3_parts.rs"]
+mod s3_parts;
 #[path = "../it/upload.rs"]
 mod upload;

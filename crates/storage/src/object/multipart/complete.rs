@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
+use futures_util::StreamExt;
 use portico_base::{hash, inherit_request, random};
 use portico_database::wire::RowSeparators;
 use serde_json::json;
@@ -11,6 +12,7 @@ use uuid::{Builder, Uuid};
 use super::lifecycle::{MAX_PART_NUMBER, MultipartUpload, PartRow, UploadName, abort_in_background, find, parts};
 use crate::backend::BackendError;
 use crate::backend::parts::{PartName, PartedVersion, StoredPart};
+use crate::checksum::ExpectedChecksum;
 use crate::error::{Result, S3Error, StorageError};
 use crate::identity::CallerIdentity;
 use crate::model::ObjectRow;
@@ -18,6 +20,7 @@ use crate::name::ObjectPath;
 use crate::object::upload::{self, NewRow};
 use crate::object::version::NewVersion;
 use crate::operation::{Actor, Operation, SqlStep};
+use crate::service::StorageService;
 use crate::sql;
 
 /// The bytes of a version's id that tell which completion has made it.
@@ -58,7 +61,8 @@ impl CompletionMark {
     }
 }
 
-/// Completes an upload with parts that are named by number and ETag. Returns the row as JSON.
+/// Completes an upload with parts that are named by number and ETag, and with checksums of the
+/// whole object. Returns the row as JSON.
 ///
 /// Once begun it is completed, even if the request is cancelled meanwhile: a large version takes
 /// longer than some clients wait. An equal request after that returns the same row, until the
@@ -66,11 +70,16 @@ impl CompletionMark {
 ///
 /// # Errors
 /// `NoSuchUpload`, a part that is missing or has another ETag, an order that does not ascend, a
-/// part other than the last one below 5 MiB, content that is not of its declared type, the verdict
-/// of the policies. The upload stays after all but the first.
-pub(crate) async fn complete(operation: &Operation, name: UploadName, wanted: Vec<(u16, String)>) -> Result<Bytes> {
+/// part other than the last one below 5 MiB, content that is not of its declared type or has
+/// another checksum, the verdict of the policies. The upload stays after all but the first.
+pub(crate) async fn complete(
+    operation: &Operation,
+    name: UploadName,
+    wanted: Vec<(u16, String)>,
+    checksums: Vec<ExpectedChecksum>,
+) -> Result<Bytes> {
     let mark = CompletionMark::of(operation.caller()?, &name, &wanted);
-    match complete_once(operation, &name, wanted, mark).await {
+    match complete_once(operation, &name, (wanted, checksums), mark).await {
         Err(error) if error == S3Error::NO_SUCH_UPLOAD.into() => {
             completed_before(operation, &name.target, mark).await?.ok_or(error)
         }
@@ -81,7 +90,7 @@ pub(crate) async fn complete(operation: &Operation, name: UploadName, wanted: Ve
 async fn complete_once(
     operation: &Operation,
     name: &UploadName,
-    wanted: Vec<(u16, String)>,
+    (wanted, checksums): (Vec<(u16, String)>, Vec<ExpectedChecksum>),
     mark: CompletionMark,
 ) -> Result<Bytes> {
     // Only the owner of an upload keeps others from completing it
@@ -92,7 +101,7 @@ async fn complete_once(
         let _completion = completion;
         // An attempt before may have completed it meanwhile
         let upload = find(&operation, &name, 0).await?;
-        complete_alone(&operation, upload, &wanted, mark).await
+        complete_alone(&operation, upload, (&wanted, checksums), mark).await
     }));
     task.await.unwrap_or_else(|error| {
         tracing::error!(error = %error, "an upload could not be completed");
@@ -117,7 +126,7 @@ async fn completed_before(operation: &Operation, target: &ObjectPath, mark: Comp
 async fn complete_alone(
     operation: &Operation,
     upload: MultipartUpload,
-    wanted: &[(u16, String)],
+    (wanted, checksums): (&[(u16, String)], Vec<ExpectedChecksum>),
     mark: CompletionMark,
 ) -> Result<Bytes> {
     let service = &operation.service;
@@ -138,12 +147,34 @@ async fn complete_alone(
     };
     let description = upload.description();
     upload::check_content(service, &version, content.size, &description.mimetype).await?;
+    verify(service, &version, checksums).await?;
     let row = NewRow::of_content(&content, &description, operation.caller()?.owner(), true);
     let written = upload::write_row_of_upload(operation, version, row, upload.id).await;
     if written.is_ok() {
         abort_in_background(service, parted);
     }
     written
+}
+
+/// Compares the content of a version with its checksums, for which the whole of it is read. A
+/// version that has others is to be dropped.
+///
+/// # Errors
+/// `BadDigest`, and those of the backend.
+async fn verify(service: &StorageService, version: &NewVersion, mut checksums: Vec<ExpectedChecksum>) -> Result<()> {
+    if checksums.is_empty() {
+        return Ok(());
+    }
+    let mut content = service.backend.get(version.key(), None).await?.body.into_data_stream();
+    while let Some(chunk) = content.next().await {
+        let chunk = chunk.map_err(|error| {
+            tracing::error!(error = %error, "the parts of an upload could not be read");
+            StorageError::Internal
+        })?;
+        checksums.iter_mut().for_each(|expected| expected.checksum.update(&chunk));
+    }
+    let are_equal = checksums.into_iter().all(|expected| expected.checksum.finish() == expected.value);
+    if are_equal { Ok(()) } else { Err(S3Error::BAD_DIGEST.into()) }
 }
 
 /// Returns the stored parts that a request names.

@@ -20,6 +20,7 @@ use crate::name::ObjectPath;
 use crate::object::upload::{self, ContentDescription, UploadAuthority, UploadPermit, UploadRequest};
 use crate::operation::{Actor, JSON_ARRAY, Operation, SqlStep, TransactionEnd, WriteError, parse};
 use crate::service::StorageService;
+use crate::sql;
 use crate::sql::multipart as statements;
 
 /// The largest number of a part.
@@ -82,7 +83,7 @@ impl MultipartUpload {
             mimetype: text("mimetype").unwrap_or_else(|| OCTETS.into()),
             cache_control: text("cacheControl").unwrap_or_else(|| NO_CACHE.into()),
             robots_tag: None,
-            user_metadata: self.user_metadata.clone(),
+            user_metadata: self.user_metadata.as_ref().map(Value::to_string),
         }
     }
 
@@ -107,7 +108,7 @@ impl MultipartUpload {
 /// Begins an upload. Returns its id.
 ///
 /// # Errors
-/// Those of [`upload::permit`].
+/// Those of [`upload::permit`], and [`StorageError::TooManyUnfinished`].
 pub(crate) async fn begin(
     operation: &Operation,
     target: ObjectPath,
@@ -123,13 +124,16 @@ pub(crate) async fn begin(
     let at = VersionKey::new(&target.bucket, &target.name, Some(&version));
     let backend = &operation.service.backend;
     let parted = PartedVersion { upload: backend.begin_parts().await?, at };
+    let requester = operation.bounded_requester(None);
+    let most = operation.service.settings.max_pending_uploads.to_string();
     let metadata = json!({
         "mimetype": description.mimetype,
         "cacheControl": description.cache_control,
         "role": caller.role,
+        "requester": requester,
     });
     let metadata = metadata.to_string();
-    let user_metadata = description.user_metadata.map(|metadata| metadata.to_string());
+    let user_metadata = description.user_metadata;
     let values = [
         Some(parted.upload.as_bytes()),
         Some(target.bucket.as_bytes()),
@@ -138,10 +142,20 @@ pub(crate) async fn begin(
         owner.id.as_deref().map(str::as_bytes),
         Some(metadata.as_bytes()),
         user_metadata.as_deref().map(str::as_bytes),
+        requester.is_some().then_some(most.as_bytes()),
     ];
-    let step = SqlStep { text: statements::INSERT_UPLOAD, values: &values };
-    match operation.write(Actor::Service, &[step], TransactionEnd::Commit).await {
-        Ok(_) => Ok(parted.upload),
+    let lock = [Some(&b"unfinished uploads in parts"[..]), Some(requester.as_deref().unwrap_or_default().as_bytes())];
+    let insert = SqlStep { text: statements::INSERT_UPLOAD, values: &values };
+    let steps = [SqlStep { text: sql::LOCK_KEY, values: &lock }, insert];
+    let steps = if requester.is_some() { &steps[..] } else { &steps[1..] };
+    match operation.write(Actor::Service, steps, TransactionEnd::Commit).await {
+        Ok(results) if results.rows(steps.len() - 1).first().and_then(|row| row.text(0)) == Some("1") => {
+            Ok(parted.upload)
+        }
+        Ok(_) => {
+            abort_in_background(&operation.service, parted);
+            Err(StorageError::TooManyUnfinished)
+        }
         Err(error) => {
             // After an unknown outcome a sweep decides, by the row
             if !matches!(error, WriteError::Unknown(_)) {

@@ -11,7 +11,7 @@ static CRC32C: Remainders = remainders(0x82f6_3b78);
 static CRC64_NVME: Remainders = remainders(0x9a6c_9329_ac4b_c9b5);
 
 /// A check whose value begins with ones and is inverted at its end.
-pub(super) struct Crc {
+pub(crate) struct Crc {
     remainders: &'static Remainders,
     /// The ones of the check's size.
     ones: u64,

@@ -1,0 +1,178 @@
+//! Uploads in parts over the S3 protocol.
+
+use std::time::Duration;
+
+use aws_lc_rs::digest;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::s3::{Signed, assert_refused, begin, complete, etag_of, hash, put, start};
+
+#[tokio::test]
+async fn abandoned_uploads_in_parts_are_ended() {
+    let f = start().await;
+    let id = begin(&f).await;
+    let query = format!("partNumber=1&uploadId={id}");
+    Signed { query: &query, ..put("/files/a", "part") }.send(&f).await.expect(200);
+    f.has_files(1).await;
+    let storage = f.t.storage();
+    assert_eq!(storage.end_abandoned_uploads(Duration::from_secs(3600)).await, Ok(Vec::new()));
+    storage.clean_up(Duration::ZERO).await;
+    f.has_files(1).await;
+    f.t.execute("update storage.s3_multipart_uploads set created_at = now() - interval '2 hours'").await;
+    // A part has arrived since
+    assert_eq!(storage.end_abandoned_uploads(Duration::from_secs(3600)).await, Ok(Vec::new()));
+    f.t.execute("update storage.s3_multipart_uploads_parts set created_at = now() - interval '2 hours'").await;
+    f.t.execute(
+        "create function public.keep() returns trigger language plpgsql as 'begin return null; end'; \
+         create trigger keep before delete on storage.s3_multipart_uploads for each row execute function public.keep()",
+    )
+    .await;
+    assert_eq!(storage.end_abandoned_uploads(Duration::from_secs(3600)).await, Ok(Vec::new()));
+    f.has_files(1).await;
+    f.t.execute("drop trigger keep on storage.s3_multipart_uploads").await;
+    let ended = storage.end_abandoned_uploads(Duration::from_secs(3600)).await;
+    assert_eq!(ended, Ok(vec!["files/a".to_owned()]));
+    f.has_files(0).await;
+    let late = Signed { query: &query, ..put("/files/a", "part") }.send(&f).await;
+    assert_refused(&late, 404, "NoSuchUpload");
+    assert_eq!(f.t.count("select count(*) from storage.s3_multipart_uploads_parts").await, 0);
+    f.has_files(0).await;
+}
+
+#[tokio::test]
+async fn parts_become_one_object_in_the_order_of_their_numbers() {
+    let f = start().await;
+    f.store("files/a", "before").await.expect(200);
+    let id = begin(&f).await;
+    let first = "a".repeat(5 * 1024 * 1024);
+    for (number, content) in [(2, "end"), (1, "replaced"), (1, first.as_str())] {
+        let query = format!("partNumber={number}&uploadId={id}");
+        Signed { query: &query, ..put("/files/a", content) }.send(&f).await.expect(200);
+    }
+    assert_eq!(f.content("files/a").await, "before");
+    let query = format!("uploadId={id}");
+    let (first_tag, end_tag) = (etag_of(&f, 1).await, etag_of(&f, 2).await);
+    let content = format!("{first}end");
+    let whole = STANDARD.encode(digest::digest(&digest::SHA256, content.as_bytes()));
+    let complete_with = |headers| Signed { headers, ..complete(&query, &[(1, &first_tag), (2, &end_tag)]) };
+    for headers in [
+        &[("x-amz-checksum-crc32", "AAAAAA=="), ("x-amz-checksum-type", "FULL_OBJECT")][..],
+        &[("x-amz-checksum-crc64nvme", "AAAAAAAAAAA=")],
+    ] {
+        assert_refused(&complete_with(headers).send(&f).await, 400, "BadDigest");
+    }
+    assert_refused(&complete_with(&[("x-amz-checksum-crc64nvme", "-")]).send(&f).await, 400, "InvalidArgument");
+    assert_eq!(f.content("files/a").await, "before");
+    let headers = &[("x-amz-checksum-sha256", whole.as_str()), ("x-amz-checksum-type", "FULL_OBJECT")];
+    let completed = complete_with(headers).send(&f).await.expect(200).text();
+    assert!(completed.contains("-2"), "{completed}");
+    assert!(f.content("files/a").await == content);
+    f.has_files(1).await;
+}
+
+#[tokio::test]
+async fn a_checksum_of_the_checksums_of_parts_is_not_compared() {
+    let f = start().await;
+    let id = begin(&f).await;
+    let query = format!("partNumber=1&uploadId={id}");
+    Signed { query: &query, ..put("/files/a", "part") }.send(&f).await.expect(200);
+    let (query, etag) = (format!("uploadId={id}"), etag_of(&f, 1).await);
+    let headers = &[("x-amz-checksum-crc32", "AAAAAA==-1"), ("x-amz-checksum-type", "COMPOSITE")];
+    Signed { headers, ..complete(&query, &[(1, &etag)]) }.send(&f).await.expect(200);
+}
+
+#[tokio::test]
+async fn an_upload_is_completed_once_and_repeats_its_answer() {
+    let mut f = start().await;
+    f.t.execute(
+        "create table public.writes (at serial); \
+         create function public.count() returns trigger language plpgsql security definer as \
+         'begin insert into public.writes default values; return new; end'; \
+         create trigger count after insert or update on storage.objects for each row execute function public.count()",
+    )
+    .await;
+    let id = begin(&f).await;
+    let query = format!("partNumber=1&uploadId={id}");
+    Signed { query: &query, ..put("/files/a", "part") }.send(&f).await.expect(200);
+    let etag = etag_of(&f, 1).await;
+    let query = format!("uploadId={id}");
+    let complete = complete(&query, &[(1, &etag)]);
+    let outcomes = futures_util::future::join_all((0..6).map(|_| complete.send(&f))).await;
+    let first = outcomes.iter().find(|response| response.status == 200).unwrap().text();
+    for outcome in &outcomes {
+        match outcome.status {
+            200 => assert_eq!(outcome.text(), first),
+            _ => assert_refused(outcome, 409, "OperationAborted"),
+        }
+    }
+    // The client has lost the answer
+    assert_eq!(complete.send(&f).await.expect(200).text(), first);
+    f.t.restart().await;
+    assert_eq!(complete.send(&f).await.expect(200).text(), first);
+    let version = "select version from storage.objects where name = 'a'";
+    let made: String = f.t.query(version).await[0].get(0);
+    assert_eq!(f.t.count("select count(*) from public.writes").await, 1);
+    f.t.storage().clean_up(Duration::ZERO).await;
+    assert_eq!(f.content("files/a").await, "part");
+    f.has_files(1).await;
+
+    // Other parts, another upload and another key are other requests
+    assert_refused(&self::complete(&query, &[(1, "x")]).send(&f).await, 404, "NoSuchUpload");
+    assert_refused(&self::complete(&query, &[(2, &etag)]).send(&f).await, 404, "NoSuchUpload");
+    assert_refused(&self::complete("uploadId=x", &[(1, &etag)]).send(&f).await, 404, "NoSuchUpload");
+    let elsewhere = Signed { path: "/files/b", ..complete.clone() };
+    assert_refused(&elsewhere.send(&f).await, 404, "NoSuchUpload");
+    assert_eq!(f.t.query(version).await[0].get::<_, String>(0), made);
+    put("/files/a", "replaced").send(&f).await.expect(200);
+    assert_refused(&complete.send(&f).await, 404, "NoSuchUpload");
+    assert_eq!(f.content("files/a").await, "replaced");
+}
+
+#[tokio::test]
+async fn only_the_last_part_may_be_small() {
+    let f = start().await;
+    let id = begin(&f).await;
+    let least = "a".repeat(5 * 1024 * 1024);
+    for (number, content) in [(1, &least[1..]), (2, &least), (3, "end")] {
+        let query = format!("partNumber={number}&uploadId={id}");
+        Signed { query: &query, ..put("/files/a", content) }.send(&f).await.expect(200);
+    }
+    let (first, second, third) = (etag_of(&f, 1).await, etag_of(&f, 2).await, etag_of(&f, 3).await);
+    let query = format!("uploadId={id}");
+    let refused = complete(&query, &[(1, &first), (2, &second), (3, &third)]).send(&f).await;
+    assert_refused(&refused, 400, "EntityTooSmall");
+    assert_refused(&complete(&query, &[(1, &first), (3, &third)]).send(&f).await, 400, "EntityTooSmall");
+    assert_eq!(f.t.count("select count(*) from storage.objects").await, 0);
+    // The upload stays
+    complete(&query, &[(2, &second), (3, &third)]).send(&f).await.expect(200);
+    assert!(f.content("files/a").await == format!("{least}end"));
+    f.has_files(1).await;
+}
+
+#[tokio::test]
+async fn parts_that_are_replaced_or_refused_keep_no_space() {
+    let f = start().await;
+    let id = begin(&f).await;
+    let query = format!("partNumber=1&uploadId={id}");
+    for content in ["one", "two", "three", "three"] {
+        Signed { query: &query, ..put("/files/a", content) }.send(&f).await.expect(200);
+    }
+    f.has_files(1).await;
+    // A refusal that comes with the row
+    f.t.execute(
+        "create function public.refuse() returns trigger language plpgsql as 'begin raise exception ''no''; end'; \
+         create trigger refuse before insert on storage.s3_multipart_uploads_parts for each row execute function public.refuse()",
+    )
+    .await;
+    let refused = Signed { query: &query, ..put("/files/a", "four") }.send(&f).await;
+    assert!(refused.status >= 400, "{}", refused.text());
+    let wrong = Signed { query: &query, hash: Some(&hash(b"other")), ..put("/files/a", "five") }.send(&f).await;
+    assert_refused(&wrong, 400, "XAmzContentSHA256Mismatch");
+    f.has_files(1).await;
+    f.t.execute("drop trigger refuse on storage.s3_multipart_uploads_parts").await;
+    let query = format!("uploadId={id}");
+    complete(&query, &[(1, &etag_of(&f, 1).await)]).send(&f).await.expect(200);
+    assert_eq!(f.content("files/a").await, "three");
+    f.has_files(1).await;
+}
