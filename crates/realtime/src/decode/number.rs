@@ -23,7 +23,11 @@ pub(super) fn write_number(out: &mut Vec<u8>, text: &str) -> Result<(), ValueRen
     };
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     let digits = || whole.bytes().chain(fraction.bytes());
-    if whole.is_empty() || !digits().all(|digit| digit.is_ascii_digit()) || exponent.abs() > MAX_EXPONENT {
+    // As JSON has it: digits at both sides of the point, and no zero at the start but a single one,
+    // which no number with an exponent has
+    let has_digits = !whole.is_empty() && !mantissa.ends_with('.') && digits().all(|digit| digit.is_ascii_digit());
+    let is_normalised = !whole.starts_with('0') || (whole == "0" && exponent == 0);
+    if !has_digits || !is_normalised || exponent.abs() > MAX_EXPONENT {
         return Err(ValueRenderError::Malformed("number"));
     }
     if is_negative && digits().any(|digit| digit != b'0') {
@@ -81,6 +85,9 @@ mod tests {
         }
         for text in ["", "-", "e5", ".5", "1e", "1e401", "1e-9999999999", "0x1", "1 ", "NaN", "1.2.3", "1e5e5"] {
             assert!(write_number(&mut Vec::new(), text).is_err(), "{text}");
+        }
+        for text in ["1.", "01", "-00.5", "1.e5", "0e5", "0.5e+20"] {
+            assert!(write_number(&mut Vec::new(), text).is_err(), "{text} is not a number of JSON");
         }
     }
 }
