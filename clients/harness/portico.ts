@@ -184,9 +184,9 @@ export class Portico {
   }
 
   /** Returns a client with the options of an app, and a storage of its own. */
-  client(options: SupabaseClientOptions<"public"> = {}, key = this.status.PUBLISHABLE_KEY): SupabaseClient {
+  client(options: SupabaseClientOptions<"public"> = {}, key = this.status.PUBLISHABLE_KEY, url = this.url): SupabaseClient {
     // eslint-disable-next-line @typescript-eslint/no-unsafe-return -- without generated types the client's tables are `any`
-    return createClient(this.url, key, {
+    return createClient(url, key, {
       ...options,
       // Node 20 has no WebSocket of its own.
       realtime: { transport: WebSocket as unknown as typeof globalThis.WebSocket, ...options.realtime },

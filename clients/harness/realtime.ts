@@ -1,4 +1,6 @@
 // Channels of tests: with the official client, and frame by frame.
+import { setTimeout as pause } from "node:timers/promises";
+
 import type { RealtimeChannel, SupabaseClient } from "@supabase/supabase-js";
 import { expect } from "vitest";
 import { WebSocket } from "ws";
@@ -47,6 +49,69 @@ export class Inbox<T = unknown> {
       });
     }
     return this.received.splice(0);
+  }
+}
+
+/** Writes numbers in order and one at a time, also while servers end and start again. */
+export class SteadyWriter {
+  /** The numbers whose writing has succeeded. */
+  readonly written: number[] = [];
+  /** The number that is written next. */
+  next: number;
+  private stopping = false;
+  private readonly running: Promise<void>;
+
+  constructor(
+    first: number,
+    private readonly write: (n: number) => Promise<unknown>,
+  ) {
+    this.next = first;
+    this.running = this.run();
+  }
+
+  private async run(): Promise<void> {
+    while (!this.stopping) {
+      const n = this.next++;
+      try {
+        await this.write(n);
+        this.written.push(n);
+      } catch {
+        // The server does not run. The number is not written again: it may have been committed
+      }
+      // The rate: a server that does not run refuses at once
+      await pause(20);
+    }
+  }
+
+  /** Stops, and returns the last number that was written. */
+  async stop(): Promise<number> {
+    this.stopping = true;
+    await this.running;
+    return this.written.at(-1) ?? Number.NaN;
+  }
+}
+
+/**
+ * The time in which numbers may be lost: behind the last one that had arrived when it began, and
+ * before the first one that was written after its end.
+ */
+export interface Outage {
+  lastBefore: number;
+  firstAfter: number;
+}
+
+/**
+ * Expects that numbers have arrived in order and once, and that each outage has cost one piece of
+ * them at most.
+ */
+export function expectGapsOnlyIn(outages: Outage[], received: number[], written: number[]): void {
+  expect(received).toEqual([...new Set(received)].sort((left, right) => left - right));
+  const missing = written.filter((n) => !received.includes(n));
+  const lost = outages.map(({ lastBefore, firstAfter }) => missing.filter((n) => lastBefore < n && n < firstAfter));
+  expect(missing).toEqual(lost.flat());
+  for (const piece of lost) {
+    const from = written.indexOf(piece[0] ?? Number.NaN);
+    expect(piece).toEqual(written.slice(from, from + piece.length));
   }
 }
 

@@ -1,8 +1,8 @@
-// Servers beside the program: a PostgreSQL of its own, and a NATS server.
+// Servers beside the program: a PostgreSQL of its own, a NATS server, and a proxy.
 import { spawn, type ChildProcess } from "node:child_process";
 import { existsSync } from "node:fs";
 import { chmod, chown, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { createServer } from "node:net";
+import { connect, createServer, type Server, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 
@@ -139,4 +139,55 @@ export class NatsServer {
   async kill(): Promise<void> {
     await killed(this.child);
   }
+}
+
+/** A proxy in front of several servers, as a load balancer is. */
+export class Balancer {
+  private constructor(
+    private readonly server: Server,
+    private readonly clients: Set<Socket>,
+    readonly url: string,
+  ) {}
+
+  /** Starts a proxy that passes each connection on to the first of the servers that accepts it. */
+  static async start(servers: string[]): Promise<Balancer> {
+    const ports = servers.map((url) => Number(new URL(url).port));
+    const clients = new Set<Socket>();
+    const server = createServer((client) => {
+      clients.add(client);
+      client.on("error", () => undefined).on("close", () => clients.delete(client));
+      pass(client, ports);
+    });
+    await new Promise<void>((done, fail) => {
+      server.on("error", fail).listen(0, "127.0.0.1", done);
+    });
+    const address = server.address();
+    if (address === null || typeof address === "string") throw new Error("the proxy has no port");
+    return new Balancer(server, clients, `http://127.0.0.1:${String(address.port)}`);
+  }
+
+  async dispose(): Promise<void> {
+    for (const client of this.clients) client.destroy();
+    await new Promise((done) => this.server.close(done));
+  }
+}
+
+/** Joins a connection with the first of some ports that accepts one. */
+function pass(client: Socket, [port, ...others]: number[]): void {
+  if (port === undefined) {
+    client.destroy();
+    return;
+  }
+  const server = connect(port, "127.0.0.1");
+  const refused = (): void => {
+    pass(client, others);
+  };
+  server.once("error", refused);
+  server.once("connect", () => {
+    server.off("error", refused);
+    server.on("error", () => undefined).on("close", () => client.destroy());
+    client.on("close", () => server.destroy());
+    if (client.destroyed) server.destroy();
+    client.pipe(server).pipe(client);
+  });
 }

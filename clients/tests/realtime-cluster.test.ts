@@ -5,8 +5,8 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 
 import { sql } from "../harness/database.ts";
 import { Portico } from "../harness/portico.ts";
-import { disconnect, Inbox, joined } from "../harness/realtime.ts";
-import { Certificate, NatsServer, PostgresServer } from "../harness/servers.ts";
+import { disconnect, expectGapsOnlyIn, Inbox, joined, SteadyWriter } from "../harness/realtime.ts";
+import { Balancer, Certificate, NatsServer, PostgresServer } from "../harness/servers.ts";
 
 interface Message {
   payload: { n: number };
@@ -104,16 +104,47 @@ describe.each(["nats", "notify"] as const)("through %s", (way) => {
     expect((await received.takes(1)).map(({ payload }) => payload.n)).toEqual([4]);
   });
 
-  test("a server that is killed takes its presence with it", async () => {
-    const gone = new Inbox<{ key: string }>();
-    const first = await ready(channel(one, "killed", "first").on("presence", { event: "sync" }, () => undefined));
+  test("a server that is killed takes its presence with it, and its client goes on at the other with one gap", async () => {
+    const balancer = await Balancer.start([one.url, two.url]);
+    const [gone, received, statuses] = [new Inbox<{ key: string }>(), new Inbox<number>(), new Inbox<string>()];
+    const client = one.client({ realtime: { vsn: "2.0.0", reconnectAfterMs: () => 100 } }, one.status.PUBLISHABLE_KEY, balancer.url);
+    open.push(client);
+    let joins = 0;
+    const first = client.channel("killed", { config: { presence: { key: "first" } } });
+    first
+      .on("presence", { event: "sync" }, () => undefined)
+      .on("broadcast", { event: "e" }, ({ payload }: Message) => {
+        received.add(payload.n);
+      })
+      .subscribe((status: string) => {
+        statuses.add(status);
+        // As an app does, with each join
+        if (status === "SUBSCRIBED") void first.track({ n: ++joins });
+      });
+    await statuses.takes(1);
     const second = await ready(channel(two, "killed", "second").on("presence", { event: "leave" }, gone.add));
-    await first.track({ n: 1 });
-    await second.track({ n: 2 });
-    await settles(second, { first: [1], second: [2] });
-    await one.stop("SIGKILL");
-    expect((await gone.takes(1)).map(({ key }) => key)).toEqual(["first"]);
-    expect(Object.keys(second.presenceState())).toEqual(["second"]);
+    await second.track({ n: 0 });
+    await settles(second, { first: [1], second: [0] });
+    const writer = new SteadyWriter(1, (n) => second.send({ type: "broadcast", event: "e", payload: { n } }));
+    try {
+      const passed = (n: number): Promise<void> => expect.poll(() => received.received.at(-1) ?? 0).toBeGreaterThan(n);
+      await passed(5);
+      const lastBefore = received.received.at(-1)!;
+      await one.stop("SIGKILL");
+      expect((await gone.takes(1)).map(({ key }) => key)).toEqual(["first"]);
+      await expect.poll(() => statuses.received.at(-1)).toBe("SUBSCRIBED");
+      const firstAfter = writer.next;
+      await passed(firstAfter + 5);
+      // For one that joins now: a client that sees a second entry of a key forgets the reference of
+      // the first, and keeps it
+      await settles(await joined(channel(two, "killed", "late").on("presence", { event: "sync" }, () => undefined)), { first: [2], second: [0] });
+      const last = await writer.stop();
+      await expect.poll(() => received.received.at(-1)).toBe(last);
+      expectGapsOnlyIn([{ lastBefore, firstAfter }], received.received, writer.written);
+    } finally {
+      await writer.stop();
+      await balancer.dispose();
+    }
   });
 });
 

@@ -1,5 +1,5 @@
-// Failures under open channels: clients receive changes again by themselves, and none of them
-// twice.
+// Failures under open channels, while rows and messages go on being written: clients receive them
+// again by themselves, none of them twice, and miss only those of the failure.
 import { readdirSync, readFileSync } from "node:fs";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -9,7 +9,7 @@ import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 
 import { sql } from "../harness/database.ts";
 import { Portico, projectFolder } from "../harness/portico.ts";
-import { disconnect, Inbox } from "../harness/realtime.ts";
+import { disconnect, expectGapsOnlyIn, Inbox, type Outage, SteadyWriter } from "../harness/realtime.ts";
 
 const SCHEMA = `
   create table public.notes (id int primary key);
@@ -21,6 +21,7 @@ const SCHEMA = `
 let folder: string;
 let portico: Portico;
 const open: SupabaseClient[] = [];
+const writers: SteadyWriter[] = [];
 
 beforeAll(async () => {
   folder = await projectFolder({ files: { "supabase/migrations/20260101000000_notes.sql": SCHEMA } });
@@ -28,18 +29,32 @@ beforeAll(async () => {
 });
 afterAll(() => portico.dispose());
 afterEach(async () => {
+  for (const writer of writers.splice(0)) await writer.stop();
   for (const client of open.splice(0)) await disconnect(client);
 });
 
-const insert = (id: number): Promise<object[]> => sql(portico.status.DB_URL, "insert into notes values ($1)", [id]);
+/** Writes numbered rows, and a message of the database with each. */
+function write(first: number): SteadyWriter {
+  const statement = "with row as (insert into notes values ($1::int)) select realtime.send(jsonb_build_object('n', $1::int), 'n', 'steady', false)";
+  const writer = new SteadyWriter(first, (n) => sql(portico.status.DB_URL, statement, [n]));
+  writers.push(writer);
+  return writer;
+}
+
+interface Listener {
+  ids: Inbox<number>;
+  messages: Inbox<number>;
+  system: Inbox<{ status: string; message: string }>;
+  statuses: Inbox<string>;
+}
 
 /** A channel with database changes and broadcasts, and what it has received. */
-function listen(name: string): { ids: Inbox<number>; messages: Inbox<number>; system: Inbox<{ status: string; message: string }>; statuses: Inbox<string> } {
+function listen(): Listener {
   const [ids, messages, system, statuses] = [new Inbox<number>(), new Inbox<number>(), new Inbox<{ status: string; message: string }>(), new Inbox<string>()];
   const client = portico.client({ realtime: { vsn: "2.0.0", reconnectAfterMs: () => 100 } });
   open.push(client);
   client
-    .channel(name)
+    .channel("steady")
     .on("postgres_changes", { event: "INSERT", schema: "public", table: "notes" }, (change) => {
       ids.add((change.new as { id: number }).id);
     })
@@ -73,45 +88,61 @@ function postmaster(): number {
   return Number(readFileSync(join(folder, file), "utf8").split("\n")[0]);
 }
 
-const send = (n: number): Promise<object[]> => sql(portico.status.DB_URL, "select realtime.send(jsonb_build_object('n', $1::int), 'n', 'postgres', false)", [n]);
-
-test("after PostgreSQL was killed a channel receives changes again without a new join", async () => {
-  const { ids, messages, system, statuses } = listen("postgres");
+/**
+ * Lets a server fail while numbers are written, and returns the time in which rows and messages may
+ * be lost.
+ */
+async function outage({ ids, messages, system }: Listener, writer: SteadyWriter, fail: () => Promise<void>): Promise<{ ids: Outage; messages: Outage }> {
+  const logs = [ids.received, messages.received];
+  const passed = async (n: number): Promise<void> => {
+    for (const log of logs) await expect.poll(() => log.at(-1) ?? 0).toBeGreaterThan(n);
+  };
+  await passed(writer.next + 5);
+  const [lastId, lastMessage] = logs.map((log) => log.at(-1)!);
+  await fail();
   await confirmed(system);
-  await insert(1);
-  await send(1);
-  expect([await ids.takes(1), await messages.takes(1)]).toEqual([[1], [1]]);
-  for (const id of [2, 3]) {
+  const firstAfter = writer.next;
+  await passed(firstAfter + 5);
+  return { ids: { lastBefore: lastId!, firstAfter }, messages: { lastBefore: lastMessage!, firstAfter } };
+}
+
+/** Ends the writing, and compares what has arrived with what was written. */
+async function expectGaps({ ids, messages }: Listener, writer: SteadyWriter, outages: { ids: Outage; messages: Outage }[]): Promise<void> {
+  const last = await writer.stop();
+  for (const log of [ids, messages]) await expect.poll(() => log.received.at(-1)).toBe(last);
+  expectGapsOnlyIn(outages.map(({ ids }) => ids), ids.received, writer.written);
+  expectGapsOnlyIn(outages.map(({ messages }) => messages), messages.received, writer.written);
+}
+
+test("after PostgreSQL was killed a channel goes on without a new join, with one gap", async () => {
+  const listener = listen();
+  await confirmed(listener.system);
+  const writer = write(1);
+  const kill = (): Promise<void> => {
     process.kill(postmaster(), "SIGKILL");
-    await confirmed(system);
-    await insert(id);
-    await send(id);
-    expect([await ids.takes(1), await messages.takes(1)]).toEqual([[id], [id]]);
-  }
-  await insert(4);
-  await send(4);
-  expect([await ids.takes(1), await messages.takes(1)]).toEqual([[4], [4]]);
-  expect(statuses.received).toEqual(["SUBSCRIBED"]);
+    return Promise.resolve();
+  };
+  const outages = [await outage(listener, writer, kill), await outage(listener, writer, kill)];
+  await expectGaps(listener, writer, outages);
+  expect(listener.statuses.received).toEqual(["SUBSCRIBED"]);
 });
 
-test.each(["SIGKILL", "SIGTERM"] as const)("after a server has ended by %s and started again the client joins by itself", async (signal) => {
-  const first = signal === "SIGKILL" ? 10 : 20;
+test.each(["SIGKILL", "SIGTERM"] as const)("after a server has ended by %s and started again the client joins by itself, with one gap", async (signal) => {
   // The next start has the same ports
   for (const [table, url] of [["api", portico.status.API_URL], ["db", portico.status.DB_URL]] as const) {
     const path = join(folder, "supabase/config.toml");
     const config = await readFile(path, "utf8");
     await writeFile(path, config.replace(new RegExp(`(^\\[${table}\\][^[]*?^port = )0$`, "m"), `$1${new URL(url).port}`));
   }
-  const { ids, system, statuses } = listen(signal);
-  await confirmed(system);
-  await insert(first);
-  expect(await ids.takes(1)).toEqual([first]);
-  await portico.stop(signal);
-  portico = await Portico.start({ folder });
-  await confirmed(system);
-  await insert(first + 1);
-  await insert(first + 2);
-  expect(await ids.takes(2)).toEqual([first + 1, first + 2]);
-  expect(statuses.received.at(-1)).toBe("SUBSCRIBED");
-  expect(statuses.received.length).toBeGreaterThan(1);
+  const listener = listen();
+  await confirmed(listener.system);
+  const writer = write(signal === "SIGKILL" ? 1_000_000 : 2_000_000);
+  const restarted = await outage(listener, writer, async () => {
+    await portico.stop(signal);
+    portico = await Portico.start({ folder });
+  });
+  await expectGaps(listener, writer, [restarted]);
+  const { received } = listener.statuses;
+  expect([received[0], received.at(-1)]).toEqual(["SUBSCRIBED", "SUBSCRIBED"]);
+  expect(received.length).toBeGreaterThan(2);
 });

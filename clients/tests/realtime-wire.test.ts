@@ -5,7 +5,7 @@ import { createHmac } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 
 import { Portico } from "../harness/portico.ts";
-import { refused, type WireMessage, WireSocket } from "../harness/realtime.ts";
+import { disconnect, refused, subscribed, type WireMessage, WireSocket } from "../harness/realtime.ts";
 
 let portico: Portico;
 let url: string;
@@ -136,6 +136,55 @@ test("the channels of a socket are limited, and no other socket is affected", as
   await socket.messages.takes(2);
   expect((await socket.ask("2", "4", "realtime:more", "phx_join", { config: {} }))[4]).toMatchObject({ status: "ok" });
   expect((await other.ask("1", "1", "realtime:more", "phx_join", { config: {} }))[4]).toMatchObject({ status: "ok" });
+});
+
+test("the entries of database changes of a channel are limited", async () => {
+  const reason = "UnknownErrorOnChannel: A channel has at most 100 postgres_changes";
+  const socket = await open();
+  const join = (ref: string, entries: number): Promise<WireMessage> => {
+    const changes = Array.from({ length: entries }, () => ({ event: "*", schema: "public", table: "t" }));
+    return socket.ask(ref, ref, "realtime:entries", "phx_join", { config: { postgres_changes: changes } });
+  };
+  expect(await join("1", 101)).toEqual(reply("1", "1", "realtime:entries", "error", { reason }));
+  expect((await join("2", 100))[4]).toMatchObject({ status: "ok" });
+
+  const client = portico.client();
+  const channel = client.channel("entries");
+  for (let n = 0; n < 101; n++) channel.on("postgres_changes", { event: "*", schema: "public", table: `t${String(n)}` }, () => undefined);
+  expect(await subscribed(channel)).toEqual(["CHANNEL_ERROR", reason]);
+  await disconnect(client);
+});
+
+test("a client that does not read is cut off, and the others of its room are not", async () => {
+  const topic = "realtime:slow";
+  const config = (key: string): object => ({ config: { presence: { enabled: true, key } } });
+  const [slow, other] = [await open(), await open()];
+  slow.send("1", "1", topic, "phx_join", config("slow"));
+  slow.send("1", "2", topic, "presence", { type: "presence", event: "track", payload: {} });
+  // The reply to each, the state, and the difference
+  await slow.messages.takes(4);
+  other.send("1", "1", topic, "phx_join", config("other"));
+  expect((await other.messages.takes(2))[1]).toMatchObject(["1", null, topic, "presence_state", { slow: {} }]);
+  slow.socket.pause();
+
+  const url = `${portico.status.API_URL}/realtime/v1/api/broadcast/slow/events/large`;
+  const headers = { apikey: portico.status.PUBLISHABLE_KEY, "content-type": "application/json" };
+  const body = JSON.stringify({ text: "x".repeat(2_999_000) });
+  const left = (): boolean => other.messages.received.some((message) => message[3] === "presence_diff" && "slow" in (message[4]["leaves"] as object));
+  let sent = 0;
+  // More than the 32 MiB that may wait, since the system buffers frames, too
+  while (!left() && sent < 30) {
+    expect((await fetch(url, { method: "POST", headers, body })).status).toBe(202);
+    sent++;
+    await other.binary.takes(1);
+  }
+  await vi.waitFor(() => {
+    expect(left()).toBe(true);
+  }, 10_000);
+  await other.messages.takes(1);
+  slow.socket.resume();
+  expect(await slow.closed).toBe(1006);
+  expect((await other.ask(null, "9", "phoenix", "heartbeat", {}))[4]).toMatchObject({ status: "ok" });
 });
 
 test("a frame that is too large closes its socket with 1009", async () => {

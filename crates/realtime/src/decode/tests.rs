@@ -14,6 +14,8 @@ use tokio_postgres::Client;
 
 use super::*;
 
+mod every_type;
+
 /// A database of its own, and a stream of the changes of all tables.
 struct Streamed {
     client: Client,
@@ -83,6 +85,18 @@ impl Streamed {
             String::from_utf8(out).unwrap()
         };
         (old.map(object), new.map(object))
+    }
+
+    /// Returns the rendered new row of an insert, with the values that the server renders.
+    async fn rendered_row(&self, table: &DescribedTable, change: &Change) -> RenderedRow {
+        let ChangeKind::Insert { new } = &change.kind else { panic!("{change:?}") };
+        let mut row = table.render(new, None);
+        for waiting in table.waiting_columns(std::slice::from_ref(&row)) {
+            let rendered = self.client.query(&waiting.statement, &[&waiting.texts]).await.unwrap();
+            let rendered = rendered.iter().map(|row| row.get(0)).collect();
+            table.fill(std::slice::from_mut(&mut row), &waiting, Some(rendered));
+        }
+        row
     }
 
     async fn close(self) {
@@ -356,14 +370,10 @@ async fn values_of_every_type_are_rendered_as_sql_renders_them() {
     for (change, expected) in changes.iter().zip(&expected) {
         let ChangeKind::Insert { new } = &change.kind else { panic!("{change:?}") };
         let table = streamed.describe(change).await;
-        let mut row = table.render(new, None);
-        let missing = (0..types.len()).filter(|at| row.column(at + 1).is_none());
+        let alone = table.render(new, None);
+        let missing = (0..types.len()).filter(|at| alone.column(at + 1).is_none());
         by_server.extend(missing.map(|at| types[at].0));
-        for waiting in table.waiting_columns(std::slice::from_ref(&row)) {
-            let rendered = streamed.client.query(&waiting.statement, &[&waiting.texts]).await.unwrap();
-            let rendered = rendered.iter().map(|row| row.get(0)).collect();
-            table.fill(std::slice::from_mut(&mut row), &waiting, Some(rendered));
-        }
+        let row = streamed.rendered_row(&table, change).await;
         let values: Vec<String> = expected.get(0);
         for (at, value) in values.iter().enumerate() {
             let column = &table.table.columns[at];
@@ -423,6 +433,11 @@ async fn old_rows_follow_the_replica_identity() {
 #[tokio::test]
 async fn a_table_is_described_again_when_it_or_its_types_change() {
     describe_again(scratch::shared_cluster().await.unwrap().endpoint()).await;
+    with_older_postgres(describe_again).await;
+}
+
+/// Runs a test on an older PostgreSQL, where one is installed.
+async fn with_older_postgres(test: impl AsyncFnOnce(Endpoint)) {
     if let Some(binaries) = scratch::older_binaries() {
         let folder = tempfile::tempdir().unwrap();
         let settings = ClusterSettings {
@@ -431,7 +446,7 @@ async fn a_table_is_described_again_when_it_or_its_types_change() {
             ..ClusterSettings::new(folder.path().join("database"))
         };
         let cluster = Cluster::start(settings).await.unwrap();
-        describe_again(cluster.endpoint()).await;
+        test(cluster.endpoint()).await;
         cluster.stop().await;
     }
 }
