@@ -19,6 +19,7 @@ use crate::protection::audit::{Action, FailedLogin, Traits};
 use crate::protection::limits::Limiter;
 use crate::session::TokenResponse;
 use crate::session::elevation::{self, ProvedFactor};
+use crate::session::eviction;
 use crate::sql::mfa_challenges::FactorChallenge;
 use crate::sql::{Tx, mfa_challenges, mfa_factors, recovery_codes, sessions, users};
 
@@ -144,7 +145,7 @@ async fn ask_hook(auth: &Auth, own: &OwnFactor, request: &RequestInfo, valid: bo
         HookDecision::Continue => Ok(()),
         HookDecision::Reject { message, .. } => {
             let tx = Tx::begin(auth.database()).await?;
-            sessions::delete_all(&tx, user).await?;
+            eviction::end_all(&tx, user, request.now).await?;
             tx.commit().await?;
             let message = message.unwrap_or_else(|| REJECTED.to_owned());
             let rejected = AuthError::from(ContractError::FactorRejectedByHook { message });
@@ -205,6 +206,8 @@ async fn add(op: AccountOperation<'_>, user: &User, own: &OwnFactor) -> Result<(
     if !user.has_verified_factor() {
         // Codes of factors that were deleted without this service must not open the account again
         recovery_codes::delete(op.tx, user.id).await?;
+        // The sessions that end now may have begun them
+        eviction::withdraw_changes(op.tx, user, op.now()).await?;
     }
     notify(op, user, MailKind::MfaFactorEnrolled, own.kind).await
 }

@@ -11,8 +11,8 @@ use crate::Auth;
 use crate::error::AuthError;
 use crate::factors::totp;
 use crate::sql::{
-    Tx, attempts, flow_state, mfa_challenges, mfa_factors, recovery_codes, refresh_tokens, saml_relay_states, sessions,
-    totp_steps, users, webauthn_challenges,
+    Tx, attempts, flow_state, link_sessions, mfa_challenges, mfa_factors, recovery_codes, refresh_tokens,
+    saml_relay_states, sessions, totp_steps, users, webauthn_challenges,
 };
 
 /// The time for which replaced refresh tokens and abandoned attempts stay, so that their reuse can
@@ -37,6 +37,7 @@ enum UpkeepBatch {
     OutlivedSessions { created: Option<OffsetDateTime>, used: Option<OffsetDateTime> },
     RelayStates,
     Flows,
+    LinkSessions,
     ClientStates,
     Challenges,
     Factors,
@@ -66,6 +67,7 @@ impl UpkeepBatch {
             Self::OutlivedSessions { created, used } => sessions::delete_outlived(tx, created, used).await,
             Self::RelayStates => saml_relay_states::delete_old(tx, now - KEPT).await,
             Self::Flows => flow_state::delete_old(tx, now - KEPT_FLOWS).await,
+            Self::LinkSessions => link_sessions::delete_old(tx, now - KEPT_FLOWS).await,
             Self::ClientStates => flow_state::delete_old_client_states(tx, now - KEPT).await,
             Self::Challenges => mfa_challenges::delete_old(tx, now - KEPT).await,
             Self::Factors => mfa_factors::delete_abandoned(tx, now - KEPT).await,
@@ -92,6 +94,7 @@ impl Auth {
             UpkeepBatch::EndedSessions,
             UpkeepBatch::RelayStates,
             UpkeepBatch::Flows,
+            UpkeepBatch::LinkSessions,
             UpkeepBatch::ClientStates,
             UpkeepBatch::Challenges,
             UpkeepBatch::Factors,

@@ -17,9 +17,10 @@ use crate::password::stored_password;
 use crate::protection::audit::{self, Action, FailedLogin, Traits};
 use crate::protection::captcha;
 use crate::protection::limits::Limiter;
+use crate::session::eviction;
 use crate::session::refresh;
 use crate::session::{self, AuthenticationMethod, TokenResponse};
-use crate::sql::{Tx, flow_state, sessions, users};
+use crate::sql::{Tx, flow_state, users};
 use crate::web3;
 
 /// `POST /token?grant_type=`. A form may name the grant in its body.
@@ -162,7 +163,7 @@ async fn ask_hook(auth: &Auth, request: &RequestInfo, user: &User, valid: bool) 
         HookDecision::Reject { message, logs_out } => {
             if logs_out {
                 let tx = Tx::begin(auth.database()).await?;
-                sessions::delete_all(&tx, user.id).await?;
+                eviction::end_all(&tx, user.id, request.now).await?;
                 tx.commit().await?;
             }
             let message = message.unwrap_or_else(|| REJECTED.to_owned());

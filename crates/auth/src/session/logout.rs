@@ -1,4 +1,7 @@
 //! `POST /logout`, and the list of a person's own sessions (`GET` and `DELETE /sessions`).
+//!
+//! Only the end of the caller's own session leaves a change of the address or number waiting for
+//! its confirmation: the person may open the message after the sign-out ([`eviction`]).
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -12,6 +15,7 @@ use crate::http::extract::{Query, RequestInfo, SignedIn};
 use crate::model::Timestamp;
 use crate::model::ids::SessionId;
 use crate::protection::audit::{Action, AuditEvent};
+use crate::session::eviction;
 use crate::session::lifetime::check_alive;
 use crate::sql::Tx;
 use crate::sql::sessions::{self, Session};
@@ -24,7 +28,7 @@ pub(crate) async fn logout(
     signed_in: SignedIn,
 ) -> Result<StatusCode, AuthError> {
     let user = &signed_in.user;
-    let session = signed_in.session.as_ref().map(|session| session.id);
+    let session = signed_in.session_id();
     let scope = query.get("scope").unwrap_or("global");
     if !matches!(scope, "global" | "local" | "others") {
         return Err(ContractError::LogoutScopeUnsupported { scope: shortened(scope) }.into());
@@ -33,9 +37,9 @@ pub(crate) async fn logout(
     auth.audit_log().record(&tx, AuditEvent::new(user, Action::Logout), request.now).await?;
     match (scope, session) {
         ("local", Some(session)) => sessions::delete(&tx, session).await?,
-        ("others", Some(session)) => sessions::delete_others(&tx, user.id, session).await?,
+        ("others", Some(session)) => eviction::end_others(&tx, user.id, session, request.now).await?,
         // A token without a session cannot mean one of them
-        _ => sessions::delete_all(&tx, user.id).await?,
+        _ => eviction::end_all(&tx, user.id, request.now).await?,
     }
     tx.commit().await?;
     Ok(StatusCode::NO_CONTENT)
@@ -110,7 +114,12 @@ pub(crate) async fn revoke(
     let not_found = || AuthError::from(ContractError::SessionUnknown);
     let id = SessionId::parse(&id).ok_or_else(not_found)?;
     let tx = Tx::begin(auth.database()).await?;
-    if !sessions::delete_of_user(&tx, id, signed_in.user.id).await? {
+    let user = signed_in.user.id;
+    let ended = match signed_in.session_id() == Some(id) {
+        true => sessions::delete_of_user(&tx, id, user).await?,
+        false => eviction::end_one(&tx, user, id, request.now).await?,
+    };
+    if !ended {
         return Err(not_found());
     }
     auth.audit_log().record(&tx, AuditEvent::new(&signed_in.user, Action::Logout), request.now).await?;

@@ -9,6 +9,7 @@ pub(crate) mod assurance;
 mod authentication_method;
 pub(crate) mod clean_up;
 pub(crate) mod elevation;
+pub(crate) mod eviction;
 pub(crate) mod grants;
 pub(crate) mod lifetime;
 pub(crate) mod logout;

@@ -34,6 +34,7 @@ tables! {
     mod flow_state;
     mod hook_functions;
     mod identities;
+    mod link_sessions;
     mod mfa_challenges;
     mod mfa_factors;
     mod one_time_tokens;

@@ -43,6 +43,8 @@ statements! {
          limit 50";
     const DELETE_KIND =
         "delete from auth.one_time_tokens where user_id = $1 and token_type = $2::text::auth.one_time_token_type";
+    const DELETE_KINDS = "
+        delete from auth.one_time_tokens where user_id = $1 and token_type = any ($2::text[]::auth.one_time_token_type[])";
     const DELETE_HASH = "delete from auth.one_time_tokens where user_id = $1 and token_hash = $2";
     const DELETE_ALL = "delete from auth.one_time_tokens where user_id = $1";
 }
@@ -88,6 +90,11 @@ pub async fn pending_phone_changes(tx: &Tx, accounts: &PendingPhoneChanges<'_>) 
 /// Deletes the token of a kind.
 pub async fn delete_kind(tx: &Tx, user: UserId, kind: &str) -> Result<(), Error> {
     tx.execute(DELETE_KIND, &[&user, &kind]).await.map(drop)
+}
+
+/// Deletes the tokens of these kinds.
+pub async fn delete_kinds(tx: &Tx, user: UserId, kinds: &[&str]) -> Result<(), Error> {
+    tx.execute(DELETE_KINDS, &[&user, &kinds]).await.map(drop)
 }
 
 /// Deletes one token.

@@ -18,6 +18,7 @@ mod column_encryption;
 mod contract;
 mod custom_providers;
 mod dump;
+mod eviction;
 mod factors;
 mod factors_phone;
 mod factors_verify;

@@ -15,6 +15,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("0007_attempts", include_str!("../portico/0007_attempts.sql")),
     ("0008_factors", include_str!("../portico/0008_factors.sql")),
     ("0012_signing_keys", include_str!("../portico/0012_signing_keys.sql")),
+    ("0013_link_sessions", include_str!("../portico/0013_link_sessions.sql")),
 ];
 
 const HISTORY: &str = "

@@ -260,6 +260,8 @@ const TABLE_GRANTS: &[(&str, &str, &str, &str)] = &[
     ("portico.totp_steps", "authenticated", "", "select,insert,update,delete"),
     ("portico.recovery_codes", "supabase_auth_admin", "select,insert,update,delete", ""),
     ("portico.recovery_codes", "authenticated", "", "select,insert,update,delete"),
+    ("portico.link_sessions", "supabase_auth_admin", "select,insert,update,delete", ""),
+    ("portico.link_sessions", "authenticated", "", "select,insert,update,delete"),
     ("portico.analytics_events", "supabase_auth_admin", "", "select,insert"),
     // Triggers of a project run as the account service's role
     ("portico.signing_keys", "supabase_auth_admin", "", "select,insert,update,delete"),

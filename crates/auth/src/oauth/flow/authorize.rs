@@ -9,8 +9,7 @@ use url::Url;
 
 use crate::Auth;
 use crate::error::{AuthError, ContractError};
-use crate::http::extract::{Query, RequestInfo};
-use crate::model::ids::UserId;
+use crate::http::extract::{Query, RequestInfo, SignedIn};
 use crate::oauth::flow::browser_binding::{self, BrowserBinding, BrowserContext, CookieBinding, CookieReach};
 use crate::oauth::flow::{callback_redirect, oauth1, provider_unreachable};
 use crate::oauth::pkce::{self, Challenge};
@@ -20,7 +19,7 @@ use crate::oauth::provider::resolved::{ProviderEndpoints, ResolvedProvider};
 use crate::one_time::token::TokenKind;
 use crate::protection::limits::Limiter;
 use crate::sql::flow_state::{self, NewFlow, method};
-use crate::sql::{Tx, users};
+use crate::sql::{Tx, link_sessions, users};
 
 /// Parameters for this server, which are not forwarded. Invitations and API keys are secrets.
 const WITHHELD: [&str; 10] = [
@@ -98,7 +97,8 @@ impl StartedFlow {
     }
 }
 
-/// Starts a flow: a sign-in, or a link of an identity to the account `linking`.
+/// Starts a flow: a sign-in, or a link of an identity to the account of `linking`, which ends with
+/// the session.
 ///
 /// # Errors
 /// 400 `validation_failed`, 404 for an unknown invitation, 429 when an address starts too many
@@ -108,7 +108,7 @@ pub(crate) async fn start(
     request: &RequestInfo,
     query: &Query,
     browser: &BrowserContext,
-    linking: Option<UserId>,
+    linking: Option<&SignedIn>,
 ) -> Result<StartedFlow, AuthError> {
     // Each flow inserts a row, and may cause a call to the provider
     auth.limits().check(Limiter::Authorize, request)?;
@@ -176,12 +176,16 @@ pub(crate) async fn start(
         referrer: Some(&request.redirect_to),
         invite_token: invite.as_deref(),
         oauth_client_state_id: client_state,
-        linking_target_id: linking,
+        linking_target_id: linking.map(|signed_in| signed_in.user.id),
         email_optional: provider.email_optional,
         ..NewFlow::default()
     };
-    let state = flow_state::insert(&tx, &flow, request.now).await?.to_string();
+    let id = flow_state::insert(&tx, &flow, request.now).await?;
+    if let Some(signed_in) = linking {
+        link_sessions::insert(&tx, id, signed_in.session_id(), request.now).await?;
+    }
     tx.commit().await?;
+    let state = id.to_string();
 
     let cookie = binding.and_then(|binding| binding.cookie);
     if is_oauth1 {

@@ -350,6 +350,7 @@ async fn complete(
             let Some(target) = users::lock_complete(&tx, target).await? else {
                 return Ok(CallbackOutcome::InvalidState(AuthError::from(ContractError::LinkingTargetUnknown)));
             };
+            manual_linking::check_session(&tx, &target, &flow).await?;
             if let Some(code) = flow.auth_code.clone() {
                 manual_linking::check_link(op, &target, provider, profile).await?;
                 let pending = manual_linking::store_pending_link(op, provider, profile).await?;

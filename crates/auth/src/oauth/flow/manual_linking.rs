@@ -27,7 +27,7 @@ use crate::operation::AccountOperation;
 use crate::protection::audit::Action;
 use crate::session::assurance;
 use crate::sql::flow_state::{self, FlowState};
-use crate::sql::{Tx, identities, users};
+use crate::sql::{Tx, identities, link_sessions, users};
 
 fn check_enabled(auth: &Auth) -> Result<(), AuthError> {
     if auth.settings().manual_linking {
@@ -48,13 +48,24 @@ pub(crate) async fn authorize(
     check_enabled(&auth)?;
     assurance::check(&signed_in.user, signed_in.aal())?;
     let browser = BrowserContext::from_request(&headers, &uri);
-    let started = authorize::start(&auth, &request, &query, &browser, Some(signed_in.user.id)).await?;
+    let started = authorize::start(&auth, &request, &query, &browser, Some(&signed_in)).await?;
     let mut response = match query.get("skip_http_redirect") {
         Some("true") => Json(json!({"url": started.url})).into_response(),
         _ => callback_redirect::redirect(StatusCode::FOUND, &started.url),
     };
     started.set_cookie(&mut response);
     Ok(response)
+}
+
+/// Checks that the session which began a link has not ended, and may still make it. `user` is
+/// locked. Otherwise a person who was signed out could finish a link that gives access again.
+///
+/// # Errors
+/// As [`assurance::lock_and_check`].
+pub(crate) async fn check_session(tx: &Tx, user: &User, flow: &FlowState) -> Result<(), AuthError> {
+    // Flows that another server software began have none
+    let session = link_sessions::of_flow(tx, flow.id).await?.ok_or(ContractError::SessionOfTokenGone)?;
+    assurance::lock_and_check(tx, user, session).await
 }
 
 /// Checks that a provider's identity may be linked to `user`, who is locked. Writes nothing.
@@ -127,12 +138,13 @@ pub(crate) async fn look_up_pending_domain(auth: &Auth, code: &str) -> Result<()
 /// complete.
 ///
 /// # Errors
-/// As [`link`]; 404 `flow_state_not_found` when there is no such identity.
+/// As [`check_session`] and [`link`]; 404 `flow_state_not_found` when there is no such identity.
 pub(crate) async fn complete_pending_link(
     op: AccountOperation<'_>,
     user: User,
     flow: &FlowState,
 ) -> Result<SignInOutcome, AuthError> {
+    check_session(op.tx, &user, flow).await?;
     let not_found = || AuthError::from(ContractError::FlowNotFound);
     let pending = flow.oauth_client_state_id.ok_or_else(not_found)?;
     let stored = flow_state::take_client_state(op.tx, pending)

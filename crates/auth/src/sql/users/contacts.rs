@@ -134,6 +134,18 @@ statements! {
                reauthentication_token = '',
                updated_at = $3
          where id = $1";
+    /// Changes nothing for a user without a change that waits for its confirmation.
+    const WITHDRAW_CHANGES = "
+        update auth.users
+           set email_change = '',
+               email_change_token_new = '',
+               email_change_token_current = '',
+               email_change_confirm_status = 0,
+               phone_change = '',
+               phone_change_token = '',
+               updated_at = $2
+         where id = $1
+           and (email_change <> '' or phone_change <> '')";
     const SET_INVITATION = "
         update auth.users
            set confirmation_token = $2, confirmation_sent_at = $3, invited_at = $3, updated_at = $3
@@ -266,6 +278,19 @@ async fn replace(tx: &Tx, user: UserId, statement: &str, row: Params<'_>) -> Res
     let (replaced, tokens) =
         tokio::join!(biased; tx.execute(statement, row), one_time_tokens::delete_all(tx, user));
     replaced?;
+    tokens
+}
+
+/// Withdraws the changes of address and number that wait for their confirmation.
+pub async fn withdraw_changes(tx: &Tx, user: UserId, now: OffsetDateTime) -> Result<(), Error> {
+    let kinds = [TokenKind::EmailChangeNew, TokenKind::EmailChangeCurrent, TokenKind::PhoneChange];
+    let kinds = kinds.map(TokenKind::as_str);
+    let row: Params<'_> = &[&user, &now];
+    let (withdrawn, tokens) = tokio::join!(biased;
+        tx.execute(WITHDRAW_CHANGES, row),
+        one_time_tokens::delete_kinds(tx, user, &kinds),
+    );
+    withdrawn?;
     tokens
 }
 
