@@ -1,5 +1,6 @@
 //! Phones as second factors: codes in text messages.
 
+use portico_base::hash;
 use portico_mail::Template;
 use serde::Deserialize;
 use serde_json::{Map, json};
@@ -17,6 +18,7 @@ use crate::model::{Factor, User};
 use crate::one_time::text_code::{TypedCode, is_made_by_gateway};
 use crate::one_time::text_message::check_channel;
 use crate::one_time::token::{OneTimeToken, code_matches};
+use crate::sql::attempts::{self, Pause};
 use crate::sql::mfa_challenges::FactorChallenge;
 use crate::sql::{Tx, mfa_factors};
 
@@ -58,7 +60,7 @@ pub(super) async fn send(
     let settings = &auth.settings().factors.phone;
     let phone = PhoneNumber::parse(&own.factor.phone)?;
     let now = auth.now();
-    let before = reserve(auth, own, now).await?;
+    let reserved = reserve(auth, own, &phone, now).await?;
     let token = match auth.settings().sms.test_code(phone.as_str(), now) {
         Some(code) => return Ok(OneTimeToken::of_code(phone.as_str(), code).hash),
         None => OneTimeToken::generate(phone.as_str(), settings.otp_length, false),
@@ -74,29 +76,44 @@ pub(super) async fn send(
         None => deliver(auth, message).await,
     };
     if let Err(error) = delivered {
-        undo(auth, &own.factor, now, before).await;
+        undo(auth, &own.factor, &reserved).await;
         return Err(error);
     }
     Ok(token.hash)
 }
 
-/// Records the time of a message. Returns that of the message before it.
-async fn reserve(auth: &Auth, own: &OwnFactor, now: OffsetDateTime) -> Result<Option<OffsetDateTime>, AuthError> {
+/// A message whose time is recorded.
+struct ReservedMessage {
+    pause: Pause,
+    /// The time of the factor's challenge before it.
+    challenged_before: Option<OffsetDateTime>,
+}
+
+/// Records the time of a message to the number of a factor.
+///
+/// The pause belongs to the account and the number, and not to the factor: a person can enrol the
+/// same number again.
+async fn reserve(
+    auth: &Auth,
+    own: &OwnFactor,
+    phone: &PhoneNumber,
+    now: OffsetDateTime,
+) -> Result<ReservedMessage, AuthError> {
     let tx = Tx::begin(auth.database()).await?;
     let factor = mfa_factors::lock(&tx, own.factor.id).await?.ok_or(ContractError::FactorUnknown)?;
-    let pause = auth.settings().factors.phone.max_frequency;
-    if let Some(last) = factor.last_challenged_at {
-        let next = last + pause;
-        // A time that is farther away was written before the clock was set back
-        if now < next && last <= now + pause {
-            return Err(AuthError::too_soon((next - now).unsigned_abs(), |seconds| ContractError::TextTooSoon {
-                seconds,
-            }));
-        }
+    let limited = format!("factor messages of {} to {phone}", own.owner.user.id);
+    let pause = Pause {
+        kind: "factor-messages",
+        account: hash::sha256(limited.as_bytes()).to_vec(),
+        start: now,
+        end: now + auth.settings().factors.phone.max_frequency,
+    };
+    if let Some(wait) = attempts::start_pause(&tx, &pause).await? {
+        return Err(AuthError::too_soon(wait, |seconds| ContractError::TextTooSoon { seconds }));
     }
     mfa_factors::set_challenged(&tx, factor.id, now).await?;
     tx.commit().await?;
-    Ok(factor.last_challenged_at)
+    Ok(ReservedMessage { pause, challenged_before: factor.last_challenged_at })
 }
 
 /// Has the hook send a message.
@@ -121,10 +138,12 @@ async fn deliver(auth: &Auth, message: TextMessage) -> Result<(), AuthError> {
 }
 
 /// Undoes [`reserve`]: the next message need not wait.
-async fn undo(auth: &Auth, factor: &Factor, at: OffsetDateTime, before: Option<OffsetDateTime>) {
+async fn undo(auth: &Auth, factor: &Factor, reserved: &ReservedMessage) {
+    let ReservedMessage { pause, challenged_before } = reserved;
     let undone = async {
         let tx = Tx::begin(auth.database()).await?;
-        mfa_factors::undo_challenged(&tx, factor.id, at, before).await?;
+        mfa_factors::undo_challenged(&tx, factor.id, pause.start, *challenged_before).await?;
+        attempts::cancel_pause(&tx, pause).await?;
         tx.commit().await
     };
     if let Err(error) = undone.await {

@@ -40,7 +40,7 @@ pub struct PhoneFactorSettings {
     pub otp_length: usize,
     /// Text; `{{ .Code }}` is the code.
     pub template: String,
-    /// Least time between two messages to one factor.
+    /// Least time between two messages of an account to one number.
     pub max_frequency: Duration,
 }
 

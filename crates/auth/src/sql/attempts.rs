@@ -1,5 +1,5 @@
-//! `portico.attempts` and `portico.known_networks`: the guesses at codes and passwords, counted by
-//! all servers on the database together.
+//! `portico.attempts` and `portico.known_networks`: the guesses at codes and passwords, and the
+//! pauses between messages, counted by all servers on the database together.
 //!
 //! A row is a bucket, and `full_at` is the time at which it will be full again: a guess moves it by
 //! the time in which one guess is allowed again. A guess is allowed while at least one is left,
@@ -96,6 +96,17 @@ statements! {
           from charged
          where attempts.kind = charged.kind
            and attempts.account = charged.account";
+    /// A bucket for one message. An end that is more than two pauses away was written before the
+    /// clock was set back; concurrent requests write ends that are about one pause away.
+    const START_PAUSE = "
+        insert into portico.attempts as known (kind, account, full_at)
+        values ($1, $2, $4)
+        on conflict (kind, account) do update
+           set full_at = excluded.full_at
+         where known.full_at <= $3
+            or known.full_at > $4::timestamptz + ($4::timestamptz - $3::timestamptz)";
+    const END_OF_PAUSE = "select full_at from portico.attempts where kind = $1 and account = $2";
+    const CANCEL_PAUSE = "delete from portico.attempts where kind = $1 and account = $2 and full_at = $3";
     /// No bucket takes longer than a day to fill: a time that is farther away was written while the
     /// clock was wrong.
     const DELETE_OLD = "
@@ -218,6 +229,35 @@ pub async fn charge(
 pub async fn give_back(run: &impl Run, charges: &[Charge]) -> Result<(), Error> {
     let (kinds, accounts, seconds) = columns(charges);
     run.rows(GIVE_BACK, &[&kinds, &accounts, &seconds]).await.map(drop)
+}
+
+/// A pause after a message, in which no other one may be sent.
+#[derive(Debug, Clone)]
+pub struct Pause {
+    /// The name of the limit.
+    pub kind: &'static str,
+    /// The digest of what is limited.
+    pub account: Vec<u8>,
+    /// The time of the message, in whole microseconds.
+    pub start: OffsetDateTime,
+    /// The time at which the next message may be sent.
+    pub end: OffsetDateTime,
+}
+
+/// Starts a pause. Returns the time until the end of the one before it if that is not over; then
+/// nothing is written.
+pub async fn start_pause(tx: &Tx, pause: &Pause) -> Result<Option<Duration>, Error> {
+    let Pause { kind, account, start, end } = pause;
+    if tx.execute(START_PAUSE, &[kind, account, start, end]).await? > 0 {
+        return Ok(None);
+    }
+    let ends = tx.query_opt(END_OF_PAUSE, &[kind, account]).await?.map_or(*end, |row| row.get(0));
+    Ok(Some((ends - *start).try_into().unwrap_or(Duration::ZERO)))
+}
+
+/// Undoes [`start_pause`], unless another pause has started since.
+pub async fn cancel_pause(tx: &Tx, pause: &Pause) -> Result<(), Error> {
+    tx.execute(CANCEL_PAUSE, &[&pause.kind, &pause.account, &pause.end]).await.map(drop)
 }
 
 /// Deletes limits that have been full since `before`. Returns their number.

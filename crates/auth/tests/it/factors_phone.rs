@@ -121,6 +121,40 @@ async fn messages_keep_an_interval_also_between_concurrent_requests() {
 }
 
 #[tokio::test]
+async fn messages_to_a_number_keep_an_interval_also_when_it_is_enrolled_again() {
+    let t = TestServer::with_auth(|settings| {
+        with_phones(settings);
+        settings.factors.phone.max_frequency = std::time::Duration::from_secs(60);
+    })
+    .await;
+    let session = t.signed_in(ADA, PASSWORD).await;
+    let first = enroll_phone(&t, &session, PHONE).await;
+    challenge(&t, &session, &first).await.expect(200);
+    let too_soon = (429, "over_sms_send_rate_limit".to_owned());
+    // The second enrolment replaces the first one
+    let second = enroll_phone(&t, &session, PHONE).await;
+    assert_eq!(challenge(&t, &session, &second).await.rejection(), too_soon);
+    unenroll(&t, &session, &second).await.expect(200);
+    let body = json!({"factor_type": "phone", "friendly_name": "spelt otherwise", "phone": "+1 555 000 1111"});
+    let third = enroll(&t, &session, &body).await.expect(200).json()["id"].as_str().unwrap().to_owned();
+    t.clock().advance(Duration::seconds(20));
+    let early = challenge(&t, &session, &third).await;
+    assert_eq!((early.rejection(), early.header("retry-after")), (too_soon, Some("40")));
+    assert_eq!(t.texts_to(PHONE).len(), 1);
+    // Another number and another account have pauses of their own
+    let other = enroll_phone(&t, &session, "15550002222").await;
+    challenge(&t, &session, &other).await.expect(200);
+    let eve = t.signed_in(EVE, PASSWORD).await;
+    let hers = enroll_phone(&t, &eve, PHONE).await;
+    challenge(&t, &eve, &hers).await.expect(200);
+    t.clock().advance(Duration::seconds(40));
+    challenge(&t, &session, &third).await.expect(200);
+    // A clock that is set back does not stretch the pause
+    t.clock().advance(Duration::hours(-1));
+    challenge(&t, &session, &third).await.expect(200);
+}
+
+#[tokio::test]
 async fn channels_are_checked() {
     let t = TestServer::with_auth(with_phones).await;
     let session = t.signed_in(ADA, PASSWORD).await;
