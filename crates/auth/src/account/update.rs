@@ -12,7 +12,6 @@ use crate::error::{AuthError, ContractError, SqlResultExt as _};
 use crate::hooks;
 use crate::http::extract::{Json, RequestInfo, SignedIn};
 use crate::model::contact::{Contact, ContactKind};
-use crate::model::ids::UserId;
 use crate::model::metadata;
 use crate::model::{JsonObject, User};
 use crate::oauth::pkce::Challenge;
@@ -21,7 +20,7 @@ use crate::one_time::text_message::check_channel;
 use crate::operation::AccountOperation;
 use crate::protection::audit::{Action, Traits};
 use crate::protection::limits::Limiter;
-use crate::sql::users::SessionSummary;
+use crate::session::assurance;
 use crate::sql::{Tx, users};
 
 const FAILED: ContractError = ContractError::UpdatingUserFailed;
@@ -118,7 +117,7 @@ pub async fn put(
         None => None,
     };
     let changes = RequestedChanges {
-        user: user.id,
+        signed_in: &signed_in,
         body: &body,
         contacts: &new_contacts,
         password: password_change.as_ref(),
@@ -133,7 +132,7 @@ pub async fn put(
 
 /// The changes of a request, checked as far as possible without a transaction.
 struct RequestedChanges<'a> {
-    user: UserId,
+    signed_in: &'a SignedIn,
     body: &'a Update,
     contacts: &'a [Contact],
     password: Option<&'a PreparedChange<'a>>,
@@ -142,11 +141,17 @@ struct RequestedChanges<'a> {
 
 impl RequestedChanges<'_> {
     /// Applies them in one transaction. Returns the account and the messages to deliver.
+    ///
+    /// Hashes and hooks took their time: behind the lock the session must still be there, and a
+    /// second factor that was verified meanwhile counts.
     async fn apply(&self, auth: &Auth, request: &RequestInfo) -> Result<(User, Vec<MessageDelivery>), AuthError> {
         let (changes, body) = (self, self.body);
         let tx = Tx::begin(auth.database()).await?;
         let op = AccountOperation::new(auth, request, &tx);
-        let user = users::lock_complete(&tx, changes.user).await?.ok_or(ContractError::SubjectGone)?;
+        let signed_in = changes.signed_in;
+        let user = users::lock_complete(&tx, signed_in.user.id).await?.ok_or(ContractError::SubjectGone)?;
+        let aal = assurance::lock(&tx, user.id, signed_in.session_id()).await?;
+        check_assurance(&user, aal.as_deref(), body, !changes.contacts.is_empty())?;
         check_contacts(op, &user, changes.contacts).await?;
         if let Some(change) = changes.password {
             change.apply(op, &user).await?;
@@ -193,10 +198,7 @@ async fn check_contacts(op: AccountOperation<'_>, user: &User, new: &[Contact]) 
 /// Checks that this kind of account, in this session, may make the changes.
 fn check_allowed(signed_in: &SignedIn, body: &Update, changes_contact: bool) -> Result<(), AuthError> {
     let user = &signed_in.user;
-    let is_aal2 = signed_in.session.as_ref().is_some_and(SessionSummary::is_aal2);
-    if user.has_verified_factor() && !is_aal2 && (body.password.is_some() || changes_contact) {
-        return Err(ContractError::InsufficientAssurance.into());
-    }
+    check_assurance(user, signed_in.aal(), body, changes_contact)?;
     if user.is_anonymous && body.password.is_some() && body.email.is_empty() && body.phone.is_empty() {
         return Err(ContractError::AnonymousPasswordNeedsContact.into());
     }
@@ -204,4 +206,13 @@ fn check_allowed(signed_in: &SignedIn, body: &Update, changes_contact: bool) -> 
         return Err(ContractError::ManagedBySso.into());
     }
     Ok(())
+}
+
+/// Checks that a session of this level may change the password and the contacts, if the request
+/// does.
+fn check_assurance(user: &User, aal: Option<&str>, body: &Update, changes_contact: bool) -> Result<(), AuthError> {
+    match body.password.is_some() || changes_contact {
+        true => assurance::check(user, aal),
+        false => Ok(()),
+    }
 }

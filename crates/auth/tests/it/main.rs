@@ -14,6 +14,7 @@ mod attempts;
 mod authenticator;
 mod bad_input;
 mod browser;
+mod changes_meanwhile;
 mod column_encryption;
 mod contract;
 mod custom_providers;
