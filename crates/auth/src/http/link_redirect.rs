@@ -4,6 +4,7 @@ use axum::response::{IntoResponse as _, Response};
 use http::header::{CACHE_CONTROL, LOCATION, REFERRER_POLICY};
 use http::{HeaderValue, StatusCode};
 use percent_encoding::{CONTROLS, utf8_percent_encode};
+use portico_base::with_current_request;
 
 use crate::error::AuthError;
 
@@ -40,6 +41,12 @@ fn encode(fields: &RedirectFields) -> String {
     form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish()
 }
 
+/// Returns the id of the current request for the fields of a server error, as in JSON bodies:
+/// `None` for other errors, whose cause is the caller's.
+pub(crate) fn error_id(error: &AuthError) -> Option<String> {
+    error.status().is_server_error().then(|| with_current_request(|request| request.id.to_string())).flatten()
+}
+
 /// Returns the fields of an error. `error` is present for the statuses that have an OAuth error.
 pub(crate) fn error_fields(error: &AuthError) -> RedirectFields {
     let word = match error.status() {
@@ -53,6 +60,7 @@ pub(crate) fn error_fields(error: &AuthError) -> RedirectFields {
     let mut fields: RedirectFields = word.map(|word| ("error", word.to_owned())).into_iter().collect();
     fields.push(("error_code", error.code().as_str().to_owned()));
     fields.push(("error_description", error.to_string()));
+    fields.extend(error_id(error).map(|id| ("error_id", id)));
     fields
 }
 

@@ -85,6 +85,7 @@ async fn linking_an_unverified_address_requires_its_confirmation() {
     let answer = server.google().answer(&begin_link(&server, &token).await, UNVERIFIED_ADA).await.expect(302);
     let text = "Unverified email with google. A confirmation email has been sent to your google email";
     reports(&answer, "server_error", "email_not_confirmed", text);
+    assert_eq!(answer.location_query("error_id"), None, "not an error of the server");
     let user = user_of(&server, &token).await;
     assert_eq!(user["identities"][0]["provider"], "google", "kept");
     assert_eq!((&user["email"], &user["new_email"]), (&json!(""), &json!("ada@example.com")));
@@ -170,7 +171,12 @@ async fn an_address_of_two_accounts_cannot_sign_in() {
         identity(&server, owner, "github", "ada@example.com", true).await;
     }
     let text = "Multiple accounts with the same email address in the same linking domain detected: default";
-    reports(&callback(&server, ADA).await.expect(302), "server_error", "unexpected_failure", text);
+    let answer = callback(&server, ADA).await.expect(302);
+    reports(&answer, "server_error", "unexpected_failure", text);
+    for field in [TestResponse::location_query, TestResponse::location_fragment] {
+        assert_eq!(field(&answer, "error_id").as_deref(), answer.header("x-request-id"));
+        assert!(field(&answer, "error_id").is_some());
+    }
     assert_eq!(server.count("select count(*) from auth.sessions").await, 0);
 }
 

@@ -164,6 +164,8 @@ async fn an_internal_error_is_reported_to_the_app() {
     let landed = t.get(link.as_str()).send().await.expect(303);
     assert_eq!(landed.location_fragment("error").as_deref(), Some("server_error"));
     assert_eq!(landed.location_fragment("error_code").as_deref(), Some("unexpected_failure"));
+    assert_eq!(landed.location_fragment("error_id").as_deref(), landed.header("x-request-id"));
+    assert!(landed.location_fragment("error_id").is_some());
     // Nothing happened, so the link still works
     t.execute("drop trigger refuse on auth.sessions").await;
     t.get(link.as_str()).send().await.expect(303).location_fragment("access_token").unwrap();

@@ -17,6 +17,8 @@ pub(crate) struct RedirectedError {
     error: String,
     error_code: Option<String>,
     error_description: String,
+    /// The id of the request, for an error of the server.
+    error_id: Option<String>,
     /// The address that a confirmation was sent to.
     email: Option<String>,
 }
@@ -38,6 +40,7 @@ impl RedirectedError {
             error: kind.to_owned(),
             error_code: Some(error.code().as_str().to_owned()),
             error_description: error.to_string(),
+            error_id: link_redirect::error_id(error),
             email: None,
         }
     }
@@ -55,6 +58,7 @@ impl RedirectedError {
             error: clean(error),
             error_code: None,
             error_description: clean(description.unwrap_or_default()),
+            error_id: None,
             email: None,
         }
     }
@@ -65,6 +69,7 @@ impl RedirectedError {
         if !self.error_description.is_empty() {
             fields.push(("error_description", &self.error_description));
         }
+        fields.extend(self.error_id.as_deref().map(|id| ("error_id", id)));
         fields
     }
 }
