@@ -1,5 +1,5 @@
-//! What changes while a change of an account is in progress counts: a session that ends, a second
-//! factor that is verified.
+//! `PUT /user` whose session ends, or whose person verifies a second factor, while the request is
+//! in progress.
 
 use portico_auth::settings::HookPoint;
 use portico_testkit::TestServer;

@@ -125,26 +125,36 @@ fn changing(settings: &mut AuthSettings) {
     settings.email.secure_change = false;
 }
 
+/// Ends sessions by a request of the owner while changes wait that the thief began.
+async fn end_with_changes(request: &str) -> (TestServer, (Url, Value)) {
+    let t = TestServer::with_auth(changing).await;
+    let owner = t.signed_in(EVE, PASSWORD).await;
+    let thief = t.sign_in(EVE, PASSWORD).await;
+    let begun = begin_changes(&t, &thief).await;
+    let id = |session: &Value| claims_of(access(session))["session_id"].as_str().unwrap().to_owned();
+    let (verb, path) = request.split_once(' ').unwrap();
+    let path = path.replace("thief", &id(&thief)).replace("owner", &id(&owner));
+    let request = t.request(verb.parse().unwrap(), &format!("/auth/v1/{path}"));
+    request.bearer(access(&owner)).send().await.expect(204);
+    (t, begun)
+}
+
 #[tokio::test]
 async fn changes_that_wait_end_with_the_sessions_of_others() {
-    for (ends, changed) in [
-        ("POST logout?scope=others", false),
-        ("POST logout?scope=global", false),
-        ("DELETE sessions/thief", false),
-        ("POST logout?scope=local", true),
-        ("DELETE sessions/owner", true),
-    ] {
-        let t = TestServer::with_auth(changing).await;
-        let owner = t.signed_in(EVE, PASSWORD).await;
-        let thief = t.sign_in(EVE, PASSWORD).await;
-        let begun = begin_changes(&t, &thief).await;
-        let id = |session: &Value| claims_of(access(session))["session_id"].as_str().unwrap().to_owned();
-        let (verb, path) = ends.split_once(' ').unwrap();
-        let path = path.replace("thief", &id(&thief)).replace("owner", &id(&owner));
-        let request = t.request(verb.parse().unwrap(), &format!("/auth/v1/{path}")).bearer(access(&owner));
-        request.send().await.expect(204);
-        let expected = if changed { format!("new@example.com {PHONE}") } else { EVE.to_owned() };
-        assert_eq!(confirm_changes(&t, begun).await, expected, "{ends}");
+    for request in ["POST logout?scope=others", "POST logout?scope=global", "DELETE sessions/thief"] {
+        let (t, begun) = end_with_changes(request).await;
+        assert_eq!(confirm_changes(&t, begun).await, EVE, "{request}");
+    }
+}
+
+#[tokio::test]
+async fn a_sign_out_of_one_device_leaves_the_changes_that_wait() {
+    for request in ["POST logout?scope=local", "DELETE sessions/owner"] {
+        let (t, (link, typed)) = end_with_changes(request).await;
+        t.get(link.as_str()).send().await.expect(303);
+        assert_eq!(contacts(&t).await, format!("new@example.com {PHONE}"), "{request}");
+        // A confirmation makes the other tokens of the account invalid
+        assert_eq!(t.post("/auth/v1/verify").json(&typed).send().await.status, 403, "{request}");
     }
 }
 
