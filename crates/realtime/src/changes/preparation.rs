@@ -41,7 +41,7 @@ impl ChangeDelivery {
                 continue;
             }
             let name = change.table_name();
-            // What did not fit the table before may fit it now
+            // A filter that did not fit the table before may fit it now
             let again = known.is_none_or(|(known, _)| !Arc::ptr_eq(known, table));
             if prepared.0.len() >= MAX_TABLES {
                 // They are prepared again, and tables that were dropped are never named again

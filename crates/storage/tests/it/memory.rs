@@ -71,7 +71,7 @@ async fn bodies_and_fields_that_do_not_arrive_take_bounded_memory() {
         assert!(is_refused(metadata).await.contains("SlowDown"), "{begin}");
         assert!(is_refused(s3_form).await.contains("<Code>SlowDown</Code>"), "{begin}");
         assert_refused(&delete.send(&f).await, 429, "SlowDown");
-        // What takes no memory is not delayed
+        // A request that takes no memory is not delayed
         upload(&f, form("cacheControl", "60")).send().await.expect(200);
         stalled.iter().for_each(JoinHandle::abort);
         while list().send().await.status != 200 {}
