@@ -34,8 +34,7 @@ pub fn check_frame(input: &[u8]) {
 }
 
 fn check_event(inbound: &Inbound, event: &str, payload: &[u8]) {
-    let head =
-        EventHead { join_ref: &inbound.join_ref, reference: &inbound.reference, topic: &inbound.topic, event };
+    let head = EventHead { join_ref: &inbound.join_ref, reference: &inbound.reference, topic: &inbound.topic, event };
     // A binary frame may have spaces around its payload
     let payload = Bytes::copy_from_slice(payload.trim_ascii());
     let body = InboundBody::Event { event: event.into(), payload: payload.clone() };
@@ -61,12 +60,8 @@ fn check_broadcast(inbound: &Inbound, broadcast: &UserBroadcast) {
         }
         match (&broadcast.payload, broadcast_payload(broadcast, metadata)) {
             (UserPayload::Json(_), Some(payload)) => {
-                let head = EventHead {
-                    join_ref: &Reference::NULL,
-                    reference: &Reference::NULL,
-                    topic,
-                    event: "broadcast",
-                };
+                let head =
+                    EventHead { join_ref: &Reference::NULL, reference: &Reference::NULL, topic, event: "broadcast" };
                 for version in [Version::V1, Version::V2] {
                     let again = parsed(version, encode_event(version, head, &payload));
                     assert_eq!(again.body, InboundBody::Event { event: "broadcast".into(), payload: payload.clone() });
