@@ -145,7 +145,7 @@ impl PreparedChange<'_> {
         tokens?;
         audit?;
         match &signed_in.session {
-            Some(session) => sessions::delete_others(op.tx, user.id, session.id).await?,
+            Some(session) => drop(sessions::delete_others(op.tx, user.id, session.id).await?),
             None => sessions::delete_all(op.tx, user.id).await?,
         }
         create_email_identity(op, user).await?;

@@ -17,17 +17,25 @@ use crate::sql::{Tx, sessions, users};
 /// # Errors
 /// Those of the database.
 pub(crate) async fn end_all(tx: &Tx, user: UserId, now: OffsetDateTime) -> Result<(), AuthError> {
-    lock_and_withdraw(tx, user, now).await?;
+    // The lock comes first, as in `end_others`
+    if let Some(locked) = users::lock_by_id(tx, user).await? {
+        withdraw_changes(tx, &locked, now).await?;
+    }
     Ok(sessions::delete_all(tx, user).await?)
 }
 
-/// As [`end_all`], without the session `keep`.
+/// Ends the sessions of a user besides `keep`, and the changes of contacts that wait for their
+/// confirmation. Where there is no other session, changes stay: only `keep` can have begun them.
 ///
 /// # Errors
 /// Those of the database.
 pub(crate) async fn end_others(tx: &Tx, user: UserId, keep: SessionId, now: OffsetDateTime) -> Result<(), AuthError> {
-    lock_and_withdraw(tx, user, now).await?;
-    Ok(sessions::delete_others(tx, user, keep).await?)
+    // The lock comes first: a request that holds it may be about to begin a change
+    let Some(locked) = users::lock_by_id(tx, user).await? else { return Ok(()) };
+    match sessions::delete_others(tx, user, keep).await? {
+        0 => Ok(()),
+        _ => withdraw_changes(tx, &locked, now).await,
+    }
 }
 
 /// Ends one session of a user that is not the caller's, and the changes of contacts that wait for
@@ -53,13 +61,5 @@ pub(crate) async fn withdraw_changes(tx: &Tx, user: &User, now: OffsetDateTime) 
     match user.is_anonymous {
         true => Ok(()),
         false => Ok(users::withdraw_changes(tx, user.id, now).await?),
-    }
-}
-
-/// The lock comes first: a request that holds it may be about to begin a change.
-async fn lock_and_withdraw(tx: &Tx, user: UserId, now: OffsetDateTime) -> Result<(), AuthError> {
-    match users::lock_by_id(tx, user).await? {
-        Some(user) => withdraw_changes(tx, &user, now).await,
-        None => Ok(()),
     }
 }

@@ -38,6 +38,10 @@ pub(crate) async fn logout(
     match (scope, session) {
         ("local", Some(session)) => sessions::delete(&tx, session).await?,
         ("others", Some(session)) => eviction::end_others(&tx, user.id, session, request.now).await?,
+        (_, Some(session)) => {
+            eviction::end_others(&tx, user.id, session, request.now).await?;
+            sessions::delete(&tx, session).await?;
+        }
         // A token without a session cannot mean one of them
         _ => eviction::end_all(&tx, user.id, request.now).await?,
     }

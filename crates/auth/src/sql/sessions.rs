@@ -361,9 +361,9 @@ pub async fn delete_of_user(tx: &Tx, id: SessionId, user: UserId) -> Result<bool
     Ok(tx.execute(DELETE_OF_USER, &[&id, &user]).await? > 0)
 }
 
-/// Ends all sessions of a user but one.
-pub async fn delete_others(tx: &Tx, user: UserId, keep: SessionId) -> Result<(), Error> {
-    tx.execute(DELETE_OTHERS, &[&user, &keep]).await.map(drop)
+/// Ends all sessions of a user but one. Returns their number.
+pub async fn delete_others(tx: &Tx, user: UserId, keep: SessionId) -> Result<u64, Error> {
+    tx.execute(DELETE_OTHERS, &[&user, &keep]).await
 }
 
 /// Ends all sessions of a user.

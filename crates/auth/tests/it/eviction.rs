@@ -148,6 +148,16 @@ async fn changes_that_wait_end_with_the_sessions_of_others() {
 }
 
 #[tokio::test]
+async fn a_global_sign_out_of_the_only_session_leaves_the_changes_that_wait() {
+    let t = TestServer::with_auth(changing).await;
+    let owner = t.signed_in(EVE, PASSWORD).await;
+    let (link, _) = begin_changes(&t, &owner).await;
+    t.post("/auth/v1/logout").bearer(access(&owner)).send().await.expect(204);
+    t.get(link.as_str()).send().await.expect(303);
+    assert_eq!(contacts(&t).await, format!("new@example.com {PHONE}"));
+}
+
+#[tokio::test]
 async fn a_sign_out_of_one_device_leaves_the_changes_that_wait() {
     for request in ["POST logout?scope=local", "DELETE sessions/owner"] {
         let (t, (link, typed)) = end_with_changes(request).await;
