@@ -7,8 +7,8 @@ use crate::error::{ProjectError, read_text};
 use crate::project::MAX_CONFIG;
 
 const TEMPLATE: &str = include_str!("config_template.toml");
-/// The settings of a new project whose defaults are those of the reference, for the sake of existing
-/// projects.
+/// The settings of a new project whose defaults are those of the reference, for the sake of
+/// existing projects.
 const OWN_TEMPLATE: &str = include_str!("portico_template.toml");
 
 /// The files of tools in the folder that do not belong into version control.

@@ -137,8 +137,8 @@ pub(crate) const FIND_OBJECT_AND_BUCKET: &str = concat!(
 pub(crate) const OWNER: &str = "supabase_storage_admin";
 
 /// Like [`FIND_OBJECT_AND_BUCKET`], for many objects: a row for each, in their order, which is null
-/// where the object does not exist. It runs as the owner of the tables: every name is qualified, and
-/// tables of others that inherit are left out. `$1` buckets, `$2` names.
+/// where the object does not exist. It runs as the owner of the tables: every name is qualified,
+/// and tables of others that inherit are left out. `$1` buckets, `$2` names.
 pub(crate) const FIND_OBJECTS_AS_OWNER: &str = concat!(
     "select (select pg_catalog.json_build_object('public', coalesce(b.public, false), 'object', ",
     object_row_json!(),

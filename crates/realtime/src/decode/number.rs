@@ -26,7 +26,8 @@ pub(super) fn write_number(out: &mut Vec<u8>, text: &str) -> Result<(), ValueRen
         None => (mantissa, None),
     };
     let digits = || whole.bytes().chain(fraction.unwrap_or_default().bytes());
-    // JSON has digits on both sides of a point and no zero in front, which an exponent could make of `0.5`
+    // JSON has digits on both sides of a point and no zero in front, which an exponent could make
+    // of `0.5`
     let has_leading_zero = whole.starts_with('0') && (whole.len() > 1 || exponent != 0);
     if whole.is_empty()
         || fraction == Some("")

@@ -49,8 +49,9 @@ begin
     end if;
   end if;
 
-  -- As in `storage.search`: a folder at a time, and files in sets up to the first folder. No bound is
-  -- null, since a condition that it might be would keep the others from being searched in the index.
+  -- As in `storage.search`: a folder at a time, and files in sets up to the first folder. No bound
+  -- is null, since a condition that it might be would keep the others from being searched in the
+  -- index.
   while returned < max_keys loop
     if batch = 0 then
       if is_descending then
