@@ -5,7 +5,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use portico_rest::RestError;
-use portico_rest::query::{LogicTree, FilterOperation, RequestQuery, QueryTarget, SelectItem, canonical, parse};
+use portico_rest::query::{FilterOperation, LogicTree, QueryTarget, RequestQuery, SelectItem, canonical, parse};
 
 fuzz_target!(|raw: &str| {
     for target in [QueryTarget::Relation, QueryTarget::Function { read: false }, QueryTarget::Function { read: true }] {

@@ -26,6 +26,11 @@ impl XmlWriter {
         Self(DECLARATION.to_owned())
     }
 
+    /// Returns the document.
+    pub fn into_text(self) -> String {
+        self.0
+    }
+
     /// Writes the root element with its content.
     pub fn root(&mut self, name: &str, content: impl FnOnce(&mut Self)) {
         let _ = write!(self.0, "<{name} xmlns=\"{NAMESPACE}\">");
@@ -69,7 +74,7 @@ impl XmlWriter {
 
 /// Returns a response with a document.
 pub(super) fn xml_response(xml: XmlWriter) -> Response {
-    let mut response = Response::new(Body::from(xml.0));
+    let mut response = Response::new(Body::from(xml.into_text()));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/xml; charset=utf-8"));
     response
 }
