@@ -61,7 +61,7 @@ pub(crate) async fn create(operation: &Operation, actor: Actor, bucket: &NewBuck
     check_mime_types(bucket.allowed_mime_types.as_deref().unwrap_or_default())?;
     let owner = operation.known_caller().map(|caller| caller.owner()).unwrap_or_default();
     let limit = bucket.file_size_limit.map(|limit| limit.to_string());
-    let types = bucket.allowed_mime_types.as_ref().map(|types| sql::text_array(types));
+    let types = bucket.allowed_mime_types.as_ref().map(sql::text_array);
     let values = [
         Some(bucket.id.as_bytes()),
         Some(bucket.name.as_bytes()),
@@ -120,7 +120,7 @@ pub(crate) async fn update(operation: &Operation, actor: Actor, id: &str, change
     }
     let flag = |flag: bool| Some(if flag { "true" } else { "false" }.as_bytes());
     let limit = changes.file_size_limit.flatten().map(|limit| limit.to_string());
-    let types = changes.allowed_mime_types.as_ref().and_then(Option::as_ref).map(|types| sql::text_array(types));
+    let types = changes.allowed_mime_types.as_ref().and_then(Option::as_ref).map(sql::text_array);
     let values = [
         Some(id.as_bytes()),
         flag(changes.public.is_some()),

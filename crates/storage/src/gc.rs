@@ -232,7 +232,7 @@ impl Storage {
             Err(BackendError::NotFound) => {}
             outcome => return Ok(outcome.map(|_| false)?),
         }
-        let list = sql::text_array(&[&row.name]);
+        let list = sql::text_array([&row.name]);
         let values = [Some(row.bucket.as_bytes()), Some(list.as_bytes())];
         let step = SqlStep { text: sql::CURRENT_VERSIONS, values: &values };
         let found = self.gc_operation().read(Actor::Service, step, JSON_ARRAY).await?;

@@ -159,7 +159,7 @@ impl UploadAccess {
     /// object of a finished upload is still there.
     async fn settle(&self, id: &ResumableId, record: &mut UploadRecord) -> Result<(), TusError> {
         let Some(commit) = &record.commit else { return Ok(()) };
-        let names = sql::text_array(&[&id.target.name]);
+        let names = sql::text_array([&id.target.name]);
         let values = [Some(id.target.bucket.as_bytes()), Some(names.as_bytes())];
         let step = SqlStep { text: sql::CURRENT_VERSIONS, values: &values };
         let rows = self.operation.read(Actor::Service, step, RowSeparators::default()).await?;
