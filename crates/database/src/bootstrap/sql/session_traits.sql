@@ -276,7 +276,7 @@ insert into portico_session.reviewed values
   ('portico.grant_pg_graphql_access', '2f2c6dc47fac39078ab8f54dfeafe07a'),
   ('portico.grant_pg_net_access', '5ed920c9127272ea5aea1e153297b2db'),
   ('portico.rls_auto_enable', '207689c5ee53f61cd57cd922afac7ae5'),
-  ('portico.run', 'b49a9eefc1ad89f8e86bba4bcbc500da'),
+  ('portico.run', '1989aa2d461a68b0e0b0769ff800bbdd'),
   ('portico.set_graphql_placeholder', 'd90663752f9a59497c4556af37ed5fe3'),
   ('public.rls_auto_enable', '325053e28054ec4f19e9900af2677e20'),
   ('realtime.apply_rls', 'e69ba986070429bd70eed01499c6bbca'),
