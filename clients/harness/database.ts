@@ -4,6 +4,9 @@ import { Client } from "pg";
 /** Runs one statement. */
 export async function sql<Row extends object>(url: string, text: string, values: unknown[] = []): Promise<Row[]> {
   const client = new Client({ connectionString: url });
+  // A statement that fails rejects its promise. An error beside it, as when the server ends while
+  // the connection is being closed, would end the process
+  client.on("error", () => undefined);
   await client.connect();
   try {
     return (await client.query<Row>(text, values)).rows;
