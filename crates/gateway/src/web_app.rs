@@ -7,6 +7,7 @@
 //! `index.html`.
 
 mod asset;
+mod filled_page;
 mod policy;
 mod slots;
 
@@ -23,6 +24,7 @@ use serde_json::Value;
 use crate::request::encoding::{self, Encoding};
 use crate::request::rejection::Rejection;
 use asset::{Asset, AssetContent, AssetSource, Document};
+use filled_page::FilledPage;
 
 /// The path of the page's configuration.
 const CONFIG_PATH: &str = "portico/config.json";
@@ -34,9 +36,11 @@ const NOT_FOUND: &str = "404.html";
 #[derive(Debug, Clone)]
 pub struct WebApp {
     source: Arc<AssetSource>,
-    /// Files that are made when the server starts, by path and suffix of the encoding. They come
-    /// before those of the source.
+    /// Files that are made when the server starts, by path. They come before those of the source.
     documents: HashMap<String, Arc<Document>>,
+    /// Pages that are filled in when the server starts, by path. They come before those of the
+    /// source.
+    pages: HashMap<&'static str, Arc<FilledPage>>,
     /// The targets of redirects, by path.
     redirects: HashMap<&'static str, HeaderValue>,
     development: bool,
@@ -74,6 +78,7 @@ impl WebApp {
         source.has_index().then(|| Self {
             source: Arc::new(source),
             documents: HashMap::new(),
+            pages: HashMap::new(),
             redirects: HashMap::new(),
             development: false,
             origins: Vec::new(),
@@ -109,10 +114,7 @@ impl WebApp {
     #[must_use]
     pub fn with_slots(mut self, slots: &[(&str, String)]) -> Self {
         for (path, page) in self.source.pages() {
-            for (encoding, content) in slots::compressed(slots::filled(page, slots)) {
-                let name = format!("{path}{}", encoding.suffix());
-                self.documents.insert(name, Arc::new(Document::new(content)));
-            }
+            self.pages.insert(path, Arc::new(FilledPage::new(slots::filled(page, slots))));
         }
         self
     }
@@ -212,10 +214,12 @@ impl WebApp {
     }
 
     async fn load_encoded(&self, path: &str, encoding: Encoding) -> Option<Asset> {
-        match self.documents.get(&format!("{path}{}", encoding.suffix())) {
-            Some(document) => Some(document.asset(encoding)),
-            // Encodings of the source are encodings of another content
-            None if self.documents.contains_key(path) => None,
+        // Encodings of the source are encodings of another content
+        if let Some(document) = self.documents.get(path) {
+            return (encoding == Encoding::Identity).then(|| document.asset(encoding));
+        }
+        match self.pages.get(path) {
+            Some(page) => page.load(encoding).await,
             None => self.source.load(path, encoding).await,
         }
     }

@@ -1,17 +1,6 @@
 //! The slots of pages, which the server fills once when it starts.
 
-use std::io::Write as _;
-
-use brotli::enc::BrotliEncoderParams;
-use bytes::Bytes;
-use flate2::Compression;
-use flate2::write::GzEncoder;
-
-use crate::request::encoding::Encoding;
-
 const END: &str = "<!--/slot-->";
-/// Pages are compressed once, so time does not count.
-const BROTLI_QUALITY: i32 = 11;
 
 /// Returns a page with the content of its slots replaced. A slot without content in `slots` keeps
 /// its own.
@@ -28,47 +17,9 @@ pub(super) fn filled(mut page: String, slots: &[(&str, String)]) -> String {
     page
 }
 
-/// Returns a page in each encoding.
-pub(super) fn compressed(page: String) -> Vec<(Encoding, Bytes)> {
-    let mut forms = Vec::new();
-    let parameters = BrotliEncoderParams {
-        quality: BROTLI_QUALITY,
-        lgwin: window_bits(page.len()),
-        size_hint: page.len(),
-        ..BrotliEncoderParams::default()
-    };
-    let mut brotli = Vec::new();
-    if brotli::BrotliCompress(&mut page.as_bytes(), &mut brotli, &parameters).is_ok() {
-        forms.push((Encoding::Brotli, brotli.into()));
-    }
-    let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
-    if gzip.write_all(page.as_bytes()).is_ok()
-        && let Ok(bytes) = gzip.finish()
-    {
-        forms.push((Encoding::Gzip, bytes.into()));
-    }
-    forms.push((Encoding::Identity, page.into()));
-    forms
-}
-
-/// Returns the smallest window, as a power of two, that contains `length` bytes. The encoder
-/// allocates and clears some ten bytes for each byte of the window: with the default of 4 MiB the
-/// pages would cost the start a quarter of a second and 100 MiB.
-fn window_bits(length: usize) -> i32 {
-    // The format keeps 16 bytes of the window for itself
-    (10..22).find(|bits| length <= (1 << bits) - 16).unwrap_or(22)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_window_contains_the_page() {
-        for (length, bits) in [(0, 10), (1008, 10), (1009, 11), (20_000, 15), (1 << 30, 22)] {
-            assert_eq!(window_bits(length), bits, "{length}");
-        }
-    }
 
     #[test]
     fn every_slot_of_a_name_is_filled_and_others_keep_their_content() {
