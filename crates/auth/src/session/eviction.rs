@@ -10,7 +10,7 @@ use time::OffsetDateTime;
 use crate::error::AuthError;
 use crate::model::User;
 use crate::model::ids::{SessionId, UserId};
-use crate::sql::{Tx, sessions, users};
+use crate::sql::{Tx, refresh_tokens, sessions, users};
 
 /// Ends all sessions of a user, and the changes of contacts that wait for their confirmation.
 ///
@@ -50,6 +50,18 @@ pub(crate) async fn end_one(tx: &Tx, user: UserId, id: SessionId, now: OffsetDat
     }
     withdraw_changes(tx, &locked, now).await?;
     Ok(true)
+}
+
+/// Revokes the refresh tokens of a session of a user, and withdraws the changes of contacts that
+/// wait for their confirmation. The session's access token stays valid until it expires.
+///
+/// # Errors
+/// Those of the database.
+pub(crate) async fn revoke_tokens(tx: &Tx, user: UserId, id: SessionId, now: OffsetDateTime) -> Result<(), AuthError> {
+    if let Some(locked) = users::lock_by_id(tx, user).await? {
+        withdraw_changes(tx, &locked, now).await?;
+    }
+    Ok(refresh_tokens::revoke_family(tx, id, now).await?)
 }
 
 /// Withdraws the changes of address and number of `user`, who is locked, that wait for their

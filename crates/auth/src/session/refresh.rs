@@ -30,7 +30,7 @@ use crate::operation::AccountOperation;
 use crate::protection::audit::{Action, AuditEvent, AuditLog};
 use crate::protection::column_encryption::ColumnKeys;
 use crate::session::refresh_token::{CountedToken, RefreshToken, SessionKey};
-use crate::session::{self, lifetime, user_agent};
+use crate::session::{self, eviction, lifetime, user_agent};
 use crate::settings::{RefreshSettings, SessionSettings};
 use crate::sql::refresh_tokens::{LockAttempt, RefreshTokenFamily, StoredToken};
 use crate::sql::sessions::Session;
@@ -216,7 +216,9 @@ async fn stored(auth: &Auth, tx: Tx, request: &RequestInfo, presented: &str) -> 
     let verdict = judge(auth, presented, &token, &family, now);
     if matches!(verdict, TokenVerdict::Reuse) {
         if auth.settings().refresh.rotation {
-            refresh_tokens::revoke_family(&tx, session.id, now).await?;
+            tx.rollback().await;
+            let tx = Tx::begin(auth.database()).await?;
+            eviction::revoke_tokens(&tx, user.id, session.id, now).await?;
             auth.audit_log().record(&tx, AuditEvent::new(user, Action::TokenRevoked), now).await?;
             tx.commit().await?;
         }
@@ -380,8 +382,12 @@ async fn reuse_of_counted(
     if !auth.settings().refresh.rotation {
         return Err(already_used());
     }
-    sessions::delete(&tx, session.id).await?;
-    auth.audit_log().record(&tx, AuditEvent::new(user, Action::TokenRevoked), now).await?;
+    // This transaction has locked the session, and the lock of the user has to come before it
+    tx.rollback().await;
+    let tx = Tx::begin(auth.database()).await?;
+    if eviction::end_one(&tx, user.id, session.id, now).await? {
+        auth.audit_log().record(&tx, AuditEvent::new(user, Action::TokenRevoked), now).await?;
+    }
     tx.commit().await?;
     let mut response = already_used().into_response();
     response.headers_mut().insert("sb-auth-refresh-token-rotated", HeaderValue::from_static("true"));

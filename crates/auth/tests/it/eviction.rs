@@ -190,6 +190,33 @@ async fn changes_that_wait_end_with_the_first_second_factor() {
 }
 
 #[tokio::test]
+async fn changes_that_wait_end_with_the_reuse_of_a_refresh_token() {
+    for version in [1, 2] {
+        let t = TestServer::with_auth(|settings| {
+            changing(settings);
+            settings.refresh.algorithm_version = version;
+        })
+        .await;
+        let stolen = t.signed_in(EVE, PASSWORD).await;
+        let refresh = async |token: &str| {
+            let body = json!({"refresh_token": token});
+            t.post("/auth/v1/token?grant_type=refresh_token").json(&body).send().await
+        };
+        let first = stolen["refresh_token"].as_str().unwrap().to_owned();
+        let mut newest = first.clone();
+        // An older token than the last is reuse, the last may have been lost on its way
+        for _ in 0..2 {
+            let refreshed = refresh(&newest).await.expect(200).json();
+            newest = refreshed["refresh_token"].as_str().unwrap().to_owned();
+        }
+        let begun = begin_changes(&t, &stolen).await;
+        t.clock().advance(Duration::seconds(11));
+        assert_eq!(refresh(&first).await.rejection(), (400, "refresh_token_already_used".into()));
+        assert_eq!(confirm_changes(&t, begun).await, EVE, "version {version}");
+    }
+}
+
+#[tokio::test]
 async fn an_anonymous_account_keeps_the_change_that_gives_it_an_address() {
     let t = TestServer::with_auth(|settings| settings.anonymous_users = true).await;
     let session = t.post("/auth/v1/signup").json(&json!({})).send().await.expect(200).json();
