@@ -36,6 +36,8 @@ check: $(WEB_STAMP) ## Formatting, lints, types and the wording of comments
 	npm run --silent --workspace clients lint
 	npm run --silent --workspace clients typecheck
 
+# Most tests wait, for PostgreSQL above all
+test-rust: export RUST_TEST_THREADS ?= $(shell echo $$(( 2 * $$(getconf _NPROCESSORS_ONLN) )))
 test-rust: $(WEB_STAMP) extensions ## The server's tests, on a real PostgreSQL
 	cargo test --workspace --quiet
 

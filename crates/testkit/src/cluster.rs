@@ -7,18 +7,23 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use portico_base::Clock;
 use portico_database::cluster::Binaries;
 use portico_database::scratch::{OrdinaryServer, PoolerMode, TestPooler};
-use portico_database::{Database, Endpoint, PoolSettings, scratch};
+use portico_database::{BootstrapSettings, Database, Endpoint, PoolSettings, scratch};
 use tokio::sync::{OnceCell, Semaphore};
 
-/// The database that the databases of tests are cloned from.
-const TEMPLATE: &str = "portico_test_template";
-
-static PREPARED: OnceCell<Endpoint> = OnceCell::const_new();
+static PREPARED: OnceCell<PreparedCluster> = OnceCell::const_new();
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 /// PostgreSQL copies a template one at a time; waiting here is cheaper than there.
 static CLONING: Semaphore = Semaphore::const_new(1);
+
+/// The cluster of this process, with the template in it.
+struct PreparedCluster {
+    admin: Endpoint,
+    /// The name of the database that the databases of tests are cloned from.
+    template: String,
+}
 
 /// The database of a test. It is dropped with this, in the background.
 pub struct ScratchDatabase {
@@ -36,10 +41,10 @@ impl ScratchDatabase {
     /// # Panics
     /// When PostgreSQL is missing or cannot start.
     pub async fn new() -> Self {
-        let admin = PREPARED.get_or_init(prepare).await;
+        let PreparedCluster { admin, template } = PREPARED.get_or_init(prepare).await;
         let _turn = CLONING.acquire().await.expect("the semaphore is never closed");
         let name = format!("portico_test_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let endpoint = scratch::clone_database(admin, &template(), &name).await.expect("the template is cloned");
+        let endpoint = scratch::clone_database(admin, template, &name).await.expect("the template is cloned");
         Self { direct: endpoint.clone(), endpoint, name, pooled: None }
     }
 
@@ -64,7 +69,7 @@ impl Drop for ScratchDatabase {
         if self.pooled.is_some() {
             return;
         }
-        if let Some(admin) = PREPARED.get() {
+        if let Some(PreparedCluster { admin, .. }) = PREPARED.get() {
             let _ = janitor().send((admin.clone(), std::mem::take(&mut self.name)));
         }
     }
@@ -106,20 +111,21 @@ pub(crate) async fn pooled_database(mode: PoolerMode) -> ScratchDatabase {
     ScratchDatabase { endpoint, direct: superuser, name: NAME.to_owned(), pooled: Some((server, pooler)) }
 }
 
-/// Returns the name of the template. Each process has its own, so that test programs of different
-/// builds do not interfere.
-fn template() -> String {
-    format!("{TEMPLATE}_{}", std::process::id())
-}
-
-async fn prepare() -> Endpoint {
+/// Makes the template if the cluster has none. Its name contains a digest of the content, so that
+/// it stays for the next test program; the date is part of it, since it has message partitions for
+/// the days after it.
+async fn prepare() -> PreparedCluster {
     let admin = scratch::shared_cluster().await.expect("PostgreSQL starts").endpoint();
-    let name = template();
-    let endpoint = scratch::clone_database(&admin, "template0", &name).await.expect("the template is made");
-    let database = Database::open(&endpoint, PoolSettings::default()).expect("the pools are made");
-    portico::compose::setup::bootstrap_for_tests(&database).await.expect("the bootstrap runs");
-    database.close().await;
-    admin
+    let fingerprint = BootstrapSettings::default().fingerprint();
+    let template = format!("template_server_{}_{}", &fingerprint[..16], Clock::system().now().date());
+    let fill = async |endpoint: Endpoint| {
+        let database = Database::open(&endpoint, PoolSettings::default())?;
+        portico::compose::setup::bootstrap_for_tests(&database).await?;
+        database.close().await;
+        Ok(())
+    };
+    scratch::template(&admin, &template, fill).await.expect("the template is made");
+    PreparedCluster { admin, template }
 }
 
 /// Returns the channel to a thread that drops databases one by one, and that outlives the test that

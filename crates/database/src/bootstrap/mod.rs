@@ -410,6 +410,14 @@ fn settings_text(settings: &BootstrapSettings, names: &Names) -> String {
     text
 }
 
+impl BootstrapSettings {
+    /// Returns the fingerprint of a database that this program has set up with these settings, for
+    /// the name of a template.
+    pub fn fingerprint(&self) -> String {
+        fingerprint(self, "")
+    }
+}
+
 /// Returns the fingerprint of a database that this program has set up with these settings.
 fn fingerprint(settings: &BootstrapSettings, roles: &str) -> String {
     let identity = settings.identity();

@@ -47,12 +47,6 @@ impl fmt::Debug for BootstrapSettings {
 }
 
 impl BootstrapSettings {
-    /// Returns the fingerprint of a database that this program has set up with these settings, for
-    /// the name of a template.
-    pub fn fingerprint(&self) -> String {
-        super::fingerprint(self, "")
-    }
-
     /// Returns the settings as bytes: equal settings give equal bytes, and different ones different
     /// bytes.
     pub(super) fn identity(&self) -> Vec<u8> {

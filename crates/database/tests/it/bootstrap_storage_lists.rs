@@ -103,6 +103,16 @@ fn expected_by_delimiter(
     }
 }
 
+/// Returns the first column of a list that a role reads, and how many objects were read for it.
+async fn list_as(client: &Client, role: &str, list: &str) -> (Vec<String>, usize) {
+    client.batch_execute("begin").await.unwrap();
+    let before = rows_read(client).await;
+    let found = column(client, &format!("set local role {role}; {list}; reset role")).await;
+    let read = rows_read(client).await - before;
+    client.batch_execute("rollback").await.unwrap();
+    (found, read)
+}
+
 #[tokio::test]
 async fn a_list_by_a_delimiter_reads_what_it_returns_with_any_plan() {
     let names = names();
@@ -126,20 +136,11 @@ async fn a_list_by_a_delimiter_reads_what_it_returns_with_any_plan() {
                         let all = expected_by_delimiter(&names, prefix, delimiter, after, descending);
                         for limit in [1, 7, 100, 1000] {
                             let order = if descending { "desc" } else { "asc" };
-                            client.batch_execute("begin").await.unwrap();
-                            let before = rows_read(&client).await;
-                            let found = column(
-                                &client,
-                                &format!(
-                                    "set local role {role};
-                                     select name from storage.list_objects_with_delimiter(
-                                       'list', '{prefix}', '{delimiter}', {limit}, '{after}', '', '{order}');
-                                     reset role"
-                                ),
-                            )
-                            .await;
-                            let read = rows_read(&client).await - before;
-                            client.batch_execute("rollback").await.unwrap();
+                            let list = format!(
+                                "select name from storage.list_objects_with_delimiter(
+                                   'list', '{prefix}', '{delimiter}', {limit}, '{after}', '', '{order}')"
+                            );
+                            let (found, read) = list_as(&client, role, &list).await;
                             let page: Vec<_> = all.iter().take(limit).cloned().collect();
                             let case = format!("{prefix} {delimiter} {after} {order} {limit} {role} {plans} {major}");
                             assert_eq!(found, page, "{case}");
@@ -182,20 +183,11 @@ async fn a_list_reads_what_it_returns_whatever_row_security_checks() {
                         for (limit, offset) in [(100, 0), (1000, 0), (7, 3), (1, 400)] {
                             let levels = prefix.split('/').count();
                             let order = if descending { "desc" } else { "asc" };
-                            client.batch_execute("begin").await.unwrap();
-                            let before = rows_read(&client).await;
-                            let found = column(
-                                &client,
-                                &format!(
-                                    "set local role {role};
-                                     select case when id is null then lower(name) || '/' else name end
-                                       from storage.search('{prefix}', 'list', {limit}, {levels}, {offset}, '{search}', 'name', '{order}');
-                                     reset role"
-                                ),
-                            )
-                            .await;
-                            let read = rows_read(&client).await - before;
-                            client.batch_execute("rollback").await.unwrap();
+                            let list = format!(
+                                "select case when id is null then lower(name) || '/' else name end
+                                   from storage.search('{prefix}', 'list', {limit}, {levels}, {offset}, '{search}', 'name', '{order}')"
+                            );
+                            let (found, read) = list_as(&client, role, &list).await;
                             let page: Vec<_> = all.iter().skip(offset).take(limit).cloned().collect();
                             assert_eq!(
                                 found, page,

@@ -4,8 +4,8 @@
 
 use indexmap::IndexMap;
 
-use super::Config;
 use super::folders::Folders;
+use super::root::Config;
 use crate::document::{DocumentNode, Value};
 use crate::environment::Environment;
 use crate::error::{Problem, Warning, WarningKind};
