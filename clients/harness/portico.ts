@@ -10,6 +10,7 @@ import { inject } from "vitest";
 import { WebSocket } from "ws";
 
 import { copyData } from "./copy-data.ts";
+import { temporaryPlace } from "./temporary.ts";
 
 const root = resolve(import.meta.dirname, "../..");
 
@@ -73,9 +74,9 @@ export function portico(args: string[], options: { cwd?: string; env?: Record<st
   });
 }
 
-/** A project folder in the temporary directory. Port 0 lets the server choose free ones. */
+/** A project folder in the place for temporary ones. Port 0 lets the server choose free ones. */
 export async function projectFolder({ config = "", files = {} }: ProjectFiles = {}): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), "portico-clients-"));
+  const folder = await mkdtemp(join(temporaryPlace, "portico-clients-"));
   // Run by root, the server has PostgreSQL run as another user, who must be able to pass: otherwise
   // the data would lie elsewhere, and outlive the folder
   await chmod(folder, 0o711);

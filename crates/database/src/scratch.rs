@@ -36,6 +36,10 @@ const TEMPLATE_IN_USE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(10);
 /// Test programs of one user that run at the same time, at most.
 const SLOTS: u32 = 64;
+/// The file system in memory of Linux.
+const MEMORY: &str = "/dev/shm";
+/// The space for the clusters of tests, in bytes, some tens of times what they take.
+const MEMORY_NEEDED: u64 = 6 << 30;
 /// The variable that names the folder of the programs of an older PostgreSQL.
 const OLDER_VARIABLE: &str = "PORTICO_TEST_POSTGRES";
 
@@ -87,7 +91,8 @@ fn parameters() -> Vec<(String, String)> {
 
 async fn start_in_a_free_slot() -> Result<Cluster, ClusterError> {
     let binaries = Binaries::find(None)?;
-    let folder = slots_folder().map_err(|error| ClusterError::folder(&env::temp_dir(), &error))?;
+    let place = clusters_place();
+    let folder = slots_folder(&place).map_err(|error| ClusterError::folder(&place, &error))?;
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let generation = format!("{}-pg{}", boot.get(..8).unwrap_or("machine"), binaries.major());
     forget_other_boots(&folder, &generation[..8.min(generation.len())]);
@@ -116,11 +121,19 @@ async fn start_in_a_free_slot() -> Result<Cluster, ClusterError> {
     Err(rejection)
 }
 
+/// Returns the folder for clusters of tests: one in memory if there is space. Disks are not only
+/// slower: the database of a test is hundreds of files, and ext4 searches long for inodes that were
+/// not in use a moment ago.
+fn clusters_place() -> PathBuf {
+    let free = rustix::fs::statvfs(MEMORY).map_or(0, |memory| memory.f_bavail.saturating_mul(memory.f_frsize));
+    if free >= MEMORY_NEEDED { PathBuf::from(MEMORY) } else { env::temp_dir() }
+}
+
 /// Returns a folder that belongs to this user alone. Its name can be guessed, so its owner and mode
 /// are checked.
-fn slots_folder() -> io::Result<PathBuf> {
+fn slots_folder(place: &Path) -> io::Result<PathBuf> {
     let us = rustix::process::geteuid().as_raw();
-    let folder = env::temp_dir().join(format!("portico-tests-{us}"));
+    let folder = place.join(format!("portico-tests-{us}"));
     match DirBuilder::new().mode(0o755).create(&folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
