@@ -6,8 +6,8 @@ const MEMORY = "/dev/shm";
 const NEEDED = 6 * 2 ** 30;
 
 /**
- * The place for the folders of tests: in memory if there is space. There, the hundreds of files of each
- * database and the flush of each commit take no time.
+ * The place for the folders of tests: in memory if there is space. There, the hundreds of files of
+ * each database and the flush of each commit take no time.
  */
 export const temporaryPlace = hasSpace() ? MEMORY : tmpdir();
 
