@@ -7,7 +7,8 @@
 
 use std::sync::Arc;
 
-use super::registry::{GroupKey, PendingRenewal, Registry, RegistryState, SubscriptionRegistration};
+use super::group::GroupKey;
+use super::registry::{PendingRenewal, Registry, RegistryState, SubscriptionRegistration};
 use super::role_reads::ChangeReader;
 
 /// Keeps the readers of all subscriptions as they are until it is dropped.

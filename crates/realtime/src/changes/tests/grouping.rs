@@ -7,7 +7,8 @@ use serde_json::json;
 
 use super::super::column_test::{ColumnTest, CompiledFilter, FieldValue, LocalTest, Test};
 use super::super::entry::{ChangeAction, ChangeMessageForm, ChangesEntry};
-use super::super::registry::{GroupKey, Registry};
+use super::super::group::GroupKey;
+use super::super::registry::Registry;
 use super::super::role_reads::ChangeReader;
 use super::super::validate::{TableName, ValidEntry};
 use super::{Live, entry};
