@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
+use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
 
@@ -23,9 +24,10 @@ use crate::settings::RealtimeLimits;
 pub(crate) enum SocketCommand {
     /// Ends a channel: a `system` error and `phx_close`.
     ShutDown(ChannelId, Shutdown),
-    /// Checks the tokens of the channels: a key may have been revoked.
-    CheckTokens,
-    /// Closes the socket, after the frames that wait.
+    /// Checks the tokens of the channels: a key may have been revoked. A socket whose own token is
+    /// void ends its channels at once, and is closed after this time.
+    CheckTokens { close_after: Duration },
+    /// Announces the end to the channels, and closes the socket after the frames that wait.
     Disconnect(SocketEnd),
 }
 
