@@ -99,7 +99,9 @@ impl ChangeDelivery {
         let mut memory = Memory::new(self.pause);
         let mut waiting = Vec::new();
         loop {
-            let end = self.registry.end_pauses();
+            memory.prepared.end_delays().values().for_each(|group| self.registry.report(group));
+            let ends = [self.registry.end_pauses(), memory.prepared.next_end()];
+            let end = ends.into_iter().flatten().min();
             tokio::select! {
                 received = batches.recv_many(&mut waiting, MAX_BATCHES) => if received == 0 { return },
                 () = wait_for_end(end) => continue,
@@ -420,7 +422,7 @@ impl ChangeDelivery {
     }
 }
 
-/// Waits for the end of the pause that ends next, if there is one.
+/// Waits for the end of the pause or delay that ends next, if there is one.
 async fn wait_for_end(end: Option<Instant>) {
     match end {
         Some(end) => tokio::time::sleep_until(end).await,
