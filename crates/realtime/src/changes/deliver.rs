@@ -23,6 +23,7 @@ use super::database_tests::{ConditionMemory, ConditionScope, TestQuestion, faili
 use super::entry::ChangeAction;
 use super::event::{ChangeEventError, ChangeMessages, EventContent, MessageTarget};
 use super::group::{EntryTarget, SubscriptionGroup};
+use super::outgoing::OutgoingChanges;
 use super::pauses::Pauses;
 use super::preparation::PreparedTables;
 use super::registry::Registry;
@@ -377,7 +378,7 @@ impl ChangeDelivery {
         candidates.sort_by_key(|candidate| candidate.change);
     }
 
-    /// Sends the events, in the order of the changes.
+    /// Sends the events, to each channel in the order of the changes.
     async fn send(&self, paused: &mut Pauses<u32>, changes: &[CommittedChange], candidates: Vec<Candidate>) {
         let mut by_change: IndexMap<usize, Receivers> = IndexMap::new();
         for candidate in candidates {
@@ -391,6 +392,7 @@ impl ChangeDelivery {
             .collect();
         let all: Vec<_> = messages.iter_mut().map(|(messages, _)| messages).collect();
         render_waiting(&self.reads, all, paused).await;
+        let mut outgoing = OutgoingChanges::default();
         for (mut messages, sent) in messages {
             let mut by_group: IndexMap<(u64, usize), MessagePart> = IndexMap::new();
             for (target, content) in sent {
@@ -415,10 +417,11 @@ impl ChangeDelivery {
                     form: group.key.form,
                     ids: part.ids,
                 };
-                let sent = group.send(messages.frame(&part.content, place));
+                let sent = outgoing.add(group, messages.frame(&part.content, place).clone());
                 self.meter.add(sent as u64);
             }
         }
+        self.meter.add(outgoing.send() as u64);
     }
 }
 

@@ -10,6 +10,7 @@ use super::entry::{ChangeAction, ChangeMessageForm, ChangesEntry};
 use super::role_reads::ChangeReader;
 use super::validate::ValidEntry;
 use crate::rooms::Subscriber;
+use crate::socket::DeferredWakes;
 use crate::socket::frame::{Frame, Version};
 
 /// The properties of all subscriptions of a group: everything that a message depends on.
@@ -56,12 +57,13 @@ impl SubscriptionGroup {
         self.valid.iter().flat_map(|entry| entry.filters.values()).any(|filter| filter.needs_database())
     }
 
-    /// Sends a frame to every channel that is subscribed now. Returns their number. A channel that
-    /// has unsubscribed receives nothing any more.
-    pub fn send(&self, frame: &Frame) -> usize {
+    /// Sends frames to every channel that is subscribed now, and leaves the wake-ups of the sockets
+    /// to `wakes`. Returns the number of deliveries. A channel that has unsubscribed receives
+    /// nothing any more.
+    pub fn send(&self, frames: &[Frame], wakes: &mut DeferredWakes) -> usize {
         let members = self.members();
-        members.values().for_each(|member| member.send(frame.clone()));
-        members.len()
+        members.values().for_each(|member| member.send_all(frames, wakes));
+        members.len() * frames.len()
     }
 
     /// Sends a `system` message to every channel that is subscribed now.

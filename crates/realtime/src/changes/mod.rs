@@ -12,7 +12,8 @@
 //! - `access` asks PostgreSQL which rows and columns a role may read now, and `verdict` decides;
 //! - `rendering` has PostgreSQL render the values of the project's own types;
 //! - `preparation` prepares filters again for tables whose columns have changed;
-//! - `deliver` takes committed changes, and sends the messages of `event` in their order.
+//! - `deliver` takes committed changes, and sends the messages of `event` to each channel in their
+//!   order, which `outgoing` collects.
 //!
 //! Promises: a channel receives the values of a row only if its role, with its claims, could select
 //! a row of that key and those columns at the moment of the delivery. Deleted rows are not there to
@@ -33,6 +34,7 @@ mod entry;
 mod event;
 mod filter;
 mod group;
+mod outgoing;
 mod pauses;
 mod preparation;
 mod reader_pauses;

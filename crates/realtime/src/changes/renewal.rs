@@ -92,6 +92,7 @@ mod tests {
     use super::super::validate::ValidEntry;
     use super::*;
     use crate::fixture::{TestChannel, json_of, room};
+    use crate::socket::DeferredWakes;
     use crate::socket::frame::{Frame, Version};
 
     fn reader(claims: &str) -> Arc<ChangeReader> {
@@ -121,7 +122,7 @@ mod tests {
         let targets = registry.matching(("public", "items"), ChangeAction::Insert, |_| FieldValue::Absent);
         targets
             .iter()
-            .filter(|target| target.group.send(frame) > 0)
+            .filter(|target| target.group.send(std::slice::from_ref(frame), &mut DeferredWakes::default()) > 0)
             .map(|target| target.group.key.reader.claims.clone())
             .collect()
     }
