@@ -16,7 +16,7 @@ use portico_database::{Database, DatabaseError};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::access::{RowKey, TableAccess, role_access, row_access};
+use super::access::{RowKey, TableAccess, TableRead, role_access, row_access};
 use super::column_test::{FieldValue, Test};
 use super::committed_change::CommittedChange;
 use super::database_tests::{ConditionMemory, ConditionScope, TestQuestion, failing_tests};
@@ -310,6 +310,8 @@ impl ChangeDelivery {
     }
 
     async fn ask_all(&self, tables: &HashMap<u32, &Arc<DescribedTable>>, questions: AccessQuestions) -> AccessAnswers {
+        let tables: HashMap<u32, TableRead<'_>> =
+            tables.iter().map(|(oid, table)| (*oid, TableRead::of(table))).collect();
         let mut reads: Vec<BoxFuture<'_, _>> = Vec::with_capacity(questions.len());
         for (question, keys) in questions {
             let oid = match &question {
@@ -324,13 +326,13 @@ impl ChangeDelivery {
 
     async fn ask_one(
         &self,
-        table: &DescribedTable,
+        read: &TableRead<'_>,
         question: AccessQuestion,
         keys: Vec<RowKey>,
     ) -> (AccessQuestion, Result<Option<TableAccess>, ReadFailure>) {
         let answer = retrying(|| match &question {
-            AccessQuestion::Role(_, role) => role_access(&self.reads, role, table).boxed(),
-            AccessQuestion::Rows(_, reader) => row_access(&self.reads, reader, table, &keys).boxed(),
+            AccessQuestion::Role(_, role) => role_access(&self.reads, role, read.table).boxed(),
+            AccessQuestion::Rows(_, reader) => row_access(&self.reads, reader, read, &keys).boxed(),
         })
         .await;
         (question, answer)

@@ -96,7 +96,7 @@ mod tests {
     use crate::socket::frame::{Frame, Version};
 
     fn reader(claims: &str) -> Arc<ChangeReader> {
-        Arc::new(ChangeReader { role: "authenticated".into(), claims: claims.into(), person: None })
+        Arc::new(ChangeReader::new("authenticated".into(), claims.into(), None))
     }
 
     /// Subscribes a channel to all changes of a table.

@@ -43,7 +43,7 @@ fn valid(entries: &[serde_json::Value], values: &[&str]) -> (Arc<[Arc<ChangesEnt
 
 fn key(topic: &str, claims: &str, entries: &Arc<[Arc<ChangesEntry>]>) -> GroupKey {
     GroupKey {
-        reader: Arc::new(ChangeReader { role: "authenticated".into(), claims: claims.into(), person: None }),
+        reader: Arc::new(ChangeReader::new("authenticated".into(), claims.into(), None)),
         topic: topic.into(),
         version: Version::V2,
         form: ChangeMessageForm::Ids,
