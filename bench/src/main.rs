@@ -40,8 +40,14 @@ use anyhow::Result;
 /// The parts of `storage`.
 const STORAGE: [&str; 4] = ["storage-download", "storage-upload", "storage-list", "storage-memory"];
 /// The parts of `realtime`.
-const REALTIME: [&str; 5] =
-    ["realtime-idle", "realtime-fanout", "realtime-changes", "realtime-database", "realtime-joins"];
+const REALTIME: [&str; 6] = [
+    "realtime-idle",
+    "realtime-reconnects",
+    "realtime-fanout",
+    "realtime-changes",
+    "realtime-database",
+    "realtime-joins",
+];
 /// The parts of `data`.
 const DATA: [&str; 5] = ["data-row", "data-lists", "data-insert", "data-large", "data-idle"];
 

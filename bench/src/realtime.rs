@@ -1,5 +1,5 @@
 //! Measures the realtime service: broadcasts against a bare server on the same socket library,
-//! memory of idle sockets, database changes, messages of the database, and joins.
+//! memory of idle sockets, reconnects, database changes, messages of the database, and joins.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use crate::rounds::compare;
 use crate::server::{Server, Subject, folder};
 
 mod bare;
+mod reconnects;
 mod soak;
 mod socket;
 
@@ -24,8 +25,9 @@ const PORT: u16 = 55_371;
 const ROUND: Duration = Duration::from_secs(3);
 /// The sockets of the measurement of memory.
 const IDLE: usize = 9_900;
-/// Sockets take three quarters of the connections: enough for the ten thousand of a measurement.
-const CONNECTIONS: &str = "[server]\nmax_connections = 16000\n";
+/// Sockets take three quarters of the connections: enough for the ten thousand of a measurement,
+/// and for as many that return before the end of the former ones is known.
+const CONNECTIONS: &str = "[server]\nmax_connections = 30000\n";
 /// The messages that a sender has on their way at once.
 const WINDOW: u64 = 16;
 
@@ -72,6 +74,9 @@ async fn measure_on(server: &Server, folder: &Path, report: &mut Report, wanted:
     let bench = Bench::on(server, folder).await?;
     if wanted("realtime-idle") {
         bench.idle(server, report).await?;
+    }
+    if wanted("realtime-reconnects") {
+        bench.reconnects(report).await?;
     }
     if wanted("realtime-fanout") {
         bench.fan_out(report).await?;
@@ -142,21 +147,8 @@ impl Bench {
         // The service itself needs memory for its first socket
         let first = Receiver::open(&self.subject.address, &self.url(), "realtime:idle", "{}").await?;
         let before = server.resident()?;
-        let mut sockets = Vec::with_capacity(IDLE);
-        let mut opening = JoinSet::new();
-        let begun = Instant::now();
-        for number in 0..IDLE {
-            let (address, url) = (self.subject.address.clone(), self.url());
-            opening
-                .spawn(async move { Receiver::open(&address, &url, &format!("realtime:idle-{number}"), "{}").await });
-            if opening.len() >= 256 {
-                sockets.push(opening.join_next().await.context("a socket")???);
-            }
-        }
-        while let Some(socket) = opening.join_next().await {
-            sockets.push(socket??);
-        }
-        let took = begun.elapsed();
+        let opened = self.open_sockets(256).await?;
+        ensure!(opened.refused.is_empty(), "{:?}", opened.refused.first());
         // Buffers of the handshakes are released after a moment
         tokio::time::sleep(Duration::from_secs(5)).await;
         let each = (server.resident()?.saturating_sub(before)) as f64 / IDLE as f64 / 1024.0;
@@ -166,9 +158,9 @@ impl Bench {
             "bar: 15 KiB".to_owned(),
             String::new(),
         );
-        let rate = IDLE as f64 / took.as_secs_f64();
+        let rate = IDLE as f64 / opened.took.as_secs_f64();
         report.row("Sockets opened and joined", format!("{rate:.0}/s"), String::new(), String::new());
-        drop((sockets, first));
+        drop((opened, first));
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! The public interface of the service.
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use axum::extract::Request;
 use axum::response::Response;
@@ -51,9 +52,12 @@ impl Realtime {
         self.service.leave_cluster().await;
     }
 
-    /// Closes every socket with the code of a restart, and rejects joins from now on.
-    pub fn close(&self) {
-        self.service.close();
+    /// Closes every socket with the code of a restart, and rejects joins from now on. The closes
+    /// are spread over a time, at most `within`, so that the clients do not return in one instant.
+    /// Returns the time that is left for them; a further call changes nothing. Needs a Tokio
+    /// runtime.
+    pub fn close(&self, within: Duration) -> Duration {
+        self.service.close(within)
     }
 
     /// Returns the number of open sockets.

@@ -1,13 +1,15 @@
 //! The state that all sockets and requests share, and the counts of sockets.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use portico_base::Clock;
 use portico_database::Database;
 use portico_database::wire::ReadCoalescer;
 use portico_tokens::{CurrentKeys, KeyRefresh, KeySet};
+use tokio::time::Instant;
 
 use crate::authorise::Authoriser;
 use crate::changes::DatabaseChanges;
@@ -18,7 +20,7 @@ use crate::presence::Presence;
 use crate::rooms::Rooms;
 use crate::settings::RealtimeSettings;
 use crate::socket::outbox::{Outbox, SocketCommand};
-use crate::socket::{FrameMemory, SocketEnd};
+use crate::socket::{CloseSpread, FrameMemory, SocketEnd};
 use crate::stream::{ChangeStream, ChangeStreamSettings, StreamConsumers, StreamTimes, StreamUse};
 
 /// The parts of a server that the service needs.
@@ -63,7 +65,8 @@ pub(crate) struct RealtimeService {
     /// The open sockets, by number.
     connections: Mutex<HashMap<u64, Arc<Outbox>>>,
     next_connection: AtomicU64,
-    closing: AtomicBool,
+    /// The time of the last close, once the server is shutting down.
+    closing: OnceLock<Instant>,
     /// The other servers, if there are any. `None` after this one has left.
     cluster: Mutex<Option<ClusterMember>>,
 }
@@ -101,7 +104,7 @@ impl RealtimeService {
             admitted: AtomicUsize::new(0),
             connections: Mutex::default(),
             next_connection: AtomicU64::new(0),
-            closing: AtomicBool::new(false),
+            closing: OnceLock::new(),
             cluster: Mutex::default(),
             settings,
         });
@@ -124,13 +127,22 @@ impl RealtimeService {
         }
     }
 
-    /// Closes every socket with the code of a restart, and rejects joins from now on.
-    pub fn close(&self) {
-        self.closing.store(true, Ordering::SeqCst);
-        self.rooms.for_each_subscriber(|subscriber| subscriber.send_disconnect());
-        for outbox in self.connections().values() {
-            outbox.command(SocketCommand::Disconnect(SocketEnd::SERVICE_RESTART));
+    /// Closes every socket with the code of a restart, one after another `within` a time, and
+    /// rejects joins from now on. Channels work until the close of their socket. Returns the time
+    /// that is left until the last close; a further call changes nothing.
+    pub fn close(&self, within: Duration) -> Duration {
+        let begun = Instant::now();
+        let spread = CloseSpread::new(self.open_sockets(), within);
+        if self.closing.set(begun + spread.window()).is_ok() {
+            let outboxes: Vec<_> = self.connections().values().cloned().collect();
+            tokio::spawn(async move {
+                for (position, outbox) in outboxes.into_iter().enumerate() {
+                    tokio::time::sleep_until(begun + spread.delay(position)).await;
+                    outbox.command(SocketCommand::Disconnect(SocketEnd::SERVICE_RESTART));
+                }
+            });
         }
+        self.closing.get().map_or(Duration::ZERO, |end| end.saturating_duration_since(begun))
     }
 
     /// Leaves the other servers.
@@ -191,7 +203,7 @@ impl RealtimeService {
 
     /// Returns true if the server is shutting down.
     pub fn is_closing(&self) -> bool {
-        self.closing.load(Ordering::SeqCst)
+        self.closing.get().is_some()
     }
 
     /// Counts a socket with a channel until the result is dropped. Meanwhile the stream of database
@@ -213,14 +225,18 @@ impl RealtimeService {
     }
 
     /// Lets every socket check its tokens if the keys have changed: a key may have been revoked.
+    /// Channels of void tokens end at once, and the closes of their sockets are spread.
     fn follow_keys(&self, known: &mut Arc<KeySet>) {
         let keys = self.keys.now();
         if Arc::ptr_eq(known, &keys) {
             return;
         }
         *known = keys;
-        for outbox in self.connections().values() {
-            outbox.command(SocketCommand::CheckTokens);
+        let connections = self.connections();
+        // The next look at the keys comes after the last close
+        let spread = CloseSpread::new(connections.len(), SAMPLE_PERIOD);
+        for (position, outbox) in connections.values().enumerate() {
+            outbox.command(SocketCommand::CheckTokens { close_after: spread.delay(position) });
         }
     }
 }

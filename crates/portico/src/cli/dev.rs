@@ -168,7 +168,7 @@ pub(super) async fn run(global: &Global, options: DevOptions) -> anyhow::Result<
             }
         }
         ending.cancel();
-        server.close_sockets();
+        server.close_sockets(DRAIN);
         while serving.join_next().await.is_some() {}
         server.finish().await;
         database.close().await;

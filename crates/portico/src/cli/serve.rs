@@ -184,7 +184,7 @@ pub(super) async fn run(global: &Global, options: ServeOptions) -> anyhow::Resul
         }
         tracing::info!("stopping: no new connections, requests in flight complete");
         ending.cancel();
-        server.close_sockets();
+        server.close_sockets(settings.server.drain);
         let _ = serving.await;
         server.finish().await;
         database.close().await;

@@ -152,15 +152,15 @@ pub(super) fn service(realtime: Option<&Realtime>, foundation: &Foundation) -> S
     })
 }
 
-/// Closes the sockets, and waits a moment for their clients.
+/// Closes the sockets, now unless the server has begun to, and waits a moment for their clients.
 async fn close(realtime: &Realtime) {
-    realtime.close();
+    let until_last = realtime.close(Duration::ZERO);
     let closed = async {
         while realtime.sockets() > 0 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    let _ = tokio::time::timeout(CLOSE_TIMEOUT, closed).await;
+    let _ = tokio::time::timeout(until_last + CLOSE_TIMEOUT, closed).await;
     realtime.leave_cluster().await;
 }
 

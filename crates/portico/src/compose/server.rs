@@ -1,6 +1,7 @@
 //! The whole server, apart from where its configuration comes from and where its database is.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ipnet::IpNet;
 use portico_auth::signing_keys::{SigningKeyError, SigningKeys};
@@ -180,10 +181,12 @@ impl Server {
     }
 
     /// Closes the sockets of the realtime service, so that their clients connect again elsewhere.
-    /// Call it when the server takes no more requests.
-    pub fn close_sockets(&self) {
+    /// The closes are spread over at most half of `drain`, so that the clients do not return in one
+    /// instant and have the other half to acknowledge. Call it when the server takes no more
+    /// requests.
+    pub fn close_sockets(&self, drain: Duration) {
         if let Some(realtime) = &self.realtime {
-            realtime.close();
+            realtime.close(drain / 2);
         }
     }
 

@@ -97,10 +97,10 @@ pub(crate) async fn role_access(
 pub(crate) async fn row_access(
     reads: &RoleReads,
     reader: &ChangeReader,
-    table: &DescribedTable,
+    read: &TableRead<'_>,
     keys: &[RowKey],
 ) -> Result<Option<TableAccess>, ReadFailure> {
-    let sql = rows_statement(table);
+    let table = read.table;
     let mut found: Option<TableAccess> = None;
     let (mut failed, mut hidden) = (None, 0);
     let start = Instant::now();
@@ -114,7 +114,7 @@ pub(crate) async fn row_access(
             let message = "the reads of changed rows take too long together".into();
             return Err(ReadFailure::Rejected { code: CANCELED.into(), message });
         }
-        match read_rows(reads, reader, table, &sql, keys).await {
+        match read_rows(reads, reader, read, keys).await {
             Ok(None) => return Ok(None),
             Ok(Some(access)) => match &mut found {
                 Some(found) => found.visible.extend(access.visible),
@@ -139,6 +139,20 @@ pub(crate) async fn row_access(
     match (found, failed) {
         (None, Some(failure)) => Err(failure),
         (found, _) => Ok(found),
+    }
+}
+
+/// A table and the statement that reads its rows, which is the same for all readers.
+#[derive(Debug)]
+pub(crate) struct TableRead<'a> {
+    pub table: &'a DescribedTable,
+    sql: String,
+}
+
+impl<'a> TableRead<'a> {
+    /// Returns the read of a table.
+    pub fn of(table: &'a DescribedTable) -> Self {
+        Self { table, sql: rows_statement(table) }
     }
 }
 
@@ -179,10 +193,10 @@ fn key_columns(table: &DescribedTable) -> impl Iterator<Item = (usize, &str, &st
 async fn read_rows(
     reads: &RoleReads,
     reader: &ChangeReader,
-    table: &DescribedTable,
-    sql: &str,
+    read: &TableRead<'_>,
     keys: &[RowKey],
 ) -> Result<Option<TableAccess>, ReadFailure> {
+    let TableRead { table, sql } = read;
     let oid = table.table.oid.to_string();
     let arrays: Vec<String> = key_columns(table)
         .map(|(number, ..)| text_array(keys.iter().map(|key| key.get(number).map(|value| &**value))))

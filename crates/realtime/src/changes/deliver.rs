@@ -16,15 +16,17 @@ use portico_database::{Database, DatabaseError};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::access::{RowKey, TableAccess, role_access, row_access};
+use super::access::{RowKey, TableAccess, TableRead, role_access, row_access};
 use super::column_test::{FieldValue, Test};
 use super::committed_change::CommittedChange;
 use super::database_tests::{ConditionMemory, ConditionScope, TestQuestion, failing_tests};
 use super::entry::ChangeAction;
 use super::event::{ChangeEventError, ChangeMessages, EventContent, MessageTarget};
+use super::group::{EntryTarget, SubscriptionGroup};
+use super::outgoing::OutgoingChanges;
 use super::pauses::Pauses;
 use super::preparation::PreparedTables;
-use super::registry::{EntryTarget, Registry, SubscriptionGroup};
+use super::registry::Registry;
 use super::rendering::render_waiting;
 use super::role_reads::{ReadFailure, RoleReads, retrying};
 use super::slices::slice_end;
@@ -98,7 +100,9 @@ impl ChangeDelivery {
         let mut memory = Memory::new(self.pause);
         let mut waiting = Vec::new();
         loop {
-            let end = self.registry.end_pauses();
+            memory.prepared.end_delays().values().for_each(|group| self.registry.report(group));
+            let ends = [self.registry.end_pauses(), memory.prepared.next_end()];
+            let end = ends.into_iter().flatten().min();
             tokio::select! {
                 received = batches.recv_many(&mut waiting, MAX_BATCHES) => if received == 0 { return },
                 () = wait_for_end(end) => continue,
@@ -306,6 +310,8 @@ impl ChangeDelivery {
     }
 
     async fn ask_all(&self, tables: &HashMap<u32, &Arc<DescribedTable>>, questions: AccessQuestions) -> AccessAnswers {
+        let tables: HashMap<u32, TableRead<'_>> =
+            tables.iter().map(|(oid, table)| (*oid, TableRead::of(table))).collect();
         let mut reads: Vec<BoxFuture<'_, _>> = Vec::with_capacity(questions.len());
         for (question, keys) in questions {
             let oid = match &question {
@@ -320,13 +326,13 @@ impl ChangeDelivery {
 
     async fn ask_one(
         &self,
-        table: &DescribedTable,
+        read: &TableRead<'_>,
         question: AccessQuestion,
         keys: Vec<RowKey>,
     ) -> (AccessQuestion, Result<Option<TableAccess>, ReadFailure>) {
         let answer = retrying(|| match &question {
-            AccessQuestion::Role(_, role) => role_access(&self.reads, role, table).boxed(),
-            AccessQuestion::Rows(_, reader) => row_access(&self.reads, reader, table, &keys).boxed(),
+            AccessQuestion::Role(_, role) => role_access(&self.reads, role, read.table).boxed(),
+            AccessQuestion::Rows(_, reader) => row_access(&self.reads, reader, read, &keys).boxed(),
         })
         .await;
         (question, answer)
@@ -374,7 +380,7 @@ impl ChangeDelivery {
         candidates.sort_by_key(|candidate| candidate.change);
     }
 
-    /// Sends the events, in the order of the changes.
+    /// Sends the events, to each channel in the order of the changes.
     async fn send(&self, paused: &mut Pauses<u32>, changes: &[CommittedChange], candidates: Vec<Candidate>) {
         let mut by_change: IndexMap<usize, Receivers> = IndexMap::new();
         for candidate in candidates {
@@ -388,6 +394,7 @@ impl ChangeDelivery {
             .collect();
         let all: Vec<_> = messages.iter_mut().map(|(messages, _)| messages).collect();
         render_waiting(&self.reads, all, paused).await;
+        let mut outgoing = OutgoingChanges::default();
         for (mut messages, sent) in messages {
             let mut by_group: IndexMap<(u64, usize), MessagePart> = IndexMap::new();
             for (target, content) in sent {
@@ -412,14 +419,15 @@ impl ChangeDelivery {
                     form: group.key.form,
                     ids: part.ids,
                 };
-                let sent = group.send(messages.frame(&part.content, place));
+                let sent = outgoing.add(group, messages.frame(&part.content, place).clone());
                 self.meter.add(sent as u64);
             }
         }
+        self.meter.add(outgoing.send() as u64);
     }
 }
 
-/// Waits for the end of the pause that ends next, if there is one.
+/// Waits for the end of the pause or delay that ends next, if there is one.
 async fn wait_for_end(end: Option<Instant>) {
     match end {
         Some(end) => tokio::time::sleep_until(end).await,

@@ -4,15 +4,16 @@
 //!   database, as the role of the client;
 //! - `column_test` compiles conditions; `database_tests` evaluates those whose comparison only
 //!   PostgreSQL knows, for rows that the reader may see;
-//! - `registry` has the subscriptions in memory, grouped so that channels of the same content share
-//!   the work and the bytes;
+//! - `registry` has the subscriptions in memory, each in a `group` of those with the same content,
+//!   which share the work and the bytes;
 //! - `renewal` gives subscriptions the readers of new tokens;
-//! - `reader_pauses` leaves out readers whose policies take too long, and subscribers whose filters
-//!   do, of which `condition_budgets` keeps account;
+//! - `reader_pauses` knows the readers whose policies take too long, and the subscribers whose
+//!   filters do, of which `condition_budgets` keeps account; `registry_pauses` leaves them out;
 //! - `access` asks PostgreSQL which rows and columns a role may read now, and `verdict` decides;
 //! - `rendering` has PostgreSQL render the values of the project's own types;
 //! - `preparation` prepares filters again for tables whose columns have changed;
-//! - `deliver` takes committed changes, and sends the messages of `event` in their order.
+//! - `deliver` takes committed changes, and sends the messages of `event` to each channel in their
+//!   order, which `outgoing` collects.
 //!
 //! Promises: a channel receives the values of a row only if its role, with its claims, could select
 //! a row of that key and those columns at the moment of the delivery. Deleted rows are not there to
@@ -32,10 +33,13 @@ mod deliver;
 mod entry;
 mod event;
 mod filter;
+mod group;
+mod outgoing;
 mod pauses;
 mod preparation;
 mod reader_pauses;
 mod registry;
+mod registry_pauses;
 mod rendering;
 mod renewal;
 mod role_reads;

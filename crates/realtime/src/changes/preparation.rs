@@ -3,60 +3,104 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use indexmap::IndexMap;
+use tokio::time::Instant;
 
 use super::committed_change::CommittedChange;
 use super::deliver::{ChangeDelivery, MAX_TABLES};
 use super::entry::ChangesEntry;
-use super::registry::{OutdatedEntry, SubscriptionGroup};
+use super::group::SubscriptionGroup;
+use super::registry::OutdatedEntry;
 use super::role_reads::{ReadFailure, retrying};
 use super::system_message::EXTENSION;
 use super::validate::{SubscribeError, TableName, ValidEntry};
 use crate::decode::DescribedTable;
 
-/// The description of each table for which the filters were prepared, and the generation of the
-/// subscriptions then.
+/// The time after which the filters of a table are prepared again, when the database has not
+/// answered.
+const RETRY_PAUSE: Duration = Duration::from_secs(10);
+
+/// The tables for which the filters were prepared, and those for which they could not be.
 #[derive(Debug, Default)]
-pub(super) struct PreparedTables(HashMap<u32, (Arc<DescribedTable>, u64)>);
+pub(super) struct PreparedTables {
+    /// The description of each table, and the generation of the subscriptions then.
+    prepared: HashMap<u32, (Arc<DescribedTable>, u64)>,
+    delayed: HashMap<u32, DelayedPreparation>,
+}
+
+/// A table whose filters are not prepared for a while. Each attempt may wait for the lock of a
+/// migration, and delays the changes of all tables.
+#[derive(Debug)]
+struct DelayedPreparation {
+    retry_at: Instant,
+    /// The groups, by their ids, that may have missed changes and have no report about them yet.
+    missed: MissingGroups,
+}
+
+/// Groups, by their ids.
+type MissingGroups = IndexMap<u64, Arc<SubscriptionGroup>>;
+
+impl PreparedTables {
+    /// Ends the delays that are over. Returns the groups that may have missed changes meanwhile.
+    pub fn end_delays(&mut self) -> MissingGroups {
+        let now = Instant::now();
+        let ended = self.delayed.extract_if(|_, delayed| delayed.retry_at <= now);
+        ended.flat_map(|(_, delayed)| delayed.missed).collect()
+    }
+
+    /// Returns the end of the delay that ends next.
+    pub fn next_end(&self) -> Option<Instant> {
+        self.delayed.values().map(|delayed| delayed.retry_at).min()
+    }
+}
 
 impl ChangeDelivery {
     /// Prepares the filters of tables whose columns have changed, or that no entry names. Once the
-    /// database does not answer it is not asked again for these changes: each wait for the lock of
-    /// a migration would delay all tables. Returns the groups whose filters are not prepared, by
-    /// their ids.
+    /// database does not answer it is not asked again for these changes, and for a while not about
+    /// these tables: each wait for the lock of a migration would delay all tables. Returns the
+    /// groups whose filters are not prepared, by their ids; those of a delayed table are returned
+    /// at the end of the delay.
     pub(super) async fn prepare_filters(
         &self,
-        prepared: &mut PreparedTables,
+        tables: &mut PreparedTables,
         changes: &[CommittedChange],
-    ) -> IndexMap<u64, Arc<SubscriptionGroup>> {
+    ) -> MissingGroups {
         let generation = self.registry.generation();
-        let (mut seen, mut unprepared) = (HashSet::new(), IndexMap::new());
+        let (mut seen, mut unprepared) = (HashSet::new(), tables.end_delays());
+        let mut is_answering = true;
         for change in changes {
             let table = &change.table;
-            let known = prepared.0.get(&table.table.oid);
+            let oid = table.table.oid;
+            let known = tables.prepared.get(&oid);
             let is_prepared = known.is_some_and(|(known, at)| Arc::ptr_eq(known, table) && *at == generation);
-            if is_prepared || !seen.insert(table.table.oid) {
+            if is_prepared || !seen.insert(oid) {
                 continue;
             }
-            let name = change.table_name();
             // A filter that did not fit the table before may fit it now
             let again = known.is_none_or(|(known, _)| !Arc::ptr_eq(known, table));
-            if prepared.0.len() >= MAX_TABLES {
-                // They are prepared again, and tables that were dropped are never named again
-                prepared.0.clear();
-            }
-            prepared.0.insert(table.table.oid, (Arc::clone(table), generation));
             let type_of = |name: &str| {
                 table.table.columns.iter().find(|column| *column.name == *name).map(|column| column.type_oid)
             };
-            for outdated in self.registry.outdated(name, type_of, again) {
-                // The database has not answered before
-                if !unprepared.is_empty() || !self.prepare(name, &outdated).await {
-                    // Tried again with the next change
-                    prepared.0.remove(&table.table.oid);
-                    unprepared.insert(outdated.group.id(), outdated.group);
+            let outdated = self.registry.outdated(change.table_name(), type_of, again);
+            if let Some(delayed) = tables.delayed.get_mut(&oid) {
+                delayed.missed.extend(outdated.into_iter().map(|entry| (entry.group.id(), entry.group)));
+                continue;
+            }
+            if tables.prepared.len() >= MAX_TABLES {
+                // They are prepared again, and tables that were dropped are never named again
+                tables.prepared.clear();
+            }
+            tables.prepared.insert(oid, (Arc::clone(table), generation));
+            for entry in outdated {
+                is_answering = is_answering && self.prepare(change.table_name(), &entry).await;
+                if !is_answering {
+                    tables.prepared.remove(&oid);
+                    let retry_at = Instant::now() + self.pause.min(RETRY_PAUSE);
+                    tables.delayed.insert(oid, DelayedPreparation { retry_at, missed: IndexMap::new() });
+                    unprepared.insert(entry.group.id(), entry.group);
                 }
             }
         }

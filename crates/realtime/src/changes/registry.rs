@@ -8,119 +8,14 @@ use std::time::Duration;
 
 use indexmap::IndexMap;
 
-use super::column_test::{CompiledFilter, FieldValue, LocalTest, Test};
-use super::condition_budgets::FilterOwner;
-use super::entry::{ActionFilter, ChangeAction, ChangeMessageForm, ChangesEntry, NamePattern};
+use super::column_test::{CompiledFilter, FieldValue};
+use super::entry::{ChangeAction, ChangesEntry, NamePattern};
+use super::group::{EntryTarget, GroupKey, SubscriptionGroup, TargetKey};
 use super::reader_pauses::ReaderPauses;
 use super::role_reads::ChangeReader;
 use super::validate::{TableName, ValidEntry};
 use crate::rooms::Subscriber;
-use crate::socket::frame::{Frame, Version};
 
-/// The properties of all subscriptions of a group: everything that a message depends on.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct GroupKey {
-    pub reader: Arc<ChangeReader>,
-    /// The topic without its prefix.
-    pub topic: Arc<str>,
-    pub version: Version,
-    pub form: ChangeMessageForm,
-    pub entries: Arc<[Arc<ChangesEntry>]>,
-}
-
-/// Subscriptions that receive the same messages.
-#[derive(Debug)]
-pub(crate) struct SubscriptionGroup {
-    id: u64,
-    pub key: GroupKey,
-    /// The entries of the key, as the database has accepted them for the role.
-    pub(super) valid: Arc<[ValidEntry]>,
-    /// By the number of the subscription.
-    members: Mutex<IndexMap<u64, Arc<Subscriber>>>,
-}
-
-impl SubscriptionGroup {
-    /// Returns a number that no other group has.
-    pub fn id(&self) -> u64 {
-        self.id
-    }
-
-    /// Returns the one whose filters those of the group are.
-    pub fn filter_owner(&self) -> FilterOwner {
-        self.key.reader.person.clone().map_or(FilterOwner::Group(self.id), FilterOwner::Person)
-    }
-
-    /// Returns true if PostgreSQL has to evaluate conditions of the group.
-    pub fn needs_database(&self) -> bool {
-        self.valid.iter().flat_map(|entry| entry.filters.values()).any(|filter| filter.needs_database())
-    }
-
-    /// Sends a frame to every channel that is subscribed now. Returns their number. A channel that
-    /// has unsubscribed receives nothing any more.
-    pub fn send(&self, frame: &Frame) -> usize {
-        let members = self.members();
-        members.values().for_each(|member| member.send(frame.clone()));
-        members.len()
-    }
-
-    /// Sends a `system` message to every channel that is subscribed now.
-    pub fn send_system(&self, extension: &str, status: &str, message: &str) {
-        self.members().values().for_each(|member| member.send_system(extension, status, message));
-    }
-
-    /// Calls `each` with every channel whose subscription has at most the number `last`.
-    pub fn for_each_until(&self, last: u64, mut each: impl FnMut(&Subscriber)) {
-        let members = self.members();
-        members.iter().filter(|(number, _)| **number <= last).for_each(|(_, member)| each(member));
-    }
-
-    pub(super) fn members(&self) -> MutexGuard<'_, IndexMap<u64, Arc<Subscriber>>> {
-        self.members.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// An entry of a group, for one table.
-#[derive(Debug)]
-pub(crate) struct EntryTarget {
-    pub group: Arc<SubscriptionGroup>,
-    /// The number of the entry in its group.
-    pub entry: usize,
-    pub filter: Arc<CompiledFilter>,
-}
-
-impl EntryTarget {
-    /// Returns the entry.
-    pub fn entry(&self) -> &Arc<ChangesEntry> {
-        &self.group.key.entries[self.entry]
-    }
-
-    fn key(&self) -> TargetKey {
-        (self.group.id, self.entry)
-    }
-
-    fn accepts(&self, action: ChangeAction) -> bool {
-        accepts(self.entry().action, action)
-    }
-
-    /// Returns true if the conditions that the server evaluates hold.
-    fn holds_locally<'a>(&self, field: &impl Fn(&str) -> FieldValue<'a>) -> bool {
-        self.filter.tests.iter().all(|test| match &test.test {
-            Test::Local(local) => LocalTest::holds(local, field(&test.column)),
-            Test::Database(database) => match field(&test.column) {
-                FieldValue::Absent => false,
-                FieldValue::Null => database.accepts_null,
-                FieldValue::Text(_) => true,
-            },
-        })
-    }
-}
-
-fn accepts(filter: ActionFilter, action: ChangeAction) -> bool {
-    filter.is_none_or(|only| only == action)
-}
-
-/// The group and the number of an entry.
-type TargetKey = (u64, usize);
 type Targets = IndexMap<TargetKey, Arc<EntryTarget>>;
 
 /// The entries for one table.
@@ -156,7 +51,7 @@ impl TableTargets {
     }
 
     fn remove(&mut self, key: TargetKey) {
-        self.unfit.retain(|(group, number)| (group.id, *number) != key);
+        self.unfit.retain(|(group, number)| (group.id(), *number) != key);
         let Some(target) = self.all.swap_remove(&key) else { return };
         if let MapEntry::Occupied(mut role) = self.roles.entry(target.group.key.reader.role.clone()) {
             *role.get_mut() -= 1;
@@ -336,11 +231,11 @@ impl Registry {
         let changed = targets.all.values().filter(is_outdated).map(|target| (Arc::clone(&target.group), target.entry));
         let unprepared = state.wildcards.iter().filter_map(|((_, number), wildcard)| {
             let entry = &wildcard.group.key.entries[*number];
-            let key = (wildcard.group.id, *number);
+            let key = (wildcard.group.id(), *number);
             let is_missing = !entry.conditions.is_empty()
                 && names(entry, schema, table)
                 && !targets.all.contains_key(&key)
-                && !targets.unfit.iter().any(|(group, number)| (group.id, *number) == key);
+                && !targets.unfit.iter().any(|(group, number)| (group.id(), *number) == key);
             is_missing.then(|| (Arc::clone(&wildcard.group), *number))
         });
         changed
@@ -361,12 +256,12 @@ impl Registry {
         let mut state = self.state();
         let group = &entry.group;
         // It may have been removed meanwhile
-        if state.groups.get(&group.key).is_none_or(|known| known.id != group.id) {
+        if state.groups.get(&group.key).is_none_or(|known| known.id() != group.id()) {
             return true;
         }
         let Some(targets) = state.table(schema, table) else { return true };
-        let key = (group.id, entry.entry);
-        let did_fit = !targets.unfit.iter().any(|(group, number)| (group.id, *number) == key);
+        let key = (group.id(), entry.entry);
+        let did_fit = !targets.unfit.iter().any(|(group, number)| (group.id(), *number) == key);
         targets.remove(key);
         match filter {
             Some(filter) => {
@@ -421,8 +316,7 @@ impl RegistryState {
     pub(super) fn add_group(&mut self, key: GroupKey, valid: Arc<[ValidEntry]>) -> Arc<SubscriptionGroup> {
         self.next += 1;
         self.generation += 1;
-        let (id, members) = (self.next, Mutex::default());
-        let group = Arc::new(SubscriptionGroup { id, key: key.clone(), valid: Arc::clone(&valid), members });
+        let group = Arc::new(SubscriptionGroup::new(self.next, key.clone(), Arc::clone(&valid)));
         self.groups.insert(key, Arc::clone(&group));
         for (number, valid) in valid.iter().enumerate() {
             match (&valid.entry.schema, &valid.entry.table) {
@@ -444,7 +338,7 @@ impl RegistryState {
                             add_wildcard(targets, &wildcard, number, schema, table);
                         }
                     }
-                    self.wildcards.insert((group.id, number), wildcard);
+                    self.wildcards.insert((group.id(), number), wildcard);
                 }
             }
         }
@@ -454,7 +348,7 @@ impl RegistryState {
     /// Removes a group without members.
     pub(super) fn remove_if_empty(&mut self, group: &SubscriptionGroup) {
         // A group that was emptied before is not in the map any more, but its successor may be
-        if group.members().is_empty() && self.groups.get(&group.key).is_some_and(|known| known.id == group.id) {
+        if group.members().is_empty() && self.groups.get(&group.key).is_some_and(|known| known.id() == group.id()) {
             self.remove_group(group);
         }
     }
@@ -462,7 +356,7 @@ impl RegistryState {
     fn remove_group(&mut self, group: &SubscriptionGroup) {
         self.groups.remove(&group.key);
         for (number, entry) in group.key.entries.iter().enumerate() {
-            let key = (group.id, number);
+            let key = (group.id(), number);
             self.wildcards.swap_remove(&key);
             match (&entry.schema, &entry.table) {
                 (NamePattern::Exactly(schema), NamePattern::Exactly(table)) => {

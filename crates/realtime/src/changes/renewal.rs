@@ -7,7 +7,8 @@
 
 use std::sync::Arc;
 
-use super::registry::{GroupKey, PendingRenewal, Registry, RegistryState, SubscriptionRegistration};
+use super::group::GroupKey;
+use super::registry::{PendingRenewal, Registry, RegistryState, SubscriptionRegistration};
 use super::role_reads::ChangeReader;
 
 /// Keeps the readers of all subscriptions as they are until it is dropped.
@@ -91,10 +92,11 @@ mod tests {
     use super::super::validate::ValidEntry;
     use super::*;
     use crate::fixture::{TestChannel, json_of, room};
+    use crate::socket::DeferredWakes;
     use crate::socket::frame::{Frame, Version};
 
     fn reader(claims: &str) -> Arc<ChangeReader> {
-        Arc::new(ChangeReader { role: "authenticated".into(), claims: claims.into(), person: None })
+        Arc::new(ChangeReader::new("authenticated".into(), claims.into(), None))
     }
 
     /// Subscribes a channel to all changes of a table.
@@ -120,7 +122,7 @@ mod tests {
         let targets = registry.matching(("public", "items"), ChangeAction::Insert, |_| FieldValue::Absent);
         targets
             .iter()
-            .filter(|target| target.group.send(frame) > 0)
+            .filter(|target| target.group.send(std::slice::from_ref(frame), &mut DeferredWakes::default()) > 0)
             .map(|target| target.group.key.reader.claims.clone())
             .collect()
     }

@@ -1,6 +1,8 @@
 //! Reads that run as the role of a channel.
 
-use std::sync::Arc;
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher as _, Hash, Hasher};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -32,20 +34,35 @@ const SET: &str = "select pg_catalog.set_config('statement_timeout', $1, true), 
 const JSON_ARRAY: RowSeparators = RowSeparators { open: "[", between: ",", close: "]" };
 
 /// The role and the claims that a channel reads changes with.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ChangeReader {
     pub role: Box<str>,
     /// JSON text, as it was signed.
     pub claims: Box<str>,
     /// The person whose tokens have such claims. `None`: they have no subject.
     pub person: Option<Arc<str>>,
+    /// The hash of the rest: with each change, readers are looked up several times.
+    hash: u64,
 }
 
 impl ChangeReader {
     /// Returns the reader of a channel.
     pub fn of(identity: &ChannelIdentity) -> Self {
-        let person = identity.person().map(Into::into);
-        Self { role: identity.role().into(), claims: identity.claims().into(), person }
+        Self::new(identity.role().into(), identity.claims().into(), identity.person().map(Into::into))
+    }
+
+    /// Returns a reader.
+    pub fn new(role: Box<str>, claims: Box<str>, person: Option<Arc<str>>) -> Self {
+        // A person may choose a part of the claims, so equal hashes must not be predictable
+        static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+        let hash = HASHER.hash_one((&role, &claims, &person));
+        Self { role, claims, person, hash }
+    }
+}
+
+impl Hash for ChangeReader {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
     }
 }
 

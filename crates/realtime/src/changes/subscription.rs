@@ -12,8 +12,9 @@ use tokio::task::AbortHandle;
 
 use super::deliver::ChangeDelivery;
 use super::entry::{ChangeMessageForm, ChangesEntry, PreparedEntries};
+use super::group::{GroupKey, SubscriptionGroup};
 use super::pauses::PAUSE;
-use super::registry::{GroupKey, Registry, SubscriptionGroup, SubscriptionRegistration};
+use super::registry::{Registry, SubscriptionRegistration};
 use super::role_reads::{ChangeReader, RoleReads};
 use super::system_message::EXTENSION;
 use super::validate::{SubscribeError, Validator};

@@ -9,7 +9,7 @@ use super::access::{RowKey, TableAccess};
 use super::committed_change::CommittedChange;
 use super::entry::ChangeAction;
 use super::event::EventContent;
-use super::registry::{EntryTarget, SubscriptionGroup};
+use super::group::{EntryTarget, SubscriptionGroup};
 use super::role_reads::{ChangeReader, ReadFailure};
 use crate::settings::ChangesSettings;
 

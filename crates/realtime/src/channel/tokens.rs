@@ -35,12 +35,17 @@ impl SocketChannels {
         let own = self.service.verifier.verify(&self.socket.token, self.socket.may_be_privileged);
         // An expired one matters to channels without a token of their own alone
         if own.is_err_and(|rejection| !matches!(rejection, TokenRejection::Expired { .. })) {
-            let joined = self.channels.values().filter(|channel| channel.state == JoinState::Joined);
-            joined.for_each(|channel| channel.subscriber.send_disconnect());
+            self.announce_disconnect();
             return Some(SocketEnd::SERVICE_RESTART);
         }
         self.check_tokens_if(|_| true);
         None
+    }
+
+    /// Announces to the channels that the server closes the socket.
+    pub fn announce_disconnect(&self) {
+        let joined = self.channels.values().filter(|channel| channel.state == JoinState::Joined);
+        joined.for_each(|channel| channel.subscriber.send_disconnect());
     }
 
     fn check_tokens_if(&mut self, is_due: impl Fn(&Channel) -> bool) {

@@ -60,6 +60,7 @@ pub(crate) async fn serve(service: Arc<RealtimeService>, head: SocketHead, io: i
         timer: Box::pin(tokio::time::sleep(limits.idle_timeout)),
         closing: false,
         violated: false,
+        parting: None,
     };
     while let Some(event) = std::future::poll_fn(|context| connection.poll_event(context)).await {
         connection.handle(event);
@@ -102,6 +103,8 @@ struct SocketConnection<S> {
     closing: bool,
     /// The client broke the protocol, and may be sending still.
     violated: bool,
+    /// The channels have ended; the socket is closed at its turn.
+    parting: Option<(Instant, SocketEnd)>,
 }
 
 /// A client that has read nothing since a moment.
@@ -224,8 +227,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SocketConnection<S> {
                 self.violated = true;
                 Some(SocketEnd { code: code.into(), reason: "" })
             }
-            SocketEvent::Command(SocketCommand::Disconnect(end)) => Some(end),
-            SocketEvent::Command(SocketCommand::CheckTokens) => self.channels.check_tokens(),
+            SocketEvent::Command(SocketCommand::Disconnect(end)) => {
+                self.channels.announce_disconnect();
+                Some(end)
+            }
+            SocketEvent::Command(SocketCommand::CheckTokens { close_after }) => {
+                let end = self.channels.check_tokens();
+                end.and_then(|end| self.part(end, close_after))
+            }
             SocketEvent::Command(SocketCommand::ShutDown(channel, reason)) => {
                 self.channels.shut_down(channel, &reason);
                 None
@@ -246,7 +255,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SocketConnection<S> {
             // The library acknowledges it. Nothing may be written behind the acknowledgement
             self.end_channels();
         }
-        if self.closing || message.is_ping() || message.is_pong() {
+        // The token of a socket that waits for its close is void
+        if self.closing || self.parting.is_some() || message.is_ping() || message.is_pong() {
             return None;
         }
         let is_text = message.is_text();
@@ -277,6 +287,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SocketConnection<S> {
             self.outbox.close();
             return None;
         }
+        if let Some((_, end)) = self.parting.take_if(|(at, _)| now >= *at) {
+            return Some(end);
+        }
         if now >= self.received_at + self.idle_timeout {
             return Some(SocketEnd { code: CloseCode::NORMAL_CLOSURE.into(), reason: "" });
         }
@@ -304,7 +317,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SocketConnection<S> {
 
     fn next_limit(&self) -> Instant {
         let idle = self.received_at + self.idle_timeout;
-        [self.channels.next_limit(), self.stall_limit()].into_iter().flatten().fold(idle, Instant::min)
+        let parting = self.parting.as_ref().map(|(at, _)| *at);
+        [self.channels.next_limit(), self.stall_limit(), parting].into_iter().flatten().fold(idle, Instant::min)
     }
 
     /// Hands everything that waits in the outbox to the library, for a last message before a close.
@@ -316,6 +330,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SocketConnection<S> {
             };
             let _ = Pin::new(&mut self.websocket).start_send(message);
         }
+    }
+
+    /// Ends the channels at once, and the socket after a time. Returns the end if that time is now.
+    fn part(&mut self, end: SocketEnd, after: Duration) -> Option<SocketEnd> {
+        if after.is_zero() {
+            return Some(end);
+        }
+        self.channels.end();
+        let at = Instant::now() + after;
+        self.parting = Some((at, end));
+        self.timer.as_mut().reset(at);
+        None
     }
 
     fn close(&mut self, end: &SocketEnd) {

@@ -17,6 +17,13 @@ use crate::meter::Meter;
 
 /// The messages of other threads that may wait; their senders wait when there are more.
 const QUEUE: usize = 1024;
+/// The messages that are taken from the queue at once. One at a time, a thread with many sockets
+/// would deliver fewer in its turn than arrive meanwhile, and each socket would write them one by
+/// one.
+const BATCH: usize = 256;
+/// The deliveries after which the other tasks of the thread have their turn: a few milliseconds.
+/// With fewer, the sockets of a large room would write its messages one by one.
+pub(super) const DELIVERIES_PER_TURN: usize = 16 * 1024;
 /// The number of counters by which other threads see that a shard has no such room.
 const BUCKETS: usize = 4096;
 
@@ -50,9 +57,17 @@ impl Shard {
         let shard = Arc::new(Self { number, rooms: Mutex::default(), counts, hasher, queue, limit });
         let weak = Arc::downgrade(&shard);
         tokio::spawn(async move {
-            while let Some(publication) = waiting.recv().await {
-                let Some(shard) = weak.upgrade() else { return };
-                shard.deliver(&publication);
+            let (mut batch, mut work) = (Vec::with_capacity(BATCH), 0);
+            while waiting.recv_many(&mut batch, BATCH).await > 0 {
+                for publication in batch.drain(..) {
+                    let Some(shard) = weak.upgrade() else { return };
+                    // One without receivers is work, too
+                    work += 1 + shard.deliver(&publication);
+                    if work >= DELIVERIES_PER_TURN {
+                        work = 0;
+                        tokio::task::yield_now().await;
+                    }
+                }
             }
         });
         shard
@@ -94,17 +109,18 @@ impl Shard {
         self.bucket(hash).load(Ordering::SeqCst) > 0
     }
 
-    /// Delivers a message to the channels of its room on this thread.
-    pub(super) fn deliver(&self, publication: &Publication) {
+    /// Delivers a message to the channels of its room on this thread. Returns their number.
+    pub(super) fn deliver(&self, publication: &Publication) -> usize {
         let rooms = self.rooms();
-        let Some(room) = rooms.get(&publication.room) else { return };
+        let Some(room) = rooms.get(&publication.room) else { return 0 };
         let receivers = room.values().filter(|subscriber| Some(subscriber.id()) != publication.except);
         if self.limit.meter.exceeds(self.limit.max) {
             receivers.for_each(|subscriber| subscriber.shut_down(Shutdown::TooManyMessages));
-            return;
+            return room.len();
         }
         let sent = receivers.filter(|subscriber| subscriber.deliver(&publication.message)).count();
         self.limit.meter.add(sent as u64);
+        sent
     }
 
     /// Adds a message of another thread to the queue; false if it is full. A shard whose thread has

@@ -11,6 +11,7 @@ use super::message::RoomMessage;
 use super::publication::RoomKey;
 use crate::error::Shutdown;
 use crate::ids::ChannelId;
+use crate::socket::DeferredWakes;
 use crate::socket::frame::{EventHead, Frame, Reference, TOPIC_PREFIX, Version, encode_event};
 use crate::socket::outbox::{Outbox, SocketCommand};
 
@@ -119,10 +120,10 @@ impl Subscriber {
         self.receives_presence.load(Ordering::Relaxed)
     }
 
-    /// Sends a frame that other channels may share. Its maker has counted it in the memory of the
-    /// frames that wait.
-    pub fn send(&self, frame: Frame) {
-        self.outbox.push(frame);
+    /// Sends frames that other channels may share, and leaves the wake-up of the socket to `wakes`.
+    /// Their maker has counted them in the memory of the frames that wait.
+    pub fn send_all(&self, frames: &[Frame], wakes: &mut DeferredWakes) {
+        self.outbox.push_all(frames, wakes);
     }
 
     /// Sends a frame for this channel alone.

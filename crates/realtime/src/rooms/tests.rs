@@ -66,6 +66,32 @@ async fn a_message_reaches_its_room_and_no_other() {
 }
 
 #[tokio::test]
+async fn a_turn_delivers_many_messages_of_other_threads_and_leaves_turns_to_other_tasks() {
+    let rooms = Rooms::new(Arc::default(), None);
+    let shard = rooms.shard();
+    let members: Vec<Member> = ["a"; 40].map(|topic| Member::of(false, topic, Version::V2)).into();
+    shard.subscribe(Arc::clone(&members[0].subscriber));
+    // The messages are in the queue before the task of the shard has a turn
+    let publish = |count: usize| {
+        (0..count).for_each(|_| assert!(rooms.try_publish(None, publication(false, "a", None)).is_none()));
+    };
+    publish(1000);
+    tokio::task::yield_now().await;
+    assert_eq!(members[0].received().len(), 1000);
+    members[1..].iter().for_each(|member| shard.subscribe(Arc::clone(&member.subscriber)));
+    publish(1000);
+    for turns in 1_usize.. {
+        tokio::task::yield_now().await;
+        let received: usize = members.iter().map(|member| member.received().len()).sum();
+        assert!(received < shard::DELIVERIES_PER_TURN + 40, "{received} deliveries in one turn");
+        if received == 0 {
+            assert!(turns > 2, "{turns} turns");
+            break;
+        }
+    }
+}
+
+#[tokio::test]
 async fn receivers_share_the_bytes_of_a_message() {
     let rooms = Rooms::new(Arc::default(), None);
     let shard = rooms.shard();

@@ -8,9 +8,12 @@ use std::collections::VecDeque;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
+use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
+use tokio::runtime::Handle;
 
+use super::deferred_wakes::DeferredWakes;
 use super::end::SocketEnd;
 use super::frame::Frame;
 use super::frame_memory::FrameMemory;
@@ -23,9 +26,10 @@ use crate::settings::RealtimeLimits;
 pub(crate) enum SocketCommand {
     /// Ends a channel: a `system` error and `phx_close`.
     ShutDown(ChannelId, Shutdown),
-    /// Checks the tokens of the channels: a key may have been revoked.
-    CheckTokens,
-    /// Closes the socket, after the frames that wait.
+    /// Checks the tokens of the channels: a key may have been revoked. A socket whose own token is
+    /// void ends its channels at once, and is closed after this time.
+    CheckTokens { close_after: Duration },
+    /// Announces the end to the channels, and closes the socket after the frames that wait.
     Disconnect(SocketEnd),
 }
 
@@ -34,6 +38,8 @@ pub(crate) enum SocketCommand {
 pub(crate) struct Outbox {
     waiting: Mutex<OutboxContent>,
     waker: AtomicWaker,
+    /// The runtime of the socket's task.
+    runtime: Option<Handle>,
     max_bytes: usize,
     max_frames: usize,
     /// Counts the frames of all sockets.
@@ -65,11 +71,13 @@ pub(crate) enum OutboxItem {
 }
 
 impl Outbox {
-    /// Returns an empty outbox. Its frames count in `memory`.
+    /// Returns an empty outbox of a socket whose task runs on the current runtime. Its frames count
+    /// in `memory`.
     pub fn new(limits: &RealtimeLimits, memory: &Arc<FrameMemory>) -> Self {
         Self {
             waiting: Mutex::default(),
             waker: AtomicWaker::new(),
+            runtime: Handle::try_current().ok(),
             max_bytes: limits.max_waiting_bytes,
             max_frames: limits.max_waiting_frames,
             memory: Arc::clone(memory),
@@ -88,6 +96,23 @@ impl Outbox {
         self.push_within(frame, 1);
     }
 
+    /// Adds frames like [`push`](Self::push), but leaves the wake-up of the task to `wakes`.
+    pub fn push_all(&self, frames: &[Frame], wakes: &mut DeferredWakes) {
+        let mut waiting = self.waiting();
+        let mut wakes_task = false;
+        for frame in frames {
+            wakes_task |= self.put(&mut waiting, frame.clone(), 1);
+        }
+        drop(waiting);
+        if !wakes_task {
+            return;
+        }
+        match &self.runtime {
+            Some(runtime) => self.waker.take().into_iter().for_each(|waker| wakes.add(runtime, waker)),
+            None => self.waker.wake(),
+        }
+    }
+
     /// Adds a frame for this client alone, and counts it.
     pub fn push_own(&self, frame: Frame) {
         self.push(self.memory.count(frame));
@@ -100,27 +125,30 @@ impl Outbox {
         self.push_within(self.memory.count(frame), 2);
     }
 
-    /// Adds a frame, or closes the outbox if more than `factor` times the bounds would wait.
     fn push_within(&self, frame: Frame, factor: usize) {
-        let mut waiting = self.waiting();
+        let wakes_task = self.put(&mut self.waiting(), frame, factor);
+        if wakes_task {
+            self.waker.wake();
+        }
+    }
+
+    /// Adds a frame, or closes the outbox if more than `factor` times the bounds would wait.
+    /// Returns true if the task has to be woken.
+    fn put(&self, waiting: &mut OutboxContent, frame: Frame, factor: usize) -> bool {
         if waiting.closed {
-            return;
+            return false;
         }
         let bytes = waiting.bytes.saturating_add(frame.len());
         let (max_bytes, max_frames) = (self.max_bytes.saturating_mul(factor), self.max_frames.saturating_mul(factor));
         let is_beyond = !waiting.frames.is_empty() && (bytes > max_bytes || waiting.frames.len() >= max_frames);
         if is_beyond || waiting.blocked && self.memory.is_exceeded() {
             waiting.close();
-        } else {
-            waiting.bytes = bytes;
-            waiting.frames.push_back(frame);
-            // The task was woken for the frame before
-            if waiting.frames.len() > 1 {
-                return;
-            }
+            return true;
         }
-        drop(waiting);
-        self.waker.wake();
+        waiting.bytes = bytes;
+        waiting.frames.push_back(frame);
+        // The task was woken for the frame before
+        waiting.frames.len() == 1
     }
 
     /// Adds a command, which is carried out before the frames that wait.
@@ -300,5 +328,27 @@ mod tests {
         (0..4).for_each(|_| replies_first.push_reply(frame(1)));
         replies_first.push(frame(1));
         assert_eq!(replies_first.next(Waker::noop()), OutboxItem::Overflowed, "no room is left for others");
+    }
+
+    #[tokio::test]
+    async fn the_task_of_a_socket_is_woken_once_when_all_of_its_frames_are_there() {
+        let outbox = Arc::new(outbox());
+        let reader = Arc::clone(&outbox);
+        let task = tokio::spawn(async move {
+            std::future::poll_fn(|context| match reader.next(context.waker()) {
+                OutboxItem::Empty => std::task::Poll::Pending,
+                item => std::task::Poll::Ready(item),
+            })
+            .await;
+            reader.take_frames().len()
+        });
+        tokio::task::yield_now().await;
+        let mut wakes = DeferredWakes::default();
+        outbox.push_all(&[frame(1), frame(2)], &mut wakes);
+        // The task would run now
+        tokio::task::yield_now().await;
+        outbox.push_all(&[frame(3)], &mut wakes);
+        drop(wakes);
+        assert_eq!(task.await.unwrap(), 2, "besides the first one");
     }
 }

@@ -7,12 +7,14 @@ use serde_json::json;
 
 use super::super::column_test::{ColumnTest, CompiledFilter, FieldValue, LocalTest, Test};
 use super::super::entry::{ChangeAction, ChangeMessageForm, ChangesEntry};
-use super::super::registry::{GroupKey, Registry};
+use super::super::group::GroupKey;
+use super::super::registry::Registry;
 use super::super::role_reads::ChangeReader;
 use super::super::validate::{TableName, ValidEntry};
 use super::{Live, entry};
 use crate::changes::PreparedEntries;
 use crate::fixture::{TestChannel, identity, json_of, person, room};
+use crate::socket::DeferredWakes;
 use crate::socket::frame::{Frame, Version};
 
 const ITEMS: (&str, &str) = ("public", "items");
@@ -41,7 +43,7 @@ fn valid(entries: &[serde_json::Value], values: &[&str]) -> (Arc<[Arc<ChangesEnt
 
 fn key(topic: &str, claims: &str, entries: &Arc<[Arc<ChangesEntry>]>) -> GroupKey {
     GroupKey {
-        reader: Arc::new(ChangeReader { role: "authenticated".into(), claims: claims.into(), person: None }),
+        reader: Arc::new(ChangeReader::new("authenticated".into(), claims.into(), None)),
         topic: topic.into(),
         version: Version::V2,
         form: ChangeMessageForm::Ids,
@@ -88,16 +90,13 @@ fn subscriptions_of_the_same_content_are_one_group() {
     let groups = registry.matching(ITEMS, ChangeAction::Insert, field);
     assert_eq!(groups.len(), 2);
     assert_eq!(registry.matching(ITEMS, ChangeAction::Update, field).len(), 0);
-    let frame = Frame::Text("x".into());
-    assert_eq!(groups.iter().map(|target| target.group.send(&frame)).sum::<usize>(), 3);
+    let frame = [Frame::Text("x".into())];
+    let send = || groups.iter().map(|target| target.group.send(&frame, &mut DeferredWakes::default())).sum::<usize>();
+    assert_eq!(send(), 3);
     registry.remove(&first);
     registry.remove(&third);
-    assert_eq!(
-        groups.iter().map(|target| target.group.send(&frame)).sum::<usize>(),
-        1,
-        "also for groups that were found before"
-    );
-    let received = |channel: &TestChannel| channel.received().iter().filter(|received| **received == frame).count();
+    assert_eq!(send(), 1, "also for groups that were found before");
+    let received = |channel: &TestChannel| channel.received().iter().filter(|received| **received == frame[0]).count();
     assert_eq!(channels.iter().map(received).collect::<Vec<_>>(), [1, 2, 1]);
     registry.remove(&second);
     assert!(!registry.names(ITEMS));

@@ -153,6 +153,34 @@ async fn filters_that_cannot_be_prepared_are_a_gap_and_their_waits_do_not_add_up
 }
 
 #[tokio::test]
+async fn filters_that_could_not_be_prepared_are_not_waited_for_with_each_change() {
+    let set_up = "create table public.locked (id int primary key);
+         create table public.items (id int primary key, n int);
+         alter table public.items disable row level security;
+         grant select on public.items to authenticated;
+         alter publication supabase_realtime add table public.items, public.locked";
+    let live = Live::with_pause(set_up, RealtimeSettings::default(), Duration::from_secs(3)).await;
+    let joined = live.join(&person("a"), "room", &[entry("*", "items", "n=eq.1")]).await;
+    let migration = connect(live.database.endpoint()).await.unwrap();
+    migration.batch_execute("begin; lock table public.locked in access exclusive mode").await.unwrap();
+    // More than are worked on at once
+    live.run(
+        "alter table public.items alter column n type text using n::text;
+         insert into public.items select id, 'x' from generate_series(1, 5000) id",
+    )
+    .await;
+    // One report with the first of them, and one about all others
+    for _ in 0..2 {
+        assert_eq!(joined.system().await, ("ok".to_owned(), "Subscribed to PostgreSQL".to_owned()));
+    }
+    let mark = live.mark().await;
+    assert!(joined.until(mark).await.is_empty());
+    migration.batch_execute("rollback").await.unwrap();
+    let [events] = live.received("insert into public.items values (0, '1')", [&joined]).await;
+    assert_eq!(events.len(), 1);
+}
+
+#[tokio::test]
 async fn a_table_that_is_published_later_is_part_of_a_wildcard() {
     let live = Live::new(SET_UP).await;
     let all = live.join(&person("a"), "a", &[json!({ "schema": "public" })]).await;

@@ -127,18 +127,101 @@ async fn clients_that_read_nothing_are_disconnected_when_too_much_waits_for_all(
     assert!(first.io.write_all(&PING).await.is_ok());
 }
 
+/// Joins a channel with a new socket.
+async fn joined(test: &TestService) -> TestClient {
+    let mut client = TestClient::open(test, 64 * 1024);
+    client.send_text(r#"["1","1","realtime:a","phx_join",{"config":{}}]"#).await;
+    let reply = r#"["1","1","realtime:a","phx_reply",{"status":"ok","response":{"postgres_changes":[]}}]"#;
+    assert_eq!(client.receive_text().await, reply);
+    client
+}
+
+const DISCONNECT: &str =
+    r#"[null,null,"realtime:a","system",{"extension":"system","status":"ok","message":"Server requested disconnect"}]"#;
+
+/// Receives the close frame with code 1012, and returns its time.
+async fn receive_restart(client: &mut TestClient) -> Instant {
+    let [opcode, length, code @ ..] = client.receive::<4>().await;
+    assert_eq!((opcode, u16::from_be_bytes(code)), (0x88, 1012));
+    let mut reason = vec![0; usize::from(length) - 2];
+    client.io.read_exact(&mut reason).await.unwrap();
+    Instant::now()
+}
+
+/// Returns the number of different times.
+fn distinct(times: &[Instant]) -> usize {
+    times.iter().collect::<std::collections::HashSet<_>>().len()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_closes_sockets_one_after_another_within_its_time() {
+    let test = TestService::without_database(RealtimeSettings::default());
+    let mut clients = Vec::new();
+    for _ in 0..50 {
+        clients.push(joined(&test).await);
+    }
+    let (begun, within) = (Instant::now(), Duration::from_millis(25));
+    assert_eq!(test.service.close(within), within);
+    let closes = clients.into_iter().map(|mut client| async move {
+        assert_eq!(client.receive_text().await, DISCONNECT);
+        receive_restart(&mut client).await
+    });
+    let times = futures_util::future::join_all(closes).await;
+    assert!(times.iter().all(|time| *time <= begun + within), "all are closed in time");
+    assert!(distinct(&times) >= 20, "{} times", distinct(&times));
+    assert_eq!(test.service.close(Duration::from_secs(9)), Duration::ZERO, "it has begun before");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_channel_works_until_the_close_of_its_socket() {
+    let test = TestService::without_database(RealtimeSettings::default());
+    let mut clients = Vec::new();
+    for _ in 0..50 {
+        clients.push(joined(&test).await);
+    }
+    test.service.close(Duration::from_secs(1));
+    let answers = clients.into_iter().map(|mut client| async move {
+        client.send_text(r#"[null,"2","phoenix","heartbeat",{}]"#).await;
+        let answered = client.receive_text().await.contains("phx_reply");
+        if answered {
+            assert_eq!(client.receive_text().await, DISCONNECT);
+        }
+        receive_restart(&mut client).await;
+        answered
+    });
+    let answered = futures_util::future::join_all(answers).await;
+    assert!(answered.iter().filter(|answered| **answered).count() >= 40);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revoked_key_ends_all_channels_at_once_and_closes_their_sockets_one_after_another() {
+    let test = TestService::without_database(RealtimeSettings::default());
+    let service = Arc::clone(&test.service);
+    tokio::spawn(async move { service.maintain().await });
+    let mut clients = Vec::new();
+    for _ in 0..50 {
+        clients.push(joined(&test).await);
+    }
+    test.replace_key();
+    let ends = clients.into_iter().map(|mut client| async move {
+        assert_eq!(client.receive_text().await, DISCONNECT);
+        let ended = Instant::now();
+        // The channel receives nothing of this, and the client no reply
+        client.send_text(r#"["1","2","realtime:a","phx_join",{"config":{}}]"#).await;
+        (ended, receive_restart(&mut client).await)
+    });
+    let (ended, closed): (Vec<_>, Vec<_>) = futures_util::future::join_all(ends).await.into_iter().unzip();
+    assert_eq!(distinct(&ended), 1);
+    assert!(distinct(&closed) >= 40, "{} times", distinct(&closed));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_revoked_key_of_the_socket_restarts_it_instead_of_ending_its_channels_for_good() {
     let test = TestService::without_database(RealtimeSettings::default());
     let service = Arc::clone(&test.service);
     tokio::spawn(async move { service.maintain().await });
-    let mut client = TestClient::open(&test, 64 * 1024);
-    client.send_text(r#"["1","1","realtime:a","phx_join",{"config":{}}]"#).await;
-    let reply = r#"["1","1","realtime:a","phx_reply",{"status":"ok","response":{"postgres_changes":[]}}]"#;
-    assert_eq!(client.receive_text().await, reply);
+    let mut client = joined(&test).await;
     test.replace_key();
-    let payload = r#"{"extension":"system","status":"ok","message":"Server requested disconnect"}"#;
-    assert_eq!(client.receive_text().await, format!(r#"[null,null,"realtime:a","system",{payload}]"#));
-    let [opcode, _, code @ ..] = client.receive::<4>().await;
-    assert_eq!((opcode, u16::from_be_bytes(code)), (0x88, 1012));
+    assert_eq!(client.receive_text().await, DISCONNECT);
+    receive_restart(&mut client).await;
 }
