@@ -12,7 +12,7 @@ import { sql } from "../harness/database.ts";
 import { BUCKET, Connection, ExpectedObject, type InterruptedUpload, NoAnswer, PartedUpload, ResumableUpload, sendHalf, Sequence, SingleRequest } from "../harness/interrupted-uploads.ts";
 import { Portico, portico as command, projectFolder } from "../harness/portico.ts";
 
-/** The plan of sizes, kinds and crashes. The moment of a crash within a request is the machine's. */
+/** Of the plan of sizes, kinds and crashes. The moment within a request is the machine's. */
 const SEED = Number(process.env["PORTICO_CRASH_SEED"] ?? 20_260_101);
 const CRASHES = 12;
 const WORKERS = 12;
