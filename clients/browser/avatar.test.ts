@@ -118,7 +118,7 @@ test("a picture is chosen, cropped by keys, stored, replaced and removed", async
   await page.waitForFunction(() => document.activeElement?.getAttribute("aria-label") === "Position of the picture");
   for (let press = 0; press < 8; press++) await page.keyboard.press("Shift+ArrowLeft");
   const first = await store(page);
-  expect(first).toMatch(/\/storage\/v1\/render\/image\/public\/portico-avatars\/.*\.webp\?width=64&height=64$/);
+  expect(first).toMatch(/\/storage\/v1\/render\/image\/public\/portico-avatars\/[^/]+\/[0-7]\.webp\?v=[0-9a-f]{16}&width=64&height=64$/);
   expect(await colours(page, first)).toEqual(["red", "red"]);
   const { avatar_url } = await metadataOf(page);
   const original = await fetch(avatar_url!);
@@ -145,6 +145,18 @@ test("a picture is chosen, cropped by keys, stored, replaced and removed", async
   expect((await fetch(second)).status).toBe(400);
   expect(await page.evaluate(() => document.activeElement?.getAttribute("aria-label"))).toBe("Change your picture");
   expect(errors).toEqual([]);
+});
+
+test("a picture is stored beside those that interrupted changes have left", async () => {
+  const { page } = await signUp();
+  const { access_token, user } = await page.evaluate(() => JSON.parse(localStorage.getItem("portico.session")!) as { access_token: string; user: { id: string } });
+  const headers = { authorization: `Bearer ${access_token}`, "content-type": "image/webp" };
+  for (let name = 0; name < 7; name += 1) {
+    const left = await fetch(`${portico.url}/storage/v1/object/portico-avatars/${user.id}/${name}.webp`, { method: "POST", headers, body: "left" });
+    expect(left.status).toBe(200);
+  }
+  await choose(page);
+  expect(await store(page)).toContain(`/${user.id}/7.webp?v=`);
 });
 
 test("a picture is dropped on the page and dragged into place", async () => {

@@ -140,7 +140,7 @@ impl WebApp {
 
     /// Computes the headers once all settings are known.
     pub(crate) fn seal(mut self, https: bool) -> Self {
-        self.page_headers = policy::page_headers(&self.origins, self.development, https);
+        self.page_headers = policy::page_headers(&self.source.scripts(), &self.origins, self.development, https);
         self
     }
 

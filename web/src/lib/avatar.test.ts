@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { ada, config } from "../testing/fake-server";
-import { nameOf, pictureOf, providerPictures } from "./avatar";
+import { nameOf, ownPictureUrl, pictureObject, pictureOf, providerPictures } from "./avatar";
 
 const file = `${"a".repeat(36)}.webp`;
 const kept = { ...config, avatars: { kept: true, rendered: true } };
@@ -19,6 +19,17 @@ test("a chosen picture is requested in the size of its place, and as it is where
     srcSet: `${path}?width=64&height=64 1x, ${path}?width=128&height=128 2x`,
   });
   expect(pictureOf(user, { ...kept, avatars: { kept: true, rendered: false } }, 64)).toEqual({ src: own });
+});
+
+test("a picture is requested by its version, and stored under one of the names of an account", () => {
+  const file = `3.webp?v=${"0".repeat(16)}`;
+  const user = userWith({ avatar_url: ownPictureUrl(kept, ada, file), portico_avatar: file });
+  const path = `http://portico.test/storage/v1/render/image/public/portico-avatars/${ada.id}/${file}`;
+  expect(pictureOf(user, kept, 64)?.src).toBe(`${path}&width=64&height=64`);
+  expect(pictureObject(ada, file)).toBe(`${ada.id}/3.webp`);
+  for (const other of ["8.webp?v=0000000000000000", "3.webp", "3.webp?v=0&width=9", "3.html?v=0000000000000000"]) {
+    expect(pictureOf(userWith({ portico_avatar: other }), kept, 64), other).toBeNull();
+  }
 });
 
 test("a provider's picture does not replace a chosen one, and an app's does", () => {

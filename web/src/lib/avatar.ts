@@ -11,13 +11,21 @@ export interface Picture {
   srcSet?: string;
 }
 
-const fileName = /^[0-9a-f-]{36}\.(?:webp|jpg|png)$/;
+/**
+ * The file of a picture, as the metadata has it: one of the few names that the server gives an
+ * account, and a version, since a later picture can have the same name. Older files have a name of
+ * their own and no version.
+ */
+const fileName = /^(?:[0-7]\.(?:webp|jpg|png)\?v=[0-9a-f]{16}|[0-9a-f-]{36}\.(?:webp|jpg|png))$/;
 
 /** Returns the file of the picture that the user has chosen here. */
 export function ownPictureFile(user: User): string | null {
   const file = textOf(recordOf(user.user_metadata).portico_avatar);
   return file !== null && fileName.test(file) ? file : null;
 }
+
+/** Returns the object of a file in the bucket. */
+export const pictureObject = (user: User, file: string): string => `${user.id}/${file.split("?", 1)[0] ?? file}`;
 
 /** Returns the pictures that providers have for the user, one for each identity that has one. */
 export const providerPictures = (user: User): string[] =>
@@ -52,7 +60,7 @@ export function pictureOf(user: User, config: Config, size: number): Picture | n
 function ownPicture(user: User, config: Config, file: string, size: number): Picture {
   if (!config.avatars.rendered) return { src: ownPictureUrl(config, user, file) };
   const rendered = (pixels: number): string =>
-    `${config.url}/storage/v1/render/image/public/${avatarBucket}/${user.id}/${file}?width=${pixels}&height=${pixels}`;
+    `${config.url}/storage/v1/render/image/public/${avatarBucket}/${user.id}/${file}${file.includes("?") ? "&" : "?"}width=${pixels}&height=${pixels}`;
   return { src: rendered(size), srcSet: `${rendered(size)} 1x, ${rendered(size * 2)} 2x` };
 }
 

@@ -64,6 +64,22 @@ impl AssetSource {
             .collect()
     }
 
+    /// Returns the names of the scripts beside the pages, as far as a content security policy can
+    /// name them. Of a folder they are those of now.
+    pub(super) fn scripts(&self) -> Vec<String> {
+        let mut names: Vec<String> = match self {
+            Self::Embedded(files) => files.keys().map(|path| (*path).to_owned()).collect(),
+            Self::Folder(folder) => {
+                let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+                entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+            }
+        };
+        let is_plain = |name: &str| name.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'.' | b'-' | b'_'));
+        names.retain(|name| name.ends_with(".js") && is_plain(name));
+        names.sort();
+        names
+    }
+
     /// Loads a file in one encoding. `path` is sanitised already.
     pub(super) async fn load(&self, path: &str, encoding: Encoding) -> Option<Asset> {
         let name = format!("{path}{}", encoding.suffix());

@@ -16,8 +16,9 @@ pub(super) fn is_origin(text: &str) -> bool {
         })
 }
 
-/// Returns the headers of every page.
-pub(super) fn page_headers(origins: &[String], development: bool, https: bool) -> HeaderMap {
+/// Returns the headers of every page. `scripts` are those beside the pages; all others of the web
+/// app are in `/assets/`.
+pub(super) fn page_headers(scripts: &[String], origins: &[String], development: bool, https: bool) -> HeaderMap {
     let local = if development { " http://127.0.0.1:* http://localhost:*" } else { "" };
     let others: String = origins.iter().map(|origin| format!(" {origin}")).collect();
     let upgrade = if https { "; upgrade-insecure-requests" } else { "" };
@@ -25,9 +26,14 @@ pub(super) fn page_headers(origins: &[String], development: bool, https: bool) -
     let policy = format!(
         "default-src 'self'; script-src 'self'{others}; style-src 'self'; font-src 'self'; \
          img-src 'self' data: blob: https:{local}; connect-src 'self'{others}{local}; \
-         frame-src 'self'{others}{local}; worker-src 'self'; manifest-src 'self'; object-src 'none'; \
+         frame-src 'self'{others}{local}; worker-src 'none'; manifest-src 'self'; object-src 'none'; \
          base-uri 'none'; form-action 'self'; frame-ancestors 'none'; require-trusted-types-for 'script'{upgrade}"
     );
+    // Users store files on this origin, which must not run as its scripts or format its pages. A
+    // source with a path names a host, and the server has several: so a second policy, which holds
+    // beside the first one, names the path at any host
+    let scripts: String = scripts.iter().map(|name| format!(" *:*/{name}")).collect();
+    let policy = format!("{policy}, script-src *:*/assets/{scripts}{others}; style-src *:*/assets/");
     let mut headers = HeaderMap::new();
     // The origins are checked, so the text is a valid header value
     if let Ok(policy) = HeaderValue::from_str(&policy) {
@@ -83,16 +89,18 @@ mod tests {
     #[test]
     fn other_origins_and_ports_of_this_machine_are_open_only_when_asked_for() {
         let policy = |origins: &[String], development| {
-            let headers = page_headers(origins, development, false);
+            let headers = page_headers(&["theme.js".to_owned()], origins, development, false);
             headers[header::CONTENT_SECURITY_POLICY].to_str().unwrap().to_owned()
         };
         let strict = policy(&[], false);
         assert!(strict.contains("script-src 'self';"));
         assert!(strict.contains("frame-ancestors 'none'"));
         assert!(strict.contains("require-trusted-types-for 'script'"));
+        assert!(strict.ends_with(", script-src *:*/assets/ *:*/theme.js; style-src *:*/assets/"));
         assert!(!strict.contains("unsafe") && !strict.contains("http:") && !strict.contains("127.0.0.1"));
         let open = policy(&["https://p.example".to_owned()], true);
         assert!(open.contains("script-src 'self' https://p.example;"));
+        assert!(open.contains(", script-src *:*/assets/ *:*/theme.js https://p.example;"));
         assert!(open.contains("connect-src 'self' https://p.example http://127.0.0.1:* http://localhost:*;"));
     }
 }

@@ -142,6 +142,9 @@ async fn pages_run_under_a_strict_policy() {
     for rule in [
         "default-src 'self'",
         "script-src 'self';",
+        // Of the files of this origin, only those of the web app
+        ", script-src *:*/assets/; style-src *:*/assets/",
+        "worker-src 'none'",
         "style-src 'self';",
         "object-src 'none'",
         "base-uri 'none'",

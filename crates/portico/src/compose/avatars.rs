@@ -36,14 +36,17 @@ const RETRY: Duration = Duration::from_secs(5);
 
 /// Makes the bucket and its policies where they are missing; an existing bucket stays as it is. The
 /// comment of a policy has the checksum of its definition, so that a changed one is made again.
-/// Anonymous accounts have no picture: one with a name costs a sign-up. The restrictive policies
-/// hold beside the project's own, which may be meant for other buckets.
+/// Anonymous accounts have no picture: one with a name costs a sign-up. An account adds pictures of
+/// eight names in each format, and replaces none, so that it keeps at most 24 MiB. Names of 36
+/// characters are those of older pictures. The restrictive policies hold beside the project's own,
+/// which may be meant for other buckets.
 const PREPARE: &str = "
 do $prepare$
 declare
   own constant text := $own$bucket_id = 'portico-avatars'
     and not coalesce(((select auth.jwt()) ->> 'is_anonymous')::boolean, false)
-    and name ~ ('^' || (select auth.uid())::text || '/[0-9a-f-]{36}[.](webp|jpg|png)$')$own$;
+    and name ~ ('^' || (select auth.uid())::text || '/([0-7]|[0-9a-f-]{36})[.](webp|jpg|png)$')$own$;
+  added constant text := pg_catalog.replace(own, '([0-7]|[0-9a-f-]{36})', '[0-7]');
   other constant text := $other$bucket_id is distinct from 'portico-avatars' or $other$;
   policy record;
 begin
@@ -56,12 +59,12 @@ begin
     select wanted.name, wanted.definition, pg_catalog.md5(wanted.definition) as checksum
     from (values
       ('portico avatars are read by their owner', 'for select to MEMBERS using (' || own || ')'),
-      ('portico avatars are added by their owner', 'for insert to MEMBERS with check (' || own || ')'),
+      ('portico avatars are added by their owner', 'for insert to MEMBERS with check (' || added || ')'),
       ('portico avatars are deleted by their owner', 'for delete to MEMBERS using (' || own || ')'),
       ('portico avatars are added by no other', 'as restrictive for insert to VISITORS, MEMBERS with check ('
-        || other || '(' || own || '))'),
+        || other || '(' || added || '))'),
       ('portico avatars are changed by no other', 'as restrictive for update to VISITORS, MEMBERS using ('
-        || other || '(' || own || ')) with check (' || other || '(' || own || '))'),
+        || other || '(' || own || ')) with check (' || other || '(' || added || '))'),
       ('portico avatars are deleted by no other', 'as restrictive for delete to VISITORS, MEMBERS using ('
         || other || '(' || own || '))')
     ) as wanted (name, definition)
@@ -206,13 +209,12 @@ fn is_unused(sweep: Sweep, object: &ListedObject, accounts: &HashMap<Uuid, Accou
 }
 
 /// Returns the account of a picture, by its name as the policies allow it: the id of the account
-/// and a random file; `None` for all other names.
+/// and a digit, or the random name of an older picture; `None` for all other names.
 fn owner_of(name: &str) -> Option<Uuid> {
     let (folder, file) = name.split_once('/')?;
     let (id, kind) = file.split_once('.')?;
-    let is_file = id.len() == 36
-        && id.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f' | b'-'))
-        && matches!(kind, "webp" | "jpg" | "png");
+    let is_older = id.len() == 36 && id.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f' | b'-'));
+    let is_file = (is_older || matches!(id.as_bytes(), [b'0'..=b'7'])) && matches!(kind, "webp" | "jpg" | "png");
     folder.parse().ok().filter(|owner: &Uuid| is_file && owner.hyphenated().to_string() == folder)
 }
 
@@ -221,8 +223,10 @@ fn owner_of(name: &str) -> Option<Uuid> {
 fn refers_to(metadata: &AccountMetadata, name: &str) -> bool {
     let text = |field| metadata.get(field).and_then(Value::as_str).unwrap_or_default();
     let file = name.split_once('/').map_or("", |(_, file)| file);
-    let path = text("avatar_url").split(['?', '#']).next().unwrap_or_default();
-    text("portico_avatar") == file || path.ends_with(&format!("/{BUCKET}/{name}"))
+    // Behind them is the version
+    let path_of = |field| text(field).split(['?', '#']).next().unwrap_or_default();
+    let path = path_of("avatar_url");
+    path_of("portico_avatar") == file || path.ends_with(&format!("/{BUCKET}/{name}"))
 }
 
 #[cfg(test)]
@@ -248,6 +252,9 @@ mod tests {
         assert!(refers(json!({ "avatar_url": address })));
         assert!(refers(json!({ "avatar_url": format!("{address}?width=64") })));
         assert!(!refers(json!({ "avatar_url": format!("{address}/x") })));
+        let metadata = json!({ "portico_avatar": "3.webp?v=0123456789abcdef" });
+        assert!(refers_to(metadata.as_object().unwrap(), &format!("{OWNER}/3.webp")));
+        assert!(!refers_to(metadata.as_object().unwrap(), &format!("{OWNER}/4.webp")));
         assert!(!refers(json!({ "avatar_url": format!("https://x.example/other/{name}") })));
         assert!(!refers(json!({ "portico_avatar": file("b"), "avatar_url": 1 })));
         assert!(!refers(json!({})));
@@ -256,12 +263,15 @@ mod tests {
     #[test]
     fn only_names_that_the_page_makes_belong_to_an_account() {
         assert_eq!(owner_of(&format!("{OWNER}/{}", file("a"))).unwrap().to_string(), OWNER);
+        assert_eq!(owner_of(&format!("{OWNER}/7.png")).unwrap().to_string(), OWNER);
         let upper = OWNER.to_uppercase();
         for name in [
             file("a"),
             format!("x/{}", file("a")),
             format!("{upper}/{}", file("a")),
             format!("{OWNER}/me.webp"),
+            format!("{OWNER}/8.webp"),
+            format!("{OWNER}/00.webp"),
             format!("{OWNER}/{}.html", file("a")),
             format!("{OWNER}/deeper/{}", file("a")),
             format!("{OWNER}/{}", file("g")),

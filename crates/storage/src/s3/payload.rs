@@ -42,7 +42,7 @@ impl<'a> PayloadForm<'a> {
 }
 
 /// The value that a checksum must have.
-enum Expected {
+enum ExpectedValue {
     Bytes(Vec<u8>),
     /// Behind the last chunk: the name of the line.
     Trailer(String),
@@ -51,7 +51,7 @@ enum Expected {
 /// A checksum, its value, and the error where they differ.
 struct PayloadCheck {
     checksum: Checksum,
-    expected: Expected,
+    expected: ExpectedValue,
     error: S3Error,
 }
 
@@ -90,7 +90,7 @@ impl<S: Stream<Item = Result<Bytes>> + Unpin> PayloadBody<S> {
         let form = PayloadForm::parse(signature.payload())?;
         let mut checks = Vec::new();
         if let PayloadForm::Hashed(hash) = form {
-            let expected = Expected::Bytes(hex::decode(hash).unwrap_or_default());
+            let expected = ExpectedValue::Bytes(hex::decode(hash).unwrap_or_default());
             let checksum = Checksum::sha256();
             checks.push(PayloadCheck { checksum, expected, error: S3Error::WRONG_PAYLOAD_HASH });
         }
@@ -98,7 +98,11 @@ impl<S: Stream<Item = Result<Bytes>> + Unpin> PayloadBody<S> {
             let Some(checksum) = Checksum::of_header(name.as_str()) else { continue };
             let expected = STANDARD.decode(value.as_bytes());
             let expected = expected.map_err(|_| S3Error::invalid_argument(name.as_str()))?;
-            checks.push(PayloadCheck { checksum, expected: Expected::Bytes(expected), error: S3Error::BAD_DIGEST });
+            checks.push(PayloadCheck {
+                checksum,
+                expected: ExpectedValue::Bytes(expected),
+                error: S3Error::BAD_DIGEST,
+            });
         }
         let signatures = match form {
             PayloadForm::Unsigned | PayloadForm::Hashed(_) => {
@@ -110,7 +114,7 @@ impl<S: Stream<Item = Result<Bytes>> + Unpin> PayloadBody<S> {
         let trailer = headers.get("x-amz-trailer").and_then(|value| value.to_str().ok()).unwrap_or_default();
         for name in trailer.split(',').map(|name| name.trim().to_ascii_lowercase()) {
             let Some(checksum) = Checksum::of_header(&name) else { continue };
-            checks.push(PayloadCheck { checksum, expected: Expected::Trailer(name), error: S3Error::BAD_DIGEST });
+            checks.push(PayloadCheck { checksum, expected: ExpectedValue::Trailer(name), error: S3Error::BAD_DIGEST });
         }
         let length = content_length(headers, signature)?.ok_or(S3Error::MISSING_CONTENT_LENGTH)?;
         let source = PayloadSource::Chunked(Box::new(S3ChunkedBody::new(body, length, signatures)));
@@ -136,11 +140,11 @@ impl<S: Stream<Item = Result<Bytes>> + Unpin> PayloadBody<S> {
     fn verify(&mut self) -> Result<()> {
         for PayloadCheck { checksum, expected, error } in self.checks.drain(..) {
             let expected = match (expected, &self.source) {
-                (Expected::Bytes(bytes), _) => Some(bytes),
-                (Expected::Trailer(name), PayloadSource::Chunked(body)) => {
+                (ExpectedValue::Bytes(bytes), _) => Some(bytes),
+                (ExpectedValue::Trailer(name), PayloadSource::Chunked(body)) => {
                     body.trailer(&name).and_then(|value| STANDARD.decode(value).ok())
                 }
-                (Expected::Trailer(_), PayloadSource::Plain(_)) => None,
+                (ExpectedValue::Trailer(_), PayloadSource::Plain(_)) => None,
             };
             if expected != Some(checksum.finish()) {
                 return Err(error.into());

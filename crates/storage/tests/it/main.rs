@@ -21,6 +21,5 @@ mod resumable;
 mod resumable_input;
 mod resumable_interruption;
 mod s3;
-mod s3_parts;
 mod signing;
 mod upload;

@@ -35,12 +35,16 @@ fn stall(begin: &str, request: impl Fn(reqwest::Body) -> Request) -> Vec<JoinHan
 
 /// Waits until a request has the status of a full memory. Returns its text.
 async fn is_refused(request: impl Fn() -> Request) -> String {
-    loop {
-        let response = request().send().await;
-        if response.status == 429 {
-            return response.text();
+    let refused = async {
+        loop {
+            let response = request().send().await;
+            if response.status == 429 {
+                return response.text();
+            }
         }
-    }
+    };
+    // Ends a test that would never end
+    tokio::time::timeout(Duration::from_secs(60), refused).await.expect("the memory has a bound")
 }
 
 #[tokio::test]

@@ -152,6 +152,41 @@ async fn a_signed_upload_url_stores_one_object_for_its_owner() {
 }
 
 #[tokio::test]
+async fn a_token_for_one_object_stores_and_opens_no_other() {
+    let f = Files::with_buckets().await;
+    f.bucket("other", json!({})).await;
+    for path in ["files/a", "files/b", "other/a"] {
+        f.store(path, "before").await.expect(200);
+    }
+    let upload = f.service(f.post("/object/upload/sign/files/a").header("x-upsert", "true")).send().await.expect(200);
+    let upload = upload.json()["token"].as_str().unwrap().to_owned();
+    let download = f.signed("files/a", 60).await;
+    let download = download.split("?token=").nth(1).unwrap();
+    for path in [
+        "files/b",
+        "files/new",
+        "files/a/",
+        "files//a",
+        "files/A",
+        "files/a%20",
+        "files/a%2F..%2Fb",
+        "other/a",
+        "none/a",
+    ] {
+        let put = f.put(&format!("/object/upload/sign/{path}?token={upload}")).body("after").send().await;
+        assert_error(&put, 400, "400", "InvalidSignature", "Invalid signature");
+        let get = f.get(&format!("/object/sign/{path}?token={download}")).send().await;
+        assert_error(&get, 400, "400", "InvalidSignature", "Invalid signature");
+        f.head(&format!("/object/sign/{path}?token={download}")).send().await.expect(400);
+    }
+    for path in ["files/a", "files/b", "other/a"] {
+        assert_eq!(f.content(path).await, "before");
+    }
+    assert_eq!(f.t.count("select count(*) from storage.objects").await, 3);
+    f.has_files(3).await;
+}
+
+#[tokio::test]
 async fn a_token_of_another_purpose_opens_nothing() {
     let f = Files::with_buckets().await;
     f.store("files/a", "hello").await.expect(200);

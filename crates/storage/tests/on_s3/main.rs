@@ -28,9 +28,7 @@ mod place;
 mod resumable;
 #[path = "../it/resumable_interruption.rs"]
 mod resumable_interruption;
-#[path = "../it/s3.rs"]
+#[path = "../it/s3/mod.rs"]
 mod s3;
-#[path = "../it/s3_parts.rs"]
-mod s3_parts;
 #[path = "../it/upload.rs"]
 mod upload;

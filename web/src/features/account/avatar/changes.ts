@@ -1,11 +1,11 @@
 import type { User } from "@supabase/supabase-js";
 import type { AuthClient } from "../../../lib/auth/deferred-client";
-import { avatarBucket, isAddressOf, ownPictureFile, ownPictureUrl, providerPictures } from "../../../lib/avatar";
+import { avatarBucket, isAddressOf, ownPictureFile, ownPictureUrl, pictureObject, providerPictures } from "../../../lib/avatar";
 import { openBackend } from "../../../lib/backend";
 import type { Config } from "../../../lib/config";
 import { recordOf } from "../../../lib/json";
 
-/** A new picture has another name. A removed one ends in the caches within a day. */
+/** A new picture has another address. A removed one ends in the caches within a day. */
 const cacheSeconds = "86400";
 
 interface Account {
@@ -24,9 +24,14 @@ const openBucket = async ({ config, client }: Account) => (await openBackend(con
 export async function storePicture(account: Account, picture: Blob): Promise<void> {
   const { config, client, user } = account;
   const bucket = await openBucket(account);
-  const file = `${randomId()}.${picture.type === "image/webp" ? "webp" : "jpg"}`;
-  const { error } = await bucket.upload(`${user.id}/${file}`, picture, { contentType: picture.type, cacheControl: cacheSeconds });
-  if (error) throw error;
+  let file: string;
+  for (const names = freeNames(user); ; ) {
+    file = `${String(names.pop())}.${picture.type === "image/webp" ? "webp" : "jpg"}?v=${randomVersion()}`;
+    const { error } = await bucket.upload(pictureObject(user, file), picture, { contentType: picture.type, cacheControl: cacheSeconds });
+    if (!error) break;
+    // A change that was interrupted has left a picture of this name
+    if (recordOf(error).statusCode !== "409" || names.length === 0) throw error;
+  }
   await refer(client, { avatar_url: ownPictureUrl(config, user, file), portico_avatar: file });
   await removeFile(account);
 }
@@ -52,7 +57,7 @@ async function removeFile(account: Account): Promise<void> {
   const file = ownPictureFile(account.user);
   if (file === null) return;
   try {
-    await (await openBucket(account)).remove([`${account.user.id}/${file}`]);
+    await (await openBucket(account)).remove([pictureObject(account.user, file)]);
   } catch {
     // The change itself is complete.
   }
@@ -70,8 +75,18 @@ export function knownError(error: unknown): unknown {
   return { name: "ApiError", message, status: number, ...(number === 429 && { code: "too_many_requests" }) };
 }
 
-/** Returns a random id of 36 characters. Pages without https have no `crypto.randomUUID`. */
-function randomId(): string {
-  const bytes = crypto.getRandomValues(new Uint8Array(18));
+/**
+ * Returns the names that a new picture can have, in random order: all that the server gives an
+ * account, besides the one of the present picture.
+ */
+function freeNames(user: User): number[] {
+  const present = ownPictureFile(user)?.split(".", 1)[0];
+  const names = Array.from({ length: 8 }, (_, name) => ({ name, order: randomVersion() }));
+  return names.filter(({ name }) => String(name) !== present).sort((one, other) => one.order.localeCompare(other.order)).map(({ name }) => name);
+}
+
+/** Returns 16 random digits. Pages without https have no `crypto.randomUUID`. */
+function randomVersion(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(8));
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }

@@ -5,8 +5,9 @@ use std::time::Duration;
 use aws_lc_rs::digest;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use http::Method;
 
-use crate::s3::{Signed, assert_refused, begin, complete, etag_of, hash, put, start};
+use super::{Signed, assert_refused, begin, complete, etag_of, hash, put, request, start, upload_id};
 
 #[tokio::test]
 async fn abandoned_uploads_in_parts_are_ended() {
@@ -175,4 +176,48 @@ async fn parts_that_are_replaced_or_refused_keep_no_space() {
     complete(&query, &[(1, &etag_of(&f, 1).await)]).send(&f).await.expect(200);
     assert_eq!(f.content("files/a").await, "three");
     f.has_files(1).await;
+}
+
+#[tokio::test]
+async fn an_upload_in_parts_belongs_to_the_caller_who_began_it() {
+    let f = start().await;
+    // Policies that let every caller write every object
+    f.t.migrate("create policy everything on storage.objects for all using (true) with check (true)").await;
+    let (alice, bob) = (f.t.member("alice@example.com").await, f.t.member("bob@example.com").await);
+    let visitor = f.t.api_keys().anon_jwt().to_owned();
+    let tokens = [Some(alice.access_token()), Some(bob.access_token()), Some(visitor.as_str()), None];
+    let mut begun = Vec::new();
+    for token in tokens {
+        let begin = Signed { query: "uploads=", token, ..request(Method::POST, "/files/a") };
+        let id = upload_id(&begin.send(&f).await.expect(200));
+        let query = format!("partNumber=1&uploadId={id}");
+        Signed { query: &query, token, ..put("/files/a", "own") }.send(&f).await.expect(200);
+        begun.push(id);
+    }
+    let etag = etag_of(&f, 1).await;
+    let users = 0..3;
+    for (at, id) in begun.iter().enumerate() {
+        for other in users.clone().filter(|other| *other != at) {
+            let token = tokens[other];
+            let (named, part) = (format!("uploadId={id}"), format!("partNumber=1&uploadId={id}"));
+            for foreign in [
+                Signed { query: &part, token, ..put("/files/a", "foreign") },
+                Signed {
+                    query: &part,
+                    token,
+                    headers: &[("x-amz-copy-source", "files/a")],
+                    ..request(Method::PUT, "/files/a")
+                },
+                Signed { query: &named, token, ..request(Method::GET, "/files/a") },
+                Signed { token, ..complete(&named, &[(1, &etag)]) },
+                Signed { query: &named, token, ..request(Method::DELETE, "/files/a") },
+            ] {
+                assert_refused(&foreign.send(&f).await, 404, "NoSuchUpload");
+            }
+            let list = Signed { query: "uploads=", token, ..request(Method::GET, "/files") };
+            assert!(!list.send(&f).await.expect(200).text().contains(id.as_str()), "{other} lists the upload of {at}");
+        }
+    }
+    assert_eq!(f.t.count("select count(*) from storage.objects").await, 0);
+    assert_eq!(f.t.count("select count(*) from storage.s3_multipart_uploads_parts").await, 4);
 }
