@@ -25,7 +25,7 @@ use super::event::{ChangeEventError, ChangeMessages, EventContent, MessageTarget
 use super::group::{EntryTarget, SubscriptionGroup};
 use super::outgoing::OutgoingChanges;
 use super::pauses::Pauses;
-use super::preparation::PreparedTables;
+use super::prepared_tables::{MAX_TABLES, PreparedTables};
 use super::registry::Registry;
 use super::rendering::render_waiting;
 use super::role_reads::{ReadFailure, RoleReads, retrying};
@@ -44,8 +44,6 @@ use crate::stream::{ChangeBatch, wait_until_visible};
 const MAX_BATCHES: usize = 64;
 /// The largest number of reads that wait at once.
 const MAX_READS: usize = 128;
-/// The tables that are remembered at most.
-pub(super) const MAX_TABLES: usize = 5_000;
 
 /// Delivers changes.
 #[derive(Debug)]

@@ -37,6 +37,7 @@ mod group;
 mod outgoing;
 mod pauses;
 mod preparation;
+mod prepared_tables;
 mod reader_pauses;
 mod registry;
 mod registry_pauses;

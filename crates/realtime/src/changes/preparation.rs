@@ -1,7 +1,7 @@
 //! The filters of entries for tables whose columns have changed since the entries were checked, and
 //! for tables that only wildcards name.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,52 +10,17 @@ use indexmap::IndexMap;
 use tokio::time::Instant;
 
 use super::committed_change::CommittedChange;
-use super::deliver::{ChangeDelivery, MAX_TABLES};
+use super::deliver::ChangeDelivery;
 use super::entry::ChangesEntry;
-use super::group::SubscriptionGroup;
+use super::prepared_tables::{DelayedPreparation, MAX_TABLES, MissingGroups, PreparedTables};
 use super::registry::OutdatedEntry;
 use super::role_reads::{ReadFailure, retrying};
 use super::system_message::EXTENSION;
 use super::validate::{SubscribeError, TableName, ValidEntry};
-use crate::decode::DescribedTable;
 
 /// The time after which the filters of a table are prepared again, when the database has not
 /// answered.
 const RETRY_PAUSE: Duration = Duration::from_secs(10);
-
-/// The tables for which the filters were prepared, and those for which they could not be.
-#[derive(Debug, Default)]
-pub(super) struct PreparedTables {
-    /// The description of each table, and the generation of the subscriptions then.
-    prepared: HashMap<u32, (Arc<DescribedTable>, u64)>,
-    delayed: HashMap<u32, DelayedPreparation>,
-}
-
-/// A table whose filters are not prepared for a while. Each attempt may wait for the lock of a
-/// migration, and delays the changes of all tables.
-#[derive(Debug)]
-struct DelayedPreparation {
-    retry_at: Instant,
-    /// The groups, by their ids, that may have missed changes and have no report about them yet.
-    missed: MissingGroups,
-}
-
-/// Groups, by their ids.
-type MissingGroups = IndexMap<u64, Arc<SubscriptionGroup>>;
-
-impl PreparedTables {
-    /// Ends the delays that are over. Returns the groups that may have missed changes meanwhile.
-    pub fn end_delays(&mut self) -> MissingGroups {
-        let now = Instant::now();
-        let ended = self.delayed.extract_if(|_, delayed| delayed.retry_at <= now);
-        ended.flat_map(|(_, delayed)| delayed.missed).collect()
-    }
-
-    /// Returns the end of the delay that ends next.
-    pub fn next_end(&self) -> Option<Instant> {
-        self.delayed.values().map(|delayed| delayed.retry_at).min()
-    }
-}
 
 impl ChangeDelivery {
     /// Prepares the filters of tables whose columns have changed, or that no entry names. Once the

@@ -5,6 +5,7 @@
 
 mod catalog_digest;
 mod reload;
+mod shared;
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
@@ -14,38 +15,15 @@ use portico_database::wire::Pool;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
+pub use self::shared::{LoadStatistics, Snapshot};
+
 use self::reload::Reloader;
+use self::shared::SharedSnapshot;
 use crate::config::RestConfig;
-use crate::config::database::Roles;
-use crate::schema::SchemaCache;
 
 /// The time limit of a request's wait for a newer schema cache, before it fails because of an
 /// unknown name.
 const LONGEST_RELOAD_WAIT: Duration = Duration::from_secs(10);
-
-/// The state that a request is answered with.
-#[derive(Debug, Clone)]
-pub struct Snapshot {
-    /// The configuration, with the overrides of the database.
-    pub config: Arc<RestConfig>,
-    /// The settings of roles.
-    pub roles: Arc<Roles>,
-    /// The schema cache; `None` until it is loaded for the first time.
-    pub cache: Option<Arc<SchemaCache>>,
-}
-
-/// The figures of schema cache loads, for the metrics.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct LoadStatistics {
-    /// Loads that succeeded.
-    pub succeeded: u64,
-    /// Loads that failed.
-    pub failed: u64,
-    /// The duration of the last load.
-    pub last: Duration,
-    /// A load is running or has failed: the cache may be outdated.
-    pub stale: bool,
-}
 
 /// The current snapshot. Clones share it.
 #[derive(Debug, Clone)]
@@ -55,26 +33,6 @@ pub struct SnapshotStore {
     catch_up: mpsc::Sender<oneshot::Sender<()>>,
     /// True after the first load, even if it failed.
     attempted: watch::Receiver<bool>,
-}
-
-#[derive(Debug)]
-struct SharedSnapshot {
-    snapshot: RwLock<Arc<Snapshot>>,
-    statistics: RwLock<LoadStatistics>,
-}
-
-impl SharedSnapshot {
-    fn snapshot(&self) -> Arc<Snapshot> {
-        Arc::clone(&self.snapshot.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn replace(&self, snapshot: Snapshot) {
-        *self.snapshot.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
-    }
-
-    fn update_statistics(&self, update: impl FnOnce(&mut LoadStatistics)) {
-        update(&mut self.statistics.write().unwrap_or_else(PoisonError::into_inner));
-    }
 }
 
 /// The task that keeps a [`SnapshotStore`] current. It stops when this is dropped.

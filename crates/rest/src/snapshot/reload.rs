@@ -12,7 +12,8 @@ use portico_tokens::LOGIN_ROLE;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use super::{SharedSnapshot, Snapshot, catalog_digest};
+use super::catalog_digest;
+use super::shared::{SharedSnapshot, Snapshot};
 use crate::config::RestConfig;
 use crate::config::database;
 use crate::schema::{LoadSettings, load as load_schema};
