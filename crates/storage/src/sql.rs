@@ -1,6 +1,7 @@
 //! The statements, each once. Values of clients are parameters.
 //!
-//! Statements whose rows become JSON have one column with the JSON text of a row.
+//! Statements whose rows become JSON have one column with the JSON text of a row, but for those of
+//! lists: their many rows are rendered by the server.
 
 pub(crate) mod multipart;
 
@@ -231,15 +232,8 @@ pub(crate) const DELETE_OBJECTS_UNTIL: &str = concat!(
 
 /// `$1` prefix, `$2` bucket, `$3` limit, `$4` levels, `$5` offset, `$6` search, `$7` column, `$8`
 /// order.
-pub(crate) const LIST: &str = concat!(
-    "select pg_catalog.json_build_object('name', o.name, 'id', o.id, 'updated_at', ",
-    iso!("o.updated_at"),
-    ", 'created_at', ",
-    iso!("o.created_at"),
-    ", 'last_accessed_at', ",
-    iso!("o.last_accessed_at"),
-    ", 'metadata', o.metadata)::text from storage.search($1, $2, $3, $4, $5, $6, $7, $8) as o"
-);
+pub(crate) const LIST: &str = "select o.name, o.id, o.updated_at, o.created_at, o.last_accessed_at, o.metadata \
+    from storage.search($1, $2, $3, $4, $5, $6, $7, $8) as o";
 
 /// `$1` bucket, `$2` prefix, `$3` the name before the first one.
 pub(crate) const LIST_RESERVED: &str = "select pg_catalog.json_build_object('name', o.name, 'age', \
@@ -289,17 +283,10 @@ macro_rules! walk {
             walk_step!("origin.next", $from, $order, $next_folder, $next_object),
             ") as step) union all (select step.* from entry, lateral (",
             walk_step!("entry.next", $from, $order, $next_folder, $next_object),
-            ") as step)) select coalesce(e.folder, e.name), case when e.folder is null then e.id end, ",
-            "case when e.folder is null then ",
-            iso!("e.updated_at"),
-            " end, ",
-            "case when e.folder is null then ",
-            iso!("e.created_at"),
-            " end, ",
-            "case when e.folder is null then ",
-            iso!("e.last_accessed_at"),
-            " end, ",
-            "case when e.folder is null then e.metadata end, null::text from entry as e limit $7::bigint"
+            ") as step)) select coalesce(e.folder, e.name), case when e.folder is null then e.id end, \
+             case when e.folder is null then e.updated_at end, case when e.folder is null then e.created_at end, \
+             case when e.folder is null then e.last_accessed_at end, case when e.folder is null then e.metadata end, \
+             null::timestamptz from entry as e limit $7::bigint"
         )
     };
 }
@@ -336,12 +323,8 @@ pub(crate) fn list_by_time(column: &str, descending: bool) -> String {
          null::timestamptz as last_accessed_at, null::jsonb as metadata from found as f where f.folder is not null group by f.folder \
          union all select f.name, f.id, f.updated_at, f.created_at, f.last_accessed_at, f.metadata from found as f where f.folder is null), \
          timed as (select e.*, pg_catalog.date_trunc('milliseconds', coalesce(e.{column}, 'epoch'::timestamptz)) as moment from entry as e) \
-         select t.name, t.id, {updated}, {created}, {accessed}, t.metadata, {moment} from timed as t \
+         select t.name, t.id, t.updated_at, t.created_at, t.last_accessed_at, t.metadata, t.moment from timed as t \
          where $4::text is null or (t.moment, t.name collate \"C\") {comparison} ($5::timestamptz, $4::text) \
-         order by t.moment {direction}, t.name collate \"C\" {direction} limit $8::bigint",
-        updated = iso!("t.updated_at"),
-        created = iso!("t.created_at"),
-        accessed = iso!("t.last_accessed_at"),
-        moment = iso!("t.moment"),
+         order by t.moment {direction}, t.name collate \"C\" {direction} limit $8::bigint"
     )
 }
