@@ -137,18 +137,17 @@ pub(crate) const FIND_OBJECT_AND_BUCKET: &str = concat!(
 /// The role that owns the tables.
 pub(crate) const OWNER: &str = "supabase_storage_admin";
 
-/// Like [`FIND_OBJECT_AND_BUCKET`], for many objects: a row for each, in their order, which is null
-/// where the object does not exist. It runs as the owner of the tables: every name is qualified,
-/// and tables of others that inherit are left out. `$1` buckets, `$2` names.
-pub(crate) const FIND_OBJECTS_AS_OWNER: &str = concat!(
-    "select (select pg_catalog.json_build_object('public', coalesce(b.public, false), 'object', ",
-    object_row_json!(),
-    ")::pg_catalog.text from only storage.buckets as b cross join only storage.objects as o \
-     where b.id operator(pg_catalog.=) wanted.bucket and o.bucket_id operator(pg_catalog.=) wanted.bucket \
-     and o.name operator(pg_catalog.=) wanted.name) \
-     from rows from (pg_catalog.unnest($1::pg_catalog.text[]), pg_catalog.unnest($2::pg_catalog.text[])) \
-     with ordinality as wanted (bucket, name, place) order by wanted.place"
-);
+/// Like [`FIND_OBJECT_AND_BUCKET`], for many objects: a row for each, in their order, with columns
+/// instead of JSON, which are null where the object does not exist. It runs as the owner of the
+/// tables: every name is qualified, and tables of others that inherit are left out. `$1` buckets,
+/// `$2` names.
+pub(crate) const FIND_OBJECTS_AS_OWNER: &str = "select found.* from \
+    rows from (pg_catalog.unnest($1::pg_catalog.text[]), pg_catalog.unnest($2::pg_catalog.text[])) \
+    with ordinality as wanted (bucket, name, place) left join lateral ( \
+    select coalesce(b.public, false), o.id, o.version, o.created_at, o.updated_at, o.metadata, o.user_metadata \
+    from only storage.buckets as b cross join only storage.objects as o \
+    where b.id operator(pg_catalog.=) wanted.bucket and o.bucket_id operator(pg_catalog.=) wanted.bucket \
+    and o.name operator(pg_catalog.=) wanted.name limit 1) as found on true order by wanted.place";
 
 /// `$1` bucket, `$2` name.
 pub(crate) const FIND_OBJECT: &str =
