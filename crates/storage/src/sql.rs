@@ -266,7 +266,7 @@ macro_rules! walk_step {
              case when pg_catalog.strpos(pg_catalog.substr(o.name, $6::int + 1), $5::text) > 0 then \
              pg_catalog.left(o.name, $6::int - 1 + pg_catalog.length($5::text) + pg_catalog.strpos(pg_catalog.substr(o.name, $6::int + 1), $5::text)) end as folder \
              from storage.objects as o where o.bucket_id = $1 and ",
-            $from, " ", $bound, ") and o.name collate \"C\" >= $2 and ($3::text is null or o.name collate \"C\" < $3::text) \
+            $from, " ", $bound, ") and o.name collate \"C\" >= $2 and o.name collate \"C\" < $3::text \
              order by o.name collate \"C\" ", $order, " limit 1) as found"
         )
     };
@@ -291,7 +291,7 @@ macro_rules! walk {
 }
 
 /// A page in the order of names, from name to name: a folder costs one step, however many objects
-/// it has. `$1` bucket, `$2` prefix, `$3` the first name beyond it, `$4` the first name of the
+/// it has. `$1` bucket, `$2` prefix, `$3` a name beyond it, `$4` the first name of the
 /// page, `$5` the delimiter that ends the names of folders, or none, `$6` length of the prefix,
 /// `$7` limit, `$8` the first text beyond the delimiter.
 ///
@@ -317,7 +317,7 @@ pub(crate) fn list_by_time(column: &str, descending: bool) -> String {
          case when $6::boolean and pg_catalog.strpos(pg_catalog.substr(o.name, $7::int + 1), '/') > 0 then \
          pg_catalog.left(o.name, $7::int + pg_catalog.strpos(pg_catalog.substr(o.name, $7::int + 1), '/')) end as folder \
          from storage.objects as o where o.bucket_id = $1 and o.name collate \"C\" >= $2 \
-         and ($3::text is null or o.name collate \"C\" < $3::text)), \
+         and o.name collate \"C\" < $3::text), \
          entry as (select f.folder as name, null::uuid as id, min(f.created_at) as updated_at, min(f.created_at) as created_at, \
          null::timestamptz as last_accessed_at, null::jsonb as metadata from found as f where f.folder is not null group by f.folder \
          union all select f.name, f.id, f.updated_at, f.created_at, f.last_accessed_at, f.metadata from found as f where f.folder is null), \

@@ -256,7 +256,7 @@ async fn by_name(
     let values = [
         Some(request.bucket.as_bytes()),
         Some(request.prefix.as_bytes()),
-        beyond.map(str::as_bytes),
+        Some(beyond.unwrap_or(LAST).as_bytes()),
         start.as_deref().map(str::as_bytes),
         delimiter.map(str::as_bytes),
         Some(length.as_bytes()),
@@ -279,7 +279,7 @@ async fn by_time(
     let values = [
         Some(request.bucket.as_bytes()),
         Some(request.prefix.as_bytes()),
-        beyond.map(str::as_bytes),
+        Some(beyond.unwrap_or(LAST).as_bytes()),
         cursor.map(|cursor| cursor.name.as_bytes()),
         cursor.and_then(|cursor| cursor.time.as_deref()).map(str::as_bytes),
         Some(by_folder.as_bytes()),

@@ -207,3 +207,32 @@ async fn the_times_of_a_page_are_those_that_postgresql_would_write() {
         assert_eq!(found, made, "{column}");
     }
 }
+
+#[tokio::test]
+async fn a_page_reads_no_objects_beyond_its_prefix_with_any_plan() {
+    let f = Files::with_buckets().await;
+    f.t.execute(
+        "do $$ begin execute format('alter database %I set plan_cache_mode = force_generic_plan', current_database()); end $$;
+         insert into storage.objects (bucket_id, name) select 'files', 'a/' || n from generate_series(1, 5) as n;
+         insert into storage.objects (bucket_id, name) select 'files', 'b/' || n from generate_series(1, 5000) as n;
+         analyze storage.objects",
+    )
+    .await;
+    // The end of a session reports what it has read
+    let end_sessions = "select pg_terminate_backend(pid, 60000) from pg_stat_activity \
+        where usename = 'authenticator' and datname = current_database()";
+    let read = "select seq_tup_read + idx_tup_fetch from pg_stat_user_tables where relid = 'storage.objects'::regclass";
+    for body in [
+        json!({ "prefix": "a/", "with_delimiter": true }),
+        json!({ "prefix": "a/", "sortBy": { "column": "name", "order": "desc" } }),
+        json!({ "prefix": "a/", "sortBy": { "column": "created_at" } }),
+    ] {
+        f.t.query(end_sessions).await;
+        let before = f.t.count(read).await;
+        let page = f.page(body.clone()).await;
+        assert_eq!((page["objects"].as_array().unwrap().len(), &page["hasNext"]), (5, &json!(false)));
+        f.t.query(end_sessions).await;
+        let read = f.t.count(read).await - before;
+        assert!(read < 100, "{read} objects: {body}");
+    }
+}
