@@ -6,7 +6,7 @@
 //!
 //! From the bottom:
 //!
-//! - `error`, `settings`, `model`, `name`, `sql`: the statements
+//! - `error`, `settings`, `model`, `name`, `binary_value`, `sql`: the statements
 //! - `backend`: the content (`folder`, `object_store`, `parts`, `journal`); `unfinished`: resumable
 //!   uploads on disk, one request at a time for each
 //! - `service`: the state that requests share; `operation`: one step of SQL as the caller or as the
@@ -28,6 +28,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod backend;
+mod binary_value;
 mod bucket;
 mod checksum;
 mod cleanup;

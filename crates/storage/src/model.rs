@@ -1,6 +1,7 @@
 //! The rows of schema `storage`, and the JSON that clients see.
 
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use time::OffsetDateTime;
 use time::format_description::BorrowedFormatItem;
@@ -33,7 +34,8 @@ pub(crate) struct ObjectRow {
     pub updated_at: Option<String>,
     #[serde(default)]
     pub metadata: FileMetadata,
-    pub user_metadata: Option<Value>,
+    /// As PostgreSQL has it: most reads do not need it.
+    pub user_metadata: Option<Box<RawValue>>,
 }
 
 /// The name of an object and the version that its row refers to.

@@ -276,7 +276,8 @@ impl Operation {
         self.read_steps(Actor::Caller, Some(before), main, separators).await
     }
 
-    /// Runs a read whose rows have several columns.
+    /// Runs a read whose rows have several columns, in PostgreSQL's binary form. Quick reads of
+    /// waiting callers share a write.
     ///
     /// # Errors
     /// Those of PostgreSQL and of the connection.
@@ -286,11 +287,10 @@ impl Operation {
         let batch = Batch::new()
             .statement(Statement::named(sql::BEGIN_READ, &[]))
             .statement(Statement::named(settings, &values))
-            .statement(Statement::named(step.text, step.values).scope(&identity.role))
+            .statement(Statement::named(step.text, step.values).scope(&identity.role).binary().main())
             .statement(Statement::named("commit", &[]))
             .ending(Access::ReadOnly);
-        let mut connection = self.service.reads.pool().checkout().await?;
-        let results = connection.run(&batch).await?;
+        let results = self.service.reads.run(&batch).await?;
         Ok(StepResults { results, before_test: 0, test_statements: 0 })
     }
 

@@ -28,6 +28,9 @@ pub struct StorageSettings {
     /// The longest time for a JSON body, for the fields of a form before its file, and for what
     /// follows the file.
     pub fields_timeout: Duration,
+    /// The time that downloads wait for the statement that looks up many objects, which takes a
+    /// millisecond, before they look up their own alone.
+    pub look_up_patience: Duration,
     /// The lifetime of signed upload URLs.
     pub upload_url_lifetime: Duration,
     /// The time from the creation of a resumable upload to its expiry.
@@ -190,6 +193,7 @@ impl StorageSettings {
             min_upload_rate: 8 * 1024,
             min_rate_after: Duration::from_secs(60),
             fields_timeout: Duration::from_secs(60),
+            look_up_patience: Duration::from_millis(50),
             upload_url_lifetime: Duration::from_secs(7200),
             resumable_lifetime: Duration::from_secs(24 * 60 * 60),
             max_pending_uploads: 1000,

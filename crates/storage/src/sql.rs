@@ -1,6 +1,7 @@
 //! The statements, each once. Values of clients are parameters.
 //!
-//! Statements whose rows become JSON have one column with the JSON text of a row.
+//! Statements whose rows become JSON have one column with the JSON text of a row, but for those of
+//! lists: their many rows are rendered by the server.
 
 pub(crate) mod multipart;
 
@@ -136,18 +137,17 @@ pub(crate) const FIND_OBJECT_AND_BUCKET: &str = concat!(
 /// The role that owns the tables.
 pub(crate) const OWNER: &str = "supabase_storage_admin";
 
-/// Like [`FIND_OBJECT_AND_BUCKET`], for many objects: a row for each, in their order, which is null
-/// where the object does not exist. It runs as the owner of the tables: every name is qualified,
-/// and tables of others that inherit are left out. `$1` buckets, `$2` names.
-pub(crate) const FIND_OBJECTS_AS_OWNER: &str = concat!(
-    "select (select pg_catalog.json_build_object('public', coalesce(b.public, false), 'object', ",
-    object_row_json!(),
-    ")::pg_catalog.text from only storage.buckets as b cross join only storage.objects as o \
-     where b.id operator(pg_catalog.=) wanted.bucket and o.bucket_id operator(pg_catalog.=) wanted.bucket \
-     and o.name operator(pg_catalog.=) wanted.name) \
-     from rows from (pg_catalog.unnest($1::pg_catalog.text[]), pg_catalog.unnest($2::pg_catalog.text[])) \
-     with ordinality as wanted (bucket, name, place) order by wanted.place"
-);
+/// Like [`FIND_OBJECT_AND_BUCKET`], for many objects: a row for each, in their order, with columns
+/// instead of JSON, which are null where the object does not exist. It runs as the owner of the
+/// tables: every name is qualified, and tables of others that inherit are left out. `$1` buckets,
+/// `$2` names.
+pub(crate) const FIND_OBJECTS_AS_OWNER: &str = "select found.* from \
+    rows from (pg_catalog.unnest($1::pg_catalog.text[]), pg_catalog.unnest($2::pg_catalog.text[])) \
+    with ordinality as wanted (bucket, name, place) left join lateral ( \
+    select coalesce(b.public, false), o.id, o.version, o.created_at, o.updated_at, o.metadata, o.user_metadata \
+    from only storage.buckets as b cross join only storage.objects as o \
+    where b.id operator(pg_catalog.=) wanted.bucket and o.bucket_id operator(pg_catalog.=) wanted.bucket \
+    and o.name operator(pg_catalog.=) wanted.name limit 1) as found on true order by wanted.place";
 
 /// `$1` bucket, `$2` name.
 pub(crate) const FIND_OBJECT: &str =
@@ -231,15 +231,8 @@ pub(crate) const DELETE_OBJECTS_UNTIL: &str = concat!(
 
 /// `$1` prefix, `$2` bucket, `$3` limit, `$4` levels, `$5` offset, `$6` search, `$7` column, `$8`
 /// order.
-pub(crate) const LIST: &str = concat!(
-    "select pg_catalog.json_build_object('name', o.name, 'id', o.id, 'updated_at', ",
-    iso!("o.updated_at"),
-    ", 'created_at', ",
-    iso!("o.created_at"),
-    ", 'last_accessed_at', ",
-    iso!("o.last_accessed_at"),
-    ", 'metadata', o.metadata)::text from storage.search($1, $2, $3, $4, $5, $6, $7, $8) as o"
-);
+pub(crate) const LIST: &str = "select o.name, o.id, o.updated_at, o.created_at, o.last_accessed_at, o.metadata \
+    from storage.search($1, $2, $3, $4, $5, $6, $7, $8) as o";
 
 /// `$1` bucket, `$2` prefix, `$3` the name before the first one.
 pub(crate) const LIST_RESERVED: &str = "select pg_catalog.json_build_object('name', o.name, 'age', \
@@ -273,7 +266,7 @@ macro_rules! walk_step {
              case when pg_catalog.strpos(pg_catalog.substr(o.name, $6::int + 1), $5::text) > 0 then \
              pg_catalog.left(o.name, $6::int - 1 + pg_catalog.length($5::text) + pg_catalog.strpos(pg_catalog.substr(o.name, $6::int + 1), $5::text)) end as folder \
              from storage.objects as o where o.bucket_id = $1 and ",
-            $from, " ", $bound, ") and o.name collate \"C\" >= $2 and ($3::text is null or o.name collate \"C\" < $3::text) \
+            $from, " ", $bound, ") and o.name collate \"C\" >= $2 and o.name collate \"C\" < $3::text \
              order by o.name collate \"C\" ", $order, " limit 1) as found"
         )
     };
@@ -289,23 +282,16 @@ macro_rules! walk {
             walk_step!("origin.next", $from, $order, $next_folder, $next_object),
             ") as step) union all (select step.* from entry, lateral (",
             walk_step!("entry.next", $from, $order, $next_folder, $next_object),
-            ") as step)) select coalesce(e.folder, e.name), case when e.folder is null then e.id end, ",
-            "case when e.folder is null then ",
-            iso!("e.updated_at"),
-            " end, ",
-            "case when e.folder is null then ",
-            iso!("e.created_at"),
-            " end, ",
-            "case when e.folder is null then ",
-            iso!("e.last_accessed_at"),
-            " end, ",
-            "case when e.folder is null then e.metadata end, null::text from entry as e limit $7::bigint"
+            ") as step)) select coalesce(e.folder, e.name), case when e.folder is null then e.id end, \
+             case when e.folder is null then e.updated_at end, case when e.folder is null then e.created_at end, \
+             case when e.folder is null then e.last_accessed_at end, case when e.folder is null then e.metadata end, \
+             null::timestamptz from entry as e limit $7::bigint"
         )
     };
 }
 
 /// A page in the order of names, from name to name: a folder costs one step, however many objects
-/// it has. `$1` bucket, `$2` prefix, `$3` the first name beyond it, `$4` the first name of the
+/// it has. `$1` bucket, `$2` prefix, `$3` a name beyond it, `$4` the first name of the
 /// page, `$5` the delimiter that ends the names of folders, or none, `$6` length of the prefix,
 /// `$7` limit, `$8` the first text beyond the delimiter.
 ///
@@ -331,17 +317,13 @@ pub(crate) fn list_by_time(column: &str, descending: bool) -> String {
          case when $6::boolean and pg_catalog.strpos(pg_catalog.substr(o.name, $7::int + 1), '/') > 0 then \
          pg_catalog.left(o.name, $7::int + pg_catalog.strpos(pg_catalog.substr(o.name, $7::int + 1), '/')) end as folder \
          from storage.objects as o where o.bucket_id = $1 and o.name collate \"C\" >= $2 \
-         and ($3::text is null or o.name collate \"C\" < $3::text)), \
+         and o.name collate \"C\" < $3::text), \
          entry as (select f.folder as name, null::uuid as id, min(f.created_at) as updated_at, min(f.created_at) as created_at, \
          null::timestamptz as last_accessed_at, null::jsonb as metadata from found as f where f.folder is not null group by f.folder \
          union all select f.name, f.id, f.updated_at, f.created_at, f.last_accessed_at, f.metadata from found as f where f.folder is null), \
          timed as (select e.*, pg_catalog.date_trunc('milliseconds', coalesce(e.{column}, 'epoch'::timestamptz)) as moment from entry as e) \
-         select t.name, t.id, {updated}, {created}, {accessed}, t.metadata, {moment} from timed as t \
+         select t.name, t.id, t.updated_at, t.created_at, t.last_accessed_at, t.metadata, t.moment from timed as t \
          where $4::text is null or (t.moment, t.name collate \"C\") {comparison} ($5::timestamptz, $4::text) \
-         order by t.moment {direction}, t.name collate \"C\" {direction} limit $8::bigint",
-        updated = iso!("t.updated_at"),
-        created = iso!("t.created_at"),
-        accessed = iso!("t.last_accessed_at"),
-        moment = iso!("t.moment"),
+         order by t.moment {direction}, t.name collate \"C\" {direction} limit $8::bigint"
     )
 }

@@ -56,7 +56,7 @@ impl Storage {
             }
             None => None,
         };
-        let find_object = FixedRead::open(endpoint, sql::OWNER, sql::FIND_OBJECTS_AS_OWNER);
+        let find_object = FixedRead::open(endpoint, sql::OWNER, sql::FIND_OBJECTS_AS_OWNER, settings.look_up_patience);
         let find_object = find_object.map_err(std::io::Error::other)?;
         let login = endpoint.user().to_owned();
         let service = StorageService {

@@ -1,7 +1,7 @@
 //! A read of the program's own, as a role of its own.
 //!
 //! A read for a caller is a transaction with the caller's role, its settings and a session reset.
-//! Some reads decide nothing by the caller: they look up a value by a key, with one statement of
+//! Some reads decide nothing by the caller: they look up a row by a key, with one statement of
 //! ours. Here such a statement runs bare, in sessions that run nothing else. It looks up many keys
 //! at once: while a batch of them is under way, the keys of further callers are gathered for the
 //! next one. A batch costs PostgreSQL and the server about as much as a key alone.
@@ -24,10 +24,10 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::num::NonZero;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::runtime::{self, Handle};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -36,6 +36,7 @@ use super::pool::Pool;
 use super::pool::settings::WirePoolSettings;
 use super::protocol::batch::{Access, Batch, Statement};
 use super::protocol::error::WireError;
+use super::protocol::result_sets::Row;
 use super::session::connector::Connector;
 use crate::endpoint::Endpoint;
 use crate::error::DatabaseError;
@@ -61,59 +62,76 @@ const MAX_KEY_BYTES: usize = 8 * 1024;
 /// The time for which the read is not tried again after PostgreSQL has rejected it.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// A statement of the program that finds a value for each of many keys. A key has `N` texts. Clones
+/// A statement of the program that finds a row for each of many keys. A key has `N` texts. Clones
 /// share the connections.
 #[derive(Debug, Clone)]
 pub struct FixedRead<const N: usize> {
     text: &'static str,
+    patience: Duration,
     pool: Option<Pool>,
-    waiting: Arc<Mutex<HashMap<runtime::Id, Vec<WaitingKey<N>>>>>,
+    waiting: Arc<Mutex<HashMap<runtime::Id, WaitingKeys<N>>>>,
     paused_until: Arc<Mutex<Option<Instant>>>,
 }
 
-/// A key whose caller waits for its value.
+/// The keys that wait while a batch is under way.
+#[derive(Debug, Default)]
+struct WaitingKeys<const N: usize> {
+    keys: Vec<WaitingKey<N>>,
+    /// The batch takes longer than callers wait for it: there are no keys until it has ended.
+    is_stalled: bool,
+}
+
+/// A key whose caller waits for its row.
 #[derive(Debug)]
 struct WaitingKey<const N: usize> {
     texts: [String; N],
-    caller: oneshot::Sender<Bytes>,
+    caller: oneshot::Sender<Row>,
 }
 
 impl<const N: usize> FixedRead<N> {
     /// Makes the read `text` as `role`. `$1` to `$N` are arrays of texts: the first texts of all
-    /// keys, and so on. The statement has to return one row with one column for each key, in their
-    /// order. Every name in `text` has to be qualified, except for those of PostgreSQL's catalog.
-    /// Connections are opened when they are needed.
+    /// keys, and so on. The statement has to return one row for each key, in their order. Every
+    /// name in `text` has to be qualified, except for those of PostgreSQL's catalog. Connections
+    /// are opened when they are needed. No caller waits longer than `patience` for a batch that is
+    /// under way, such as one that waits for a lock.
     ///
     /// # Errors
     /// When the certificates that the endpoint names cannot be read.
-    pub fn open(endpoint: &Endpoint, role: &'static str, text: &'static str) -> Result<Self, DatabaseError> {
+    pub fn open(
+        endpoint: &Endpoint,
+        role: &'static str,
+        text: &'static str,
+        patience: Duration,
+    ) -> Result<Self, DatabaseError> {
         let connector = Connector::for_fixed_statements(endpoint, role, &SETTINGS)?;
         // One for each thread that serves callers: more would only make the batches smaller
         let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
         let settings = WirePoolSettings { max_connections: processors, ..WirePoolSettings::default() };
         let pool = connector.map(|connector| Pool::with_connector(connector, settings));
-        Ok(Self { text, pool, waiting: Arc::default(), paused_until: Arc::default() })
+        Ok(Self { text, patience, pool, waiting: Arc::default(), paused_until: Arc::default() })
     }
 
-    /// Returns the value of a key in PostgreSQL's text form. `None`: it is null, or the read failed
-    /// or is not possible here, and has to be done in another way. It is not possible behind a
-    /// connection pooler, whose sessions others use too, where the role cannot log in, and for a
-    /// while after PostgreSQL has rejected the statement.
-    pub async fn run(&self, key: [&str; N]) -> Option<Bytes> {
+    /// Returns the row of a key in PostgreSQL's binary form. `None`: its first column is null, or
+    /// the read failed or is not possible here, and has to be done in another way. It is not
+    /// possible behind a connection pooler, whose sessions others use too, where the role cannot
+    /// log in, for a while after PostgreSQL has rejected the statement, and while a batch takes too
+    /// long.
+    pub async fn run(&self, key: [&str; N]) -> Option<Row> {
         let pool = self.pool.as_ref().filter(|pool| self.is_possible(pool))?;
         if key.iter().map(|text| text.len()).sum::<usize>() > MAX_KEY_BYTES {
             return None;
         }
         let runtime = Handle::try_current().ok()?;
-        let (caller, value) = oneshot::channel();
+        let (caller, row) = oneshot::channel();
         let key = WaitingKey { texts: key.map(str::to_owned), caller };
         let is_first = match self.waiting().entry(runtime.id()) {
+            Entry::Occupied(others) if others.get().is_stalled => return None,
             Entry::Occupied(mut others) => {
-                others.get_mut().push(key);
+                others.get_mut().keys.push(key);
                 false
             }
             Entry::Vacant(none) => {
-                none.insert(vec![key]);
+                none.insert(WaitingKeys { keys: vec![key], is_stalled: false });
                 true
             }
         };
@@ -122,10 +140,10 @@ impl<const N: usize> FixedRead<N> {
             let batches = KeyBatches { read: self.clone(), runtime: runtime.id(), is_done: false };
             runtime.spawn(batches.run(pool.clone()));
         }
-        value.await.ok()
+        row.await.ok()
     }
 
-    fn waiting(&self) -> MutexGuard<'_, HashMap<runtime::Id, Vec<WaitingKey<N>>>> {
+    fn waiting(&self) -> MutexGuard<'_, HashMap<runtime::Id, WaitingKeys<N>>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -172,7 +190,7 @@ impl<const N: usize> KeyBatches<N> {
     /// begins this work anew.
     fn next(&self) -> Option<Vec<WaitingKey<N>>> {
         let mut waiting = self.read.waiting();
-        let keys = waiting.get_mut(&self.runtime)?;
+        let keys = &mut waiting.get_mut(&self.runtime)?.keys;
         if keys.is_empty() {
             waiting.remove(&self.runtime);
             return None;
@@ -181,22 +199,37 @@ impl<const N: usize> KeyBatches<N> {
         Some(std::mem::replace(keys, later))
     }
 
+    /// Releases the callers that wait, and those to come until the batch has ended.
+    fn set_stalled(&self, is_stalled: bool) {
+        if let Some(waiting) = self.read.waiting().get_mut(&self.runtime) {
+            *waiting = WaitingKeys { keys: Vec::new(), is_stalled };
+        }
+    }
+
     /// Looks up the keys of a batch. After an error their callers read in another way, since their
     /// senders are dropped.
     async fn look_up(&self, pool: &Pool, keys: Vec<WaitingKey<N>>) -> Result<(), WireError> {
         let arrays: [String; N] = std::array::from_fn(|at| text_array(keys.iter().map(|key| &key.texts[at])));
         let values = arrays.each_ref().map(|array| Some(array.as_bytes()));
-        let batch = Batch::new().statement(Statement::named(self.read.text, &values)).ending(Access::ReadOnly);
-        let results = pool.checkout().await?.run(&batch).await?;
+        let batch = Batch::new().statement(Statement::named(self.read.text, &values).binary()).ending(Access::ReadOnly);
+        let mut running = pin!(async { pool.checkout().await?.run(&batch).await });
+        let Ok(results) = tokio::time::timeout(self.read.patience, running.as_mut()).await else {
+            drop(keys);
+            self.set_stalled(true);
+            let outcome = running.await;
+            self.set_stalled(false);
+            return outcome.map(drop);
+        };
+        let results = results?;
         let rows = results.rows(0);
         if rows.len() != keys.len() {
             tracing::error!(keys = keys.len(), rows = rows.len(), "a read has not returned one row for each key");
             return Ok(());
         }
         for (key, row) in keys.into_iter().zip(rows) {
-            if let Some(value) = row.get(0) {
+            if row.bytes(0).is_some() {
                 // The caller may have been cancelled
-                let _ = key.caller.send(value);
+                let _ = key.caller.send(row.clone());
             }
         }
         Ok(())
@@ -213,11 +246,12 @@ impl<const N: usize> Drop for KeyBatches<N> {
     }
 }
 
-/// Returns whether the statement or the login was rejected. A statement that is cancelled, and a
-/// session that the server ends, are no rejections.
+/// Returns whether the statement or the login was rejected. Of a key that is no text of the
+/// database, a lock that was not granted in time, a statement that is cancelled and a session that
+/// the server ends, the next batch knows nothing.
 fn is_rejection(error: &WireError) -> bool {
     match error {
-        WireError::Postgres(error) => !error.code.starts_with("57"),
+        WireError::Postgres(error) => !["22", "55P03", "57"].iter().any(|class| error.code.starts_with(class)),
         WireError::Refused(_) => true,
         _ => false,
     }

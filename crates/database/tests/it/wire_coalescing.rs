@@ -9,8 +9,8 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use portico_database::wire::{
-    Access, Batch, CoalescingSettings, FunctionTraits, Pool, PooledConnection, ReadCoalescer, RowSeparators, Statement,
-    WireError, WirePoolSettings,
+    Access, Batch, CoalescingSettings, FunctionTraits, Pool, PooledConnection, ReadCoalescer, Row, RowSeparators,
+    Statement, WireError, WirePoolSettings,
 };
 use portico_database::{Endpoint, Host, connect};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -127,6 +127,41 @@ async fn coalesced_reads_have_settings_of_their_own() {
     drop(reads);
     admin.batch_execute(&format!("drop owned by {login}; drop role {login}")).await.unwrap();
     drop(admin);
+    scratch.drop().await;
+}
+
+#[tokio::test]
+async fn reads_of_several_columns_are_coalesced_too() {
+    let scratch = Scratch::new().await;
+    let reads = coalescer(Pool::open(&scratch.endpoint, "postgres", pool_settings(1)).unwrap());
+    let numbers = |first: &'static str| {
+        let reads = reads.clone();
+        async move {
+            let text = "select n, n + 1 from generate_series($1::int, $1::int + 1) as n";
+            let values = [Some(first.as_bytes())];
+            let batch = Batch::new()
+                .statement(Statement::named("begin read only", &[]))
+                .statement(Statement::named(text, &values).binary().main())
+                .statement(Statement::named("commit", &[]))
+                .ending(Access::ReadOnly);
+            let results = reads.run(&batch).await.unwrap();
+            let number = |bytes: &[u8]| i32::from_be_bytes(bytes.try_into().unwrap());
+            let row = |row: &Row| (number(row.bytes(0).unwrap()), number(row.bytes(1).unwrap()));
+            results.rows(1).iter().map(row).collect::<Vec<_>>()
+        }
+    };
+    for _ in 0..2 {
+        numbers("1").await;
+    }
+    let first = reads.pool().checkout().await.unwrap();
+    let callers = ["10", "20", "30"].map(|first| tokio::spawn(numbers(first)));
+    within(PATIENCE, async || (reads.pool().status().waiting == callers.len()).then_some(())).await;
+    drop(first);
+    for (caller, first) in callers.into_iter().zip([10, 20, 30]) {
+        assert_eq!(caller.await.unwrap(), [(first, first + 1), (first + 1, first + 2)]);
+    }
+    assert_eq!(reads.coalesced_reads(), 2);
+    drop(reads);
     scratch.drop().await;
 }
 

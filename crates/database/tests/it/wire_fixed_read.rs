@@ -1,10 +1,16 @@
 //! Reads of the program's own, as a role of its own.
 
+use std::time::Duration;
+
 use futures_util::future::join_all;
 use portico_database::wire::FixedRead;
 use portico_database::{Endpoint, connect};
 
+use crate::cluster::within;
 use crate::wire::Scratch;
+
+/// Long enough for a machine under load.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Selects the keys and what the session begins with.
 const SESSION: &str = "select pg_catalog.concat_ws(' ', wanted.key, pg_catalog.current_setting('row_security'), \
@@ -16,7 +22,7 @@ const NAMES: &str = "select (select m.name from public.missing as m where m.name
     from pg_catalog.unnest($1::pg_catalog.text[]) with ordinality as wanted (key, place) order by wanted.place";
 
 async fn text(read: &FixedRead<1>, key: &str) -> Option<String> {
-    Some(String::from_utf8(read.run([key]).await?.to_vec()).unwrap())
+    Some(read.run([key]).await?.text(0).unwrap().to_owned())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -28,7 +34,7 @@ async fn each_caller_gets_the_row_of_its_own_key() {
     let set = "set row_security = on; alter role {} set search_path = public";
     administrator.batch_execute(&format!("create role {role} login")).await.unwrap();
     administrator.batch_execute(&set.replace("{}", &role)).await.unwrap();
-    let read = FixedRead::open(&scratch.endpoint, role.clone().leak(), SESSION).unwrap();
+    let read = FixedRead::open(&scratch.endpoint, role.clone().leak(), SESSION, PATIENCE).unwrap();
     for round in 0..20 {
         // More than fit into the batches of both threads, and syntax of arrays
         let reads = (0..200).map(|caller| {
@@ -54,7 +60,7 @@ async fn keys_without_a_row_have_no_value_and_neither_has_any_key_if_a_row_is_mi
         .batch_execute("create table public.missing (name text); insert into public.missing values ('a'), ('c')")
         .await
         .unwrap();
-    let open = |text| FixedRead::<1>::open(&scratch.endpoint, "supabase_admin", text).unwrap();
+    let open = |text| FixedRead::<1>::open(&scratch.endpoint, "supabase_admin", text, PATIENCE).unwrap();
     let names = open(NAMES);
     let found = join_all(["a", "b", "c"].map(|key| text(&names, key))).await;
     assert_eq!(found, [Some("a".into()), None, Some("c".into())]);
@@ -63,7 +69,7 @@ async fn keys_without_a_row_have_no_value_and_neither_has_any_key_if_a_row_is_mi
     let found = join_all(["b", "c"].map(|key| text(&incomplete, key))).await;
     assert_eq!(found, [None, None]);
     assert_eq!(text(&incomplete, "c").await.as_deref(), Some("c"));
-    assert_eq!(names.run([&"a".repeat(10_000)]).await, None);
+    assert!(names.run([&"a".repeat(10_000)]).await.is_none());
     drop((names, incomplete, administrator));
     scratch.drop().await;
 }
@@ -71,7 +77,7 @@ async fn keys_without_a_row_have_no_value_and_neither_has_any_key_if_a_row_is_mi
 #[tokio::test]
 async fn a_caller_that_is_cancelled_leaves_the_others_their_values() {
     let scratch = Scratch::new().await;
-    let read = FixedRead::<1>::open(&scratch.endpoint, "supabase_admin", SESSION).unwrap();
+    let read = FixedRead::<1>::open(&scratch.endpoint, "supabase_admin", SESSION, PATIENCE).unwrap();
     let mut first = Box::pin(read.run(["first"]));
     assert!(futures_util::poll!(first.as_mut()).is_pending());
     let second = tokio::spawn({
@@ -87,7 +93,7 @@ async fn a_caller_that_is_cancelled_leaves_the_others_their_values() {
 #[tokio::test]
 async fn a_read_that_postgresql_rejects_is_left_to_another_way() {
     let scratch = Scratch::new().await;
-    let open = |endpoint: &Endpoint, role, text| FixedRead::open(endpoint, role, text).unwrap();
+    let open = |endpoint: &Endpoint, role, text| FixedRead::open(endpoint, role, text, PATIENCE).unwrap();
     let missing = open(&scratch.endpoint, "supabase_admin", NAMES);
     assert_eq!(text(&missing, "a").await, None);
     // It is not tried again at once
@@ -110,5 +116,43 @@ async fn a_read_that_postgresql_rejects_is_left_to_another_way() {
     let elsewhere = Endpoint::parse("postgres://someone@127.0.0.1:1/database").unwrap();
     assert_eq!(text(&open(&elsewhere, "supabase_admin", SESSION), "a").await, None);
     drop((missing, found, no_login, administrator));
+    scratch.drop().await;
+}
+
+#[tokio::test]
+async fn a_batch_that_waits_for_a_lock_delays_no_other_caller() {
+    let scratch = Scratch::new().await;
+    let mut administrator = connect(&scratch.endpoint).await.unwrap();
+    administrator
+        .batch_execute("create table public.missing (name text); insert into public.missing values ('a'), ('b')")
+        .await
+        .unwrap();
+    let names = FixedRead::<1>::open(&scratch.endpoint, "supabase_admin", NAMES, Duration::from_millis(20)).unwrap();
+    let lock = administrator.transaction().await.unwrap();
+    lock.batch_execute("lock table public.missing").await.unwrap();
+    let waiting = "select count(*) from pg_locks where relation = 'public.missing'::regclass and not granted";
+    for _ in 0..3 {
+        within(PATIENCE, async || {
+            let found = join_all(["a", "b"].map(|key| text(&names, key))).await;
+            assert_eq!(found, [None, None]);
+            // Both callers are gone, and the batch of the first one still waits
+            (lock.query_one(waiting, &[]).await.unwrap().get::<_, i64>(0) == 1).then_some(())
+        })
+        .await;
+    }
+    lock.rollback().await.unwrap();
+    // The batch ends, and the next ones are as before
+    assert_eq!(within(PATIENCE, async || text(&names, "b").await).await, "b");
+    drop((names, administrator));
+    scratch.drop().await;
+}
+
+#[tokio::test]
+async fn a_key_that_postgresql_rejects_leaves_the_read_to_others() {
+    let scratch = Scratch::new().await;
+    let read = FixedRead::<1>::open(&scratch.endpoint, "supabase_admin", SESSION, PATIENCE).unwrap();
+    assert_eq!(text(&read, "\0").await, None);
+    assert_eq!(text(&read, "a").await.as_deref(), Some("a off on pg_catalog, pg_temp"));
+    drop(read);
     scratch.drop().await;
 }

@@ -30,7 +30,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf as _, Bytes};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
 use chunks::{Chunks, Walk};
@@ -42,6 +42,12 @@ pub(crate) use calls::{BodyLength, Calls, ConnectionStanding, UnderWay};
 
 mod calls;
 mod chunks;
+
+/// The most bytes that are read at once. The library doubles the buffer of a connection whenever a
+/// read fills it, up to the size of the longest head, and a body that waits to be written has that
+/// size: with many uploads at a time, most of the memory. It has 8 KiB at first, and 16 KiB, which
+/// this does not fill, from the first full read on.
+const READ_SIZE: u64 = 16 * 1024 - 1;
 
 /// The replacement of a bare line feed. The library rejects this byte everywhere in a head.
 const REJECTED_BYTE: u8 = 0;
@@ -402,7 +408,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for RequestLines<S> {
                 continue;
             }
             let before = buf.filled().len();
-            match Pin::new(&mut this.stream).poll_read(cx, buf) {
+            let mut part = (&mut this.stream).take(READ_SIZE);
+            match Pin::new(&mut part).poll_read(cx, buf) {
                 Poll::Ready(outcome) => outcome?,
                 Poll::Pending => {
                     ready!(this.head.poll_over(cx));

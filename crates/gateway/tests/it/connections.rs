@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::routing::get;
+use axum::routing::{get, post};
 use bytes::Bytes;
+use http_body_util::BodyExt as _;
 use portico_gateway::{AccessRules, KeyPolicy, ServeLimits, Workers};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -43,6 +44,27 @@ async fn a_request_in_flight_completes_before_the_server_stops() {
     let answer = timeout(PATIENCE, request).await.unwrap().unwrap().unwrap();
     assert_eq!(answer.text().await.unwrap(), "done");
     timeout(PATIENCE, server.ended).await.unwrap().unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_body_arrives_in_small_pieces_however_fast_it_is_sent() {
+    const SIZE: usize = 4 * 1024 * 1024;
+    let sizes = |body: Body| async move {
+        let (mut body, mut largest, mut all) = (body, 0, 0);
+        while let Some(frame) = body.frame().await {
+            let piece = frame.unwrap().into_data().unwrap().len();
+            (largest, all) = (largest.max(piece), all + piece);
+        }
+        format!("{largest} {all}")
+    };
+    let router = Router::new().route("/", post(sizes));
+    let access = AccessRules::open().body_limit(SIZE);
+    let server = Server::start(|gateway| gateway.mount("/sizes", router, access)).await;
+    let answer = server.client.post(server.url("/sizes/")).body(vec![b'x'; SIZE]).send().await.unwrap();
+    let answer = answer.text().await.unwrap();
+    let (largest, all) = answer.split_once(' ').unwrap();
+    assert_eq!(all.parse(), Ok(SIZE));
+    assert!(largest.parse::<usize>().unwrap() < 16 * 1024, "{largest} bytes of a client at once");
 }
 
 #[tokio::test]

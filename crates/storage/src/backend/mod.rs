@@ -12,6 +12,7 @@ pub(crate) mod object_store;
 pub(crate) mod parts;
 mod path;
 mod sized_body;
+pub(crate) mod turn;
 
 pub(crate) use self::interface::Backend;
 pub(crate) use self::model::{

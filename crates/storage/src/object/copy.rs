@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde_json::Value;
 
 use super::bucket_rules;
 use super::condition::{ConditionOutcome, Conditions};
@@ -97,7 +96,7 @@ pub(crate) async fn copy(operation: &Operation, request: CopyRequest) -> Result<
         return Err(S3Error::PRECONDITION_FAILED.into());
     }
     let (changes, user_metadata) = match metadata {
-        None => (CopyMetadata::default(), row.user_metadata.as_ref().map(Value::to_string)),
+        None => (CopyMetadata::default(), row.user_metadata.as_ref().map(|metadata| metadata.get().to_owned())),
         Some(mut changes) => {
             let replacement = changes.user_metadata.take();
             (changes, replacement)

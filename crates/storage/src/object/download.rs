@@ -1,9 +1,10 @@
 //! Reading objects: the row and the content.
 
-use portico_database::wire::RowSeparators;
+use portico_database::wire::{Row, RowSeparators};
 use serde::Deserialize;
 
 use crate::backend::{BackendError, ByteRange, OpenContent, VersionKey};
+use crate::binary_value;
 use crate::error::{Result, StorageError};
 use crate::model::ObjectRow;
 use crate::name::ObjectPath;
@@ -35,6 +36,26 @@ pub(crate) struct ReadableObject {
 struct ObjectAndBucket {
     public: bool,
     object: Option<ObjectRow>,
+}
+
+impl ObjectAndBucket {
+    /// Reads a row of [`sql::FIND_OBJECTS_AS_OWNER`].
+    fn read(row: &Row) -> Result<Self> {
+        let time = |column| -> Result<Option<String>> {
+            Ok(binary_value::timestamp(row, column)?.map(|time| time.as_str().to_owned()))
+        };
+        let json = |column| binary_value::json(row, column);
+        let id = binary_value::uuid(row, 1)?.ok_or(StorageError::Internal)?;
+        let object = ObjectRow {
+            id: String::from_utf8_lossy(&id).into_owned(),
+            version: row.text(2).map(str::to_owned),
+            created_at: time(3)?,
+            updated_at: time(4)?,
+            metadata: json(5)?.map(|text| parse(text.as_bytes())).transpose()?.unwrap_or_default(),
+            user_metadata: json(6)?.map(|text| parse(text.as_bytes())).transpose()?.flatten(),
+        };
+        Ok(Self { public: row.bytes(0) == Some(&[1]), object: Some(object) })
+    }
 }
 
 /// Finds the row of an object that can be read.
@@ -94,7 +115,7 @@ pub(crate) async fn find_visible(operation: &Operation, source: &ObjectPath) -> 
 /// Finds an object and its bucket, whatever the policies say.
 async fn without_policies(operation: &Operation, path: &ObjectPath) -> Result<Option<ObjectAndBucket>> {
     if let Some(found) = operation.service.find_object.run([&path.bucket, &path.name]).await {
-        return parse(&found).map(Some);
+        return ObjectAndBucket::read(&found).map(Some);
     }
     // The bucket may be there without the object, or the tables are not what they are elsewhere
     let values = [Some(path.bucket.as_bytes()), Some(path.name.as_bytes())];

@@ -10,6 +10,7 @@ use portico_database::wire::{Param, Row};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use crate::binary_value;
 use crate::error::{Result, StorageError};
 use crate::operation::{Actor, Operation, SqlStep};
 use crate::sql;
@@ -137,16 +138,20 @@ pub(crate) struct PageEntry {
 }
 
 impl PageEntry {
-    fn read(row: &Row) -> Option<Self> {
-        let text = |column| row.text(column).map(str::to_owned);
-        Some(Self {
-            name: text(0)?,
-            id: text(1),
-            updated_at: text(2),
-            created_at: text(3),
-            last_accessed_at: text(4),
-            metadata: text(5).and_then(|json| RawValue::from_string(json).ok()),
-            moment: text(6),
+    fn read(row: &Row) -> Result<Self> {
+        let time = |column| -> Result<Option<String>> {
+            Ok(binary_value::timestamp(row, column)?.map(|time| time.as_str().to_owned()))
+        };
+        let id = binary_value::uuid(row, 1)?;
+        let metadata = binary_value::json(row, 5)?;
+        Ok(Self {
+            name: row.text(0).ok_or(StorageError::Internal)?.to_owned(),
+            id: id.map(|id| String::from_utf8_lossy(&id).into_owned()),
+            updated_at: time(2)?,
+            created_at: time(3)?,
+            last_accessed_at: time(4)?,
+            metadata: metadata.and_then(|json| RawValue::from_string(json.to_owned()).ok()),
+            moment: time(6)?,
         })
     }
 
@@ -251,7 +256,7 @@ async fn by_name(
     let values = [
         Some(request.bucket.as_bytes()),
         Some(request.prefix.as_bytes()),
-        beyond.map(str::as_bytes),
+        Some(beyond.unwrap_or(LAST).as_bytes()),
         start.as_deref().map(str::as_bytes),
         delimiter.map(str::as_bytes),
         Some(length.as_bytes()),
@@ -274,7 +279,7 @@ async fn by_time(
     let values = [
         Some(request.bucket.as_bytes()),
         Some(request.prefix.as_bytes()),
-        beyond.map(str::as_bytes),
+        Some(beyond.unwrap_or(LAST).as_bytes()),
         cursor.map(|cursor| cursor.name.as_bytes()),
         cursor.and_then(|cursor| cursor.time.as_deref()).map(str::as_bytes),
         Some(by_folder.as_bytes()),
@@ -286,8 +291,7 @@ async fn by_time(
 
 async fn run(operation: &Operation, text: &str, values: &[Param<'_>]) -> Result<Vec<PageEntry>> {
     let results = operation.read_rows(Actor::Caller, SqlStep { text, values }).await?;
-    let entries: Option<Vec<_>> = results.rows(0).iter().map(PageEntry::read).collect();
-    entries.ok_or(StorageError::Internal)
+    results.rows(0).iter().map(PageEntry::read).collect()
 }
 
 /// Returns the least text that is greater than all that begin with the prefix; `None` if there is

@@ -1,15 +1,14 @@
 //! The bytes of a request on their way into the file of an upload.
 
-use futures_util::{FutureExt, StreamExt};
+use futures_util::StreamExt;
 use uuid::Uuid;
 
 use crate::backend::BackendError;
+use crate::backend::turn::{PIECE_SIZE, arrived};
 use crate::error::StorageError;
 use crate::http::body::UploadBody;
 use crate::unfinished::{PartialContent, UploadLock, UploadProgress, UploadRecord, UploadStore};
 
-/// The bytes of an upload that are written at once.
-const WRITE_SIZE: usize = 256 * 1024;
 /// The bytes after which a request that is still being received is recorded, so that a crash loses
 /// no more than these.
 const CHECKPOINT: u64 = 16 * 1024 * 1024;
@@ -51,12 +50,13 @@ pub(super) async fn receive(
             () = lock.taken_over() => break BodyEnd::TakenOver,
             first = body.next() => first,
         };
-        let (chunks, mut end) = gather(first, &mut body);
+        let turn = store.turns.take().await;
+        let (chunks, mut end) = gather(first, &mut body).await;
         let gathered: u64 = chunks.iter().map(|chunk| chunk.len() as u64).sum();
         if content.offset.saturating_add(gathered) > limit {
             end = Some(BodyEnd::TooLong);
         } else if gathered > 0 {
-            let (appended, outcome) = content.append(chunks).await;
+            let (appended, outcome) = content.append(chunks, turn).await;
             let Some(appended) = appended else {
                 return ReceivedBytes {
                     durable: None,
@@ -89,7 +89,7 @@ pub(super) async fn receive(
 }
 
 /// Returns a chunk with those that have arrived meanwhile, and the end of the body if it is known.
-fn gather(
+async fn gather(
     first: Option<Result<bytes::Bytes, StorageError>>,
     body: &mut UploadBody,
 ) -> (Vec<bytes::Bytes>, Option<BodyEnd>) {
@@ -103,10 +103,11 @@ fn gather(
                 chunks.push(chunk);
             }
         }
-        if size >= WRITE_SIZE {
+        if size >= PIECE_SIZE {
             return (chunks, None);
         }
-        match body.next().now_or_never() {
+        // No turn is held while a client is waited for
+        match arrived(body).await {
             Some(arrived) => next = arrived,
             None => return (chunks, None),
         }

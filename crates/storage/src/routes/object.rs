@@ -2,6 +2,8 @@
 
 use axum::body::Body;
 use axum::response::Response;
+use serde::Serialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::address::ObjectAddress;
@@ -23,6 +25,22 @@ use crate::operation::{Operation, parse};
 const MAX_DELETED: usize = 1000;
 const INFO_OPERATION: &str = "object.get_authenticated_info";
 const HEAD_OPERATION: &str = "object.head_authenticated_info";
+
+/// The description of an object.
+#[derive(Serialize)]
+struct ObjectInfo<'a> {
+    id: &'a str,
+    name: &'a str,
+    version: &'a str,
+    bucket_id: &'a str,
+    size: Option<u64>,
+    content_type: Option<&'a str>,
+    cache_control: Option<&'a str>,
+    etag: Option<&'a str>,
+    metadata: Option<&'a RawValue>,
+    last_modified: Option<&'a str>,
+    created_at: Option<&'a str>,
+}
 
 impl StorageCall<'_> {
     pub(super) async fn object(&self, address: ObjectAddress, body: Body) -> Result<Response> {
@@ -85,19 +103,20 @@ impl StorageCall<'_> {
         let row = &found.row;
         let caching = if found.is_public { Caching::Stored } else { Caching::Private };
         let metadata = &row.metadata;
-        let mut response = json_response(&json!({
-            "id": row.id,
-            "name": path.name,
-            "version": row.version.as_deref().unwrap_or_default(),
-            "bucket_id": path.bucket,
-            "size": metadata.size(),
-            "content_type": metadata.mimetype(),
-            "cache_control": metadata.cache_control(),
-            "etag": metadata.etag(),
-            "metadata": row.user_metadata,
-            "last_modified": row.updated_at,
-            "created_at": row.created_at,
-        }));
+        let info = ObjectInfo {
+            id: &row.id,
+            name: &path.name,
+            version: row.version.as_deref().unwrap_or_default(),
+            bucket_id: &path.bucket,
+            size: metadata.size(),
+            content_type: metadata.mimetype(),
+            cache_control: metadata.cache_control(),
+            etag: metadata.etag(),
+            metadata: row.user_metadata.as_deref(),
+            last_modified: row.updated_at.as_deref(),
+            created_at: row.created_at.as_deref(),
+        };
+        let mut response = json_bytes(serde_json::to_vec(&info).map_err(|_| StorageError::Internal)?);
         let described = describe(row, caching, None);
         for name in [http::header::ETAG, http::header::LAST_MODIFIED, http::header::CACHE_CONTROL, http::header::VARY] {
             if let Some(value) = described.get(&name) {

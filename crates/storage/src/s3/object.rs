@@ -6,6 +6,7 @@ use axum::body::Body;
 use axum::response::Response;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::address::S3Address;
@@ -227,7 +228,7 @@ impl S3Call<'_> {
         if let Some(created) = row.created_at.as_deref().and_then(parse_timestamp) {
             set(&mut headers, HeaderName::from_static("created-at"), &http_date(created));
         }
-        write_user_metadata(&mut headers, row.user_metadata.as_ref());
+        write_user_metadata(&mut headers, row.user_metadata.as_deref());
         headers
     }
 
@@ -349,8 +350,9 @@ fn respond(status: StatusCode, headers: HeaderMap, body: Body) -> Response {
 }
 
 /// Writes the metadata of the user. What no header can have is counted.
-fn write_user_metadata(headers: &mut HeaderMap, metadata: Option<&Value>) {
-    let Some(Value::Object(metadata)) = metadata else { return };
+fn write_user_metadata(headers: &mut HeaderMap, metadata: Option<&RawValue>) {
+    let metadata = metadata.and_then(|metadata| serde_json::from_str(metadata.get()).ok());
+    let Some(Value::Object(metadata)) = &metadata else { return };
     let mut missing = 0_u32;
     for (name, value) in metadata {
         let text = match value {

@@ -18,6 +18,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::backend::BackendError;
+use crate::backend::turn::{PieceTurn, PieceTurns};
 use crate::name::ObjectPath;
 
 /// The ending of the names of files with bytes.
@@ -31,6 +32,8 @@ const DRAFT: &str = "new";
 #[derive(Debug, Clone)]
 pub(crate) struct UploadStore {
     folder: PathBuf,
+    /// The turns of those that are written.
+    pub turns: PieceTurns,
 }
 
 /// The facts about an upload.
@@ -93,7 +96,7 @@ impl UploadStore {
         if let Some(parent) = folder.parent() {
             flush_folder(parent)?;
         }
-        Ok(Self { folder: folder.to_owned() })
+        Ok(Self { folder: folder.to_owned(), turns: PieceTurns::default() })
     }
 
     /// Returns the unfinished uploads that count for a requester.
@@ -262,10 +265,12 @@ impl PartialContent {
         Ok(Self { file, digest, offset: progress.offset, unflushed })
     }
 
-    /// Appends bytes. If that fails, the bytes before the failure stay.
-    pub async fn append(mut self, chunks: Vec<Bytes>) -> (Option<Self>, Result<(), BackendError>) {
+    /// Appends bytes, and then ends their turn. If that fails, the bytes before the failure stay.
+    pub async fn append(mut self, chunks: Vec<Bytes>, turn: PieceTurn) -> (Option<Self>, Result<(), BackendError>) {
         let writing = spawn_blocking(move || {
             let outcome = chunks.iter().try_for_each(|chunk| self.write(chunk));
+            drop(chunks);
+            drop(turn);
             (Some(self), outcome)
         });
         writing.await.unwrap_or_else(|error| (None, Err(BackendError::Io(io::Error::other(error)))))
@@ -365,7 +370,8 @@ mod tests {
     }
 
     async fn append(content: PartialContent, bytes: &'static [u8]) -> PartialContent {
-        let (content, outcome) = content.append(vec![Bytes::from_static(bytes)]).await;
+        let (content, outcome) =
+            content.append(vec![Bytes::from_static(bytes)], PieceTurns::default().take().await).await;
         outcome.unwrap();
         content.unwrap()
     }

@@ -212,3 +212,13 @@ async fn answers_about_private_things_are_not_stored_by_caches() {
     let info = f.service(f.get("/object/info/files/a")).send().await.expect(200);
     assert_eq!(info.header("cache-control"), Some("private, no-cache"));
 }
+
+#[tokio::test]
+async fn deeply_nested_user_metadata_hides_no_object() {
+    let f = Files::with_buckets().await;
+    f.store("site/a", "x").await.expect(200);
+    f.t.execute("update storage.objects set user_metadata = (repeat('[', 500) || repeat(']', 500))::jsonb").await;
+    assert_eq!(f.get("/object/public/site/a").send().await.expect(200).text(), "x");
+    let info = f.get("/object/info/public/site/a").send().await.expect(200).text();
+    assert!(info.contains(&format!("\"metadata\":{}{}", "[".repeat(500), "]".repeat(500))), "{info}");
+}

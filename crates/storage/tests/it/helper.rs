@@ -29,6 +29,8 @@ impl Files {
         let files = tempfile::tempdir().unwrap();
         let mut settings = StorageSettings::in_folder(files.path());
         let place = Place::prepare(&mut settings).await;
+        // However busy the machine is
+        settings.look_up_patience = std::time::Duration::from_secs(60);
         change(&mut settings);
         Self { t: TestServer::with_storage_in(files, settings).await, place }
     }

@@ -141,3 +141,98 @@ async fn a_page_has_keys_folders_and_an_opaque_cursor() {
     let refused = f.service(f.post("/object/list-v2/files").json(&json!({ "cursor": "x" }))).send().await;
     assert_error(&refused, 400, "400", "InvalidParameter", "Invalid Parameter continuation token");
 }
+
+/// Stores rows as no upload makes them: with odd names, times and metadata.
+async fn odd_rows() -> Files {
+    let f = Files::with_buckets().await;
+    f.t.execute(
+        r#"insert into storage.objects (bucket_id, name, created_at, updated_at, last_accessed_at, metadata)
+           select 'files', 'times/' || n, time::timestamptz, nullif(time, 'infinity')::timestamptz, '2026-01-01', '{}'
+             from unnest(array[null, 'infinity', '-infinity', '2026-08-01 09:00:00.123999', '2000-01-01', '1999-12-31 23:59:59.999999',
+                               '2000-02-29 12:00', '1900-02-28 23:59:59.0009', '1900-03-01', '2100-12-31', '0001-01-01', '0001-12-31 BC',
+                               '0044-03-15 01:02:03.456 BC', '0005-02-29 BC', '4713-01-01 BC', '10000-01-01', '12345-06-07 08:09:10.011',
+                               '294276-12-31 23:59:59.999999']) with ordinality as times (time, n);
+           insert into storage.objects (bucket_id, name, metadata)
+           select 'files', 'metadata/' || n, metadata::jsonb
+             from unnest(array[null, 'null', '[]', '"x"', '{"a": [1, {"b": null}], "": true}', '{"n": 123456789012345678901234567890.1200, "e": 1e400}',
+                               '{"t": "\"\\\/\b\f\n\r\t\u0001\u007f ä 💚"}', '{"size": 12, "mimetype": "text/plain"}']) with ordinality as rows (metadata, n);
+           insert into storage.objects (bucket_id, name)
+           select 'files', 'names/' || name
+             from unnest(array['plain', 'a "quoted" name', 'back\slash', 'ä 💚 名', e'\u0001\u001f\u007f', e'\b\f\n\r\t', 'a/folder', '💚/x', 'C/x']) as name"#,
+    )
+    .await;
+    f
+}
+
+#[tokio::test]
+async fn a_list_is_the_json_that_postgresql_would_make() {
+    let f = odd_rows().await;
+    let time = |column: &str| format!(r#"to_char(o.{column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')"#);
+    let (updated, created, accessed) = (time("updated_at"), time("created_at"), time("last_accessed_at"));
+    for (prefix, rows) in [("times/", 18), ("metadata/", 8), ("names/", 9), ("", 3), ("nothing/", 0)] {
+        let levels = prefix.split('/').count();
+        let made: String = f
+            .t
+            .query(&format!(
+                "select '[' || coalesce(string_agg(json_build_object('name', o.name, 'id', o.id, 'updated_at', {updated},
+                   'created_at', {created}, 'last_accessed_at', {accessed}, 'metadata', o.metadata)::text, ',' order by place), '') || ']'
+                   from storage.search('{prefix}', 'files', 100, {levels}) with ordinality
+                     as o (name, id, updated_at, created_at, last_accessed_at, metadata, place)"
+            ))
+            .await[0]
+            .get(0);
+        let list = f.service(f.post("/object/list/files").json(&json!({ "prefix": prefix }))).send().await.expect(200);
+        assert_eq!(list.text(), made);
+        assert_eq!(made.matches(r#""last_accessed_at" : "#).count(), rows, "{prefix}");
+    }
+}
+
+#[tokio::test]
+async fn the_times_of_a_page_are_those_that_postgresql_would_write() {
+    let f = odd_rows().await;
+    let made =
+        f.t.query(
+            r#"select id::text, to_char(created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
+                 from storage.objects where starts_with(name, 'times/')"#,
+        )
+        .await;
+    let mut made: Vec<(String, Option<String>)> = made.iter().map(|row| (row.get(0), row.get(1))).collect();
+    made.sort();
+    for column in ["name", "created_at"] {
+        let page = f.page(json!({ "prefix": "times/", "sortBy": { "column": column } })).await;
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let object = |object: &Value| (text(&object["id"]).unwrap(), text(&object["created_at"]));
+        let mut found: Vec<_> = page["objects"].as_array().unwrap().iter().map(object).collect();
+        found.sort();
+        assert_eq!(found, made, "{column}");
+    }
+}
+
+#[tokio::test]
+async fn a_page_reads_no_objects_beyond_its_prefix_with_any_plan() {
+    let f = Files::with_buckets().await;
+    f.t.execute(
+        "do $$ begin execute format('alter database %I set plan_cache_mode = force_generic_plan', current_database()); end $$;
+         insert into storage.objects (bucket_id, name) select 'files', 'a/' || n from generate_series(1, 5) as n;
+         insert into storage.objects (bucket_id, name) select 'files', 'b/' || n from generate_series(1, 5000) as n;
+         analyze storage.objects",
+    )
+    .await;
+    // The end of a session reports what it has read
+    let end_sessions = "select pg_terminate_backend(pid, 60000) from pg_stat_activity \
+        where usename = 'authenticator' and datname = current_database()";
+    let read = "select seq_tup_read + idx_tup_fetch from pg_stat_user_tables where relid = 'storage.objects'::regclass";
+    for body in [
+        json!({ "prefix": "a/", "with_delimiter": true }),
+        json!({ "prefix": "a/", "sortBy": { "column": "name", "order": "desc" } }),
+        json!({ "prefix": "a/", "sortBy": { "column": "created_at" } }),
+    ] {
+        f.t.query(end_sessions).await;
+        let before = f.t.count(read).await;
+        let page = f.page(body.clone()).await;
+        assert_eq!((page["objects"].as_array().unwrap().len(), &page["hasNext"]), (5, &json!(false)));
+        f.t.query(end_sessions).await;
+        let read = f.t.count(read).await - before;
+        assert!(read < 100, "{read} objects: {body}");
+    }
+}

@@ -111,7 +111,7 @@ impl CoalescedRun<'_> {
         let mut sent: Vec<SentRead> = reads
             .iter()
             .map(|read| SentRead {
-                key: read.joined_key().unwrap_or_default(),
+                key: read.main_key().unwrap_or_default(),
                 statements: read.len(),
                 joined: read.joined(),
             })

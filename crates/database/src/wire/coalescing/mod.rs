@@ -237,10 +237,10 @@ impl ReadCoalescer {
     }
 }
 
-/// Returns the main statement of a batch that can be coalesced: its rows are joined, all its
-/// statements are prepared, and its transaction, which only reads, ends with it.
+/// Returns the main statement of a batch that can be coalesced: all its statements are prepared,
+/// and its transaction, which only reads, ends with it.
 fn main_statement<'b, 'a>(batch: &'b Batch<'a>) -> Option<&'b Statement<'a>> {
-    let main = batch.statements.iter().find(|statement| statement.joined.is_some())?;
+    let main = batch.statements.iter().find(|statement| statement.is_main)?;
     let can_coalesce = batch.ends == Some(Access::ReadOnly)
         && batch.statements.iter().all(|statement| statement.preparation == Preparation::Named)
         && size(batch) <= MAX_SIZE;

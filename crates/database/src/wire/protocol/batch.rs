@@ -73,6 +73,7 @@ pub struct Statement<'a> {
     pub(crate) params: &'a [Param<'a>],
     pub(crate) preparation: Preparation,
     pub(crate) binary: bool,
+    pub(crate) is_main: bool,
     pub(crate) joined: Option<RowSeparators>,
 }
 
@@ -91,19 +92,27 @@ impl<'a> Statement<'a> {
     /// Returns a statement that is used repeatedly: a connection parses it once, and only binds and
     /// executes it from then on. A pool without prepared statements parses it each time.
     pub fn named(text: &'a str, params: &'a [Param<'a>]) -> Self {
-        Self { text, scope: "", params, preparation: Preparation::Named, binary: false, joined: None }
+        Self { text, scope: "", params, preparation: Preparation::Named, binary: false, is_main: false, joined: None }
     }
 
     /// Returns a statement that is parsed each time and not kept.
     pub fn unnamed(text: &'a str, params: &'a [Param<'a>]) -> Self {
-        Self { text, scope: "", params, preparation: Preparation::Unnamed, binary: false, joined: None }
+        Self { text, scope: "", params, preparation: Preparation::Unnamed, binary: false, is_main: false, joined: None }
     }
 
     /// Returns a statement without values that is used repeatedly and that SQL must not be able to
     /// replace: it is kept in the unnamed prepared statement, which `prepare` and `deallocate`
     /// cannot reach.
     pub(crate) fn kept_unnamed(text: &'static str) -> Self {
-        Self { text, scope: "", params: &[], preparation: Preparation::KeptUnnamed(text), binary: false, joined: None }
+        Self {
+            text,
+            scope: "",
+            params: &[],
+            preparation: Preparation::KeptUnnamed(text),
+            binary: false,
+            is_main: false,
+            joined: None,
+        }
     }
 
     /// Requests results in PostgreSQL's binary form: a text as it is, a `bytea` as its bytes, a
@@ -113,12 +122,20 @@ impl<'a> Statement<'a> {
         Self { binary: true, ..self }
     }
 
-    /// Joins the first columns of all its rows as they arrive, for
+    /// Declares that the duration of the batch is that of this statement, by which
+    /// [`ReadCoalescer`](crate::wire::ReadCoalescer) knows quick reads. Without one, a batch is not
+    /// coalesced.
+    #[must_use]
+    pub fn main(self) -> Self {
+        Self { is_main: true, ..self }
+    }
+
+    /// Like [`main`](Self::main). Joins the first columns of all its rows as they arrive, for
     /// [`ResultSets::take_joined_rows`](crate::wire::ResultSets::take_joined_rows). If several
     /// statements of a batch ask for it, only the rows of the last one are joined.
     #[must_use]
     pub fn joined(self, separators: RowSeparators) -> Self {
-        Self { joined: Some(separators), ..self }
+        Self { joined: Some(separators), ..self.main() }
     }
 
     /// Separates the parsed statement from the same text in another scope. A statement on a table

@@ -23,6 +23,7 @@ struct StatementCopy {
     scope: Range<usize>,
     params: Vec<Option<Range<usize>>>,
     binary: bool,
+    is_main: bool,
     joined: Option<RowSeparators>,
 }
 
@@ -48,6 +49,7 @@ impl BatchCopy {
             scope: copy(statement.scope.as_bytes()),
             params: statement.params.iter().map(|param| param.map(&mut copy)).collect(),
             binary: statement.binary,
+            is_main: statement.is_main,
             joined: statement.joined,
         };
         let statements = batch.statements.iter().map(copy_statement).collect();
@@ -65,9 +67,9 @@ impl BatchCopy {
         each.find_map(|(position, statement)| Some((position, statement.joined?)))
     }
 
-    /// Returns the key of the statement whose rows are joined.
-    pub fn joined_key(&self) -> Option<u64> {
-        self.statements.iter().find(|statement| statement.joined.is_some()).map(|statement| statement.key)
+    /// Returns the key of the main statement.
+    pub fn main_key(&self) -> Option<u64> {
+        self.statements.iter().find(|statement| statement.is_main).map(|statement| statement.key)
     }
 
     /// Returns whether the connection with these prepared statements has parsed all statements.

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use md5::{Digest as _, Md5};
 
-use super::digest::ContentDigest;
 use super::durable::DurableFolders;
 use super::file::{blocking, changed};
 use crate::backend::model::{BackendError, StoredContent};
@@ -42,30 +42,36 @@ impl Drop for Draft {
     }
 }
 
-/// Writes an upload.
+/// Writes an upload and hashes it.
 pub(super) struct DraftWriter {
     pub file: File,
     pub draft: Draft,
+    digest: Md5,
 }
 
 impl DraftWriter {
     pub fn create(draft: PathBuf) -> Result<Self, BackendError> {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
-        Ok(Self { file, draft: Draft(draft) })
+        Ok(Self { file, draft: Draft(draft), digest: Md5::new() })
     }
 
     pub fn append(mut self, chunks: &[Bytes]) -> Result<Self, BackendError> {
         for chunk in chunks {
+            self.digest.update(chunk);
             self.file.write_all(chunk)?;
         }
         Ok(self)
+    }
+
+    /// Returns the MD5 of what was written, in hexadecimal digits.
+    pub fn digest(&self) -> String {
+        hex::encode(self.digest.clone().finalize())
     }
 }
 
 /// A whole upload, which is not flushed.
 pub(super) struct ReceivedDraft {
     pub written: DraftWriter,
-    pub digest: ContentDigest,
     pub size: u64,
 }
 
@@ -78,7 +84,8 @@ impl ReceivedDraft {
         root: PathBuf,
         place: PathBuf,
     ) -> Result<StoredContent, BackendError> {
-        let Self { written: DraftWriter { file, draft }, digest, size } = self;
+        let etag = Some(format!("\"{}\"", self.written.digest()));
+        let Self { written: DraftWriter { file, draft, .. }, size } = self;
         let file = Arc::new(file);
         let flushed = Arc::clone(&file);
         let flushing = blocking(move || Ok(flushed.sync_data()?));
@@ -87,12 +94,12 @@ impl ReceivedDraft {
             draft.keep();
             Ok(())
         });
-        // All three to their ends, so that nothing is at work on a version that is given up
-        let (flushed, moved, digest) = tokio::join!(flushing, moving, digest.finish());
+        // Both to their ends, so that nothing is at work on a version that is given up
+        let (flushed, moved) = tokio::join!(flushing, moving);
         flushed?;
         moved?;
         let modified = changed(&file.metadata()?).into();
-        Ok(StoredContent { etag: Some(format!("\"{}\"", digest?)), size, modified })
+        Ok(StoredContent { etag, size, modified })
     }
 }
 

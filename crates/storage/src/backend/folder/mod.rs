@@ -8,11 +8,11 @@
 mod buffer;
 mod cached;
 mod content;
-mod digest;
 mod draft;
 mod durable;
 mod file;
 mod parts;
+mod receive;
 mod store;
 
 pub(crate) use self::store::ContentFolder;

@@ -52,8 +52,8 @@ impl PartStore for ContentFolder {
     ) -> BackendFuture<'a, StoredPart> {
         Box::pin(async move {
             let folder = self.parts_of(of)?;
-            let ReceivedDraft { written, digest, size } = self.receive(content, size).await?;
-            let etag = digest.finish().await?;
+            let ReceivedDraft { written, size } = self.receive(content, size).await?;
+            let etag = written.digest();
             let (name, waiting) = (name.clone(), Arc::new(()));
             let cancelled = Arc::downgrade(&waiting);
             let stored = blocking(move || {
@@ -135,7 +135,7 @@ impl PartStore for ContentFolder {
 
 /// Flushes a part and moves it to the folder of its upload.
 fn finish_part(written: DraftWriter, folder: &Path, name: &PartName) -> Result<(), BackendError> {
-    let DraftWriter { file, draft } = written;
+    let DraftWriter { file, draft, .. } = written;
     file.sync_data()?;
     // It fails where the upload has ended meanwhile
     fs::rename(draft.path(), folder.join(name.file()))?;

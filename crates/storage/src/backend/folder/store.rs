@@ -8,26 +8,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use futures_util::{FutureExt, StreamExt};
-use portico_base::{random, spawn_blocking};
+use portico_base::random;
 use tokio::sync::mpsc;
 
 use super::buffer::ReadBuffers;
 use super::content;
-use super::digest::ContentDigest;
-use super::draft::{Draft, DraftWriter, ReceivedDraft, place_in, remove_empty};
+use super::draft::{Draft, place_in, remove_empty};
 use super::durable::{DurableFolders, flush_folder};
-use super::file::{blocking, changed, finished};
+use super::file::{blocking, changed};
 use crate::backend::interface::Backend;
 use crate::backend::model::{
     BackendError, BackendFuture, ByteRange, ContentStream, KeptVersion, OpenContent, StoredContent, StoredFile,
     VersionKey,
 };
 use crate::backend::path;
-
-/// The bytes of an upload that are written at once. While they are, as many are received.
-const WRITE_SIZE: usize = 512 * 1024;
+use crate::backend::turn::PieceTurns;
 
 /// A folder with content.
 pub(crate) struct ContentFolder {
@@ -36,6 +31,8 @@ pub(crate) struct ContentFolder {
     /// The parts of versions that are not assembled yet.
     pub(super) multipart: PathBuf,
     pub(super) folders: Arc<DurableFolders>,
+    /// The turns of uploads.
+    pub(super) turns: PieceTurns,
     /// The buffers of downloads.
     buffers: Arc<ReadBuffers>,
 }
@@ -51,7 +48,14 @@ impl ContentFolder {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         }
         flush_folder(root)?;
-        Ok(Self { objects, incoming, multipart, folders: Arc::default(), buffers: Arc::default() })
+        Ok(Self {
+            objects,
+            incoming,
+            multipart,
+            folders: Arc::default(),
+            turns: PieceTurns::default(),
+            buffers: Arc::default(),
+        })
     }
 
     pub(super) fn place(&self, key: &VersionKey) -> PathBuf {
@@ -78,78 +82,6 @@ impl ContentFolder {
             Ok(StoredContent { etag: None, size: metadata.len(), modified: changed(&metadata).into() })
         })
         .await
-    }
-
-    /// Receives content of at most `limit` bytes into a draft. Further content is received while
-    /// that before it is written and, on another thread, hashed.
-    pub(super) async fn receive(&self, content: ContentStream<'_>, limit: u64) -> Result<ReceivedDraft, BackendError> {
-        let draft = self.incoming.join(random::uuid().to_string());
-        let mut writing = Some(spawn_blocking(move || DraftWriter::create(draft)));
-        let received = async {
-            let (mut size, mut has_ended, mut digest) = (0_u64, false, ContentDigest::new());
-            while !has_ended {
-                let gathered = gather(content).await?;
-                has_ended = gathered.has_ended;
-                size += gathered.size as u64;
-                if size > limit {
-                    return Err(BackendError::TooLarge);
-                }
-                let Some(before) = writing.take() else { break };
-                let writer = finished(before).await?;
-                digest = digest.update(&gathered.chunks).await?;
-                writing = Some(spawn_blocking(move || writer.append(&gathered.chunks)));
-            }
-            Ok((digest, size))
-        };
-        let received = received.await;
-        // Also after a failure: the draft is deleted behind the last write
-        let written = match writing {
-            Some(writing) => finished(writing).await,
-            None => Err(BackendError::NotFound),
-        };
-        match received {
-            Ok((digest, size)) => Ok(ReceivedDraft { written: written?, digest, size }),
-            Err(error) => {
-                // To delete a large file takes a while
-                let _ = finished(spawn_blocking(move || {
-                    drop(written);
-                    Ok(())
-                }))
-                .await;
-                Err(error)
-            }
-        }
-    }
-}
-
-/// Content that has arrived.
-struct GatheredContent {
-    chunks: Vec<Bytes>,
-    size: usize,
-    /// Nothing follows.
-    has_ended: bool,
-}
-
-/// Waits for content, and returns it with what has arrived meanwhile: it shares the hop to another
-/// thread.
-async fn gather(content: ContentStream<'_>) -> Result<GatheredContent, BackendError> {
-    let mut gathered = GatheredContent { chunks: Vec::new(), size: 0, has_ended: false };
-    let mut next = content.next().await;
-    loop {
-        let Some(chunk) = next else {
-            gathered.has_ended = true;
-            return Ok(gathered);
-        };
-        let chunk = chunk.map_err(BackendError::Source)?;
-        gathered.size += chunk.len();
-        gathered.chunks.push(chunk);
-        if gathered.size >= WRITE_SIZE {
-            return Ok(gathered);
-        }
-        match content.next().now_or_never() {
-            Some(arrived) => next = arrived,
-            None => return Ok(gathered),
-        }
     }
 }
 
@@ -304,7 +236,8 @@ const OTHER_DEVICE: i32 = 18;
 
 #[cfg(test)]
 mod tests {
-    use futures_util::stream;
+    use bytes::Bytes;
+    use futures_util::{StreamExt as _, stream};
     use http_body::Body as _;
     use http_body_util::BodyExt;
     use md5::{Digest, Md5};

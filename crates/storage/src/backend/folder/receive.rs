@@ -1,0 +1,193 @@
+//! Uploads on their way to disk: hashed and written piece by piece.
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use portico_base::{random, spawn_blocking};
+
+use super::draft::{DraftWriter, ReceivedDraft};
+use super::file::finished;
+use super::store::ContentFolder;
+use crate::backend::model::{BackendError, ContentStream};
+use crate::backend::turn::{PIECE_SIZE, PieceTurn, PieceTurns, arrived};
+
+/// Content that has arrived.
+struct Piece {
+    chunks: Vec<Bytes>,
+    size: usize,
+    /// Nothing follows.
+    has_ended: bool,
+    _turn: PieceTurn,
+}
+
+impl ContentFolder {
+    /// Receives content of at most `limit` bytes into a draft. A piece is received while that
+    /// before it is hashed and written.
+    pub(super) async fn receive(&self, content: ContentStream<'_>, limit: u64) -> Result<ReceivedDraft, BackendError> {
+        let mut draft = Some(self.incoming.join(random::uuid().to_string()));
+        let mut writing = None;
+        let received = async {
+            let mut size = 0_u64;
+            loop {
+                let piece = gather(content, &self.turns).await?;
+                let has_ended = piece.has_ended;
+                size += piece.size as u64;
+                if size > limit {
+                    return Err(BackendError::TooLarge);
+                }
+                if let Some(draft) = draft.take() {
+                    writing = Some(spawn_blocking(move || append(DraftWriter::create(draft)?, piece)));
+                } else if piece.size > 0
+                    && let Some(before) = writing.take()
+                {
+                    let writer = finished(before).await?;
+                    writing = Some(spawn_blocking(move || append(writer, piece)));
+                }
+                if has_ended {
+                    return Ok(size);
+                }
+            }
+        };
+        let received = received.await;
+        // Also after a failure: the draft is deleted behind the last write
+        let written = match writing {
+            Some(writing) => finished(writing).await,
+            None => Err(BackendError::NotFound),
+        };
+        match received {
+            Ok(size) => Ok(ReceivedDraft { written: written?, size }),
+            Err(error) => {
+                // To delete a large file takes a while
+                let _ = finished(spawn_blocking(move || {
+                    drop(written);
+                    Ok(())
+                }))
+                .await;
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Writes a piece, and then ends its turn.
+fn append(writer: DraftWriter, piece: Piece) -> Result<DraftWriter, BackendError> {
+    let written = writer.append(&piece.chunks);
+    drop(piece);
+    written
+}
+
+/// Waits for content, and returns it with what has arrived meanwhile: it shares the hop to another
+/// thread.
+async fn gather(content: ContentStream<'_>, turns: &PieceTurns) -> Result<Piece, BackendError> {
+    let first = content.next().await.transpose().map_err(BackendError::Source)?;
+    let mut piece = Piece { chunks: Vec::new(), size: 0, has_ended: first.is_none(), _turn: turns.take().await };
+    let mut next = first;
+    while let Some(chunk) = next {
+        piece.size += chunk.len();
+        piece.chunks.push(chunk);
+        if piece.size >= PIECE_SIZE {
+            break;
+        }
+        // No turn is held while a client is waited for
+        let Some(arrived) = arrived(content).await else { break };
+        next = arrived.transpose().map_err(BackendError::Source)?;
+        piece.has_ended = next.is_none();
+    }
+    Ok(piece)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use futures_util::future::join_all;
+    use futures_util::stream;
+
+    use super::*;
+    use crate::backend::interface::Backend as _;
+    use crate::backend::model::VersionKey;
+    use crate::error::StorageError;
+
+    /// The uploads of a test: many more than there are turns.
+    const UPLOADS: u128 = 200;
+    /// Long enough for a machine under load; no passing test waits that long.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    fn key(version: u128) -> VersionKey {
+        VersionKey::new("bucket", "a", Some(&uuid::Uuid::from_u128(version).to_string()))
+    }
+
+    #[tokio::test]
+    async fn silent_clients_hold_no_turn() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = Arc::new(ContentFolder::open(root.path()).unwrap());
+        let silent = (0..UPLOADS).map(|version| {
+            let folder = Arc::clone(&folder);
+            tokio::spawn(async move {
+                let mut begun = stream::iter([Ok(Bytes::from_static(b"abc"))]).chain(stream::pending());
+                folder.put(&key(version), &mut begun, 100).await
+            })
+        });
+        let silent: Vec<_> = silent.collect();
+        let are_written = async {
+            let written = || {
+                let drafts = std::fs::read_dir(root.path().join("incoming")).unwrap();
+                drafts.filter(|draft| draft.as_ref().unwrap().metadata().unwrap().len() == 3).count()
+            };
+            while written() < silent.len() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, are_written).await.expect("every upload has had a turn");
+        let mut whole = stream::iter([Ok(Bytes::from_static(b"abc"))]);
+        let key = key(UPLOADS);
+        let stored = tokio::time::timeout(PATIENCE, folder.put(&key, &mut whole, 100));
+        assert_eq!(stored.await.expect("another one has a turn").unwrap().size, 3);
+        silent.iter().for_each(tokio::task::JoinHandle::abort);
+    }
+
+    /// A chunk that counts among the bytes in memory until it is dropped.
+    struct CountedChunk<'a> {
+        bytes: Vec<u8>,
+        in_memory: &'a AtomicUsize,
+    }
+
+    impl AsRef<[u8]> for CountedChunk<'_> {
+        fn as_ref(&self) -> &[u8] {
+            &self.bytes
+        }
+    }
+
+    impl Drop for CountedChunk<'_> {
+        fn drop(&mut self) {
+            self.in_memory.fetch_sub(self.bytes.len(), Ordering::Relaxed);
+        }
+    }
+
+    #[tokio::test]
+    async fn the_uploads_of_many_take_the_memory_of_few() {
+        const CHUNK: usize = 16 * 1024;
+        static IN_MEMORY: AtomicUsize = AtomicUsize::new(0);
+        static MOST: AtomicUsize = AtomicUsize::new(0);
+        let root = tempfile::tempdir().unwrap();
+        let folder = ContentFolder::open(root.path()).unwrap();
+        let turns = folder.turns.free();
+        let uploads = (0..UPLOADS).map(|version| {
+            let folder = &folder;
+            async move {
+                let chunk = |_| {
+                    MOST.fetch_max(IN_MEMORY.fetch_add(CHUNK, Ordering::Relaxed) + CHUNK, Ordering::Relaxed);
+                    let bytes = vec![b'x'; CHUNK];
+                    Ok::<_, StorageError>(Bytes::from_owner(CountedChunk { bytes, in_memory: &IN_MEMORY }))
+                };
+                folder.put(&key(version), &mut stream::iter((0..64).map(chunk)), u64::MAX).await.unwrap().size
+            }
+        });
+        assert!(join_all(uploads).await.iter().all(|size| *size == 64 * CHUNK as u64));
+        assert_eq!((IN_MEMORY.load(Ordering::Relaxed), folder.turns.free()), (0, turns));
+        // A piece for each turn, and the chunk with which each upload waits for one
+        let most = turns * PIECE_SIZE + UPLOADS as usize * CHUNK;
+        assert!(MOST.load(Ordering::Relaxed) <= most, "{MOST:?} bytes, {most} at most");
+    }
+}
