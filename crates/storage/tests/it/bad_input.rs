@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::helper::{Files, assert_error};
+use super::helper::{Files, assert_error};
 
 #[tokio::test]
 async fn names_that_cannot_be_stored_are_rejected_and_leave_nothing() {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::helper::{Files, OWN_FOLDER, assert_error, own};
+use super::helper::{Files, OWN_FOLDER, assert_error, own};
 
 #[tokio::test]
 async fn objects_are_deleted_with_their_content() {

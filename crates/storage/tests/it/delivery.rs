@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::helper::{Files, assert_error};
+use super::helper::{Files, assert_error};
 
 #[tokio::test]
 async fn a_public_object_is_sent_with_its_headers() {

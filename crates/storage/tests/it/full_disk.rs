@@ -9,10 +9,10 @@ use portico_storage::BackendSettings;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::helper::{Files, assert_error};
-use crate::place::count;
-use crate::resumable;
-use crate::s3::{self, Signed, request};
+use super::helper::{Files, assert_error};
+use super::place::count;
+use super::resumable;
+use super::s3::{self, Signed, request};
 
 /// A file system of 2 MiB in a mount namespace of its own, which ends with its process.
 struct SmallDisk {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use portico_storage::{GcOptions, GcSummary};
 
-use crate::helper::Files;
+use super::helper::Files;
 
 const ORPHAN: &str = "files/a/00000000-0000-4000-8000-000000000001";
 

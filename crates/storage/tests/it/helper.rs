@@ -5,7 +5,7 @@ use portico_storage::StorageSettings;
 use portico_testkit::{Member, Request, TestResponse, TestServer};
 use serde_json::{Value, json};
 
-use crate::place::{Place, count};
+use super::place::{Place, count};
 
 /// A server with the storage service.
 pub struct Files {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use crate::helper::{Files, assert_error, streamed};
+use super::helper::{Files, assert_error, streamed};
 
 #[tokio::test]
 async fn content_stays_until_the_outcome_of_its_commit_is_known() {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::helper::{Files, assert_error};
+use super::helper::{Files, assert_error};
 
 const NAMES: [&str; 9] = ["a", "a b", "a-1", "a.txt", "a/x", "b", "Docs/one", "docs/two", "c_d/x"];
 

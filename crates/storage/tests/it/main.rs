@@ -1,4 +1,4 @@
-//! Tests of the service on a real PostgreSQL and a real folder.
+//! Tests of the service on a real PostgreSQL, with the content in a real folder and in a store.
 #![allow(clippy::unwrap_used)]
 
 mod bad_input;
@@ -12,6 +12,7 @@ mod interruption;
 mod listing;
 mod memory;
 mod moving;
+mod on_s3;
 mod owner_reads;
 mod permission;
 mod permission_model;

@@ -7,8 +7,8 @@ use portico_testkit::Request;
 use serde_json::json;
 use tokio::task::JoinHandle;
 
-use crate::helper::{Files, OWN_FOLDER, own, streamed};
-use crate::s3::{Signed, assert_refused, complete, etag_of, request, start_with, upload_id};
+use super::helper::{Files, OWN_FOLDER, own, streamed};
+use super::s3::{Signed, assert_refused, complete, etag_of, request, start_with, upload_id};
 
 /// Returns a form whose field has this value, and whose file is a text.
 fn form(name: &str, value: &str) -> String {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::helper::{Files, OWN_FOLDER, assert_error, own};
+use super::helper::{Files, OWN_FOLDER, assert_error, own};
 
 fn body(source: &str, destination: &str) -> Value {
     json!({ "bucketId": "files", "sourceKey": source, "destinationKey": destination })

@@ -6,7 +6,7 @@
 
 use serde_json::json;
 
-use crate::helper::{Files, assert_error};
+use super::helper::{Files, assert_error};
 
 impl Files {
     /// Stores `site/a` and `files/a`. Returns the signed URL of the second, which is not public.

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::helper::{Files, OWN_FOLDER, assert_error, own};
+use super::helper::{Files, OWN_FOLDER, assert_error, own};
 
 const RLS: &str = "new row violates row-level security policy";
 

@@ -11,8 +11,8 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 
-use crate::helper::Files;
-use crate::s3::{Signed, request, start_with};
+use super::helper::Files;
+use super::s3::{Signed, request, start_with};
 
 /// The number of generated policy sets.
 const CASES: usize = 3;

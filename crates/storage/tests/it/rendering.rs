@@ -6,7 +6,7 @@ use portico_storage::{GcOptions, ImageSettings};
 use portico_testkit::TestResponse;
 use serde_json::json;
 
-use crate::helper::{Files, OWN_FOLDER, assert_error, own};
+use super::helper::{Files, OWN_FOLDER, assert_error, own};
 
 /// Returns a server that renders images, with the buckets `files` and `site`.
 async fn with_images() -> (Files, tempfile::TempDir) {

@@ -6,7 +6,7 @@ use http::Method;
 use portico_testkit::{Member, Request, TestResponse};
 use serde_json::{Value, json};
 
-use crate::helper::{Files, OWN_FOLDER, own};
+use super::helper::{Files, OWN_FOLDER, own};
 
 /// The content type of bytes of an upload.
 pub const BYTES: &str = "application/offset+octet-stream";

@@ -5,8 +5,8 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use http::Method;
 use serde_json::json;
 
-use crate::helper::{Files, OWN_FOLDER, assert_error, streamed};
-use crate::resumable::{BYTES, assert_refused, metadata, object, url_of};
+use super::helper::{Files, OWN_FOLDER, assert_error, streamed};
+use super::resumable::{BYTES, assert_refused, metadata, object, url_of};
 
 const PATH: &str = "/upload/resumable";
 

@@ -6,8 +6,8 @@ use futures_util::StreamExt;
 use http::Method;
 use tokio::sync::mpsc;
 
-use crate::helper::{Files, streamed};
-use crate::resumable::{assert_refused, url_of};
+use super::helper::{Files, streamed};
+use super::resumable::{assert_refused, url_of};
 
 /// Waits until a condition holds.
 async fn until(condition: impl AsyncFn() -> bool) {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::helper::{Files, OWN_FOLDER, assert_error, own};
+use super::helper::{Files, OWN_FOLDER, assert_error, own};
 
 impl Files {
     /// Signs a URL as the service and returns it.

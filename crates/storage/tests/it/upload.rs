@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 
-use crate::helper::{Files, assert_error, streamed};
+use super::helper::{Files, assert_error, streamed};
 
 /// Returns a form as the official client sends it.
 fn form(parts: &[(&str, &str, &str)]) -> (String, Vec<u8>) {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use http::Method;
 
+use super::super::helper::streamed;
 use super::{Signed, assert_refused, hash, put, request, start, start_with};
-use crate::helper::streamed;
 
 #[tokio::test]
 async fn a_body_that_is_not_what_was_signed_leaves_nothing() {

@@ -15,7 +15,7 @@ use portico_testkit::{Request, TestResponse};
 use serde_json::json;
 use time::macros::format_description;
 
-use crate::helper::Files;
+use super::helper::Files;
 
 const KEY: &str = "AKIDEXAMPLE";
 const SECRET: &str = "a secret of sufficient length";

@@ -4,8 +4,8 @@ use http::Method;
 use portico_base::{AllowedOrigins, Secret};
 use portico_storage::{S3AccessKey, S3Settings};
 
+use super::super::helper::Files;
 use super::{KEY, SECRET, assert_refused, put, request, start};
-use crate::helper::Files;
 
 #[tokio::test]
 async fn a_request_without_a_valid_signature_is_refused() {

@@ -4,7 +4,7 @@ use futures_util::{StreamExt, stream};
 use portico_storage::BackendSettings;
 use serde_json::Value;
 
-use crate::helper::{Files, assert_error, streamed};
+use super::helper::{Files, assert_error, streamed};
 
 const MIB: usize = 1024 * 1024;
 

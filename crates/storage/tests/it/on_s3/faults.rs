@@ -10,8 +10,8 @@ use http::{HeaderValue, StatusCode, header};
 use portico_storage::{BackendSettings, S3StoreSettings};
 use tokio::net::TcpListener;
 
-use crate::helper::{Files, assert_error};
-use crate::place::server_url;
+use super::helper::{Files, assert_error};
+use super::place::server_url;
 
 /// A fault of the next request that it fits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
