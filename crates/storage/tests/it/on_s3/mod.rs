@@ -1,5 +1,5 @@
-//! The tests with the content in an S3-compatible store: those of the folder that touch content, and
-//! those of the store's own faults.
+//! The tests with the content in an S3-compatible store: those of the folder that touch content,
+//! and those of the store's own faults.
 // Each file is compiled for the folder and for the store, which differ in their `Place`
 #![allow(clippy::duplicate_mod)]
 
