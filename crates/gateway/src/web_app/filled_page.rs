@@ -15,6 +15,9 @@ use crate::request::encoding::Encoding;
 /// Pages are compressed once, so time does not count.
 const BROTLI_QUALITY: i32 = 11;
 
+/// Returns content in another form.
+type Compress = fn(&[u8]) -> io::Result<Vec<u8>>;
+
 /// A page that was filled in when the server started. To compress all pages then would cost each
 /// start a quarter of a second of processor time, for pages that mostly are not asked for.
 #[derive(Debug)]
@@ -34,7 +37,7 @@ impl FilledPage {
 
     /// Loads the page in one encoding. Concurrent callers wait for one compression.
     pub(super) async fn load(&self, encoding: Encoding) -> Option<Asset> {
-        let (form, compress): (_, fn(&[u8]) -> io::Result<Vec<u8>>) = match encoding {
+        let (form, compress): (_, Compress) = match encoding {
             Encoding::Identity => return Some(self.identity.asset(encoding)),
             Encoding::Brotli => (&self.brotli, brotli),
             Encoding::Gzip => (&self.gzip, gzip),
