@@ -265,10 +265,17 @@ impl PartialContent {
         Ok(Self { file, digest, offset: progress.offset, unflushed })
     }
 
-    /// Appends bytes, and then ends their turn. If that fails, the bytes before the failure stay.
+    /// Appends bytes, and then ends their turn. If that fails, none of them stays.
     pub async fn append(mut self, chunks: Vec<Bytes>, turn: PieceTurn) -> (Option<Self>, Result<(), BackendError>) {
         let writing = spawn_blocking(move || {
-            let outcome = chunks.iter().try_for_each(|chunk| self.write(chunk));
+            let before = (self.offset, self.unflushed, self.digest.clone());
+            let mut outcome = chunks.iter().try_for_each(|chunk| self.write(chunk));
+            if outcome.is_err() {
+                // A full disk is left some space, without which nothing could be deleted
+                (self.offset, self.unflushed, self.digest) = before;
+                let cut = self.file.set_len(self.offset).and_then(|()| self.file.seek(SeekFrom::Start(self.offset)));
+                outcome = cut.map_err(BackendError::from).and(outcome);
+            }
             drop(chunks);
             drop(turn);
             (Some(self), outcome)
