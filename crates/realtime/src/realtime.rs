@@ -1,6 +1,6 @@
 //! The public interface of the service.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::Request;
@@ -12,7 +12,7 @@ use crate::connection::RequestOrigin;
 use crate::routes;
 use crate::service::{RealtimeFoundation, RealtimeService};
 use crate::settings::RealtimeSettings;
-use crate::stream::{MessageBatch, StreamConsumers};
+use crate::stream::StreamConsumers;
 
 /// The transactions that wait for a consumer of the stream.
 const STREAM_QUEUE: usize = 64;
@@ -31,8 +31,9 @@ impl Realtime {
         let (changes_sender, changes) = mpsc::channel(STREAM_QUEUE);
         let (messages_sender, messages) = mpsc::channel(STREAM_QUEUE);
         let consumers = StreamConsumers { changes: changes_sender, messages: messages_sender };
+        let database = foundation.database.clone();
         let service = RealtimeService::start(settings, foundation, consumers);
-        tokio::spawn(deliver_messages(Arc::downgrade(&service), messages));
+        tokio::spawn(broadcast::database::deliver_messages(database, Arc::downgrade(&service), messages));
         tokio::spawn(service.changes.clone().run(changes));
         Self { service }
     }
@@ -64,15 +65,5 @@ impl Realtime {
     #[must_use]
     pub fn sockets(&self) -> usize {
         self.service.open_sockets()
-    }
-}
-
-/// Broadcasts the messages that SQL writes, until the stream or the service ends.
-async fn deliver_messages(service: Weak<RealtimeService>, mut batches: mpsc::Receiver<MessageBatch>) {
-    while let Some(batch) = batches.recv().await {
-        let Some(service) = service.upgrade() else { return };
-        for message in batch.messages {
-            broadcast::publish_message(&service, message).await;
-        }
     }
 }

@@ -49,6 +49,8 @@ pub(crate) struct TableChange {
 /// Messages of one transaction. A large one comes in several batches.
 #[derive(Debug)]
 pub(crate) struct MessageBatch {
+    /// The transaction. It may not be visible to other sessions yet: see [`wait_until_visible`].
+    pub transaction: TransactionId,
     pub messages: Vec<DatabaseMessage>,
 }
 
@@ -276,7 +278,8 @@ impl<'a> Pump<'a> {
         self.received = 0;
         let (commit_time, consumers) = (self.commit_time, self.consumers);
         if !self.messages.is_empty() {
-            let batch = MessageBatch { messages: std::mem::take(&mut self.messages) };
+            let (transaction, messages) = (self.transaction, std::mem::take(&mut self.messages));
+            let batch = MessageBatch { transaction, messages };
             let sent = meanwhile_alive(&mut self.stream, consumers.messages.send(batch)).await?;
             sent.map_err(|_| RunError::NoConsumer)?;
         }

@@ -75,7 +75,10 @@ impl Consumed {
 
     /// Returns the titles of the next batch of changes.
     async fn titles(&mut self) -> Vec<String> {
-        let batch = self.next_changes().await;
+        Self::titles_of(&self.next_changes().await)
+    }
+
+    fn titles_of(batch: &ChangeBatch) -> Vec<String> {
         let title = |item: &TableChange| match &item.change.kind {
             ChangeKind::Insert { new } | ChangeKind::Update { new, .. } => match item.table.value(new, 1).unwrap() {
                 ColumnValue::Text(text) => String::from_utf8(text.to_vec()).unwrap(),
@@ -107,11 +110,14 @@ async fn changes_and_messages_reach_their_consumers_in_the_order_of_their_commit
     execute("select realtime.send_binary('\\x00ff', 'second', 'room', false)").await;
     execute("delete from todos where id = 1; update realtime.messages set event = 'changed'").await;
     assert_eq!(consumed.titles().await, ["a", "b"]);
-    assert_eq!(consumed.titles().await, ["with a message"]);
+    let with_message = consumed.next_changes().await;
+    assert_eq!(Consumed::titles_of(&with_message), ["with a message"]);
     assert_eq!(consumed.titles().await, ["deleted"]);
 
     let first = consumed.messages.recv().await.unwrap();
     let second = consumed.messages.recv().await.unwrap();
+    assert_eq!(first.transaction, with_message.transaction);
+    assert_ne!(first.transaction, second.transaction);
     let ids = "select id::text from realtime.messages where payload is not null and topic = 'room'";
     let id: String = consumed.server.query(ids).await[0].get(0);
     let message = |topic: &str, event: &str, private, payload| DatabaseMessage {
