@@ -15,6 +15,7 @@ use std::time::Duration;
 use portico_base::{random, spawn_blocking};
 use serde::{Deserialize, Serialize};
 
+use super::disk_threads::DiskThreads;
 use crate::error::{Result, StorageError};
 
 /// The journal. Clones share it.
@@ -23,6 +24,8 @@ pub(crate) struct Journal {
     folder: PathBuf,
     /// The entries that this process still works on.
     active: Arc<Mutex<HashSet<String>>>,
+    /// The threads that write and remove entries.
+    threads: DiskThreads,
 }
 
 /// The names that an entry protects.
@@ -47,7 +50,7 @@ impl Journal {
     /// When it cannot be made.
     pub fn open(folder: &Path) -> io::Result<Self> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        Ok(Self { folder: folder.to_owned(), active: Arc::default() })
+        Ok(Self { folder: folder.to_owned(), active: Arc::default(), threads: DiskThreads::default() })
     }
 
     fn active(&self) -> std::sync::MutexGuard<'_, HashSet<String>> {
@@ -62,12 +65,12 @@ impl Journal {
         let entry = JournalEntry { journal: self.clone(), id: random::uuid().to_string() };
         self.active().insert(entry.id.clone());
         let path = self.folder.join(&entry.id);
-        let written = spawn_blocking(move || {
+        let written = self.threads.run(move || {
             let draft = path.with_extension("new");
             fs::write(&draft, serde_json::to_vec(&names)?)?;
             fs::rename(&draft, &path)
         });
-        match written.await.unwrap_or_else(|error| Err(io::Error::other(error))) {
+        match written.await {
             Ok(()) => Ok(entry),
             Err(error) if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => {
                 Err(StorageError::DiskFull)
@@ -110,7 +113,7 @@ impl Journal {
     /// Removes an entry.
     pub async fn remove(&self, id: &str) {
         let path = self.folder.join(id);
-        let _ = spawn_blocking(move || fs::remove_file(path)).await;
+        let _ = self.threads.run(move || fs::remove_file(path)).await;
     }
 }
 
@@ -130,7 +133,7 @@ impl JournalEntry {
             fs::copy(&path, &draft)?;
             fs::rename(&draft, &path)
         };
-        if let Ok(Err(error)) = spawn_blocking(renew).await {
+        if let Err(error) = self.journal.threads.run(renew).await {
             tracing::warn!(error = %error, "an entry of the journal could not be renewed");
         }
     }

@@ -4,6 +4,7 @@
 //! A version is complete or absent: it becomes visible with one step, after its bytes are durable.
 //! Rows refer to versions, so a version without a row is not an object.
 
+pub(crate) mod disk_threads;
 pub(crate) mod folder;
 mod interface;
 pub(crate) mod journal;

@@ -10,7 +10,8 @@ use bytes::Bytes;
 use md5::{Digest as _, Md5};
 
 use super::durable::DurableFolders;
-use super::file::{blocking, changed};
+use super::file::changed;
+use super::store::ContentFolder;
 use crate::backend::model::{BackendError, StoredContent};
 
 /// The attempts to make a folder that another deletion removes at the same time.
@@ -78,21 +79,17 @@ pub(super) struct ReceivedDraft {
 impl ReceivedDraft {
     /// Moves the draft to its place as a version, and makes it durable there. Returns when content,
     /// name and folders are on disk; after an error the version may be left at its place.
-    pub async fn store(
-        self,
-        folders: Arc<DurableFolders>,
-        root: PathBuf,
-        place: PathBuf,
-    ) -> Result<StoredContent, BackendError> {
+    pub async fn store(self, folder: &ContentFolder, place: PathBuf) -> Result<StoredContent, BackendError> {
         let etag = Some(format!("\"{}\"", self.written.digest()));
         let Self { written: DraftWriter { file, draft, .. }, size } = self;
         let file = Arc::new(file);
         let flushed = Arc::clone(&file);
-        let flushing = blocking(move || Ok(flushed.sync_data()?));
-        let moving = blocking(move || {
+        let flushing = folder.flushing.run(move || flushed.sync_data());
+        let (folders, root) = (Arc::clone(&folder.folders), folder.objects.clone());
+        let moving = folder.naming.run(move || {
             place_in(&folders, &root, &place, || fs::rename(&draft.0, &place))?;
             draft.keep();
-            Ok(())
+            Ok::<_, io::Error>(())
         });
         // Both to their ends, so that nothing is at work on a version that is given up
         let (flushed, moved) = tokio::join!(flushing, moving);

@@ -56,7 +56,7 @@ impl PartStore for ContentFolder {
             let etag = written.digest();
             let (name, waiting) = (name.clone(), Arc::new(()));
             let cancelled = Arc::downgrade(&waiting);
-            let stored = blocking(move || {
+            let stored = self.flushing.run(move || {
                 let place = folder.join(name.file());
                 finish_part(written, &folder, &name)?;
                 // The deletion of the cancelled part may have been too early
@@ -93,15 +93,15 @@ impl PartStore for ContentFolder {
             let draft = self.incoming.join(random::uuid().to_string());
             let folders = Arc::clone(&self.folders);
             let parts = parts.to_vec();
-            blocking(move || {
+            let assembling = move || {
                 let etag = composite_etag(&parts);
                 let (file, draft) = concatenate(&from, &parts, draft)?;
                 place_in(&folders, &root, &place, || fs::rename(draft.path(), &place))?;
                 draft.keep();
                 let metadata = file.metadata()?;
                 Ok(StoredContent { etag: Some(etag), size: metadata.len(), modified: changed(&metadata).into() })
-            })
-            .await
+            };
+            self.flushing.run(assembling).await
         })
     }
 

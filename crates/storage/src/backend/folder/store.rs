@@ -16,6 +16,7 @@ use super::content;
 use super::draft::{Draft, place_in, remove_empty};
 use super::durable::{DurableFolders, flush_folder};
 use super::file::{blocking, changed};
+use crate::backend::disk_threads::DiskThreads;
 use crate::backend::interface::Backend;
 use crate::backend::model::{
     BackendError, BackendFuture, ByteRange, ContentStream, KeptVersion, OpenContent, StoredContent, StoredFile,
@@ -33,6 +34,10 @@ pub(crate) struct ContentFolder {
     pub(super) folders: Arc<DurableFolders>,
     /// The turns of uploads.
     pub(super) turns: PieceTurns,
+    /// The threads that flush content.
+    pub(super) flushing: DiskThreads,
+    /// The threads that give versions their names. They need not wait for large files.
+    pub(super) naming: DiskThreads,
     /// The buffers of downloads.
     buffers: Arc<ReadBuffers>,
 }
@@ -54,6 +59,8 @@ impl ContentFolder {
             multipart,
             folders: Arc::default(),
             turns: PieceTurns::default(),
+            flushing: DiskThreads::default(),
+            naming: DiskThreads::default(),
             buffers: Arc::default(),
         })
     }
@@ -66,7 +73,7 @@ impl ContentFolder {
     async fn link(&self, from: PathBuf, to: PathBuf) -> Result<StoredContent, BackendError> {
         let (root, folders) = (self.objects.clone(), Arc::clone(&self.folders));
         let draft = self.incoming.join(random::uuid().to_string());
-        blocking(move || {
+        let naming = move || {
             match place_in(&folders, &root, &to, || fs::hard_link(&from, &to)) {
                 // The file has too many names, or the file system knows only one or is another one
                 Err(error) if matches!(error.raw_os_error(), Some(MLINK | PERM | NOT_SUPPORTED | OTHER_DEVICE)) => {
@@ -80,8 +87,8 @@ impl ContentFolder {
             }
             let metadata = fs::metadata(&to)?;
             Ok(StoredContent { etag: None, size: metadata.len(), modified: changed(&metadata).into() })
-        })
-        .await
+        };
+        self.naming.run(naming).await
     }
 }
 
@@ -94,7 +101,7 @@ impl Backend for ContentFolder {
     ) -> BackendFuture<'a, StoredContent> {
         Box::pin(async move {
             let received = self.receive(content, limit).await?;
-            received.store(Arc::clone(&self.folders), self.objects.clone(), self.place(at)).await
+            received.store(self, self.place(at)).await
         })
     }
 
@@ -105,7 +112,7 @@ impl Backend for ContentFolder {
     fn put_file<'a>(&'a self, at: &'a VersionKey, path: &'a Path) -> BackendFuture<'a, StoredContent> {
         let (path, source) = (path.to_owned(), path.to_owned());
         Box::pin(async move {
-            blocking(move || Ok(File::open(source)?.sync_all()?)).await?;
+            self.flushing.run(move || File::open(source)?.sync_all()).await?;
             self.link(path, self.place(at)).await
         })
     }
