@@ -13,7 +13,7 @@ use futures_util::{FutureExt, Stream, StreamExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The bytes of a piece, to which the last chunk may add.
-pub(crate) const PIECE_SIZE: usize = 256 * 1024;
+pub(crate) const PIECE_SIZE: usize = 128 * 1024;
 
 /// The turns. Clones share them.
 #[derive(Debug, Clone)]
@@ -24,10 +24,11 @@ pub(crate) struct PieceTurns(Arc<Semaphore>);
 pub(crate) struct PieceTurn(#[expect(dead_code, reason = "it is held")] Option<OwnedSemaphorePermit>);
 
 impl Default for PieceTurns {
-    /// Two for each processor: while one piece is written, another one is filled.
+    /// Eight for each processor: that many pieces are hashed at once, and others are filled
+    /// meanwhile.
     fn default() -> Self {
         let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
-        Self(Arc::new(Semaphore::new(2 * processors)))
+        Self(Arc::new(Semaphore::new(8 * processors)))
     }
 }
 

@@ -1,13 +1,12 @@
 //! Files that are written and moved to their place.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bytes::Bytes;
-use md5::{Digest as _, Md5};
+use portico_md5::Md5State;
 
 use super::durable::DurableFolders;
 use super::file::changed;
@@ -43,30 +42,22 @@ impl Drop for Draft {
     }
 }
 
-/// Writes an upload and hashes it.
+/// The file of an upload on its way, and the MD5 of what was written.
 pub(super) struct DraftWriter {
     pub file: File,
     pub draft: Draft,
-    digest: Md5,
+    pub digest: Md5State,
 }
 
 impl DraftWriter {
     pub fn create(draft: PathBuf) -> Result<Self, BackendError> {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
-        Ok(Self { file, draft: Draft(draft), digest: Md5::new() })
-    }
-
-    pub fn append(mut self, chunks: &[Bytes]) -> Result<Self, BackendError> {
-        for chunk in chunks {
-            self.digest.update(chunk);
-            self.file.write_all(chunk)?;
-        }
-        Ok(self)
+        Ok(Self { file, draft: Draft(draft), digest: Md5State::default() })
     }
 
     /// Returns the MD5 of what was written, in hexadecimal digits.
     pub fn digest(&self) -> String {
-        hex::encode(self.digest.clone().finalize())
+        hex::encode(self.digest.finish())
     }
 }
 

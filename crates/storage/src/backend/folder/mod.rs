@@ -14,5 +14,6 @@ mod file;
 mod parts;
 mod receive;
 mod store;
+mod writers;
 
 pub(crate) use self::store::ContentFolder;

@@ -1,23 +1,16 @@
 //! Uploads on their way to disk: hashed and written piece by piece.
 
-use bytes::Bytes;
+use std::io;
+
 use futures_util::StreamExt;
 use portico_base::{random, spawn_blocking};
 
 use super::draft::{DraftWriter, ReceivedDraft};
 use super::file::finished;
 use super::store::ContentFolder;
+use super::writers::{Piece, PieceTarget, WrittenPiece};
 use crate::backend::model::{BackendError, ContentStream};
-use crate::backend::turn::{PIECE_SIZE, PieceTurn, PieceTurns, arrived};
-
-/// Content that has arrived.
-struct Piece {
-    chunks: Vec<Bytes>,
-    size: usize,
-    /// Nothing follows.
-    has_ended: bool,
-    _turn: PieceTurn,
-}
+use crate::backend::turn::{PIECE_SIZE, PieceTurns, arrived};
 
 impl ContentFolder {
     /// Receives content of at most `limit` bytes into a draft. A piece is received while that
@@ -35,12 +28,12 @@ impl ContentFolder {
                     return Err(BackendError::TooLarge);
                 }
                 if let Some(draft) = draft.take() {
-                    writing = Some(spawn_blocking(move || append(DraftWriter::create(draft)?, piece)));
+                    writing = Some(self.writers.write(PieceTarget::New(draft), piece));
                 } else if piece.size > 0
                     && let Some(before) = writing.take()
                 {
-                    let writer = finished(before).await?;
-                    writing = Some(spawn_blocking(move || append(writer, piece)));
+                    let writer = written(before).await?;
+                    writing = Some(self.writers.write(PieceTarget::Begun(writer), piece));
                 }
                 if has_ended {
                     return Ok(size);
@@ -49,16 +42,16 @@ impl ContentFolder {
         };
         let received = received.await;
         // Also after a failure: the draft is deleted behind the last write
-        let written = match writing {
-            Some(writing) => finished(writing).await,
+        let last = match writing {
+            Some(writing) => written(writing).await,
             None => Err(BackendError::NotFound),
         };
         match received {
-            Ok(size) => Ok(ReceivedDraft { written: written?, size }),
+            Ok(size) => Ok(ReceivedDraft { written: last?, size }),
             Err(error) => {
                 // To delete a large file takes a while
                 let _ = finished(spawn_blocking(move || {
-                    drop(written);
+                    drop(last);
                     Ok(())
                 }))
                 .await;
@@ -68,11 +61,9 @@ impl ContentFolder {
     }
 }
 
-/// Writes a piece, and then ends its turn.
-fn append(writer: DraftWriter, piece: Piece) -> Result<DraftWriter, BackendError> {
-    let written = writer.append(&piece.chunks);
-    drop(piece);
-    written
+/// Waits until a piece is written.
+async fn written(piece: WrittenPiece) -> Result<DraftWriter, BackendError> {
+    piece.await.unwrap_or_else(|error| Err(BackendError::Io(io::Error::other(error))))
 }
 
 /// Waits for content, and returns it with what has arrived meanwhile: it shares the hop to another
@@ -101,6 +92,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
 
+    use bytes::Bytes;
     use futures_util::future::join_all;
     use futures_util::stream;
 

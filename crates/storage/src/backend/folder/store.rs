@@ -16,6 +16,7 @@ use super::content;
 use super::draft::{Draft, place_in, remove_empty};
 use super::durable::{DurableFolders, flush_folder};
 use super::file::{blocking, changed};
+use super::writers::PieceWriters;
 use crate::backend::disk_threads::DiskThreads;
 use crate::backend::interface::Backend;
 use crate::backend::model::{
@@ -34,6 +35,8 @@ pub(crate) struct ContentFolder {
     pub(super) folders: Arc<DurableFolders>,
     /// The turns of uploads.
     pub(super) turns: PieceTurns,
+    /// The threads that write uploads.
+    pub(super) writers: PieceWriters,
     /// The threads that flush content.
     pub(super) flushing: DiskThreads,
     /// The threads that give versions their names. They need not wait for large files.
@@ -59,6 +62,7 @@ impl ContentFolder {
             multipart,
             folders: Arc::default(),
             turns: PieceTurns::default(),
+            writers: PieceWriters::default(),
             flushing: DiskThreads::default(),
             naming: DiskThreads::default(),
             buffers: Arc::default(),

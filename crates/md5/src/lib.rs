@@ -1,0 +1,362 @@
+//! MD5 of several contents at once.
+//!
+//! Each block of a content needs the state after the block before it, so one content takes the time
+//! of its longest chain of instructions, and most of the processor is idle. Blocks of different
+//! contents need nothing of each other: the lanes of a vector take one each, which makes eight
+//! contents about five times as fast as one after another.
+//!
+//! MD5 is what S3 and the storage service define as the ETag of an object. It protects nothing.
+
+use std::num::Wrapping;
+use std::ops::{Add, BitAnd, BitOr, BitXor, Not};
+
+use bytes::Bytes;
+use wide::{u32x4, u32x8};
+
+const BLOCK: usize = 64;
+/// The number of contents that are hashed at once at most.
+pub const LANES: usize = 8;
+const INITIAL: [u32; 4] = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476];
+
+/// The digest of a content that is not whole yet.
+#[derive(Debug, Clone)]
+pub struct Md5State {
+    words: [u32; 4],
+    /// The bytes so far.
+    length: u64,
+    /// The bytes behind the last whole block.
+    rest: [u8; BLOCK],
+}
+
+impl Default for Md5State {
+    fn default() -> Self {
+        Self { words: INITIAL, length: 0, rest: [0; BLOCK] }
+    }
+}
+
+impl Md5State {
+    fn rest_len(&self) -> usize {
+        (self.length % BLOCK as u64) as usize
+    }
+
+    /// Returns the digest of the content.
+    #[must_use]
+    pub fn finish(&self) -> [u8; 16] {
+        let length = self.length.wrapping_mul(8);
+        let to_length = (2 * BLOCK - 8 - self.rest_len() - 1) % BLOCK;
+        let mut end = vec![0; 1 + to_length + 8];
+        end[0] = 0x80;
+        end[1 + to_length..].copy_from_slice(&length.to_le_bytes());
+        let mut whole = self.clone();
+        update(vec![(&mut whole, &[Bytes::from(end)])]);
+        let mut digest = [0; 16];
+        let words = whole.words.iter().flat_map(|word| word.to_le_bytes());
+        digest.iter_mut().zip(words).for_each(|(to, byte)| *to = byte);
+        digest
+    }
+}
+
+/// Adds chunks to contents, [`LANES`] of them at once.
+// Not generic, so that the tests of other crates have it optimised
+pub fn update(contents: Vec<(&mut Md5State, &[Bytes])>) {
+    let mut waiting = contents.into_iter().map(|(state, chunks)| Lane { state, chunks, at: 0 });
+    let mut lanes: Vec<Lane<'_>> = Vec::with_capacity(LANES);
+    loop {
+        lanes.extend(waiting.by_ref().take(LANES - lanes.len()));
+        // Blocks that lie in two chunks are put together in the states
+        lanes.retain_mut(Lane::prepare);
+        match lanes.len() {
+            0 => match waiting.next() {
+                Some(lane) => lanes.push(lane),
+                None => return,
+            },
+            1 => hash::<Wrapping<u32>, 1>(&mut lanes),
+            2..=4 => hash::<u32x4, 4>(&mut lanes),
+            _ => hash::<u32x8, LANES>(&mut lanes),
+        }
+    }
+}
+
+/// A content and the chunks that are to be added.
+struct Lane<'a> {
+    state: &'a mut Md5State,
+    chunks: &'a [Bytes],
+    /// The bytes of the first chunk that were added.
+    at: usize,
+}
+
+impl Lane<'_> {
+    /// Fills the block that is begun, or skips empty chunks. Returns false when no whole block is
+    /// left.
+    fn prepare(&mut self) -> bool {
+        while let [chunk, later @ ..] = self.chunks {
+            let left = &chunk[self.at..];
+            let rest = self.state.rest_len();
+            if rest == 0 && left.len() >= BLOCK {
+                return true;
+            }
+            let taken = left.len().min(BLOCK - rest);
+            self.state.rest[rest..rest + taken].copy_from_slice(&left[..taken]);
+            self.state.length += taken as u64;
+            if taken == left.len() {
+                (self.chunks, self.at) = (later, 0);
+            } else {
+                self.at += taken;
+            }
+            if rest + taken == BLOCK {
+                let block = self.state.rest;
+                let mut words = self.state.words.map(Wrapping);
+                compress(&mut words, &message::<Wrapping<u32>, 1>([&block]));
+                self.state.words = words.map(|word| word.0);
+            }
+        }
+        false
+    }
+
+    /// Returns the whole blocks that follow each other in memory.
+    fn blocks(&self) -> &[[u8; BLOCK]] {
+        self.chunks.first().map_or(&[], |chunk| chunk[self.at..].as_chunks().0)
+    }
+}
+
+/// Adds as many blocks to each lane as all of them have.
+fn hash<W: Words<N>, const N: usize>(lanes: &mut [Lane<'_>]) {
+    let count = lanes.iter().map(|lane| lane.blocks().len()).min().unwrap_or_default();
+    // Lanes without a content repeat the first one
+    let of = |lane: usize| if lane < lanes.len() { lane } else { 0 };
+    let blocks: [&[[u8; BLOCK]]; N] = std::array::from_fn(|lane| &lanes[of(lane)].blocks()[..count]);
+    let mut words: [W; 4] =
+        std::array::from_fn(|word| W::from_lanes(std::array::from_fn(|lane| lanes[of(lane)].state.words[word])));
+    for number in 0..count {
+        compress(&mut words, &message(std::array::from_fn(|lane| &blocks[lane][number])));
+    }
+    let words = words.map(W::to_lanes);
+    for (number, lane) in lanes.iter_mut().enumerate() {
+        lane.state.words = std::array::from_fn(|word| words[word][number]);
+        lane.state.length += (count * BLOCK) as u64;
+        lane.at += count * BLOCK;
+    }
+}
+
+/// A word of `N` contents.
+trait Words<const N: usize>:
+    Copy + Add<Output = Self> + BitAnd<Output = Self> + BitOr<Output = Self> + BitXor<Output = Self> + Not<Output = Self>
+{
+    fn from_lanes(lanes: [u32; N]) -> Self;
+    fn to_lanes(self) -> [u32; N];
+    fn rotate_left<const BITS: u32>(self) -> Self;
+
+    fn all(word: u32) -> Self {
+        Self::from_lanes([word; N])
+    }
+}
+
+impl Words<1> for Wrapping<u32> {
+    #[inline(always)]
+    fn from_lanes([word]: [u32; 1]) -> Self {
+        Self(word)
+    }
+
+    fn to_lanes(self) -> [u32; 1] {
+        [self.0]
+    }
+
+    #[inline(always)]
+    fn rotate_left<const BITS: u32>(self) -> Self {
+        Self(self.0.rotate_left(BITS))
+    }
+}
+
+impl Words<4> for u32x4 {
+    #[inline(always)]
+    fn from_lanes(lanes: [u32; 4]) -> Self {
+        lanes.into()
+    }
+
+    fn to_lanes(self) -> [u32; 4] {
+        self.to_array()
+    }
+
+    #[inline(always)]
+    fn rotate_left<const BITS: u32>(self) -> Self {
+        (self << BITS) | (self >> (32 - BITS))
+    }
+}
+
+impl Words<8> for u32x8 {
+    #[inline(always)]
+    fn from_lanes(lanes: [u32; 8]) -> Self {
+        lanes.into()
+    }
+
+    fn to_lanes(self) -> [u32; 8] {
+        self.to_array()
+    }
+
+    #[inline(always)]
+    fn rotate_left<const BITS: u32>(self) -> Self {
+        (self << BITS) | (self >> (32 - BITS))
+    }
+}
+
+/// Returns the words of a block of each content.
+#[inline(always)]
+fn message<W: Words<N>, const N: usize>(blocks: [&[u8; BLOCK]; N]) -> [W; 16] {
+    std::array::from_fn(|word| {
+        W::from_lanes(std::array::from_fn(|lane| u32::from_le_bytes(blocks[lane].as_chunks().0[word])))
+    })
+}
+
+/// The compression function of RFC 1321, section 3.4.
+#[inline(always)]
+fn compress<W: Words<N>, const N: usize>(state: &mut [W; 4], message: &[W; 16]) {
+    let [mut a, mut b, mut c, mut d] = *state;
+    /// Four steps of a round, `i` of 16: the words of the message are those at `k * i + offset`.
+    macro_rules! steps {
+        ($mix:expr, $table:ident, $k:literal * $i:literal + $offset:literal, $s1:literal $s2:literal $s3:literal $s4:literal) => {
+            a = step::<W, N, $s1>([a, b, c, d], message[($k * $i + $offset) % 16], $table[$i], $mix);
+            d = step::<W, N, $s2>([d, a, b, c], message[($k * ($i + 1) + $offset) % 16], $table[$i + 1], $mix);
+            c = step::<W, N, $s3>([c, d, a, b], message[($k * ($i + 2) + $offset) % 16], $table[$i + 2], $mix);
+            b = step::<W, N, $s4>([b, c, d, a], message[($k * ($i + 3) + $offset) % 16], $table[$i + 3], $mix);
+        };
+    }
+    macro_rules! round {
+        ($mix:expr, $table:ident, $k:literal, $offset:literal, $s1:literal $s2:literal $s3:literal $s4:literal) => {
+            steps!($mix, $table, $k * 0 + $offset, $s1 $s2 $s3 $s4);
+            steps!($mix, $table, $k * 4 + $offset, $s1 $s2 $s3 $s4);
+            steps!($mix, $table, $k * 8 + $offset, $s1 $s2 $s3 $s4);
+            steps!($mix, $table, $k * 12 + $offset, $s1 $s2 $s3 $s4);
+        };
+    }
+    round!(|x: W, y: W, z: W| z ^ (x & (y ^ z)), ROUND_1, 1, 0, 7 12 17 22);
+    round!(|x: W, y: W, z: W| y ^ (z & (x ^ y)), ROUND_2, 5, 1, 5 9 14 20);
+    round!(|x: W, y: W, z: W| x ^ y ^ z, ROUND_3, 3, 5, 4 11 16 23);
+    round!(|x: W, y: W, z: W| y ^ (x | !z), ROUND_4, 7, 0, 6 10 15 21);
+    *state = [state[0] + a, state[1] + b, state[2] + c, state[3] + d];
+}
+
+#[inline(always)]
+fn step<W: Words<N>, const N: usize, const BITS: u32>(
+    [a, b, c, d]: [W; 4],
+    word: W,
+    constant: u32,
+    mix: impl Fn(W, W, W) -> W,
+) -> W {
+    (a + mix(b, c, d) + (word + W::all(constant))).rotate_left::<BITS>() + b
+}
+
+const ROUND_1: [u32; 16] = [
+    0xd76a_a478,
+    0xe8c7_b756,
+    0x2420_70db,
+    0xc1bd_ceee,
+    0xf57c_0faf,
+    0x4787_c62a,
+    0xa830_4613,
+    0xfd46_9501,
+    0x6980_98d8,
+    0x8b44_f7af,
+    0xffff_5bb1,
+    0x895c_d7be,
+    0x6b90_1122,
+    0xfd98_7193,
+    0xa679_438e,
+    0x49b4_0821,
+];
+const ROUND_2: [u32; 16] = [
+    0xf61e_2562,
+    0xc040_b340,
+    0x265e_5a51,
+    0xe9b6_c7aa,
+    0xd62f_105d,
+    0x0244_1453,
+    0xd8a1_e681,
+    0xe7d3_fbc8,
+    0x21e1_cde6,
+    0xc337_07d6,
+    0xf4d5_0d87,
+    0x455a_14ed,
+    0xa9e3_e905,
+    0xfcef_a3f8,
+    0x676f_02d9,
+    0x8d2a_4c8a,
+];
+const ROUND_3: [u32; 16] = [
+    0xfffa_3942,
+    0x8771_f681,
+    0x6d9d_6122,
+    0xfde5_380c,
+    0xa4be_ea44,
+    0x4bde_cfa9,
+    0xf6bb_4b60,
+    0xbebf_bc70,
+    0x289b_7ec6,
+    0xeaa1_27fa,
+    0xd4ef_3085,
+    0x0488_1d05,
+    0xd9d4_d039,
+    0xe6db_99e5,
+    0x1fa2_7cf8,
+    0xc4ac_5665,
+];
+const ROUND_4: [u32; 16] = [
+    0xf429_2244,
+    0x432a_ff97,
+    0xab94_23a7,
+    0xfc93_a039,
+    0x655b_59c3,
+    0x8f0c_cc92,
+    0xffef_f47d,
+    0x8584_5dd1,
+    0x6fa8_7e4f,
+    0xfe2c_e6e0,
+    0xa301_4314,
+    0x4e08_11a1,
+    0xf753_7e82,
+    0xbd3a_f235,
+    0x2ad7_d2bb,
+    0xeb86_d391,
+];
+
+#[cfg(test)]
+mod tests {
+    use md5::{Digest as _, Md5};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn contents_of_every_length_around_a_block_have_their_digest() {
+        for length in 0..=3 * BLOCK {
+            let content: Vec<u8> = (0..length).map(|n| (n * 7) as u8).collect();
+            let mut state = Md5State::default();
+            update(vec![(&mut state, &[Bytes::from(content.clone())])]);
+            assert_eq!(state.finish(), <[u8; 16]>::from(Md5::digest(&content)), "{length} bytes");
+        }
+    }
+
+    proptest! {
+        /// Each content has a number of pieces, each of which has chunks.
+        #[test]
+        fn contents_that_are_hashed_together_have_the_digests_of_each(
+            contents in prop::collection::vec(
+                prop::collection::vec(prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 0..4), 0..4),
+                0..2 * LANES,
+            ),
+        ) {
+            let mut states = vec![Md5State::default(); contents.len()];
+            let chunks: Vec<Vec<Vec<Bytes>>> = contents
+                .iter()
+                .map(|pieces| pieces.iter().map(|piece| piece.iter().map(|chunk| Bytes::from(chunk.clone())).collect()).collect())
+                .collect();
+            for piece in 0..4 {
+                let together = states.iter_mut().zip(&chunks);
+                update(together.filter_map(|(state, pieces)| Some((state, pieces.get(piece)?.as_slice()))).collect());
+            }
+            for (state, pieces) in states.iter().zip(&contents) {
+                let whole: Vec<u8> = pieces.iter().flatten().flatten().copied().collect();
+                prop_assert_eq!(state.finish(), <[u8; 16]>::from(Md5::digest(&whole)));
+            }
+        }
+    }
+}

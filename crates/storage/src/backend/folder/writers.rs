@@ -1,0 +1,152 @@
+//! The threads that hash and write the pieces of uploads.
+//!
+//! There is one for each processor at most, however many uploads there are. A thread takes several
+//! pieces that wait, each of another upload, and hashes them together, which takes a fraction of
+//! the time of one after another. Each piece comes with the file that it belongs to, so the bytes
+//! of one upload can reach no other.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, ErrorKind, IoSlice, Write as _};
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use portico_md5::LANES;
+use tokio::sync::oneshot;
+
+use super::draft::DraftWriter;
+use crate::backend::model::BackendError;
+use crate::backend::turn::PieceTurn;
+
+/// Content that has arrived. Its turn ends when it is dropped.
+pub(super) struct Piece {
+    pub chunks: Vec<Bytes>,
+    pub size: usize,
+    /// Nothing follows.
+    pub has_ended: bool,
+    pub _turn: PieceTurn,
+}
+
+/// The file that a piece is appended to.
+pub(super) enum PieceTarget {
+    /// One that does not exist yet.
+    New(PathBuf),
+    /// The one that has the pieces before.
+    Begun(DraftWriter),
+}
+
+/// The file with the piece. If this is dropped, the file is deleted after the write.
+pub(super) type WrittenPiece = oneshot::Receiver<Result<DraftWriter, BackendError>>;
+
+/// Hashes and writes pieces. Clones share the threads.
+#[derive(Clone, Default)]
+pub(super) struct PieceWriters(Arc<Mutex<WriterQueue>>);
+
+#[derive(Default)]
+struct WriterQueue {
+    waiting: VecDeque<PieceWrite>,
+    /// The threads at work.
+    threads: usize,
+}
+
+/// A piece that waits.
+struct PieceWrite {
+    target: PieceTarget,
+    piece: Piece,
+    written: oneshot::Sender<Result<DraftWriter, BackendError>>,
+}
+
+impl PieceWriters {
+    /// Appends a piece to a file. It is done to its end, also if the result is dropped.
+    pub fn write(&self, target: PieceTarget, piece: Piece) -> WrittenPiece {
+        let (written, outcome) = oneshot::channel();
+        let mut queue = self.queue();
+        queue.waiting.push_back(PieceWrite { target, piece, written });
+        let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+        if queue.threads < processors {
+            queue.threads += 1;
+            let mut thread = WriterThread { writers: self.clone(), has_ended: false };
+            #[expect(clippy::disallowed_methods, reason = "the thread works for many requests, and logs for none")]
+            tokio::task::spawn_blocking(move || thread.run());
+        }
+        outcome
+    }
+
+    fn queue(&self) -> MutexGuard<'_, WriterQueue> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A thread at work. It counts until it finds nothing to do, or until this is dropped.
+struct WriterThread {
+    writers: PieceWriters,
+    has_ended: bool,
+}
+
+impl WriterThread {
+    /// Writes pieces until none waits.
+    fn run(&mut self) {
+        let mut batch = Vec::with_capacity(LANES);
+        loop {
+            {
+                let mut queue = self.writers.queue();
+                let count = queue.waiting.len().min(LANES);
+                batch.extend(queue.waiting.drain(..count));
+                if batch.is_empty() {
+                    // While the queue is locked, so that the next piece begins a new thread
+                    queue.threads -= 1;
+                    self.has_ended = true;
+                    return;
+                }
+            }
+            write_together(batch.drain(..));
+        }
+    }
+}
+
+impl Drop for WriterThread {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.writers.queue().threads -= 1;
+        }
+    }
+}
+
+/// Hashes pieces together, and appends each to its file.
+fn write_together(batch: impl Iterator<Item = PieceWrite>) {
+    let mut writes = Vec::with_capacity(LANES);
+    for PieceWrite { target, piece, written } in batch {
+        let writer = match target {
+            PieceTarget::Begun(writer) => Ok(writer),
+            PieceTarget::New(path) => DraftWriter::create(path),
+        };
+        match writer {
+            Ok(writer) => writes.push((writer, piece, written)),
+            Err(error) => drop(written.send(Err(error))),
+        }
+    }
+    let pieces = writes.iter_mut().map(|(writer, piece, _)| (&mut writer.digest, piece.chunks.as_slice()));
+    portico_md5::update(pieces.collect());
+    for (mut writer, piece, written) in writes {
+        let outcome = append(&mut writer.file, &piece.chunks).map(|()| writer).map_err(BackendError::from);
+        drop(piece);
+        let _ = written.send(outcome);
+    }
+}
+
+fn append(file: &mut File, chunks: &[Bytes]) -> io::Result<()> {
+    let mut slices: Vec<IoSlice<'_>> =
+        chunks.iter().filter(|chunk| !chunk.is_empty()).map(|chunk| IoSlice::new(chunk)).collect();
+    let mut left = slices.as_mut_slice();
+    while !left.is_empty() {
+        match file.write_vectored(left) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(written) => IoSlice::advance_slices(&mut left, written),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
