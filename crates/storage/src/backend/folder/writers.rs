@@ -150,3 +150,76 @@ fn append(file: &mut File, chunks: &[Bytes]) -> io::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use md5::{Digest as _, Md5};
+
+    use super::*;
+    use crate::backend::turn::PieceTurns;
+
+    async fn piece(turns: &PieceTurns, content: &[u8]) -> Piece {
+        let chunks = content.chunks(1000).map(Bytes::copy_from_slice).collect();
+        Piece { chunks, size: content.len(), has_ended: false, _turn: turns.take().await }
+    }
+
+    fn content(number: usize) -> Vec<u8> {
+        (0..number * 999).map(|at| (at * 31 + number) as u8).collect()
+    }
+
+    fn assert_has(root: &Path, writer: &DraftWriter, content: &[u8]) {
+        assert_eq!(fs::read(root.join(writer.draft.path())).unwrap(), content);
+        assert_eq!(writer.digest(), hex::encode(Md5::digest(content)));
+    }
+
+    #[tokio::test]
+    async fn each_file_receives_its_own_pieces() {
+        let root = tempfile::tempdir().unwrap();
+        let (turns, writers) = (PieceTurns::default(), PieceWriters::default());
+        let files = (0..3 * LANES).map(|number| {
+            let path = root.path().join(number.to_string());
+            let (turns, writers) = (&turns, &writers);
+            async move {
+                let content = content(number);
+                let begun = writers.write(PieceTarget::New(path), piece(turns, &content).await).await;
+                let more = piece(turns, &content).await;
+                (content, writers.write(PieceTarget::Begun(begun.unwrap().unwrap()), more).await.unwrap().unwrap())
+            }
+        });
+        for (content, writer) in futures_util::future::join_all(files).await {
+            assert_has(root.path(), &writer, &content.repeat(2));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_write_that_fails_affects_no_other_one() {
+        let root = tempfile::tempdir().unwrap();
+        let turns = PieceTurns::default();
+        let path = |name: &str| root.path().join(name);
+        let writer = |name: &str| DraftWriter::create(path(name)).unwrap();
+        let closed = DraftWriter { file: File::open(writer("closed").draft.path()).unwrap(), ..writer("read-only") };
+        let targets = [
+            PieceTarget::Begun(writer("first")),
+            PieceTarget::New(path("missing/folder")),
+            PieceTarget::Begun(closed),
+            PieceTarget::New(path("last")),
+        ];
+        let (mut batch, mut outcomes) = (Vec::new(), Vec::new());
+        for (number, target) in (1..).zip(targets) {
+            let (written, outcome) = oneshot::channel();
+            batch.push(PieceWrite { target, piece: piece(&turns, &content(number)).await, written });
+            outcomes.push(outcome);
+        }
+        let free = turns.free();
+        write_together(batch.into_iter());
+        assert_eq!(turns.free(), free + 4);
+        let outcomes: Vec<_> = outcomes.into_iter().map(|mut outcome| outcome.try_recv().unwrap()).collect();
+        let [Ok(first), Err(_), Err(_), Ok(last)] = outcomes.as_slice() else { panic!("another outcome") };
+        assert_has(root.path(), first, &content(1));
+        assert_has(root.path(), last, &content(4));
+        assert!(!path("read-only").exists(), "the file of a failed write is deleted");
+    }
+}
