@@ -23,21 +23,46 @@ build: $(WEB_STAMP) extensions ## Build the release program with the web app ins
 release: $(WEB_STAMP) extensions ## The same, laid out by a profile of itself at work: faster, and takes three times as long
 	@scripts/release
 
-# test-rust has built the program. Without the tests it has no `test-util` of tokio, so all that uses tokio would be compiled again
-test: setup check test-rust test-web ## Run every check and every test
-	npm run --silent --workspace clients test
+# Two parts at a time, each with its output in one piece: many tests wait, and the checks of TypeScript use one core
+test: setup ## Run every check and every test
+	@echo "Two parts run at a time. The output of each follows when it has ended."
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target check-text linted-tests linted-web linted-clients run-tests run-clients
 
-check: $(WEB_STAMP) ## Formatting, lints, types and the wording of comments
-	@scripts/check-language
-	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --quiet -- --deny warnings
+# Clippy is the compiler of the workspace here: one run of the compiler finds the lints and generates the code. `cargo clippy` would
+# compile the dependencies once more. The clients start the program that this has built: built without the tests, the program has no
+# `test-util` of tokio, and all that uses tokio would be compiled again
+linted-tests run-tests: export RUSTC_WORKSPACE_WRAPPER = $(shell rustc --print sysroot)/bin/clippy-driver
+linted-tests run-tests: export CLIPPY_ARGS = --deny__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__
+
+linted-tests: $(WEB_STAMP)
+	cargo test --workspace --no-run --quiet
+
+run-tests: linted-tests extensions
+	cargo test --workspace --quiet
+
+# The build has checked the types
+linted-web: $(WEB_STAMP)
 	npm run --silent --workspace web lint
-	npm run --silent --workspace web typecheck
+	npm run --silent --workspace web test
+
+linted-clients: $(NODE_STAMP)
 	npm run --silent --workspace clients lint
 	npm run --silent --workspace clients typecheck
 
+run-clients: linted-tests extensions
+	npm run --silent --workspace clients test
+
+check-text:
+	@scripts/check-language
+	cargo fmt --all --check
+
+# The build of the web app has checked its types
+check: check-text $(WEB_STAMP) linted-clients ## Formatting, lints, types and the wording of comments
+	cargo clippy --workspace --all-targets --quiet -- --deny warnings
+	npm run --silent --workspace web lint
+
 # Most tests wait, for PostgreSQL above all
-test-rust: export RUST_TEST_THREADS ?= $(shell echo $$(( 2 * $$(getconf _NPROCESSORS_ONLN) )))
+test-rust run-tests: export RUST_TEST_THREADS ?= $(shell echo $$(( 2 * $$(getconf _NPROCESSORS_ONLN) )))
 test-rust: $(WEB_STAMP) extensions ## The server's tests, on a real PostgreSQL
 	cargo test --workspace --quiet
 
@@ -72,4 +97,5 @@ $(WEB_STAMP): $(NODE_STAMP) $(WEB_SOURCES)
 	@npm run --silent --workspace web build
 	@touch $@
 
-.PHONY: help run build release test check test-rust test-web test-clients bench extensions setup setup-bench clean
+.PHONY: help run build release test linted-tests run-tests linted-web linted-clients run-clients check check-text test-rust test-web \
+	test-clients bench extensions setup setup-bench clean

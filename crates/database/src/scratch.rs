@@ -1,6 +1,7 @@
 //! Databases that live as long as a test: cloned from a template, dropped afterwards; and a cluster
-//! for them.
+//! for them. Also clusters and servers that live as long as a test.
 
+mod initialised;
 mod leftovers;
 mod name;
 mod ordinary;
@@ -17,6 +18,7 @@ use std::time::Duration;
 use tokio::sync::OnceCell;
 use tokio_postgres::error::SqlState;
 
+pub use initialised::{ClusterFolder, start_cluster};
 pub use name::fresh_name;
 pub use ordinary::OrdinaryServer;
 pub use pooler::{PoolerMode, TestPooler};
@@ -93,9 +95,9 @@ async fn start_in_a_free_slot() -> Result<Cluster, ClusterError> {
     let binaries = Binaries::find(None)?;
     let place = clusters_place();
     let folder = slots_folder(&place).map_err(|error| ClusterError::folder(&place, &error))?;
-    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let generation = format!("{}-pg{}", boot.get(..8).unwrap_or("machine"), binaries.major());
-    forget_other_boots(&folder, &generation[..8.min(generation.len())]);
+    let boot = boot();
+    let generation = format!("{boot}-pg{}", binaries.major());
+    forget_other_boots(&folder, &boot);
     // On a thread of its own, since the tests need not wait for it
     std::thread::spawn(|| Places::of_this_system().sweep());
     let mut rejection = ClusterError::SupervisorGone;
@@ -119,6 +121,12 @@ async fn start_in_a_free_slot() -> Result<Cluster, ClusterError> {
         }
     }
     Err(rejection)
+}
+
+/// Returns a name of this boot of the machine.
+fn boot() -> String {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    boot.get(..8).unwrap_or("machine").to_owned()
 }
 
 /// Returns the folder for clusters of tests: one in memory if there is space. Disks are not only

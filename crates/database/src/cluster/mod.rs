@@ -8,6 +8,7 @@
 mod account;
 mod binaries;
 mod configuration;
+mod copies;
 mod error;
 mod extensions;
 mod home;
@@ -26,6 +27,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 pub use binaries::{BINARIES_VARIABLE, Binaries};
+pub(crate) use copies::{begin_with, copy_content, initialise_in};
 pub use error::ClusterError;
 pub(crate) use home::ROOTS_PLACE;
 pub use private::{close_folder, make_folder};

@@ -27,6 +27,8 @@ const DEPTH: usize = 2;
 pub(super) struct Places {
     /// The folder for temporary files.
     pub temporary: PathBuf,
+    /// The folder for clusters of tests.
+    pub clusters: PathBuf,
     /// The folder in which root creates data folders that a link points to.
     pub roots: PathBuf,
     /// The age of a folder from which on it can be removed.
@@ -36,7 +38,12 @@ pub(super) struct Places {
 impl Places {
     /// Returns the places of this system.
     pub fn of_this_system() -> Self {
-        Self { temporary: std::env::temp_dir(), roots: crate::cluster::ROOTS_PLACE.into(), old: OLD }
+        Self {
+            temporary: std::env::temp_dir(),
+            clusters: super::clusters_place(),
+            roots: crate::cluster::ROOTS_PLACE.into(),
+            old: OLD,
+        }
     }
 
     /// Removes what is left behind there. A folder that cannot be removed stays.
@@ -46,15 +53,14 @@ impl Places {
                 self.remove_roots_data(&folder);
             }
         }
+        for (folder, name) in folders(&self.clusters) {
+            if name.as_bytes().starts_with(PREFIX.as_bytes()) && self.is_old(&folder) {
+                remove_scratch_folder(&folder);
+            }
+        }
         for (folder, name) in folders(&self.temporary) {
-            match name.as_bytes() {
-                name if name.starts_with(PREFIX.as_bytes()) && self.is_old(&folder) => {
-                    remove_ordinary_server(&folder);
-                }
-                name if name.starts_with(b".tmp") && self.is_old(&folder) && is_ours(&folder) => {
-                    remove_abandoned(&folder);
-                }
-                _ => {}
+            if name.as_bytes().starts_with(b".tmp") && self.is_old(&folder) && is_ours(&folder) {
+                remove_abandoned(&folder);
             }
         }
     }
@@ -78,22 +84,22 @@ impl Places {
     }
 }
 
-/// Returns the path of the lock that belongs to the folder of an ordinary server.
-pub(super) fn ordinary_lock(folder: &Path) -> PathBuf {
+/// Returns the path of the lock that belongs to the folder of clusters or of an ordinary server.
+pub(super) fn folder_lock(folder: &Path) -> PathBuf {
     folder.with_extension("lock")
 }
 
-/// Creates and holds the lock of the folder of an ordinary server.
-pub(super) fn lock_ordinary(folder: &Path) -> std::io::Result<File> {
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(ordinary_lock(folder))?;
+/// Creates and holds the lock of the folder of clusters or of an ordinary server.
+pub(super) fn lock_folder(folder: &Path) -> std::io::Result<File> {
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(folder_lock(folder))?;
     flock(&file, FlockOperation::NonBlockingLockExclusive)?;
     Ok(file)
 }
 
-/// Removes the folder of an ordinary server whose test program has ended. Where there is no lock,
-/// an earlier version has created the folder.
-fn remove_ordinary_server(folder: &Path) {
-    let lock = ordinary_lock(folder);
+/// Removes the folder of clusters or of an ordinary server whose test program has ended. Where
+/// there is no lock, the program ended before it had one.
+fn remove_scratch_folder(folder: &Path) {
+    let lock = folder_lock(folder);
     let is_held = lock.exists() && free_lock(&lock).is_none();
     let process = fs::read_to_string(folder.join("postmaster.pid")).ok();
     let process = process.and_then(|text| Pid::from_raw(text.lines().next()?.trim().parse().ok()?));
@@ -147,7 +153,7 @@ mod tests {
     fn folders_of_dead_processes_are_removed_and_others_stay() {
         let scene = tempfile::tempdir().unwrap();
         let at = |path: &str| scene.path().join(path);
-        let places = Places { temporary: at("tmp"), roots: at("roots"), old: Duration::ZERO };
+        let places = Places { temporary: at("tmp"), clusters: at("memory"), roots: at("roots"), old: Duration::ZERO };
         let make = |path: &str| fs::create_dir_all(at(path)).unwrap();
         let locked = |path: &str| {
             make(path);
@@ -173,13 +179,13 @@ mod tests {
         let used = locked("tmp/.tmpused/data");
         drop(locked("tmp/.tmpused/another"));
         make("tmp/.tmpforeign/data");
-        // Ordinary servers
-        make("tmp/scratch_dead");
-        drop(lock_ordinary(&at("tmp/scratch_dead")).unwrap());
-        make("tmp/scratch_starting");
-        let starting = lock_ordinary(&at("tmp/scratch_starting")).unwrap();
-        make("tmp/scratch_stopping");
-        fs::write(at("tmp/scratch_stopping/postmaster.pid"), format!("{}\n", std::process::id())).unwrap();
+        // Clusters and ordinary servers of one test
+        make("memory/scratch_dead");
+        drop(lock_folder(&at("memory/scratch_dead")).unwrap());
+        make("memory/scratch_starting");
+        let starting = lock_folder(&at("memory/scratch_starting")).unwrap();
+        make("memory/scratch_stopping");
+        fs::write(at("memory/scratch_stopping/postmaster.pid"), format!("{}\n", std::process::id())).unwrap();
 
         let careful = Places { old: OLD, ..places.clone() };
         careful.sweep();
@@ -193,10 +199,10 @@ mod tests {
             ("tmp/.tmpdead", false),
             ("tmp/.tmpused", true),
             ("tmp/.tmpforeign", true),
-            ("tmp/scratch_dead", false),
-            ("tmp/scratch_dead.lock", false),
-            ("tmp/scratch_starting", true),
-            ("tmp/scratch_stopping", true),
+            ("memory/scratch_dead", false),
+            ("memory/scratch_dead.lock", false),
+            ("memory/scratch_starting", true),
+            ("memory/scratch_stopping", true),
         ] {
             assert_eq!(at(path).exists(), stays, "{path}");
         }

@@ -1,7 +1,7 @@
 //! A PostgreSQL server as a system or a provider sets it up, for tests of databases that are not
 //! ours.
 
-use std::fs::File;
+use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::net::TcpListener;
 use std::os::unix::fs::{DirBuilderExt, chown};
@@ -9,8 +9,9 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-use super::leftovers::{lock_ordinary, ordinary_lock};
-use super::name::fresh_name;
+use super::initialised::{initialised, locked_folder};
+use super::leftovers::folder_lock;
+use crate::cluster::copy_content;
 use crate::connection;
 use crate::endpoint::Endpoint;
 use crate::error::DatabaseError;
@@ -40,7 +41,7 @@ pub struct OrdinaryServer {
 }
 
 impl OrdinaryServer {
-    /// Makes a cluster with the programs in `binaries` and starts it.
+    /// Starts a server with a new cluster of the programs in `binaries`.
     ///
     /// # Errors
     /// When a program cannot be run, or the server does not answer.
@@ -59,9 +60,9 @@ impl OrdinaryServer {
         outcome
     }
 
-    /// Makes a cluster and starts its processes, on a port that was free.
+    /// Copies a cluster and starts its processes, on a port that was free.
     fn launch(binaries: &Path) -> io::Result<Self> {
-        let (folder, lock) = initialise(binaries)?;
+        let (folder, lock) = copy(binaries)?;
         let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr())?.port();
         let mut command = command_in(&folder, Path::new("/bin/sh"));
         command.args(["-c", SUPERVISE, "sh"]).arg(binaries).arg(&folder).arg(port.to_string());
@@ -110,7 +111,7 @@ impl OrdinaryServer {
     /// # Errors
     /// When the file cannot be written, or the server does not answer.
     pub async fn set_rules(&self, rules: &str) -> Result<(), DatabaseError> {
-        let written = std::fs::write(self.folder.join("pg_hba.conf"), rules);
+        let written = fs::write(self.folder.join("pg_hba.conf"), rules);
         written.map_err(|error| DatabaseError::Refused(error.to_string()))?;
         let client = connection::connect(&self.superuser("postgres")).await?;
         client.batch_execute("select pg_reload_conf()").await?;
@@ -118,26 +119,36 @@ impl OrdinaryServer {
     }
 }
 
-fn initialise(binaries: &Path) -> io::Result<(PathBuf, File)> {
-    let folder = std::env::temp_dir().join(fresh_name());
-    std::fs::DirBuilder::new().mode(0o700).create(&folder)?;
-    let lock = lock_ordinary(&folder)?;
+/// Returns the folder of a new server, a copy of one that is made once, and its lock.
+fn copy(binaries: &Path) -> io::Result<(PathBuf, File)> {
+    let initialised = initialised("server", binaries, |folder| initialise(folder, binaries))?;
+    let (folder, lock) = locked_folder(0o700)?;
+    own(&folder)?;
+    own(&folder_lock(&folder))?;
+    copy_content(&initialised, &folder, &own)?;
+    Ok((folder, lock))
+}
+
+fn initialise(folder: &Path, binaries: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).create(folder)?;
     let password = folder.with_extension("password");
-    std::fs::write(&password, PASSWORD)?;
-    if rustix::process::geteuid().is_root() {
-        chown(&folder, Some(NOBODY), Some(NOBODY))?;
-        chown(ordinary_lock(&folder), Some(NOBODY), Some(NOBODY))?;
-        chown(&password, Some(NOBODY), Some(NOBODY))?;
-    }
-    let mut command = command_in(&folder, &binaries.join("initdb"));
-    command.arg("-D").arg(&folder).arg("--pwfile").arg(&password);
+    fs::write(&password, PASSWORD)?;
+    own(folder)?;
+    own(&password)?;
+    let mut command = command_in(folder, &binaries.join("initdb"));
+    command.arg("-D").arg(folder).arg("--pwfile").arg(&password);
     command.args(["-U", "postgres", "-E", "UTF8", "--locale", "C", "--auth", "scram-sha-256", "--no-sync"]);
     let output = command.stdin(Stdio::null()).output()?;
-    let _ = std::fs::remove_file(&password);
+    let _ = fs::remove_file(&password);
     match output.status.success() {
-        true => Ok((folder, lock)),
+        true => Ok(()),
         false => Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned())),
     }
+}
+
+/// Makes a file or folder PostgreSQL's own.
+fn own(path: &Path) -> io::Result<()> {
+    if rustix::process::geteuid().is_root() { chown(path, Some(NOBODY), Some(NOBODY)) } else { Ok(()) }
 }
 
 fn command_in(folder: &Path, program: &Path) -> Command {

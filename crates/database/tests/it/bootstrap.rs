@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use portico_database::cluster::{Cluster, ClusterSettings, Durability};
+use portico_database::scratch::{ClusterFolder, start_cluster};
 use portico_database::{
     BootstrapSettings, Database, DatabaseError, Endpoint, Password, PoolSettings, connect, scratch,
 };
@@ -16,7 +17,7 @@ use crate::AUTH;
 /// A server with a template database that the bootstrap has filled once.
 struct Server {
     cluster: Cluster,
-    _folder: tempfile::TempDir,
+    _folder: ClusterFolder,
 }
 
 static NEWEST: OnceCell<Server> = OnceCell::const_new();
@@ -48,13 +49,13 @@ async fn server(major: u32) -> &'static Server {
 async fn started(cell: &'static OnceCell<Server>, major: u32) -> &'static Server {
     let binaries = (major != 18).then(old_binaries);
     cell.get_or_init(|| async move {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = ClusterFolder::new();
         let settings = ClusterSettings {
             binaries,
             durability: Durability::Off,
             ..ClusterSettings::new(folder.path().join("database"))
         };
-        let cluster = Cluster::start(settings).await.unwrap();
+        let cluster = start_cluster(settings).await.unwrap();
         assert_eq!(cluster.major_version(), major);
         let server = Server { cluster, _folder: folder };
         let template = empty_on(&server, TEMPLATE).await;
@@ -370,19 +371,19 @@ async fn a_database_is_made_anew() {
 }
 
 /// Returns a cluster whose roles a test may spoil.
-pub(crate) async fn own_cluster(major: u32) -> (Cluster, tempfile::TempDir) {
-    let folder = tempfile::tempdir().unwrap();
+pub(crate) async fn own_cluster(major: u32) -> (Cluster, ClusterFolder) {
+    let folder = ClusterFolder::new();
     let settings = ClusterSettings {
         binaries: (major != 18).then(old_binaries),
         durability: Durability::Off,
         ..ClusterSettings::new(folder.path().join("database"))
     };
-    (Cluster::start(settings).await.unwrap(), folder)
+    (start_cluster(settings).await.unwrap(), folder)
 }
 
 /// Lets this process through the socket as `role`, which before PostgreSQL 16 only the roles of the
 /// map may.
-async fn let_in(cluster: &Cluster, folder: &tempfile::TempDir, role: &str) {
+async fn let_in(cluster: &Cluster, folder: &ClusterFolder, role: &str) {
     let data = folder.path().join("database/pgdata");
     let (rules, map) = (data.join("pg_hba.conf"), data.join("pg_ident.conf"));
     let old = std::fs::read_to_string(&map).unwrap();

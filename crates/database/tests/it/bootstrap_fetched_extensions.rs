@@ -2,10 +2,10 @@
 //! created extension belongs to.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use portico_database::cluster::{Cluster, Durability};
+use portico_database::scratch::ClusterFolder;
 use portico_database::{BootstrapSettings, connect};
 use tokio_postgres::Client;
 
@@ -196,8 +196,7 @@ async fn with_system_extensions(folder: &Path) -> (Cluster, portico_database::Da
 
 #[tokio::test]
 async fn extensions_of_the_system_are_created_where_the_project_has_put_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let folder = ClusterFolder::new();
     let (cluster, database) = with_system_extensions(folder.path()).await;
     let mut session = database.migrations().await.unwrap();
     // A function that the script would prefer, with a superuser's rights

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use portico_database::cluster::{Cluster, ClusterError, ClusterSettings, Durability};
+use portico_database::scratch::{ClusterFolder, start_cluster};
 use portico_database::{DatabaseError, Endpoint, connect, sqlstate};
 
 /// Asks again until there is an answer.
@@ -26,7 +27,7 @@ pub async fn reachable(folder: &Path, change: impl Fn(&mut ClusterSettings)) -> 
         let mut settings =
             ClusterSettings { tcp_port: Some(port), durability: Durability::Off, ..ClusterSettings::new(folder) };
         change(&mut settings);
-        match Cluster::start(settings).await {
+        match start_cluster(settings).await {
             Err(ClusterError::PortTaken { .. }) => {}
             outcome => return outcome.unwrap(),
         }
@@ -99,7 +100,7 @@ async fn a_new_cluster_is_as_promised_and_starts_again_with_its_data_and_without
 
 #[tokio::test]
 async fn other_programs_come_in_by_the_loopback_port_with_a_password_only() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = ClusterFolder::new();
     let cluster = reachable(folder.path(), |_| {}).await;
     let admin = connect(&cluster.endpoint()).await.unwrap();
     admin.batch_execute("create role visitor login password 'let me in/?#'").await.unwrap();
@@ -131,10 +132,10 @@ async fn other_programs_come_in_by_the_loopback_port_with_a_password_only() {
 /// A data folder of an earlier version, whose socket trusted every process that could open it.
 #[tokio::test]
 async fn the_rules_of_access_of_an_older_folder_are_replaced() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = ClusterFolder::new();
     let settings =
         ClusterSettings { durability: Durability::Off, ..ClusterSettings::new(folder.path().join("database")) };
-    Cluster::start(settings.clone()).await.unwrap().stop().await;
+    start_cluster(settings.clone()).await.unwrap().stop().await;
     let data = folder.path().join("database/pgdata");
     std::fs::write(data.join("pg_hba.conf"), "local all all trust\nlocal replication all trust\n").unwrap();
     std::fs::write(data.join("pg_ident.conf"), "portico nobody all\n").unwrap();
@@ -152,11 +153,11 @@ async fn the_rules_of_access_of_an_older_folder_are_replaced() {
 /// another user than the program.
 #[tokio::test]
 async fn a_server_is_not_let_into_another_one() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = ClusterFolder::new();
     let start = async |name: &str| {
         let settings =
             ClusterSettings { durability: Durability::Off, ..ClusterSettings::new(folder.path().join(name)) };
-        Cluster::start(settings).await.unwrap()
+        start_cluster(settings).await.unwrap()
     };
     let (one, other) = (start("one").await, start("other").await);
     let admin = connect(&one.endpoint()).await.unwrap();
@@ -234,20 +235,19 @@ async fn a_file_in_the_folders_place_and_a_setting_that_breaks_the_line_are_refu
 
 #[tokio::test]
 async fn a_setting_that_postgresql_rejects_is_reported_in_its_words() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = ClusterFolder::new();
     let parameters = vec![("shared_buffers".to_owned(), "a lot".to_owned())];
-    let error =
-        Cluster::start(ClusterSettings { parameters, ..ClusterSettings::new(folder.path()) }).await.unwrap_err();
+    let error = start_cluster(ClusterSettings { parameters, ..ClusterSettings::new(folder.path()) }).await.unwrap_err();
     assert!(matches!(error, ClusterError::DidNotStart { .. }), "{error}");
     assert!(error.to_string().contains("shared_buffers"), "{error}");
 }
 
 #[tokio::test]
 async fn a_path_that_is_too_long_for_a_socket_works_all_the_same() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = ClusterFolder::new();
     let data = folder.path().join("a-long-name-".repeat(9)).join("database");
     let settings = ClusterSettings { durability: Durability::Off, ..ClusterSettings::new(data) };
-    let cluster = Cluster::start(settings).await.unwrap();
+    let cluster = start_cluster(settings).await.unwrap();
     let portico_database::Host::Socket(socket) = cluster.endpoint().host().clone() else { panic!("not a socket") };
     assert!(!socket.starts_with(folder.path()));
     connect(&cluster.endpoint()).await.unwrap();

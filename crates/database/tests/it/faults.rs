@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use portico_database::cluster::{Cluster, ClusterError, ClusterSettings};
+use portico_database::scratch::{ClusterFolder, start_cluster};
 use portico_database::{Database, PoolSettings, connect};
 use rustix::process::{Pid, Signal, getpgid, kill_process};
 
@@ -21,7 +22,7 @@ const OWNED: &str = "PORTICO_TEST_OWNED_CLUSTER";
 fn a_process_that_keeps_a_cluster() {
     let Some(folder) = env::var_os(OWNED) else { return };
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let cluster = runtime.block_on(Cluster::start(ClusterSettings::new(Path::new(&folder).join("database")))).unwrap();
+    let cluster = runtime.block_on(start_cluster(ClusterSettings::new(Path::new(&folder).join("database")))).unwrap();
     let ready = Path::new(&folder).join("ready");
     std::fs::write(ready.with_extension("new"), cluster.process().unwrap().to_string()).unwrap();
     std::fs::rename(ready.with_extension("new"), ready).unwrap();
@@ -44,7 +45,7 @@ async fn owner(folder: &Path) -> (Child, Pid) {
 
 #[tokio::test]
 async fn a_killed_owner_takes_its_server_along_and_the_next_one_finds_everything() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = ClusterFolder::new();
     let (mut child, server) = owner(folder.path()).await;
     let settings = ClusterSettings::new(folder.path().join("database"));
     assert_eq!(getpgid(Some(server)).unwrap(), server, "what a terminal sends to us does not reach it");
@@ -69,7 +70,7 @@ async fn a_killed_owner_takes_its_server_along_and_the_next_one_finds_everything
 
 #[tokio::test]
 async fn owner_and_server_killed_together_leave_nothing_in_the_way() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = ClusterFolder::new();
     let (mut child, server) = owner(folder.path()).await;
     // Stopped, the server cannot follow its owner: the next start finds it alive and has to kill
     // it.
@@ -85,8 +86,8 @@ async fn owner_and_server_killed_together_leave_nothing_in_the_way() {
 
 #[tokio::test]
 async fn a_killed_server_comes_back_with_what_was_committed_and_the_pools_heal() {
-    let folder = tempfile::tempdir().unwrap();
-    let cluster = Cluster::start(ClusterSettings::new(folder.path().join("database"))).await.unwrap();
+    let folder = ClusterFolder::new();
+    let cluster = start_cluster(ClusterSettings::new(folder.path().join("database"))).await.unwrap();
     let database = Database::open(&cluster.endpoint(), PoolSettings::default()).unwrap();
     let held = database.login_client().await.unwrap();
     held.batch_execute("create table public.kept (n int); insert into public.kept values (1)").await.unwrap();

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use portico_database::scratch::ClusterFolder;
 use portico_database::{Database, DatabaseError, Endpoint, PoolSettings, connect};
 
 use crate::AUTH;
@@ -17,7 +18,7 @@ const ROLES: &str = "
 
 #[tokio::test]
 async fn each_pool_acts_as_its_role_by_socket_and_by_url() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = ClusterFolder::new();
     // The system's PostgreSQL where there is one: what an external server is most often.
     let cluster = reachable(folder.path(), |settings| settings.binaries = system_binaries().pop()).await;
     let admin = connect(&cluster.endpoint()).await.unwrap();

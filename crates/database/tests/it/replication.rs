@@ -5,7 +5,7 @@ use std::time::Duration;
 use portico_database::replication::{
     Lsn, RefusedChange, ReplicationError, ReplicationSettings, ReplicationStream, WalMessage, prepare_publications,
 };
-use portico_database::scratch::OrdinaryServer;
+use portico_database::scratch::{ClusterFolder, OrdinaryServer};
 use portico_database::{BootstrapSettings, Endpoint, connect, scratch};
 use tokio_postgres::Client;
 
@@ -178,7 +178,7 @@ async fn a_connection_that_the_server_ends_is_lost() {
 
 #[tokio::test]
 async fn a_server_that_cannot_replicate_is_an_error_with_its_remedy() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = ClusterFolder::new();
     let cluster = reachable(folder.path(), |settings| {
         settings.parameters =
             vec![("max_replication_slots".into(), "1".into()), ("max_wal_senders".into(), "1".into())];
@@ -265,7 +265,7 @@ async fn the_publication_of_messages_has_only_its_table() {
 
 #[tokio::test]
 async fn a_server_that_stops_ends_the_stream() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = ClusterFolder::new();
     let cluster = reachable(folder.path(), |_| {}).await;
     let client = published(&cluster.endpoint()).await;
     let mut stream = ReplicationStream::open(&cluster.endpoint(), &settings("s")).await.unwrap();

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use portico_database::Endpoint;
 use portico_database::replication::{ReplicationError, ReplicationSettings, ReplicationStream};
+use portico_database::scratch::ClusterFolder;
 use portico_database::wire::WireError;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -62,7 +63,7 @@ async fn forward(
 
 #[tokio::test]
 async fn a_connection_that_carries_nothing_any_more_is_lost_at_both_ends() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = ClusterFolder::new();
     // The server alone would never close such a connection
     let never = |settings: &mut portico_database::cluster::ClusterSettings| {
         settings.parameters = vec![("wal_sender_timeout".into(), "0".into())];

@@ -7,6 +7,7 @@ use std::process::Command;
 
 use portico_database::cluster::{Cluster, ClusterSettings, Durability};
 use portico_database::replication::{ReplicationSettings, ReplicationStream, WalMessage};
+use portico_database::scratch::{ClusterFolder, start_cluster};
 use portico_database::wire::{Batch, Pool, Statement, WirePoolSettings};
 use portico_database::{DatabaseError, Endpoint, connect};
 
@@ -62,10 +63,10 @@ async fn visit_lean(endpoint: &Endpoint) -> Result<bool, String> {
 
 #[tokio::test]
 async fn every_mode_protects_as_far_as_it_says() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = ClusterFolder::new();
     let data = folder.path().join("database");
     let plain =
-        Cluster::start(ClusterSettings { durability: Durability::Off, ..ClusterSettings::new(&data) }).await.unwrap();
+        start_cluster(ClusterSettings { durability: Durability::Off, ..ClusterSettings::new(&data) }).await.unwrap();
     connect(&plain.endpoint())
         .await
         .unwrap()
@@ -144,7 +145,7 @@ async fn replicate(cluster: &Cluster, parameters: &str) {
 
 #[tokio::test]
 async fn a_server_without_tls_is_refused_where_it_is_required() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = ClusterFolder::new();
     let cluster = reachable(folder.path(), |_| {}).await;
     connect(&cluster.endpoint())
         .await

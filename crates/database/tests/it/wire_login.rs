@@ -1,5 +1,6 @@
 //! The login of the wire client: every kind of password, and the role that is assumed afterwards.
 
+use portico_database::scratch::ClusterFolder;
 use portico_database::wire::{Access, Batch, Pool, Statement, WireError, WirePoolSettings};
 use portico_database::{Endpoint, connect};
 
@@ -32,7 +33,7 @@ fn url(user: &str, port: u16) -> Endpoint {
 
 #[tokio::test]
 async fn the_role_has_its_own_settings_however_it_is_assumed() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = ClusterFolder::new();
     let cluster = reachable(folder.path(), |settings| settings.binaries = system_binaries().pop()).await;
     let admin = connect(&cluster.endpoint()).await.unwrap();
     admin.batch_execute(&format!("{ROLES}; {NO_TRAITS}")).await.unwrap();
@@ -107,7 +108,7 @@ async fn the_role_has_its_own_settings_however_it_is_assumed() {
 
 #[tokio::test]
 async fn every_kind_of_password_works_and_a_wrong_one_is_rejected() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = ClusterFolder::new();
     let cluster = reachable(folder.path(), |_| {}).await;
     let admin = connect(&cluster.endpoint()).await.unwrap();
     admin.batch_execute(&format!("{ROLES}; {NO_TRAITS}")).await.unwrap();

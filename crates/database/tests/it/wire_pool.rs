@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use portico_database::cluster::{Cluster, ClusterSettings, Durability};
+use portico_database::cluster::{ClusterSettings, Durability};
 use portico_database::connect;
+use portico_database::scratch::{ClusterFolder, start_cluster};
 use portico_database::wire::{Access, Batch, Pool, PoolStatus, Statement, WireError, WirePoolSettings};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -240,10 +241,10 @@ async fn the_statement_of_a_cancelled_caller_is_cancelled() {
 
 #[tokio::test]
 async fn the_pool_recovers_from_a_restart_of_the_server() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = ClusterFolder::new();
     let settings =
         ClusterSettings { durability: Durability::Off, ..ClusterSettings::new(folder.path().join("database")) };
-    let cluster = Cluster::start(settings).await.unwrap();
+    let cluster = start_cluster(settings).await.unwrap();
     let admin = connect(&cluster.endpoint()).await.unwrap();
     admin.batch_execute(NO_TRAITS).await.unwrap();
     // So that the list survives the crash below

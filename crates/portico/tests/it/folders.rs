@@ -15,7 +15,7 @@ fn a_folder_with_vectors_and_old_migrations_starts() {
              create index on public.items using hnsw (embedding extensions.vector_l2_ops);",
         )
         .with("supabase/seed.sql", "insert into public.items (embedding) values ('[1,2,3]'), ('[4,5,6]');");
-    let server = folder.start();
+    let server = folder.start_first();
     for expected in [
         "\n  PostgreSQL   18 from ",
         "\n  New tables   in the API at once (20240101000000_items.sql is from before 2026-05-30; else set [api] auto_expose_new_tables)\n",

@@ -2,13 +2,13 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
 use std::thread::JoinHandle;
 
+use portico_database::scratch::ClusterFolder;
 use rustix::process::{Pid, Signal, kill_process};
-use tempfile::TempDir;
 
 use crate::program::portico;
 
@@ -27,15 +27,17 @@ impl From<Output> for Finished {
     }
 }
 
+/// The folder in which `portico` keeps its data.
+const DATA: &str = ".portico";
+
 /// A project folder that lives as long as a test.
-pub struct Folder(TempDir);
+pub struct Folder(ClusterFolder);
 
 impl Folder {
     /// Creates a folder whose server uses free ports.
     pub fn new() -> Self {
-        let folder = Self(tempfile::tempdir().unwrap());
-        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        folder.with("supabase/config.toml", "[api]\nport = 0\n[db]\nport = 0\n[inbucket]\nport = 0\n")
+        Self(ClusterFolder::new())
+            .with("supabase/config.toml", "[api]\nport = 0\n[db]\nport = 0\n[inbucket]\nport = 0\n")
     }
 
     pub fn with(self, path: &str, text: &str) -> Self {
@@ -65,14 +67,47 @@ impl Folder {
         self.0.path()
     }
 
-    /// Runs a command in the folder to its end.
+    /// Runs a command in the folder to its end. A folder without data starts with
+    /// [prepared](Self::prepare) data.
     pub fn run(&self, arguments: &[&str]) -> Finished {
+        if arguments == ["dev"] {
+            self.prepare();
+        }
         command(self.path(), arguments).stdin(Stdio::null()).output().unwrap().into()
     }
 
-    /// Starts `portico dev` and waits until it is ready.
+    /// Starts `portico dev` and waits until it is ready. A folder without data starts with
+    /// [prepared](Self::prepare) data.
     pub fn start(&self) -> Server {
+        self.prepare();
         Server::start(self.path().to_owned())
+    }
+
+    /// Starts `portico dev` in a folder without data, as on a developer's machine, and waits until
+    /// it is ready.
+    pub fn start_first(&self) -> Server {
+        assert!(!self.path().join(DATA).exists());
+        Server::start(self.path().to_owned())
+    }
+
+    /// Copies the data of a first start into a folder without data. The start is made once for
+    /// this test program, and left in the state of one that was interrupted before migrations and
+    /// seeds, which the next start continues.
+    fn prepare(&self) {
+        static PREPARED: OnceLock<Folder> = OnceLock::new();
+        if self.path().join(DATA).exists() {
+            return;
+        }
+        let prepared = PREPARED.get_or_init(|| {
+            let folder = Self::new();
+            let server = folder.start_first();
+            server.query("comment on table supabase_migrations.seed_files is 'portico: preparing'");
+            server.stop();
+            folder
+        });
+        // With owners and modes, which PostgreSQL checks
+        let copied = Command::new("cp").arg("-a").arg(prepared.path().join(DATA)).arg(self.path()).status().unwrap();
+        assert!(copied.success());
     }
 }
 

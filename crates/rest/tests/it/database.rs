@@ -39,7 +39,7 @@ impl CinemaDatabase {
             durability: Durability::Off,
             ..ClusterSettings::new(folder.join("database"))
         };
-        let cluster = Cluster::start(settings).await.unwrap();
+        let cluster = scratch::start_cluster(settings).await.unwrap();
         let admin = cluster.endpoint();
         let template = template(&admin).await;
         let endpoint = scratch::clone_database(&admin, &template, &scratch::fresh_name()).await.unwrap();

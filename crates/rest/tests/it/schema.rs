@@ -289,7 +289,7 @@ fn lines(cache: &SchemaCache) -> Vec<String> {
 
 #[tokio::test]
 async fn an_older_postgresql_gives_the_same_cache() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = portico_database::scratch::ClusterFolder::new();
     let Some((cinema, _cluster)) = CinemaDatabase::of_older_version(folder.path()).await else { return };
     let old = load(&cinema.authenticator().await, &settings()).await.unwrap();
     let (old, new) = (lines(&old), lines(cache().await));
