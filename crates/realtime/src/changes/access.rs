@@ -29,14 +29,17 @@ const RIGHTS: &str = "'has_row_security', class.relrowsecurity, \
 /// The primary key of a row: its values in PostgreSQL's text form, in the order of the columns.
 pub(crate) type RowKey = Box<[Box<str>]>;
 
+/// A key that is read, and its number.
+pub(crate) type NumberedKey<'a> = (usize, &'a RowKey);
+
 /// The columns and rows of a table that a role may read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TableAccess {
     pub has_row_security: bool,
     /// The readable columns, marked in the order of the table's columns.
     pub columns: Box<[bool]>,
-    /// The keys of the rows that the policies show, if they were read.
-    pub visible: HashSet<RowKey>,
+    /// The numbers of the keys whose rows the policies show, if they were read.
+    pub visible: HashSet<usize>,
 }
 
 impl TableAccess {
@@ -98,13 +101,13 @@ pub(crate) async fn row_access(
     reads: &RoleReads,
     reader: &ChangeReader,
     read: &TableRead<'_>,
-    keys: &[RowKey],
+    keys: &[NumberedKey<'_>],
 ) -> Result<Option<TableAccess>, ReadFailure> {
     let table = read.table;
     let mut found: Option<TableAccess> = None;
     let (mut failed, mut hidden) = (None, 0);
     let start = Instant::now();
-    let mut waiting: Vec<&[RowKey]> = chunks(keys);
+    let mut waiting: Vec<&[NumberedKey<'_>]> = chunks(keys);
     let mut attempts = waiting.len() + MAX_SEARCH;
     // The last one first, so that halves follow each other
     waiting.reverse();
@@ -197,17 +200,17 @@ async fn read_rows(
     reads: &RoleReads,
     reader: &ChangeReader,
     read: &TableRead<'_>,
-    keys: &[RowKey],
+    keys: &[NumberedKey<'_>],
 ) -> Result<Option<TableAccess>, ReadFailure> {
     let TableRead { table, sql } = read;
     let oid = table.table.oid.to_string();
     let arrays: Vec<String> = key_columns(table)
-        .map(|(number, ..)| text_array(keys.iter().map(|key| key.get(number).map(|value| &**value))))
+        .map(|(number, ..)| text_array(keys.iter().map(|(_, key)| key.get(number).map(|value| &**value))))
         .collect();
     let values: Vec<_> =
         std::iter::once(Some(oid.as_bytes())).chain(arrays.iter().map(|array| Some(array.as_bytes()))).collect();
     let Some(row) = one(&reads.read_as(reader, sql, &values).await?)? else { return Ok(None) };
-    let visible = row.visible.iter().filter_map(|position| keys.get(*position).cloned()).collect();
+    let visible = row.visible.iter().filter_map(|position| Some(keys.get(*position)?.0)).collect();
     Ok(Some(access(table, &row, visible)))
 }
 
@@ -216,16 +219,16 @@ fn one(rows: &[u8]) -> Result<Option<AccessRow>, ReadFailure> {
     Ok(rows.into_iter().next())
 }
 
-fn access(table: &DescribedTable, row: &AccessRow, visible: HashSet<RowKey>) -> TableAccess {
+fn access(table: &DescribedTable, row: &AccessRow, visible: HashSet<usize>) -> TableAccess {
     let columns = table.table.columns.iter().map(|column| row.columns.contains(&column.number)).collect();
     TableAccess { has_row_security: row.has_row_security, columns, visible }
 }
 
 /// Splits keys into lists of a limited size.
-fn chunks(keys: &[RowKey]) -> Vec<&[RowKey]> {
+fn chunks<'a, 'k>(keys: &'a [NumberedKey<'k>]) -> Vec<&'a [NumberedKey<'k>]> {
     let mut chunks = Vec::new();
     let (mut start, mut bytes) = (0, 0);
-    for (at, key) in keys.iter().enumerate() {
+    for (at, (_, key)) in keys.iter().enumerate() {
         let size: usize = key.iter().map(|value| value.len() + 3).sum();
         if bytes + size > MAX_KEY_BYTES && at > start {
             chunks.push(&keys[start..at]);

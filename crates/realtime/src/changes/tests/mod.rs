@@ -5,6 +5,7 @@ mod content;
 mod grouping;
 mod isolation;
 mod life;
+mod parts;
 mod pauses;
 mod plans;
 mod rules;

@@ -1,4 +1,4 @@
-//! What PostgreSQL does for a read, apart from its answer.
+//! The plans of PostgreSQL for reads of changed rows.
 
 use serde_json::Value;
 
