@@ -18,16 +18,19 @@ const MAX_KEY_BYTES: usize = 8 * 1024;
 const MAX_SEARCH: usize = 32;
 /// The time for all reads of one reader and table. Each one alone has less.
 const MAX_TIME: Duration = Duration::from_secs(15);
-/// The rights of the current role on a table.
+/// The rights of the current role on the table `$1`.
 const RIGHTS: &str = "'has_row_security', class.relrowsecurity, \
-    'columns', (select coalesce(pg_catalog.jsonb_agg(attribute.attnum), '[]') \
-                  from pg_catalog.pg_attribute as attribute \
-                 where attribute.attrelid = class.oid and attribute.attnum > 0 and not attribute.attisdropped \
-                   and pg_catalog.has_schema_privilege(class.relnamespace, 'usage') \
-                   and pg_catalog.has_column_privilege(class.oid, attribute.attnum, 'select'))";
+    'columns', array(select attribute.attnum \
+                       from pg_catalog.pg_attribute as attribute \
+                      where attribute.attrelid = $1::pg_catalog.oid and attribute.attnum > 0 and not attribute.attisdropped \
+                        and pg_catalog.has_schema_privilege(class.relnamespace, 'usage') \
+                        and pg_catalog.has_column_privilege($1::pg_catalog.oid, attribute.attnum, 'select'))";
 
 /// The primary key of a row: its values in PostgreSQL's text form, in the order of the columns.
 pub(crate) type RowKey = Box<[Box<str>]>;
+
+/// A key that is read, and its number.
+pub(crate) type NumberedKey<'a> = (usize, &'a RowKey);
 
 /// The columns and rows of a table that a role may read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,8 +38,8 @@ pub(crate) struct TableAccess {
     pub has_row_security: bool,
     /// The readable columns, marked in the order of the table's columns.
     pub columns: Box<[bool]>,
-    /// The keys of the rows that the policies show, if they were read.
-    pub visible: HashSet<RowKey>,
+    /// The numbers of the keys whose rows the policies show, if they were read.
+    pub visible: HashSet<usize>,
 }
 
 impl TableAccess {
@@ -81,7 +84,7 @@ pub(crate) async fn role_access(
     table: &DescribedTable,
 ) -> Result<Option<TableAccess>, ReadFailure> {
     let sql = format!(
-        "select pg_catalog.jsonb_build_object({RIGHTS})::pg_catalog.text \
+        "select pg_catalog.json_build_object({RIGHTS})::pg_catalog.text \
            from pg_catalog.pg_class as class where class.oid = $1::pg_catalog.oid"
     );
     let oid = table.table.oid.to_string();
@@ -98,13 +101,13 @@ pub(crate) async fn row_access(
     reads: &RoleReads,
     reader: &ChangeReader,
     read: &TableRead<'_>,
-    keys: &[RowKey],
+    keys: &[NumberedKey<'_>],
 ) -> Result<Option<TableAccess>, ReadFailure> {
     let table = read.table;
     let mut found: Option<TableAccess> = None;
     let (mut failed, mut hidden) = (None, 0);
     let start = Instant::now();
-    let mut waiting: Vec<&[RowKey]> = chunks(keys);
+    let mut waiting: Vec<&[NumberedKey<'_>]> = chunks(keys);
     let mut attempts = waiting.len() + MAX_SEARCH;
     // The last one first, so that halves follow each other
     waiting.reverse();
@@ -158,29 +161,32 @@ impl<'a> TableRead<'a> {
 
 /// Returns the statement that selects the positions of those keys whose rows are visible. The
 /// parameters are the table, and an array of values for each column of the key. No row if the table
-/// has another name by now: the rows would be those of another table.
+/// has another name by now: the rows would be those of another table. PostgreSQL looks the name up
+/// together with the table that it reads, and again whenever either may have changed.
 ///
 /// With `exists` PostgreSQL could read the whole table for a join, and evaluate the policies for
 /// rows that did not change. With `limit` it looks each key up.
+///
+/// The arrays come from subqueries, which hide their lengths from the planner. Otherwise a plan for
+/// the few keys of a read counts as cheaper than the one for any keys, so that PostgreSQL makes one
+/// for each read, which takes several times as long as the read itself.
 fn rows_statement(table: &DescribedTable) -> String {
     let (mut arrays, mut names, mut conditions) = (String::new(), String::new(), String::new());
     for (number, column, type_sql) in key_columns(table) {
         let (comma, and) = if number == 0 { ("", "") } else { (", ", " and ") };
-        let _ = write!(arrays, "{comma}pg_catalog.unnest(${}::pg_catalog.text[])", number + 2);
+        let _ = write!(arrays, "{comma}pg_catalog.unnest((select ${}::pg_catalog.text[]))", number + 2);
         let _ = write!(names, "k{number}, ");
         let _ = write!(conditions, "{and}visible.{} = item.k{number}::{type_sql}", quoted(column));
     }
+    let name = format!("{}.{}", quoted(&table.table.schema), quoted(&table.table.name));
     format!(
-        "select pg_catalog.jsonb_build_object({RIGHTS}, 'visible', ( \
-                  select coalesce(pg_catalog.jsonb_agg(item.position - 1), '[]') \
+        "select pg_catalog.json_build_object({RIGHTS}, 'visible', array( \
+                  select item.position - 1 \
                     from rows from ({arrays}) with ordinality as item ({names}position) \
-                   where (select true from {}.{} as visible where {conditions} limit 1)))::pg_catalog.text \
-           from pg_catalog.pg_class as class join pg_catalog.pg_namespace as space on space.oid = class.relnamespace \
-          where class.oid = $1::pg_catalog.oid and space.nspname = {} and class.relname = {}",
-        quoted(&table.table.schema),
-        quoted(&table.table.name),
-        literal(&table.table.schema),
-        literal(&table.table.name),
+                   where (select true from {name} as visible where {conditions} limit 1)))::pg_catalog.text \
+           from pg_catalog.pg_class as class \
+          where class.oid = $1::pg_catalog.oid and class.oid = {}::pg_catalog.regclass",
+        literal(&name),
     )
 }
 
@@ -194,17 +200,17 @@ async fn read_rows(
     reads: &RoleReads,
     reader: &ChangeReader,
     read: &TableRead<'_>,
-    keys: &[RowKey],
+    keys: &[NumberedKey<'_>],
 ) -> Result<Option<TableAccess>, ReadFailure> {
     let TableRead { table, sql } = read;
     let oid = table.table.oid.to_string();
     let arrays: Vec<String> = key_columns(table)
-        .map(|(number, ..)| text_array(keys.iter().map(|key| key.get(number).map(|value| &**value))))
+        .map(|(number, ..)| text_array(keys.iter().map(|(_, key)| key.get(number).map(|value| &**value))))
         .collect();
     let values: Vec<_> =
         std::iter::once(Some(oid.as_bytes())).chain(arrays.iter().map(|array| Some(array.as_bytes()))).collect();
     let Some(row) = one(&reads.read_as(reader, sql, &values).await?)? else { return Ok(None) };
-    let visible = row.visible.iter().filter_map(|position| keys.get(*position).cloned()).collect();
+    let visible = row.visible.iter().filter_map(|position| Some(keys.get(*position)?.0)).collect();
     Ok(Some(access(table, &row, visible)))
 }
 
@@ -213,16 +219,16 @@ fn one(rows: &[u8]) -> Result<Option<AccessRow>, ReadFailure> {
     Ok(rows.into_iter().next())
 }
 
-fn access(table: &DescribedTable, row: &AccessRow, visible: HashSet<RowKey>) -> TableAccess {
+fn access(table: &DescribedTable, row: &AccessRow, visible: HashSet<usize>) -> TableAccess {
     let columns = table.table.columns.iter().map(|column| row.columns.contains(&column.number)).collect();
     TableAccess { has_row_security: row.has_row_security, columns, visible }
 }
 
 /// Splits keys into lists of a limited size.
-fn chunks(keys: &[RowKey]) -> Vec<&[RowKey]> {
+fn chunks<'a, 'k>(keys: &'a [NumberedKey<'k>]) -> Vec<&'a [NumberedKey<'k>]> {
     let mut chunks = Vec::new();
     let (mut start, mut bytes) = (0, 0);
-    for (at, key) in keys.iter().enumerate() {
+    for (at, (_, key)) in keys.iter().enumerate() {
         let size: usize = key.iter().map(|value| value.len() + 3).sum();
         if bytes + size > MAX_KEY_BYTES && at > start {
             chunks.push(&keys[start..at]);

@@ -4,37 +4,41 @@
 //! commits. While it works on them, the next ones gather. PostgreSQL is asked once for each set of
 //! questions: which rows are visible, by reader and table; then, for the visible ones alone, which
 //! conditions hold. All questions of a step are asked at the same time.
+//!
+//! A channel has one reader. So the changes are decided and sent in parts with some of the readers
+//! each: while the sockets of the first ones write, PostgreSQL decides for the others.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use indexmap::IndexMap;
 use portico_database::{Database, DatabaseError};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::access::{RowKey, TableAccess, TableRead, role_access, row_access};
+use super::authorise::{KeyReaders, read_tables};
 use super::column_test::{FieldValue, Test};
 use super::committed_change::CommittedChange;
 use super::database_tests::{ConditionMemory, ConditionScope, TestQuestion, failing_tests};
 use super::entry::ChangeAction;
-use super::event::{ChangeEventError, ChangeMessages, EventContent, MessageTarget};
+use super::event::{ChangeEventError, EventContent, MessageTarget};
 use super::group::{EntryTarget, SubscriptionGroup};
 use super::outgoing::OutgoingChanges;
 use super::pauses::Pauses;
 use super::prepared_tables::{MAX_TABLES, PreparedTables};
+use super::reader_parts::{LAST_PART, ReaderParts};
 use super::registry::Registry;
-use super::rendering::render_waiting;
-use super::role_reads::{ReadFailure, RoleReads, retrying};
+use super::role_reads::{ChangeReader, ReadFailure, RoleReads, retrying};
+use super::slice_keys::SliceKeys;
+use super::slice_messages::SliceMessages;
 use super::slices::slice_end;
 use super::validate::Validator;
 use super::verdict::{
-    self, AccessAnswers, AccessQuestion, AccessQuestions, Candidate, CandidateOutcome, ask, decide, is_keyless,
+    self, AccessAnswers, AccessQuestion, Candidate, CandidateOutcome, PartAnswers, decide, is_keyless,
 };
-use crate::decode::{DescribedTable, TransactionId};
+use crate::decode::TransactionId;
 use crate::meter::Meter;
 use crate::settings::ChangesSettings;
 use crate::socket::FrameMemory;
@@ -42,8 +46,9 @@ use crate::stream::{ChangeBatch, wait_until_visible};
 
 /// The largest number of batches that are taken at once.
 const MAX_BATCHES: usize = 64;
-/// The largest number of reads that wait at once.
-const MAX_READS: usize = 128;
+/// The largest number of parts of a slice that are being decided at once. With more, PostgreSQL
+/// works on all of them at the same time, and the first ones are not answered sooner than the last.
+const MAX_PARTS: usize = 3;
 
 /// Delivers changes.
 #[derive(Debug)]
@@ -67,7 +72,7 @@ pub(crate) struct ChangeDelivery {
 struct Memory {
     prepared: PreparedTables,
     /// The roles that could read the whole primary key of a table when it was last looked at.
-    key_readers: HashSet<(u32, Box<str>)>,
+    key_readers: KeyReaders,
     conditions: ConditionMemory,
     /// The tables with values whose rendering took too long.
     paused_renderings: Pauses<u32>,
@@ -81,6 +86,23 @@ impl Memory {
             conditions: ConditionMemory::new(pause),
             paused_renderings: Pauses::new(pause),
         }
+    }
+
+    /// Notes which roles can read the whole primary keys of tables, as PostgreSQL has answered.
+    /// Returns those that cannot.
+    fn note_key_readers(&mut self, changes: &[CommittedChange], answers: &AccessAnswers) -> RejectedRoles {
+        let mut rejected = RejectedRoles::new();
+        for (question, answer) in answers {
+            let (AccessQuestion::Role(oid, role), Ok(Some(access))) = (question, answer) else { continue };
+            let Some(change) = changes.iter().find(|change| change.table.table.oid == *oid) else { continue };
+            if access.reads_key(&change.table) {
+                self.key_readers.insert((*oid, role.clone()));
+            } else {
+                self.key_readers.remove(&(*oid, role.clone()));
+                rejected.insert((*oid, role.clone()));
+            }
+        }
+        rejected
     }
 
     /// Forgets what can be found out again when there is much of it: tables that were dropped are
@@ -162,18 +184,56 @@ impl ChangeDelivery {
         let mut unanswered = self.prepare_filters(&mut memory.prepared, changes).await;
         let mut candidates = self.matching(changes);
         self.registry.drop_paused(changes, &mut candidates);
-        let answers = self.authorise(memory, changes, &candidates).await;
-        self.registry.note_times(changes, &answers);
-        unanswered.extend(verdict::unanswered(changes, &candidates, &answers));
-        decide(&self.settings, changes, &mut candidates, &answers);
-        unanswered.extend(self.compare(&mut memory.conditions, changes, &mut candidates).await);
+        let (tables, keys) = (read_tables(changes), SliceKeys::of(changes));
+        let of_roles = self.ask_about_roles(&memory.key_readers, &tables, &keys, changes, &candidates).await;
+        let rejected = memory.note_key_readers(changes, &of_roles);
+        self.add_unauthorized(changes, &mut candidates, &rejected, |_, _| true);
+        let mut messages = SliceMessages::new(changes, &candidates, self.settings.max_record_bytes, &self.memory);
+        // While a part waits for the database, the reads of the others would keep connections
+        let waits = messages.are_waiting() || candidates.iter().any(|it| it.target.filter.needs_database());
+        let parts = if waits { ReaderParts::all_at_last(candidates) } else { ReaderParts::of(changes, candidates) };
+        let mut answered = stream::iter(parts.numbered())
+            .map(async |(number, part)| (number, self.authorise(&tables, changes, part, &keys, &of_roles).await))
+            .buffer_unordered(MAX_PARTS)
+            .boxed();
+        let (mut first, mut last, mut rejected) = (Vec::new(), None, RejectedRoles::new());
+        while let Some((number, (mut part, answers))) = answered.next().await {
+            unanswered.extend(self.decide(memory, changes, &mut part, &answers).await);
+            let of_part = memory.note_key_readers(changes, &answers.of_part);
+            if number == LAST_PART {
+                last = Some(part);
+            } else {
+                self.add_unauthorized(changes, &mut part, &of_part, |oid, reader| answers.has_asked(oid, reader));
+                self.send(&mut memory.paused_renderings, &mut messages, part).await;
+                first.push(answers);
+            }
+            rejected.extend(of_part);
+        }
+        let mut last = last.unwrap_or_default();
+        let was_first = |oid, reader: &Arc<ChangeReader>| first.iter().any(|answers| answers.has_asked(oid, reader));
+        self.add_unauthorized(changes, &mut last, &rejected, |oid, reader| !was_first(oid, reader));
+        self.send(&mut memory.paused_renderings, &mut messages, last).await;
         if !unanswered.is_empty() {
             tracing::warn!(groups = unanswered.len(), "changes are discarded: the database has not answered");
         }
-        self.add_unauthorized(memory, changes, &mut candidates, &answers);
-        self.send(&mut memory.paused_renderings, changes, candidates).await;
         // Changes were missed, as after a gap of the stream
         unanswered.values().for_each(|group| self.registry.report(group));
+    }
+
+    /// Decides on some candidates. Returns the groups about which the database has not answered, by
+    /// their ids.
+    async fn decide(
+        &self,
+        memory: &mut Memory,
+        changes: &[CommittedChange],
+        candidates: &mut [Candidate],
+        answers: &PartAnswers<'_>,
+    ) -> IndexMap<u64, Arc<SubscriptionGroup>> {
+        self.registry.note_times(changes, &answers.of_part);
+        let mut unanswered = verdict::unanswered(changes, candidates, answers);
+        decide(&self.settings, changes, candidates, answers);
+        unanswered.extend(self.compare(&mut memory.conditions, changes, candidates).await);
+        unanswered
     }
 
     /// Returns the entries for all changes, in their order, apart from those with a condition that
@@ -256,120 +316,31 @@ impl ChangeDelivery {
         missed
     }
 
-    /// Asks PostgreSQL what the readers of the candidates may read.
-    async fn authorise(&self, memory: &Memory, changes: &[CommittedChange], candidates: &[Candidate]) -> AccessAnswers {
-        let tables: HashMap<u32, &Arc<DescribedTable>> =
-            changes.iter().map(|change| (change.table.table.oid, &change.table)).collect();
-        let mut questions: AccessQuestions = IndexMap::new();
-        for candidate in candidates.iter().filter(|candidate| candidate.is_undecided()) {
-            let Some(change) = changes.get(candidate.change) else { continue };
-            let has_row_security = change.table.table.has_row_security;
-            ask(&mut questions, change, candidate.reader(), has_row_security);
-        }
-        // A role that cannot read the key receives an error for every change, whatever its filters
-        let mut looked_at = HashSet::new();
-        let written = changes.iter().filter(|change| change.action() != ChangeAction::Delete && !is_keyless(change));
-        for change in written {
-            let oid = change.table.table.oid;
-            if !looked_at.insert(oid) {
-                continue;
-            }
-            for role in self.registry.roles(change.table_name()) {
-                if !memory.key_readers.contains(&(oid, role.clone())) {
-                    questions.entry(AccessQuestion::Role(oid, role)).or_default();
-                }
-            }
-        }
-        let mut answers = self.ask_all(&tables, questions).await;
-
-        // Changes since the table was described, and reads that the role may not make
-        let mut questions: AccessQuestions = IndexMap::new();
-        for candidate in candidates.iter().filter(|candidate| candidate.is_undecided()) {
-            let Some(change) = changes.get(candidate.change) else { continue };
-            let (oid, reader) = (change.table.table.oid, candidate.reader());
-            let of_role = AccessQuestion::Role(oid, reader.role.clone());
-            match answers.get(&AccessQuestion::Rows(oid, Arc::clone(reader))) {
-                None => {
-                    if let Some(Ok(Some(access))) = answers.get(&of_role)
-                        && access.has_row_security
-                    {
-                        ask(&mut questions, change, reader, true);
-                    }
-                }
-                Some(Err(failure)) if failure.has_code("42501") && !answers.contains_key(&of_role) => {
-                    questions.entry(of_role).or_default();
-                }
-                Some(_) => {}
-            }
-        }
-        questions.retain(|question, _| !answers.contains_key(question));
-        answers.extend(self.ask_all(&tables, questions).await);
-        answers
-    }
-
-    async fn ask_all(&self, tables: &HashMap<u32, &Arc<DescribedTable>>, questions: AccessQuestions) -> AccessAnswers {
-        let tables: HashMap<u32, TableRead<'_>> =
-            tables.iter().map(|(oid, table)| (*oid, TableRead::of(table))).collect();
-        let mut reads: Vec<BoxFuture<'_, _>> = Vec::with_capacity(questions.len());
-        for (question, keys) in questions {
-            let oid = match &question {
-                AccessQuestion::Role(oid, _) | AccessQuestion::Rows(oid, _) => oid,
-            };
-            if let Some(table) = tables.get(oid) {
-                reads.push(self.ask_one(table, question, keys.into_iter().collect()).boxed());
-            }
-        }
-        stream::iter(reads).buffer_unordered(MAX_READS).collect().await
-    }
-
-    async fn ask_one(
-        &self,
-        read: &TableRead<'_>,
-        question: AccessQuestion,
-        keys: Vec<RowKey>,
-    ) -> (AccessQuestion, Result<Option<TableAccess>, ReadFailure>) {
-        let answer = retrying(|| match &question {
-            AccessQuestion::Role(_, role) => role_access(&self.reads, role, read.table).boxed(),
-            AccessQuestion::Rows(_, reader) => row_access(&self.reads, reader, read, &keys).boxed(),
-        })
-        .await;
-        (question, answer)
-    }
-
-    /// Adds the error events for roles that cannot read the primary key: for every entry of the
-    /// role, whatever its conditions.
+    /// Adds the error events for roles that cannot read the primary key: for every entry of those
+    /// readers of the role that `is_meant` accepts, whatever its conditions.
     fn add_unauthorized(
         &self,
-        memory: &mut Memory,
         changes: &[CommittedChange],
         candidates: &mut Vec<Candidate>,
-        answers: &AccessAnswers,
+        rejected: &RejectedRoles,
+        is_meant: impl Fn(u32, &Arc<ChangeReader>) -> bool,
     ) {
-        let mut rejected: HashSet<(u32, &str)> = HashSet::new();
-        for (question, answer) in answers {
-            let (AccessQuestion::Role(oid, role), Ok(Some(access))) = (question, answer) else { continue };
-            let Some(change) = changes.iter().find(|change| change.table.table.oid == *oid) else { continue };
-            if access.reads_key(&change.table) {
-                memory.key_readers.insert((*oid, role.clone()));
-            } else {
-                memory.key_readers.remove(&(*oid, role.clone()));
-                rejected.insert((*oid, role));
-            }
-        }
         if rejected.is_empty() {
             return;
         }
-        let is_rejected = |change: &CommittedChange, role: &str| {
+        let is_rejected = |change: &CommittedChange, reader: &Arc<ChangeReader>| {
+            let oid = change.table.table.oid;
             change.action() != ChangeAction::Delete
                 && !is_keyless(change)
-                && rejected.contains(&(change.table.table.oid, role))
+                && rejected.contains(&(oid, reader.role.clone()))
+                && is_meant(oid, reader)
         };
         candidates.retain(|candidate| {
-            changes.get(candidate.change).is_none_or(|change| !is_rejected(change, &candidate.reader().role))
+            changes.get(candidate.change).is_none_or(|change| !is_rejected(change, candidate.reader()))
         });
         for (number, change) in changes.iter().enumerate() {
             for target in self.registry.audience(change.table_name(), change.action()) {
-                if is_rejected(change, &target.group.key.reader.role) {
+                if is_rejected(change, &target.group.key.reader) {
                     let verdict = CandidateOutcome::Sent(EventContent::Error(ChangeEventError::Unauthorized));
                     candidates.push(Candidate { change: number, target, verdict });
                 }
@@ -379,21 +350,17 @@ impl ChangeDelivery {
     }
 
     /// Sends the events, to each channel in the order of the changes.
-    async fn send(&self, paused: &mut Pauses<u32>, changes: &[CommittedChange], candidates: Vec<Candidate>) {
+    async fn send(&self, paused: &mut Pauses<u32>, messages: &mut SliceMessages<'_>, candidates: Vec<Candidate>) {
         let mut by_change: IndexMap<usize, Receivers> = IndexMap::new();
         for candidate in candidates {
             if let CandidateOutcome::Sent(content) = candidate.verdict {
                 by_change.entry(candidate.change).or_default().push((candidate.target, content));
             }
         }
-        let numbered = by_change.into_iter().filter_map(|(number, sent)| Some((changes.get(number)?, sent)));
-        let mut messages: Vec<_> = numbered
-            .map(|(change, sent)| (ChangeMessages::new(change, self.settings.max_record_bytes, &self.memory), sent))
-            .collect();
-        let all: Vec<_> = messages.iter_mut().map(|(messages, _)| messages).collect();
-        render_waiting(&self.reads, all, paused).await;
+        messages.render(&self.reads, paused, |number| by_change.contains_key(&number)).await;
         let mut outgoing = OutgoingChanges::default();
-        for (mut messages, sent) in messages {
+        for (number, sent) in by_change {
+            let Some(messages) = messages.of_change(number) else { continue };
             let mut by_group: IndexMap<(u64, usize), MessagePart> = IndexMap::new();
             for (target, content) in sent {
                 // One message for all entries of a channel with the same columns
@@ -433,6 +400,8 @@ async fn wait_for_end(end: Option<Instant>) {
     }
 }
 
+/// The tables and roles that cannot read a whole primary key.
+type RejectedRoles = HashSet<(u32, Box<str>)>;
 /// The entries that receive a change, and what they are shown.
 type Receivers = Vec<(Arc<EntryTarget>, EventContent)>;
 

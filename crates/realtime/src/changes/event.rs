@@ -84,6 +84,11 @@ impl<'a> ChangeMessages<'a> {
         [&mut self.new, &mut self.old]
     }
 
+    /// Returns true if PostgreSQL has to render a value.
+    pub fn is_waiting(&mut self) -> bool {
+        self.waiting_rows().iter().any(|row| row.as_ref().is_some_and(RenderedRow::is_waiting))
+    }
+
     /// Returns true if the values that are shown are too large together. Those that are not shown
     /// do not count: their size would tell about them.
     fn is_too_large(&self, shows_new: impl Fn(usize) -> bool, shows_old: impl Fn(usize) -> bool) -> bool {

@@ -9,11 +9,13 @@
 //! - `renewal` gives subscriptions the readers of new tokens;
 //! - `reader_pauses` knows the readers whose policies take too long, and the subscribers whose
 //!   filters do, of which `condition_budgets` keeps account; `registry_pauses` leaves them out;
-//! - `access` asks PostgreSQL which rows and columns a role may read now, and `verdict` decides;
+//! - `access` asks PostgreSQL which rows and columns a role may read now, `authorise` has it asked
+//!   for the readers of changes, and `verdict` decides;
 //! - `rendering` has PostgreSQL render the values of the project's own types;
 //! - `preparation` prepares filters again for tables whose columns have changed;
 //! - `deliver` takes committed changes, and sends the messages of `event` to each channel in their
-//!   order, which `outgoing` collects.
+//!   order, which `outgoing` collects; `slices` and `reader_parts` say how many at once,
+//!   `slice_keys` and `slice_messages` have their keys and messages, `ordered_map` their readers.
 //!
 //! Promises: a channel receives the values of a row only if its role, with its claims, could select
 //! a row of that key and those columns at the moment of the delivery. Deleted rows are not there to
@@ -25,6 +27,7 @@
 //! about a hidden row.
 
 mod access;
+mod authorise;
 mod column_test;
 mod committed_change;
 mod condition_budgets;
@@ -34,10 +37,12 @@ mod entry;
 mod event;
 mod filter;
 mod group;
+mod ordered_map;
 mod outgoing;
 mod pauses;
 mod preparation;
 mod prepared_tables;
+mod reader_parts;
 mod reader_pauses;
 mod registry;
 mod registry_pauses;
@@ -45,6 +50,8 @@ mod rendering;
 mod renewal;
 mod role_reads;
 mod shared_rounds;
+mod slice_keys;
+mod slice_messages;
 mod slices;
 mod subscription;
 mod system_message;

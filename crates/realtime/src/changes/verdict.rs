@@ -3,14 +3,16 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use indexmap::{IndexMap, IndexSet};
+use indexmap::IndexMap;
 
-use super::access::{RowKey, TableAccess};
+use super::access::TableAccess;
 use super::committed_change::CommittedChange;
 use super::entry::ChangeAction;
 use super::event::EventContent;
 use super::group::{EntryTarget, SubscriptionGroup};
+use super::ordered_map::OrderedMap;
 use super::role_reads::{ChangeReader, ReadFailure};
+use super::slice_keys::SliceKeys;
 use crate::settings::ChangesSettings;
 
 /// An entry that a change may have to be sent to.
@@ -40,6 +42,11 @@ impl Candidate {
     pub fn is_undecided(&self) -> bool {
         matches!(self.verdict, CandidateOutcome::Undecided)
     }
+
+    /// Returns true if the change is not sent.
+    pub fn is_dropped(&self) -> bool {
+        matches!(self.verdict, CandidateOutcome::Dropped)
+    }
 }
 
 /// A question about what may be read of a table.
@@ -51,30 +58,51 @@ pub(crate) enum AccessQuestion {
     Rows(u32, Arc<ChangeReader>),
 }
 
-/// The keys of the rows that each question is about.
-pub(crate) type AccessQuestions = IndexMap<AccessQuestion, IndexSet<RowKey>>;
+/// The numbers of the keys that each question is about.
+pub(crate) type AccessQuestions = OrderedMap<AccessQuestion, Vec<usize>>;
 /// The answers. `None`: the table does not exist any more.
 pub(crate) type AccessAnswers = HashMap<AccessQuestion, Result<Option<TableAccess>, ReadFailure>>;
+
+/// The answers about the candidates of a part.
+#[derive(Debug)]
+pub(crate) struct PartAnswers<'a> {
+    /// The answers about roles, for all parts of the slice.
+    pub of_slice: &'a AccessAnswers,
+    pub of_part: AccessAnswers,
+    pub keys: &'a SliceKeys,
+}
+
+impl PartAnswers<'_> {
+    /// Returns the answer to a question, if it was asked.
+    pub fn get(&self, question: &AccessQuestion) -> Option<&Result<Option<TableAccess>, ReadFailure>> {
+        self.of_part.get(question).or_else(|| self.of_slice.get(question))
+    }
+
+    /// Returns true if the rows of a table were asked about for a reader.
+    pub fn has_asked(&self, table: u32, reader: &Arc<ChangeReader>) -> bool {
+        self.of_part.contains_key(&AccessQuestion::Rows(table, Arc::clone(reader)))
+    }
+}
 
 /// Returns true for a new row of a table without a primary key.
 pub(crate) fn is_keyless(change: &CommittedChange) -> bool {
     change.action() != ChangeAction::Delete && !change.table.table.has_primary_key()
 }
 
-/// Adds the question of a candidate.
-pub(crate) fn ask(
-    questions: &mut AccessQuestions,
-    change: &CommittedChange,
-    reader: &Arc<ChangeReader>,
-    has_row_security: bool,
-) {
-    let oid = change.table.table.oid;
-    if change.action() == ChangeAction::Delete || !has_row_security {
-        questions.entry(AccessQuestion::Role(oid, reader.role.clone())).or_default();
-    } else {
-        let keys = questions.entry(AccessQuestion::Rows(oid, Arc::clone(reader))).or_default();
-        keys.extend(change.key());
+/// Adds the question whether a reader may read the row of a table with a key.
+pub(crate) fn ask_about_row(questions: &mut AccessQuestions, oid: u32, reader: &Arc<ChangeReader>, key: Option<usize>) {
+    let is_asked = |question: &AccessQuestion| matches!(question, AccessQuestion::Rows(table, other) if *table == oid && Arc::ptr_eq(other, reader));
+    let keys = questions.entry_where(is_asked, || AccessQuestion::Rows(oid, Arc::clone(reader)));
+    // The entries of a reader follow each other
+    if keys.last().copied() != key {
+        keys.extend(key);
     }
+}
+
+/// Adds the question which columns of a table a role may read.
+pub(crate) fn ask_about_role(questions: &mut AccessQuestions, oid: u32, role: &str) {
+    let is_asked = |question: &AccessQuestion| matches!(question, AccessQuestion::Role(table, other) if *table == oid && **other == *role);
+    questions.entry_where(is_asked, || AccessQuestion::Role(oid, role.into()));
 }
 
 /// The table, its readable columns and the address of the entry's selection: the shown columns
@@ -86,8 +114,11 @@ type ShownKey = (u32, Box<[bool]>, usize);
 pub(crate) fn unanswered(
     changes: &[CommittedChange],
     candidates: &[Candidate],
-    answers: &AccessAnswers,
+    answers: &PartAnswers<'_>,
 ) -> IndexMap<u64, Arc<SubscriptionGroup>> {
+    if answers.of_part.values().chain(answers.of_slice.values()).all(Result::is_ok) {
+        return IndexMap::new();
+    }
     let undecided = candidates.iter().filter(|candidate| candidate.is_undecided());
     let missing = undecided.filter(|candidate| {
         let Some(change) = changes.get(candidate.change) else { return false };
@@ -109,13 +140,13 @@ pub(crate) fn decide(
     settings: &ChangesSettings,
     changes: &[CommittedChange],
     candidates: &mut [Candidate],
-    answers: &AccessAnswers,
+    answers: &PartAnswers<'_>,
 ) {
     let mut shown: HashMap<ShownKey, Arc<[bool]>> = HashMap::new();
     for candidate in candidates.iter_mut().filter(|candidate| candidate.is_undecided()) {
         candidate.verdict = CandidateOutcome::Dropped;
         let Some(change) = changes.get(candidate.change) else { continue };
-        let Some(access) = permitting_access(settings, change, candidate.reader(), answers) else { continue };
+        let Some(access) = permitting_access(settings, change, candidate, answers) else { continue };
         // A right to read a column that a filter compares may have been revoked
         let mut tests = candidate.target.filter.tests.iter();
         let compares = |name: &str| access.reads(&change.table, name) && is_compared(settings, change, access, name);
@@ -147,14 +178,14 @@ fn is_compared(settings: &ChangesSettings, change: &CommittedChange, access: &Ta
     !hides_values || columns.any(|column| column.is_primary_key && *column.name == *name)
 }
 
-/// Returns what a reader may read of a change, unless it must not receive the change.
+/// Returns what the reader of a candidate may read of the change, unless it must not receive it.
 fn permitting_access<'a>(
     settings: &ChangesSettings,
     change: &CommittedChange,
-    reader: &Arc<ChangeReader>,
-    answers: &'a AccessAnswers,
+    candidate: &Candidate,
+    answers: &'a PartAnswers<'_>,
 ) -> Option<&'a TableAccess> {
-    let oid = change.table.table.oid;
+    let (oid, reader) = (change.table.table.oid, candidate.reader());
     let answer = |question: AccessQuestion| answers.get(&question)?.as_ref().ok()?.as_ref();
     let of_role = || answer(AccessQuestion::Role(oid, reader.role.clone()));
     if change.action() == ChangeAction::Delete {
@@ -163,8 +194,7 @@ fn permitting_access<'a>(
     match answers.get(&AccessQuestion::Rows(oid, Arc::clone(reader))) {
         Some(answer) => {
             let access = answer.as_ref().ok()?.as_ref()?;
-            let key = change.key()?;
-            access.visible.contains(&key).then_some(access)
+            access.visible.contains(&answers.keys.number(candidate.change)?).then_some(access)
         }
         // The table has no row-level security, as PostgreSQL has just confirmed
         None => of_role().filter(|access| !access.has_row_security && access.reads_key(&change.table)),

@@ -5,7 +5,9 @@ mod content;
 mod grouping;
 mod isolation;
 mod life;
+mod parts;
 mod pauses;
+mod plans;
 mod rules;
 mod validation;
 mod visibility;
@@ -17,6 +19,7 @@ use portico_database::wire::{CoalescingSettings, ReadCoalescer, WirePoolSettings
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
+use super::role_reads::RoleReads;
 use super::*;
 use crate::fixture::{ScratchDatabase, TestChannel, json_of, open, room};
 use crate::identity::ChannelIdentity;
@@ -36,6 +39,7 @@ const MARKS: &str = "
 struct Live {
     database: ScratchDatabase,
     changes: DatabaseChanges,
+    reads: RoleReads,
     mark: AtomicU32,
     _stream: (ChangeStream, StreamUse),
 }
@@ -74,11 +78,12 @@ impl Live {
         });
         let reads = ReadCoalescer::new(database.pool(WirePoolSettings::default()), &CoalescingSettings::default());
         let memory = FrameMemory::new(settings.limits.max_all_waiting_bytes);
+        let of_roles = RoleReads::new(reads.clone());
         let changes = DatabaseChanges::with_pause(&pools, reads, &settings, stream.follow(), &memory, pause);
         tokio::spawn(changes.clone().run(batches));
         tokio::spawn(async move { while messages.recv().await.is_some() {} });
         let in_use = stream.use_stream();
-        Self { database, changes, mark: AtomicU32::new(0), _stream: (stream, in_use) }
+        Self { database, changes, reads: of_roles, mark: AtomicU32::new(0), _stream: (stream, in_use) }
     }
 
     async fn run(&self, sql: &str) {

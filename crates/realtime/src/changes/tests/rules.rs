@@ -121,6 +121,29 @@ async fn a_table_without_a_readable_key_gives_an_error_event_to_the_whole_role()
     }
 }
 
+#[tokio::test]
+async fn a_role_that_loses_the_key_gives_one_error_event_to_each_of_its_readers() {
+    let live = Live::new(
+        "create table public.items (id int primary key, title text);
+         alter table public.items enable row level security;
+         create policy p on public.items for select to authenticated using (true);
+         grant select on public.items to authenticated;
+         alter publication supabase_realtime add table public.items",
+    )
+    .await;
+    let matching = live.join(&person("a"), "a", &[entry("*", "items", "title=eq.x")]).await;
+    let also_matching = live.join(&person("b"), "b", &[entry("*", "items", "")]).await;
+    let other = live.join(&person("c"), "c", &[entry("*", "items", "title=eq.never")]).await;
+    let all = [&matching, &also_matching, &other];
+    let received = live.received("insert into public.items values (1, 'x')", all).await;
+    assert_eq!(received.map(|events| events.len()), [1, 1, 0]);
+    live.run("revoke select on public.items from authenticated").await;
+    for events in live.received("insert into public.items values (2, 'x')", all).await {
+        assert_eq!(events.len(), 1);
+        assert_eq!(events[0]["data"]["errors"], json!(["Error 401: Unauthorized"]));
+    }
+}
+
 /// Returns the ids of the entries that an event is for.
 fn ids(event: &Value) -> HashSet<Value> {
     event["ids"].as_array().unwrap().iter().cloned().collect()

@@ -1,0 +1,161 @@
+//! The questions to PostgreSQL about what readers may read of changes.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt as _, StreamExt as _, stream};
+
+use super::access::{NumberedKey, TableAccess, TableRead, role_access, row_access};
+use super::committed_change::CommittedChange;
+use super::deliver::ChangeDelivery;
+use super::entry::ChangeAction;
+use super::role_reads::{ReadFailure, retrying};
+use super::slice_keys::SliceKeys;
+use super::verdict::{
+    AccessAnswers, AccessQuestion, AccessQuestions, Candidate, PartAnswers, ask_about_role, ask_about_row, is_keyless,
+};
+use crate::decode::DescribedTable;
+
+/// The largest number of reads of a part that wait at once.
+const MAX_READS: usize = 64;
+
+/// The tables and roles that can read the whole primary key.
+pub(super) type KeyReaders = HashSet<(u32, Box<str>)>;
+/// The reads of the tables of a slice, by their ids.
+pub(super) type TableReads<'a> = HashMap<u32, TableRead<'a>>;
+
+/// Returns the reads of the tables of changes.
+pub(super) fn read_tables(changes: &[CommittedChange]) -> TableReads<'_> {
+    let tables: HashMap<u32, &DescribedTable> =
+        changes.iter().map(|change| (change.table.table.oid, &*change.table)).collect();
+    tables.into_iter().map(|(oid, table)| (oid, TableRead::of(table))).collect()
+}
+
+impl ChangeDelivery {
+    /// Asks PostgreSQL what roles may read: those of candidates for which only the role counts, and
+    /// those that are not among `key_readers`. A role that cannot read the key receives an error
+    /// for every change, whatever its filters.
+    pub(super) async fn ask_about_roles(
+        &self,
+        key_readers: &KeyReaders,
+        tables: &TableReads<'_>,
+        keys: &SliceKeys,
+        changes: &[CommittedChange],
+        candidates: &[Candidate],
+    ) -> AccessAnswers {
+        let mut questions = AccessQuestions::default();
+        for candidate in candidates.iter().filter(|candidate| candidate.is_undecided()) {
+            if let Some(change) = changes.get(candidate.change)
+                && !needs_rows(change)
+            {
+                ask_about_role(&mut questions, change.table.table.oid, &candidate.reader().role);
+            }
+        }
+        let mut looked_at = HashSet::new();
+        let written = changes.iter().filter(|change| change.action() != ChangeAction::Delete && !is_keyless(change));
+        for change in written {
+            let oid = change.table.table.oid;
+            if !looked_at.insert(oid) {
+                continue;
+            }
+            for role in self.registry.roles(change.table_name()) {
+                if !key_readers.contains(&(oid, role.clone())) {
+                    ask_about_role(&mut questions, oid, &role);
+                }
+            }
+        }
+        self.ask_all(tables, keys, questions).await
+    }
+
+    /// Asks PostgreSQL what the readers of some candidates may read. `of_slice` are the answers
+    /// about their roles. Returns the candidates with the answers.
+    pub(super) async fn authorise<'a>(
+        &self,
+        tables: &TableReads<'_>,
+        changes: &[CommittedChange],
+        candidates: Vec<Candidate>,
+        keys: &'a SliceKeys,
+        of_slice: &'a AccessAnswers,
+    ) -> (Vec<Candidate>, PartAnswers<'a>) {
+        let mut questions = AccessQuestions::default();
+        for candidate in candidates.iter().filter(|candidate| candidate.is_undecided()) {
+            if let Some(change) = changes.get(candidate.change)
+                && needs_rows(change)
+            {
+                ask_about_row(
+                    &mut questions,
+                    change.table.table.oid,
+                    candidate.reader(),
+                    keys.number(candidate.change),
+                );
+            }
+        }
+        let mut answers = PartAnswers { of_slice, of_part: self.ask_all(tables, keys, questions).await, keys };
+
+        // Changes since the table was described, and reads that the role may not make
+        let has_other_security = |oid: u32, access: &TableAccess| {
+            access.has_row_security && tables.get(&oid).is_some_and(|read| !read.table.table.has_row_security)
+        };
+        let is_secured = |(question, answer): (&AccessQuestion, &Result<Option<TableAccess>, ReadFailure>)| matches!((question, answer), (AccessQuestion::Role(oid, _), Ok(Some(access))) if has_other_security(*oid, access));
+        if answers.of_part.values().all(Result::is_ok) && !of_slice.iter().any(is_secured) {
+            return (candidates, answers);
+        }
+        let mut questions = AccessQuestions::default();
+        let undecided = candidates.iter().filter(|candidate| candidate.is_undecided());
+        for candidate in undecided {
+            let Some(change) = changes.get(candidate.change) else { continue };
+            let (oid, reader) = (change.table.table.oid, candidate.reader());
+            let of_role = AccessQuestion::Role(oid, reader.role.clone());
+            match answers.get(&AccessQuestion::Rows(oid, Arc::clone(reader))) {
+                None => {
+                    if let Some(Ok(Some(access))) = answers.get(&of_role)
+                        && access.has_row_security
+                        && change.action() != ChangeAction::Delete
+                    {
+                        ask_about_row(&mut questions, oid, reader, keys.number(candidate.change));
+                    }
+                }
+                Some(Err(failure)) if failure.has_code("42501") && answers.get(&of_role).is_none() => {
+                    ask_about_role(&mut questions, oid, &reader.role);
+                }
+                Some(_) => {}
+            }
+        }
+        answers.of_part.extend(self.ask_all(tables, keys, questions).await);
+        (candidates, answers)
+    }
+
+    async fn ask_all(&self, tables: &TableReads<'_>, keys: &SliceKeys, questions: AccessQuestions) -> AccessAnswers {
+        let questions = questions.into_entries();
+        let mut reads: Vec<BoxFuture<'_, _>> = Vec::with_capacity(questions.len());
+        for (question, numbers) in questions {
+            let oid = match &question {
+                AccessQuestion::Role(oid, _) | AccessQuestion::Rows(oid, _) => oid,
+            };
+            if let Some(table) = tables.get(oid) {
+                reads.push(self.ask_one(table, question, keys.with_numbers(numbers)).boxed());
+            }
+        }
+        stream::iter(reads).buffer_unordered(MAX_READS).collect().await
+    }
+
+    async fn ask_one(
+        &self,
+        read: &TableRead<'_>,
+        question: AccessQuestion,
+        keys: Vec<NumberedKey<'_>>,
+    ) -> (AccessQuestion, Result<Option<TableAccess>, ReadFailure>) {
+        let answer = retrying(|| match &question {
+            AccessQuestion::Role(_, role) => role_access(&self.reads, role, read.table).boxed(),
+            AccessQuestion::Rows(_, reader) => row_access(&self.reads, reader, read, &keys).boxed(),
+        })
+        .await;
+        (question, answer)
+    }
+}
+
+/// Returns true if the policies decide about a change.
+pub(super) fn needs_rows(change: &CommittedChange) -> bool {
+    change.action() != ChangeAction::Delete && change.table.table.has_row_security
+}

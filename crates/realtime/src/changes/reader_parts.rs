@@ -1,0 +1,99 @@
+//! The parts of a slice that are decided and sent one by one.
+
+use std::sync::Arc;
+
+use indexmap::IndexSet;
+
+use super::authorise::needs_rows;
+use super::committed_change::CommittedChange;
+use super::ordered_map::OrderedMap;
+use super::role_reads::ChangeReader;
+use super::verdict::Candidate;
+
+/// The largest number of parts before the last one.
+const PARTS: usize = 32;
+/// The number of the last part.
+pub(super) const LAST_PART: usize = PARTS;
+/// The largest number of tables of a slice that is split.
+const MAX_TABLES: usize = 64;
+
+/// The candidates of a slice in parts, each with all candidates of its readers in their order. A
+/// channel has one reader, so that it still receives its changes in their order.
+///
+/// That a role may not read a table at all shows when a reader is asked about its rows, and all
+/// readers of the role receive an error then. So those that are not asked about every table are in
+/// the last part, which is sent when all are answered.
+#[derive(Debug)]
+pub(super) struct ReaderParts {
+    parts: Vec<Vec<Candidate>>,
+    last: Vec<Candidate>,
+}
+
+/// The part of a reader.
+#[derive(Debug, Default)]
+struct ReaderPart {
+    /// The tables that the reader is asked about, a bit for each.
+    asked: u64,
+    number: Option<usize>,
+}
+
+impl ReaderParts {
+    /// Returns the parts of the candidates for changes.
+    pub fn of(changes: &[CommittedChange], candidates: Vec<Candidate>) -> Self {
+        let tables: IndexSet<u32> =
+            changes.iter().filter(|change| needs_rows(change)).map(|change| change.table.table.oid).collect();
+        if tables.len() > MAX_TABLES {
+            return Self::all_at_last(candidates);
+        }
+        // By the positions of the changes
+        let bits: Vec<u64> = changes
+            .iter()
+            .map(|change| {
+                let table = tables.get_index_of(&change.table.table.oid).filter(|_| needs_rows(change));
+                table.map_or(0, |table| 1 << table)
+            })
+            .collect();
+        let all = bits.iter().fold(0, |all, bit| all | bit);
+        let mut readers: OrderedMap<Arc<ChangeReader>, ReaderPart> = OrderedMap::default();
+        for candidate in candidates.iter().filter(|candidate| candidate.is_undecided()) {
+            part_of(&mut readers, candidate).asked |= bits.get(candidate.change).copied().unwrap_or_default();
+        }
+        let (mut parts, mut last, mut count) = (Vec::new(), Vec::new(), 0);
+        for candidate in candidates {
+            let part = part_of(&mut readers, &candidate);
+            if part.asked != all {
+                last.push(candidate);
+                continue;
+            }
+            let number = *part.number.get_or_insert_with(|| {
+                count += 1;
+                (count - 1) % PARTS
+            });
+            if number >= parts.len() {
+                parts.push(Vec::new());
+            }
+            if let Some(part) = parts.get_mut(number) {
+                part.push(candidate);
+            }
+        }
+        Self { parts, last }
+    }
+
+    /// Returns a last part alone.
+    pub fn all_at_last(candidates: Vec<Candidate>) -> Self {
+        Self { parts: Vec::new(), last: candidates }
+    }
+
+    /// Returns the parts with their numbers.
+    pub fn numbered(self) -> impl Iterator<Item = (usize, Vec<Candidate>)> {
+        self.parts.into_iter().enumerate().chain([(LAST_PART, self.last)])
+    }
+}
+
+fn part_of<'a>(
+    readers: &'a mut OrderedMap<Arc<ChangeReader>, ReaderPart>,
+    candidate: &Candidate,
+) -> &'a mut ReaderPart {
+    let reader = candidate.reader();
+    readers.entry_where(|known| Arc::ptr_eq(known, reader), || Arc::clone(reader))
+}
