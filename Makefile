@@ -23,10 +23,9 @@ build: $(WEB_STAMP) extensions ## Build the release program with the web app ins
 release: $(WEB_STAMP) extensions ## The same, laid out by a profile of itself at work: faster, and takes three times as long
 	@scripts/release
 
-# Two parts at a time, each with its output in one piece: many tests wait, and the checks of TypeScript use one core
+# Two parts at a time: the checks of TypeScript use one core, and the tests of the web app wait
 test: setup ## Run every check and every test
-	@echo "Two parts run at a time. The output of each follows when it has ended."
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target check-text linted-tests linted-web linted-clients run-tests run-clients
+	@$(MAKE) --no-print-directory --jobs=2 check-text linted-tests linted-web linted-clients run-tests run-clients
 
 # Clippy is the compiler of the workspace here: one run of the compiler finds the lints and generates the code. `cargo clippy` would
 # compile the dependencies once more. The clients start the program that this has built: built without the tests, the program has no
@@ -49,7 +48,7 @@ linted-clients: $(NODE_STAMP)
 	npm run --silent --workspace clients lint
 	npm run --silent --workspace clients typecheck
 
-run-clients: linted-tests extensions
+run-clients: run-tests
 	npm run --silent --workspace clients test
 
 check-text:
