@@ -127,6 +127,7 @@ fn hash<W: Words<N>, const N: usize>(lanes: &mut [Lane<'_>]) {
     let blocks: [&[[u8; BLOCK]]; N] = std::array::from_fn(|lane| &lanes[of(lane)].blocks()[..count]);
     let mut words: [W; 4] =
         std::array::from_fn(|word| W::from_lanes(std::array::from_fn(|lane| lanes[of(lane)].state.words[word])));
+    #[expect(clippy::needless_range_loop, reason = "each lane has a block of this number")]
     for number in 0..count {
         compress(&mut words, &message(std::array::from_fn(|lane| &blocks[lane][number])));
     }
@@ -146,6 +147,7 @@ trait Words<const N: usize>:
     fn to_lanes(self) -> [u32; N];
     fn rotate_left<const BITS: u32>(self) -> Self;
 
+    #[inline(always)]
     fn all(word: u32) -> Self {
         Self::from_lanes([word; N])
     }
@@ -202,9 +204,16 @@ impl Words<8> for u32x8 {
 /// Returns the words of a block of each content.
 #[inline(always)]
 fn message<W: Words<N>, const N: usize>(blocks: [&[u8; BLOCK]; N]) -> [W; 16] {
-    std::array::from_fn(|word| {
-        W::from_lanes(std::array::from_fn(|lane| u32::from_le_bytes(blocks[lane].as_chunks().0[word])))
-    })
+    // Loops, since the compiler does not inline closures here
+    let mut words = [W::all(0); 16];
+    for (number, word) in words.iter_mut().enumerate() {
+        let mut lanes = [0; N];
+        for (lane, block) in lanes.iter_mut().zip(blocks) {
+            *lane = u32::from_le_bytes(block.as_chunks().0[number]);
+        }
+        *word = W::from_lanes(lanes);
+    }
+    words
 }
 
 /// The compression function of RFC 1321, section 3.4.

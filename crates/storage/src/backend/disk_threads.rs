@@ -1,8 +1,7 @@
 //! Threads for work that waits for the disk.
 //!
 //! A flush takes long, and many uploads end at the same time. If each had a thread of its own,
-//! their stacks and heaps would take more memory than all content on its way, and the disk would
-//! not be faster.
+//! there would be hundreds, each with a stack and a heap, and the disk would not be faster.
 
 use std::io;
 use std::sync::Arc;

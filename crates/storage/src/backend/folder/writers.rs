@@ -1,9 +1,10 @@
 //! The threads that hash and write the pieces of uploads.
 //!
-//! There is one for each processor at most, however many uploads there are. A thread takes several
-//! pieces that wait, each of another upload, and hashes them together, which takes a fraction of
-//! the time of one after another. Each piece comes with the file that it belongs to, so the bytes
-//! of one upload can reach no other.
+//! There is one for every two processors, however many uploads there are: with more, each would
+//! find one piece waiting, while the others receive from the network. A thread takes several pieces
+//! that wait, each of another upload, and hashes them together, which takes a fraction of the time
+//! of one after another. Each piece comes with the file that it belongs to, so the bytes of one
+//! upload can reach no other.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -41,14 +42,23 @@ pub(super) enum PieceTarget {
 pub(super) type WrittenPiece = oneshot::Receiver<Result<DraftWriter, BackendError>>;
 
 /// Hashes and writes pieces. Clones share the threads.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct PieceWriters(Arc<Mutex<WriterQueue>>);
 
-#[derive(Default)]
 struct WriterQueue {
     waiting: VecDeque<PieceWrite>,
     /// The threads at work.
     threads: usize,
+    max_threads: usize,
+}
+
+impl Default for PieceWriters {
+    fn default() -> Self {
+        // Reads files, so it is asked once
+        let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let max_threads = processors.div_ceil(2);
+        Self(Arc::new(Mutex::new(WriterQueue { waiting: VecDeque::new(), threads: 0, max_threads })))
+    }
 }
 
 /// A piece that waits.
@@ -64,8 +74,7 @@ impl PieceWriters {
         let (written, outcome) = oneshot::channel();
         let mut queue = self.queue();
         queue.waiting.push_back(PieceWrite { target, piece, written });
-        let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
-        if queue.threads < processors {
+        if queue.threads < queue.max_threads {
             queue.threads += 1;
             let mut thread = WriterThread { writers: self.clone(), has_ended: false };
             #[expect(clippy::disallowed_methods, reason = "the thread works for many requests, and logs for none")]
