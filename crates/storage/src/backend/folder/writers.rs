@@ -76,6 +76,8 @@ impl PieceWriters {
         queue.waiting.push_back(PieceWrite { target, piece, written });
         if queue.threads < queue.max_threads {
             queue.threads += 1;
+            // A runtime that is shutting down drops the thread here, which counts it off
+            drop(queue);
             let mut thread = WriterThread { writers: self.clone(), has_ended: false };
             #[expect(clippy::disallowed_methods, reason = "the thread works for many requests, and logs for none")]
             tokio::task::spawn_blocking(move || thread.run());
