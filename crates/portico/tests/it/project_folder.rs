@@ -196,7 +196,9 @@ impl Server {
             let client = portico_database::connect(&endpoint).await.unwrap();
             client.simple_query(sql).await.unwrap_or_else(|error| panic!("{sql}\n{error:?}"))
         };
-        let messages = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(rows);
+        let block_on = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(rows);
+        // On a thread of its own, because an asynchronous test's thread has a runtime already
+        let messages = std::thread::scope(|scope| scope.spawn(block_on).join().unwrap());
         let first = |message| match message {
             tokio_postgres::SimpleQueryMessage::Row(row) => Some(row.get(0).unwrap_or_default().to_owned()),
             _ => None,
