@@ -70,7 +70,7 @@ pub use settings::{AuthSettings, SettingsError};
 use hooks::Hooks;
 use messages::mailer::Mailer;
 use messages::recipients::Recipients;
-pub use messages::text::{TextMessage, TextTransport};
+pub use messages::text_transport::{TextMessage, TextTransport};
 use password::Passwords;
 use protection::attempts::GuessCounter;
 use protection::audit::AuditLog;
@@ -103,7 +103,7 @@ struct AuthState {
     audit_log: AuditLog,
     captcha: Option<Captcha>,
     recipients: Recipients,
-    texts: Option<Arc<dyn TextTransport>>,
+    text_transport: Option<Arc<dyn TextTransport>>,
     provider_connections: oauth::ProviderConnections,
     relying_party: Option<RelyingParty>,
     hooks: Hooks,
@@ -172,7 +172,7 @@ impl Auth {
             audit_log,
             captcha,
             recipients,
-            texts: None,
+            text_transport: None,
             provider_connections,
             relying_party,
             hooks,
@@ -215,9 +215,9 @@ impl Auth {
     /// Sends text messages through `texts`. To be called before the first request: a service in use
     /// is not changed.
     #[must_use]
-    pub fn with_texts(mut self, texts: Arc<dyn TextTransport>) -> Self {
+    pub fn with_text_transport(mut self, text_transport: Arc<dyn TextTransport>) -> Self {
         match Arc::get_mut(&mut self.inner) {
-            Some(inner) => inner.texts = Some(texts),
+            Some(inner) => inner.text_transport = Some(text_transport),
             None => tracing::error!("text messages not available: the service was in use already"),
         }
         self
@@ -254,8 +254,8 @@ impl Auth {
         &self.inner.recipients
     }
 
-    fn texts(&self) -> Option<&dyn TextTransport> {
-        self.inner.texts.as_deref()
+    fn text_transport(&self) -> Option<&dyn TextTransport> {
+        self.inner.text_transport.as_deref()
     }
 
     /// Returns the providers whose identities are not in the linking domain `default`.

@@ -1,4 +1,5 @@
-//! Email: addresses, messages, templates and delivery over SMTP; and text messages ([`text`]).
+//! Email: addresses, messages, templates and delivery over SMTP; and text messages
+//! ([`text_message`]).
 //!
 //! A service renders a mail with [`Templates`], makes an [`Email`] of it and hands it to a
 //! [`Transport`]. Nothing that enters a header can hold a line break ([`HeaderLine`], [`Address`]),
@@ -9,20 +10,20 @@
 //! that may not lose a mail stores it first and deletes it when [`Transport::send`] has succeeded.
 
 mod address;
+mod built_in;
 mod character_references;
 mod email;
-mod kind;
 mod plain_text;
 mod smtp;
 mod template;
 mod templates;
-pub mod text;
+pub mod text_message;
 mod transport;
 mod variables;
 
 pub use address::{Address, AddressError};
+pub use built_in::MailKind;
 pub use email::{Email, HeaderError, HeaderLine, Sender};
-pub use kind::MailKind;
 pub use plain_text::plain_text;
 pub use smtp::{SmtpSettings, SmtpTls, SmtpTransport};
 pub use template::{Template, TemplateError};

@@ -16,7 +16,7 @@ mod mail;
 mod person;
 mod request;
 mod server;
-mod texts;
+mod text_messages;
 
 pub use actors::{Member, Operator, Visitor};
 pub use cluster::ScratchDatabase;

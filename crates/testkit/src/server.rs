@@ -27,7 +27,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::mail::CollectedMails;
 use crate::request::Cookies;
-use crate::texts::OutgoingTexts;
+use crate::text_messages::OutgoingTextMessages;
 use crate::{Google, Request, cluster};
 
 /// The time for which a test waits for the server. It only ends a test that would hang.
@@ -39,7 +39,7 @@ pub struct TestServer {
     http: reqwest::Client,
     cookies: Cookies,
     outgoing: CollectedMails,
-    texts: OutgoingTexts,
+    texts: OutgoingTextMessages,
     description: ServerDescription,
     pool: PoolSettings,
     /// The listening socket, which stays open while the server restarts: connections wait
@@ -137,7 +137,7 @@ impl TestServer {
         };
         let keys = portico::compose::keys::development().expect("the development keys are usable");
         let outgoing = CollectedMails::new();
-        let texts = OutgoingTexts::new();
+        let texts = OutgoingTextMessages::new();
         let description = ServerDescription {
             auth: settings.auth,
             rest: settings.rest,
@@ -146,7 +146,7 @@ impl TestServer {
             avatars: false,
             key_policy: settings.key_policy,
             mail: settings.mail.unwrap_or_else(|| Arc::new(outgoing.clone())),
-            texts: Some(settings.texts.unwrap_or_else(|| Arc::new(texts.clone()))),
+            text_transport: Some(settings.texts.unwrap_or_else(|| Arc::new(texts.clone()))),
             page: json!({ "anonKey": keys.api.publishable() }),
             keys,
             trusted_proxies: vec!["127.0.0.0/8".parse().expect("a network")],

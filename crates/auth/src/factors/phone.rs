@@ -12,7 +12,7 @@ use crate::factors::OwnFactor;
 use crate::factors::draft::{EnrollBody, FactorDraft};
 use crate::hooks::{self, HookCall};
 use crate::http::extract::RequestInfo;
-use crate::messages::text::{TextMessage, within};
+use crate::messages::text_transport::{TextMessage, within};
 use crate::model::ids::PhoneNumber;
 use crate::model::{Factor, User};
 use crate::one_time::text_code::{TypedCode, is_made_by_gateway};
@@ -128,7 +128,7 @@ async fn deliver_by_hook(auth: &Auth, call: &HookCall) -> Result<(), AuthError> 
 
 /// Hands a message to the gateway.
 async fn deliver(auth: &Auth, message: TextMessage) -> Result<(), AuthError> {
-    let Some(texts) = auth.texts() else {
+    let Some(texts) = auth.text_transport() else {
         let missing = anyhow::anyhow!("no SMS provider");
         return Err(AuthError::failed(ContractError::FactorTextProviderMissing, missing));
     };
@@ -167,7 +167,7 @@ pub(super) async fn is_right_code(
         let stored = challenge.otp_code.as_deref().unwrap_or_default();
         return Ok(code_matches(stored, typed.phone.as_str(), typed.code));
     }
-    let verdict = auth.texts().and_then(|texts| texts.check(typed.phone.as_str(), typed.code));
+    let verdict = auth.text_transport().and_then(|texts| texts.check(typed.phone.as_str(), typed.code));
     let Some(verdict) = verdict else { return Ok(false) };
     let is_right = within(auth.settings().http_timeout, verdict)
         .await

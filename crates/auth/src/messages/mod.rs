@@ -3,4 +3,4 @@
 pub(crate) mod mailer;
 pub(crate) mod recipients;
 pub(crate) mod template_source;
-pub(crate) mod text;
+pub(crate) mod text_transport;

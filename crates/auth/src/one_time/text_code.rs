@@ -5,7 +5,7 @@ use time::OffsetDateTime;
 
 use crate::Auth;
 use crate::error::{AuthError, ContractError};
-use crate::messages::text::within;
+use crate::messages::text_transport::within;
 use crate::model::User;
 use crate::model::ids::PhoneNumber;
 use crate::one_time::token::{self, TokenKind};
@@ -30,7 +30,7 @@ pub(crate) struct GatewayVerdict {
 pub(crate) fn is_made_by_gateway(auth: &Auth, typed: TypedCode<'_>, now: OffsetDateTime) -> bool {
     // With a hook, the codes are those of this server. The future is not polled
     let asks = !auth.hooks().has(HookPoint::SendSms)
-        && auth.texts().is_some_and(|texts| texts.check(typed.phone.as_str(), typed.code).is_some());
+        && auth.text_transport().is_some_and(|texts| texts.check(typed.phone.as_str(), typed.code).is_some());
     asks && auth.settings().sms.test_code(typed.phone.as_str(), now).is_none()
 }
 
@@ -51,7 +51,7 @@ pub(crate) async fn ask_gateway(
     {
         return Ok(None);
     }
-    let Some(verdict) = auth.texts().and_then(|texts| texts.check(typed.phone.as_str(), typed.code)) else {
+    let Some(verdict) = auth.text_transport().and_then(|texts| texts.check(typed.phone.as_str(), typed.code)) else {
         return Ok(None);
     };
     let is_right = within(auth.settings().http_timeout, verdict)

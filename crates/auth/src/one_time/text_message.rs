@@ -14,7 +14,7 @@ use time::OffsetDateTime;
 use crate::Auth;
 use crate::error::{AuthError, ContractError, SqlResultExt as _};
 use crate::hooks::{self, HookCall};
-use crate::messages::text::{TextMessage, within};
+use crate::messages::text_transport::{TextMessage, within};
 use crate::model::User;
 use crate::model::ids::{PhoneNumber, UserId};
 use crate::one_time::token::{OneTimeToken, TokenKind};
@@ -31,7 +31,7 @@ pub(crate) fn check_channel(auth: &Auth, channel: &str) -> Result<(), AuthError>
         "" | "sms" => true,
         // The hook knows its channels
         "whatsapp" if auth.hooks().has(HookPoint::SendSms) => true,
-        "whatsapp" => auth.texts().is_some_and(|texts| texts.speaks_whatsapp()),
+        "whatsapp" => auth.text_transport().is_some_and(|texts| texts.speaks_whatsapp()),
         _ => false,
     };
     if works { Ok(()) } else { Err(ContractError::InvalidChannel.into()) }
@@ -73,7 +73,7 @@ pub(crate) async fn reserve(
     let token = OneTimeToken::generate(phone.as_str(), settings.otp_length, false);
     let is_test = settings.test_code(phone.as_str(), op.now()).is_some();
     let has_hook = auth.hooks().has(HookPoint::SendSms);
-    if !is_test && !has_hook && auth.texts().is_none() {
+    if !is_test && !has_hook && auth.text_transport().is_none() {
         return Err(AuthError::failed(ContractError::TextProviderMissing, anyhow::anyhow!("no SMS provider")));
     }
     if !is_test && !settings.autoconfirm {
@@ -132,7 +132,7 @@ impl ReservedText {
             }
             return sent.map(|_| json!({}));
         }
-        let sent = match (self.message.take(), auth.texts()) {
+        let sent = match (self.message.take(), auth.text_transport()) {
             (Some(message), Some(texts)) => within(auth.settings().http_timeout, texts.send(message)).await,
             _ => Err("there is no provider".to_owned()),
         };

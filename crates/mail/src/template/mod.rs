@@ -1,7 +1,7 @@
 //! Templates in the language of Go's `html/template`, as far as mails use it.
 //!
-//! Existing projects bring their mails in that language (auth-core, "Variables"). Supported: fields
-//! (`.Data.name`), variables, pipelines, `if`, `else if`, `with`, `range` with `break` and
+//! Existing projects bring their mails in that language (`docs/accounts.md`, "Emails"). Supported:
+//! fields (`.Data.name`), variables, pipelines, `if`, `else if`, `with`, `range` with `break` and
 //! `continue`, `define`, `template`, `block`, comments, trim markers, all functions but `call`, and
 //! the escaping of values for the place where they stand: text, attributes, links, scripts and
 //! styles.
@@ -30,7 +30,7 @@ use serde::Serialize;
 
 pub use error::TemplateError;
 
-/// The longest template that is parsed (wire contract: auth-core, `MAILER_TEMPLATE_MAX_SIZE`).
+/// The longest template that is parsed (the default of `GOTRUE_MAILER_TEMPLATE_MAX_SIZE`).
 const LONGEST: usize = 1_000_000;
 
 /// A parsed template. Clones share the tree.

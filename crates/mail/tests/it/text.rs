@@ -8,7 +8,7 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderMap, Method, Response, Uri};
-use portico_mail::text::{
+use portico_mail::text_message::{
     Credential, MessageBird, OutgoingText, TextChannel, TextError, TextGateway, TextGatewayError, TextGatewaySettings,
     TextProvider, Textlocal, Twilio, TwilioVerify, Vonage,
 };

@@ -13,7 +13,7 @@ use portico_storage::StorageSettings;
 
 use super::emulators::{self, EmulatedGoogle};
 use super::keys::ServerKeys;
-use super::{ServerDescription, auth, brand, mail, realtime, rest, storage, texts, web_app, webauthn};
+use super::{ServerDescription, auth, brand, mail, realtime, rest, storage, text_messages, web_app, webauthn};
 
 /// The inputs of a development server's description.
 #[derive(Debug, Clone, Copy)]
@@ -74,11 +74,11 @@ pub fn describe(inputs: DevelopmentInputs<'_>) -> anyhow::Result<(ServerDescript
             mailbox.transport()
         }
     };
-    let texts = match &config.auth.sms.provider {
-        Some(provider) => texts::gateway(provider, &settings.texts, &auth_settings, true)?,
+    let text_transport = match &config.auth.sms.provider {
+        Some(provider) => text_messages::gateway(provider, &settings.texts, &auth_settings, true)?,
         None => {
             auth_settings.rate_limits.texts = None;
-            texts::inbox(mailbox.clone())
+            text_messages::inbox(mailbox.clone())
         }
     };
     let pages = project_pages(&origin, &auth_settings, settings.server.public_url.as_deref());
@@ -122,7 +122,7 @@ pub fn describe(inputs: DevelopmentInputs<'_>) -> anyhow::Result<(ServerDescript
         keys: keys.clone(),
         key_policy: KeyPolicy::Development,
         mail,
-        texts: Some(texts),
+        text_transport: Some(text_transport),
         page,
         trusted_proxies: Vec::new(),
         https: false,

@@ -6,7 +6,7 @@
 //!
 //! - `development` and `production` turn a project's configuration into a [`ServerDescription`];
 //!   `safety` and `unsupported` hold the checks of a configuration
-//! - `keys`, `mail`, `texts` and `database` provide what several services use
+//! - `keys`, `mail`, `text_messages` and `database` provide what several services use
 //!
 //! No rule of a service is decided here.
 
@@ -30,7 +30,7 @@ pub mod service;
 pub mod setup;
 pub mod signing_keys;
 pub mod storage;
-pub mod texts;
+pub mod text_messages;
 pub mod unsupported;
 pub mod web_app;
 pub mod webauthn;

@@ -17,7 +17,9 @@ use portico_tokens::development as well_known;
 
 use super::brand::Mark;
 use super::keys::ServerKeys;
-use super::{ServerDescription, auth, mail, realtime, rest, safety, storage, texts, unsupported, web_app, webauthn};
+use super::{
+    ServerDescription, auth, mail, realtime, rest, safety, storage, text_messages, unsupported, web_app, webauthn,
+};
 use crate::open_files;
 
 /// The parts of a configuration that has passed the checks of [`check`].
@@ -30,7 +32,7 @@ pub struct CheckedConfiguration {
     pub max_connections: usize,
     auth: AuthSettings,
     mail: Arc<dyn Transport>,
-    texts: Option<Arc<dyn TextTransport>>,
+    text_transport: Option<Arc<dyn TextTransport>>,
     mark: Option<Mark>,
 }
 
@@ -61,10 +63,10 @@ pub fn check(project: &Project, settings: &Settings) -> anyhow::Result<CheckedCo
         bail!("this configuration is not safe in production:\n  - {}", problems.join("\n  - "));
     }
     unsupported::refuse(config)?;
-    let texts = match &config.auth.sms.provider {
-        Some(provider) => Some(texts::gateway(provider, &settings.texts, &auth, false)?),
+    let text_transport = match &config.auth.sms.provider {
+        Some(provider) => Some(text_messages::gateway(provider, &settings.texts, &auth, false)?),
         None => {
-            texts::none(&mut auth);
+            text_messages::none(&mut auth);
             None
         }
     };
@@ -76,7 +78,7 @@ pub fn check(project: &Project, settings: &Settings) -> anyhow::Result<CheckedCo
         None => mail::none(),
     };
     let max_connections = open_files::max_connections(settings.server.max_connections);
-    Ok(CheckedConfiguration { public_url, trusted_proxies, max_connections, auth, mail, texts, mark })
+    Ok(CheckedConfiguration { public_url, trusted_proxies, max_connections, auth, mail, text_transport, mark })
 }
 
 impl CheckedConfiguration {
@@ -90,7 +92,7 @@ impl CheckedConfiguration {
         keys: &ServerKeys,
         clock: Clock,
     ) -> ServerDescription {
-        let Self { public_url, trusted_proxies, max_connections, auth, mail, texts, mark } = self;
+        let Self { public_url, trusted_proxies, max_connections, auth, mail, text_transport, mark } = self;
         let page = web_app::config(web_app::PageFacts {
             publishable_key: keys.api.publishable(),
             mailbox: None,
@@ -114,7 +116,7 @@ impl CheckedConfiguration {
             keys: keys.clone(),
             key_policy: KeyPolicy::Hosted,
             mail,
-            texts,
+            text_transport,
             page,
             trusted_proxies,
             https: public_url.starts_with("https://"),

@@ -44,7 +44,7 @@ pub struct ServerDescription {
     /// Delivers mails.
     pub mail: Arc<dyn Transport>,
     /// Delivers text messages; `None` turns sign-in by phone off.
-    pub texts: Option<Arc<dyn TextTransport>>,
+    pub text_transport: Option<Arc<dyn TextTransport>>,
     /// The document that the web app reads when it starts; see [`web_app`].
     pub page: Value,
     /// Proxies whose `X-Forwarded-*` headers are believed.
@@ -91,7 +91,7 @@ impl Server {
             keys,
             key_policy,
             mail,
-            texts,
+            text_transport,
             page,
             trusted_proxies,
             https,
@@ -110,7 +110,7 @@ impl Server {
         if let Some(google) = google {
             services.push(google.service(&mut auth_settings, &clock)?);
         }
-        let auth = auth::open(auth_settings, mail, texts, &foundation)?;
+        let auth = auth::open(auth_settings, mail, text_transport, &foundation)?;
         services.push(auth::service(&auth));
         services.push(analytics::service(&foundation));
         let rest = rest.map(|settings| rest::open(settings, &foundation)).transpose()?;

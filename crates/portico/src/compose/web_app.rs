@@ -356,7 +356,7 @@ mod tests {
             assert_eq!(colours, [LIGHT[index], DARK[index]], "{name}");
         }
         assert!(tokens.contains(&format!("var(--accent-fill) {:.0}%, var(--surface))", WASH * 100.0)));
-        let (page, mail) = (read("web/index.html"), read("crates/mail/src/kind/layout.html"));
+        let (page, mail) = (read("web/index.html"), read("crates/mail/src/built_in/layout.html"));
         for colour in [LIGHT[0], DARK[0]] {
             assert!(page.contains(colour) && mail.contains(colour), "{colour}");
         }

@@ -13,7 +13,7 @@ use portico_project::{
 };
 use portico_tokens::ThirdPartyIssuer;
 
-use crate::compose::{texts, webauthn};
+use crate::compose::{text_messages, webauthn};
 
 const LOWER: &str = "abcdefghijklmnopqrstuvwxyz";
 const UPPER: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -128,7 +128,7 @@ fn sms(settings: &mut AuthSettings, auth: &AuthConfig) {
     own.enabled = sms.enable_signup;
     own.autoconfirm = !sms.enable_confirmations;
     own.template.clone_from(&sms.template);
-    own.provider = sms.provider.as_ref().map(texts::name).unwrap_or_default().to_owned();
+    own.provider = sms.provider.as_ref().map(text_messages::name).unwrap_or_default().to_owned();
     own.max_frequency = sms.max_frequency;
     own.otp_expiry = SMS_OTP_EXPIRY;
     own.test_otps = sms.test_otp.iter().map(|(phone, code)| (phone.clone(), code.clone())).collect();

@@ -50,14 +50,14 @@ const OPEN_PATHS: [&str; 9] = [
 pub(super) fn open(
     settings: AuthSettings,
     mail: Arc<dyn Transport>,
-    texts: Option<Arc<dyn TextTransport>>,
+    text_transport: Option<Arc<dyn TextTransport>>,
     foundation: &Foundation,
 ) -> anyhow::Result<Auth> {
     let Foundation { database, keys, clock } = foundation;
     let auth = Auth::new(settings, database.clone(), keys.clone(), mail, clock.clone())
         .context("the settings of [auth] cannot work")?;
-    Ok(match texts {
-        Some(texts) => auth.with_texts(texts),
+    Ok(match text_transport {
+        Some(text_transport) => auth.with_text_transport(text_transport),
         None => auth,
     })
 }

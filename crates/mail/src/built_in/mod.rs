@@ -1,8 +1,9 @@
-//! The kinds of mails, their names and built-in texts.
+//! The built-in mails: their names, and their texts ([`wording`]) in one layout ([`body`]).
 
 mod body;
+mod wording;
 
-/// A kind of mail (wire contract: auth-core, "Emails").
+/// A kind of mail. `docs/accounts.md` names the settings that replace its subject and its body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MailKind {
     /// Confirms the address of a new account.
@@ -134,28 +135,6 @@ impl MailKind {
 
     /// Returns the built-in subject, a template.
     pub fn default_subject(self) -> &'static str {
-        match self {
-            Self::Confirmation => "Confirm your email address",
-            Self::Invite => "You’ve been invited to {{ .BrandName }}",
-            Self::MagicLink => "Your sign-in link",
-            Self::Recovery => "Reset your password",
-            Self::EmailChange => {
-                "{{ if and .Email (eq .SendingTo .Email) }}Approve changing your email address\
-                 {{ else }}Confirm your new email address{{ end }}"
-            }
-            Self::Reauthentication => "{{ .Token }} is your verification code",
-            Self::AccountExists => "You already have an account",
-            Self::PasswordChanged => "Your password was changed",
-            Self::EmailChanged => "Your email address was changed",
-            Self::PhoneChanged => "Your phone number was changed",
-            Self::IdentityLinked => "A new sign-in method was linked to your account",
-            Self::IdentityUnlinked => "A sign-in method was removed from your account",
-            Self::MfaFactorEnrolled => "A new verification method was added to your account",
-            Self::MfaFactorUnenrolled => "A verification method was removed from your account",
-            Self::PasskeyAdded => "A passkey was added to your account",
-            Self::PasskeyRemoved => "A passkey was removed from your account",
-            Self::RecoveryCodeUsed => "A recovery code was used to sign in to your account",
-            Self::RecoveryCodesCreated => "New recovery codes were created for your account",
-        }
+        wording::of(self).subject
     }
 }

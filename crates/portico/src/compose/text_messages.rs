@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use portico_auth::{AuthSettings, TextMessage, TextTransport};
 use portico_base::Secret;
 use portico_emulators::Mailbox;
-use portico_mail::text::{
+use portico_mail::text_message::{
     Credential, MessageBird, OutgoingText, TextChannel, TextGateway, TextGatewaySettings, TextProvider, Textlocal,
     Twilio, TwilioVerify, Vonage,
 };
@@ -134,7 +134,7 @@ impl TextTransport for SmsGateway {
 impl SmsGateway {
     /// Logs a failure: wrong credentials and empty accounts affect all users, so the operator has
     /// to know.
-    fn report_failure(&self, action: &str, failure: &portico_mail::text::TextError) -> String {
+    fn report_failure(&self, action: &str, failure: &portico_mail::text_message::TextError) -> String {
         let detail = failure.to_string();
         // Phone numbers are personal data, and gateways repeat them in errors
         let error: String = detail.chars().map(|c| if c.is_ascii_digit() { '#' } else { c }).collect();

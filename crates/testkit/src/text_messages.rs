@@ -8,12 +8,12 @@ use tokio::sync::watch;
 
 /// A transport that collects text messages.
 #[derive(Clone)]
-pub(crate) struct OutgoingTexts {
+pub(crate) struct OutgoingTextMessages {
     texts: Arc<Mutex<Vec<TextMessage>>>,
     arrivals: watch::Sender<usize>,
 }
 
-impl OutgoingTexts {
+impl OutgoingTextMessages {
     pub(crate) fn new() -> Self {
         Self { texts: Arc::default(), arrivals: watch::Sender::new(0) }
     }
@@ -30,7 +30,7 @@ impl OutgoingTexts {
     }
 }
 
-impl TextTransport for OutgoingTexts {
+impl TextTransport for OutgoingTextMessages {
     /// Returns an id that counts the messages: `SM1`, `SM2`, ...
     fn send(&self, message: TextMessage) -> BoxFuture<'_, Result<String, String>> {
         let count = {
