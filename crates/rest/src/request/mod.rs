@@ -5,6 +5,7 @@
 //! and adds a type of its own.
 
 pub mod body;
+mod jwt_leeway;
 pub mod media;
 pub mod preferences;
 pub(crate) mod resource;

@@ -6,13 +6,11 @@ use http::{HeaderMap, StatusCode, header};
 use portico_database::sqlstate::{INSUFFICIENT_PRIVILEGE, INVALID_PARAMETER_VALUE};
 use portico_tokens::{Caller, Claims, RejectedRole, TokenError, bearer, check_request_role, looks_opaque};
 use serde_json::{Map, Value};
-use time::{Duration, OffsetDateTime};
+use time::OffsetDateTime;
 
+use super::jwt_leeway::JWT_LEEWAY;
 use crate::config::RestConfig;
 use crate::error::{PostgresErrorResponse, RestError};
-
-/// The tolerated difference between the clocks of this server and of a token's issuer.
-const LEEWAY: Duration = Duration::seconds(30);
 
 /// The role of a request, and the claims that SQL sees.
 #[derive(Debug, Clone)]
@@ -46,9 +44,9 @@ impl RequestRole {
             (Some(own), Some(token)) if !looks_opaque(token) => {
                 let mut anew = Caller::anonymous();
                 anew.present(token, own, now);
-                anew.within(now, LEEWAY)
+                anew.within(now, JWT_LEEWAY)
             }
-            _ => caller.within(now, LEEWAY),
+            _ => caller.within(now, JWT_LEEWAY),
         };
         let caller = caller.map_err(rest_error)?;
         // A legacy key is itself a token, used where the request has no other
