@@ -1,6 +1,7 @@
 //! Databases that live as long as a test: cloned from a template, dropped afterwards; and a cluster
 //! for them. Also clusters and servers that live as long as a test.
 
+mod folder;
 mod initialised;
 mod leftovers;
 mod name;
@@ -8,11 +9,9 @@ mod ordinary;
 mod pooler;
 
 use std::env;
-use std::fs::{self, DirBuilder};
+use std::fs;
 use std::future::Future;
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use tokio::sync::OnceCell;
@@ -23,6 +22,7 @@ pub use name::fresh_name;
 pub use ordinary::OrdinaryServer;
 pub use pooler::{PoolerMode, TestPooler};
 
+use self::folder::{boot, clusters_folder, slots_folder};
 use self::leftovers::Places;
 use self::name::PREFIX;
 use crate::cluster::{Binaries, Cluster, ClusterError, ClusterSettings, Durability};
@@ -38,10 +38,6 @@ const TEMPLATE_IN_USE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(10);
 /// Test programs of one user that run at the same time, at most.
 const SLOTS: u32 = 64;
-/// The file system in memory of Linux.
-const MEMORY: &str = "/dev/shm";
-/// The space for the clusters of tests, in bytes, some tens of times what they take.
-const MEMORY_NEEDED: u64 = 6 << 30;
 /// The variable that names the folder of the programs of an older PostgreSQL.
 const OLDER_VARIABLE: &str = "PORTICO_TEST_POSTGRES";
 
@@ -93,7 +89,7 @@ fn parameters() -> Vec<(String, String)> {
 
 async fn start_in_a_free_slot() -> Result<Cluster, ClusterError> {
     let binaries = Binaries::find(None)?;
-    let place = clusters_place();
+    let place = clusters_folder();
     let folder = slots_folder(&place).map_err(|error| ClusterError::folder(&place, &error))?;
     let boot = boot();
     let generation = format!("{boot}-pg{}", binaries.major());
@@ -121,36 +117,6 @@ async fn start_in_a_free_slot() -> Result<Cluster, ClusterError> {
         }
     }
     Err(rejection)
-}
-
-/// Returns a name of this boot of the machine.
-fn boot() -> String {
-    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    boot.get(..8).unwrap_or("machine").to_owned()
-}
-
-/// Returns the folder for clusters of tests: one in memory if there is space. Disks are not only
-/// slower: the database of a test is hundreds of files, and ext4 searches long for inodes that were
-/// not in use a moment ago.
-fn clusters_place() -> PathBuf {
-    let free = rustix::fs::statvfs(MEMORY).map_or(0, |memory| memory.f_bavail.saturating_mul(memory.f_frsize));
-    if free >= MEMORY_NEEDED { PathBuf::from(MEMORY) } else { env::temp_dir() }
-}
-
-/// Returns a folder that belongs to this user alone. Its name can be guessed, so its owner and mode
-/// are checked.
-fn slots_folder(place: &Path) -> io::Result<PathBuf> {
-    let us = rustix::process::geteuid().as_raw();
-    let folder = place.join(format!("portico-tests-{us}"));
-    match DirBuilder::new().mode(0o755).create(&folder) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
-    }
-    let found = fs::symlink_metadata(&folder)?;
-    if !found.is_dir() || found.uid() != us || found.mode() & 0o022 != 0 {
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("{} is not only ours", folder.display())));
-    }
-    Ok(folder)
 }
 
 /// Removes the clusters of earlier boots: without durability a cluster is worth nothing after the

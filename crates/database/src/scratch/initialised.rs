@@ -14,9 +14,9 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::fs::{FlockOperation, flock};
 
+use super::folder::{boot, clusters_folder, slots_folder};
 use super::leftovers::lock_folder;
 use super::name::fresh_name;
-use super::{boot, clusters_place, slots_folder};
 use crate::cluster::{Binaries, Cluster, ClusterError, ClusterSettings, begin_with, initialise_in};
 
 /// Removes a folder when standard input is closed, which also happens when the test program ends
@@ -64,7 +64,7 @@ impl Drop for ClusterFolder {
 
 /// Creates a folder with a new name and these permissions, and holds its lock.
 pub(super) fn locked_folder(mode: u32) -> io::Result<(PathBuf, File)> {
-    let folder = clusters_place().join(fresh_name());
+    let folder = clusters_folder().join(fresh_name());
     DirBuilder::new().mode(0o700).create(&folder)?;
     let lock = lock_folder(&folder)?;
     // `create` applies the mask of the process
@@ -93,7 +93,7 @@ pub(super) fn initialised(
     binaries: &Path,
     initialise: impl FnOnce(&Path) -> io::Result<()>,
 ) -> io::Result<PathBuf> {
-    let slots = slots_folder(&clusters_place())?;
+    let slots = slots_folder(&clusters_folder())?;
     let mut hasher = DefaultHasher::new();
     // Other programs in the same place have another time
     (binaries, fs::metadata(binaries.join("postgres"))?.modified()?).hash(&mut hasher);

@@ -13,6 +13,7 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, test_kill_process};
 
+use super::folder::clusters_folder;
 use super::name::PREFIX;
 
 /// The age of a folder from which on it can be removed.
@@ -40,7 +41,7 @@ impl Places {
     pub fn of_this_system() -> Self {
         Self {
             temporary: std::env::temp_dir(),
-            clusters: super::clusters_place(),
+            clusters: clusters_folder(),
             roots: crate::cluster::ROOTS_PLACE.into(),
             old: OLD,
         }
