@@ -51,13 +51,13 @@ impl IntoResponse for EventRejection {
             Self::Overloaded => (StatusCode::SERVICE_UNAVAILABLE, Some(5)),
         };
         let body = serde_json::json!({ "message": self.to_string() }).to_string();
-        let mut answer = Response::new(Body::from(body));
-        *answer.status_mut() = status;
-        answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let mut response = Response::new(Body::from(body));
+        *response.status_mut() = status;
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some(seconds) = wait {
-            answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
-        answer
+        response
     }
 }
 

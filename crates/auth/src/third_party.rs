@@ -2,7 +2,7 @@
 //! issuer and kept up to date.
 //!
 //! The issuer is read at the start, at an interval, and when a token names a key that is not known;
-//! in the background, so that an issuer that is slow or does not answer delays only requests with
+//! in the background, so that an issuer that is slow or does not respond delays only requests with
 //! tokens of keys that are not known. The last keys stay in use meanwhile.
 
 use std::sync::Arc;
@@ -114,7 +114,7 @@ impl ThirdPartyKeysTask {
                     next
                 }
             };
-            waiting.drain(..).for_each(answer);
+            waiting.drain(..).for_each(acknowledge);
             match timeout_at(next, self.requests.recv()).await {
                 Ok(Some(request)) => {
                     waiting.push(request);
@@ -169,10 +169,10 @@ async fn fetch(settings: &ThirdPartySettings, client: &HttpClient) -> Result<Val
 }
 
 async fn get(client: &HttpClient, document: &'static str, url: &str) -> Result<Value, FetchError> {
-    let answer = client.get_json(UrlTrust::Configured, url, HeaderMap::new()).await;
-    answer.map_err(|source| FetchError::Call { document, source })
+    let response = client.get_json(UrlTrust::Configured, url, HeaderMap::new()).await;
+    response.map_err(|source| FetchError::Call { document, source })
 }
 
-fn answer(request: oneshot::Sender<()>) {
+fn acknowledge(request: oneshot::Sender<()>) {
     let _ = request.send(());
 }

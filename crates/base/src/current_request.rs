@@ -1,4 +1,5 @@
-//! The request that the running task answers, so that every line logged on its behalf can name it.
+//! The request that the running task responds to, so that every line logged on its behalf can name
+//! it.
 
 use std::borrow::Cow;
 use std::future::Future;
@@ -12,7 +13,7 @@ tokio::task_local! {
     static CURRENT: CurrentRequest;
 }
 
-/// A request that is being answered.
+/// A request in progress.
 #[derive(Debug, Clone)]
 pub struct CurrentRequest {
     /// Its id, as it is returned in `x-request-id`.
@@ -21,7 +22,7 @@ pub struct CurrentRequest {
     pub method: Cow<'static, str>,
 }
 
-/// Calls `read` with the request that the running task answers. Returns `None` outside of a
+/// Calls `read` with the request that the running task responds to. Returns `None` outside of a
 /// request. A task that a handler spawns belongs to the request only through [`inherit_request`].
 pub fn with_current_request<T>(read: impl FnOnce(&CurrentRequest) -> T) -> Option<T> {
     CURRENT.try_with(read).ok()

@@ -4,7 +4,7 @@
 //! Promises: [`Clock`] is the only reader of the wall clock, and [`random`] the only source of
 //! unpredictable values, so tests control both. [`Secret`] never prints its text.
 //!
-//! Must not know: how requests are received and answered, the database, tokens, any service.
+//! Must not know: how requests are received and responded to, the database, tokens, any service.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -16,11 +16,11 @@ use portico_base::AllowedOrigins;
 #[derive(Debug, Clone)]
 pub(crate) struct AdmissionRules {
     pub(crate) origins: AllowedOrigins,
-    /// Pages of other origins that are allowed may read answers (CORS).
+    /// Pages of other origins that are allowed may read responses (CORS).
     pub(crate) shares: bool,
 }
 
-/// Answers pages and programs of this machine, and pages of the project's own sites; others are
+/// Responds to pages and programs of this machine, and pages of the project's own sites; others are
 /// refused.
 pub(crate) async fn admit(State(admission): State<AdmissionRules>, request: Request, next: Next) -> Response {
     let AdmissionRules { origins, shares } = admission;

@@ -45,7 +45,7 @@ const HEADER_LIMIT: usize = 64 * 1024;
 
 const SB_REQUEST_ID: HeaderName = HeaderName::from_static("sb-request-id");
 
-/// The function that answers requests below a prefix.
+/// The function that responds to requests below a prefix.
 type MountedService = Arc<dyn Fn(Request, GatewayHeaders) -> BoxedResponse + Send + Sync>;
 
 /// A future that returns a response.
@@ -105,14 +105,14 @@ impl GatewayBuilder {
     #[must_use]
     pub fn mount(self, prefix: &str, router: Router, access: AccessRules) -> Self {
         let router = router.layer(middleware::from_fn(record_route));
-        let answer = move |mut request: Request, gateway_headers: GatewayHeaders| -> BoxedResponse {
+        let respond = move |mut request: Request, gateway_headers: GatewayHeaders| -> BoxedResponse {
             gateway_headers.write_to(request.headers_mut());
             request.extensions_mut().insert(ClientAddress(gateway_headers.client.address));
             request.extensions_mut().insert(gateway_headers.id);
             let mut router = router.clone();
             Box::pin(async move { infallible(Service::call(&mut router, request).await) })
         };
-        self.mount_service(prefix, answer, access)
+        self.mount_service(prefix, respond, access)
     }
 
     /// Like [`mount`](Self::mount), but for a service without routes. Its requests carry only the
@@ -121,13 +121,13 @@ impl GatewayBuilder {
     pub fn mount_service(
         mut self,
         prefix: &str,
-        answer: impl Fn(Request, GatewayHeaders) -> BoxedResponse + Send + Sync + 'static,
+        respond: impl Fn(Request, GatewayHeaders) -> BoxedResponse + Send + Sync + 'static,
         access: AccessRules,
     ) -> Self {
         let prefix = prefix.trim_end_matches('/').to_owned();
         // A prefix is a path of this program, which is a valid header value
         let prefix_header = HeaderValue::from_str(&prefix).unwrap_or(HeaderValue::from_static("/"));
-        self.state.mounts.push(Mount { prefix, prefix_header, answer: Arc::new(answer), access });
+        self.state.mounts.push(Mount { prefix, prefix_header, respond: Arc::new(respond), access });
         self
     }
 
@@ -177,27 +177,27 @@ struct Mount {
     prefix: String,
     /// The prefix as a header value.
     prefix_header: HeaderValue,
-    answer: MountedService,
+    respond: MountedService,
     access: AccessRules,
 }
 
-/// The pattern of the route that answered, for the log.
+/// The pattern of the route that responded, for the log.
 #[derive(Clone)]
 struct Route(MatchedPath);
 
 async fn record_route(request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().cloned();
-    let mut answer = next.run(request).await;
+    let mut response = next.run(request).await;
     if let Some(route) = route {
-        answer.extensions_mut().insert(Route(route));
+        response.extensions_mut().insert(Route(route));
     }
-    answer
+    response
 }
 
 impl Gateway {
-    /// Answers a request whose connection has `peer` at the other end. Handles what applies to
+    /// Responds to a request whose connection has `peer` at the other end. Handles what applies to
     /// every request: its id, its client, the access log, the last headers.
-    pub async fn answer(&self, request: Request, peer: SocketAddr) -> Response {
+    pub async fn respond(&self, request: Request, peer: SocketAddr) -> Response {
         let begun = Instant::now();
         let state = &*self.0;
         let (mut parts, body) = request.into_parts();
@@ -205,9 +205,9 @@ impl Gateway {
         let id = request_id(&parts.headers, client.by_proxy);
         let current = CurrentRequest { id: id.clone(), method: method_name(&parts.method) };
 
-        let (current, (mut answer, prefix)) = with_request(current, state.route(parts, body, client, id)).await;
+        let (current, (mut response, prefix)) = with_request(current, state.route(parts, body, client, id)).await;
 
-        let headers = answer.headers_mut();
+        let headers = response.headers_mut();
         if let Ok(value) = HeaderValue::from_str(current.id.as_str()) {
             headers.insert(SB_REQUEST_ID, value.clone());
             headers.insert(REQUEST_ID, value);
@@ -215,17 +215,17 @@ impl Gateway {
         if state.https {
             headers.insert(header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static("max-age=31536000"));
         }
-        let route = answer.extensions().get::<Route>().map_or("", |Route(route)| route.as_str());
+        let route = response.extensions().get::<Route>().map_or("", |Route(route)| route.as_str());
         // Never the query or a header: both can contain tokens
         tracing::info!(
             id = current.id.as_str(),
             method = &*current.method,
-            status = answer.status().as_u16(),
+            status = response.status().as_u16(),
             route = format_args!("{prefix}{route}"),
             duration_ms = tenths(begun.elapsed().as_secs_f64() * 1000.0),
             "answered"
         );
-        answer
+        response
     }
 }
 
@@ -248,8 +248,8 @@ impl GatewayState {
             Some(app) if !is_service_path(parts.uri.path()) => {
                 // Pages do not read bodies
                 discard(&parts.headers, body).await;
-                let page = Box::pin(app.answer(Request::from_parts(parts, Body::empty())));
-                (guarded(page).await.unwrap_or_else(Rejection::answer), "web")
+                let page = Box::pin(app.respond(Request::from_parts(parts, Body::empty())));
+                (guarded(page).await.unwrap_or_else(Rejection::response), "web")
             }
             _ => (refuse(Rejection::NoRoute, &parts.headers, body).await, ""),
         }
@@ -266,14 +266,14 @@ impl GatewayState {
         }
         let origin = parts.headers.get(header::ORIGIN).cloned();
         let compression = mount.access.compressed.then(|| CompressionRequest::of(&parts));
-        let mut answer = self.admit(mount, parts, body, client, id).await;
+        let mut response = self.admit(mount, parts, body, client, id).await;
         if let Some(compression) = compression {
-            answer = compression.apply_to(answer);
+            response = compression.apply_to(response);
         }
-        if !has_own_cors || !answer.headers().contains_key(header::ACCESS_CONTROL_ALLOW_ORIGIN) {
-            cors.open(origin.as_ref(), answer.headers_mut());
+        if !has_own_cors || !response.headers().contains_key(header::ACCESS_CONTROL_ALLOW_ORIGIN) {
+            cors.open(origin.as_ref(), response.headers_mut());
         }
-        answer
+        response
     }
 
     async fn admit(
@@ -299,13 +299,13 @@ impl GatewayState {
         };
         if let Some(rejection) = rejection {
             discard(&parts.headers, body).await;
-            return rejection.answer();
+            return rejection.response();
         }
         let may_be_privileged = !access.own_keys || self.keys.may_be_privileged(&parts.headers);
         let uri = std::mem::take(&mut parts.uri);
         let Some((path, uri)) = called_and_inner(uri, &mount.prefix, access.own_keys) else {
             discard(&parts.headers, body).await;
-            return Rejection::NoRoute.answer();
+            return Rejection::NoRoute.response();
         };
         let called = CalledUrl { path, prefix: mount.prefix_header.clone(), authority: uri.authority().cloned() };
         let gateway_headers = GatewayHeaders { client, id, called, may_be_privileged };
@@ -314,20 +314,20 @@ impl GatewayState {
             return mount.call(Request::from_parts(parts, body), gateway_headers).await;
         }
         let (body, mut rest) = RequestBody::new(body, limit);
-        let answer = mount.call(Request::from_parts(parts, Body::new(body)), gateway_headers).await;
+        let response = mount.call(Request::from_parts(parts, Body::new(body)), gateway_headers).await;
         match rest.try_recv() {
             Ok(rest) => {
                 if !expects_continue {
                     body::drain(rest.body).await;
                 }
                 // A service with its own response to long bodies has a lower limit than the gateway
-                if rest.too_large && !answer.status().is_success() {
-                    Rejection::BodyTooLarge { limit }.answer()
+                if rest.too_large && !response.status().is_success() {
+                    Rejection::BodyTooLarge { limit }.response()
                 } else {
-                    answer
+                    response
                 }
             }
-            Err(_) => answer,
+            Err(_) => response,
         }
     }
 }
@@ -335,9 +335,9 @@ impl GatewayState {
 /// Rejects a request before it reaches a mount.
 async fn refuse(rejection: Rejection, headers: &HeaderMap, body: Body) -> Response {
     discard(headers, body).await;
-    let mut answer = rejection.answer();
-    cors::open_to_pages(answer.headers_mut());
-    answer
+    let mut response = rejection.response();
+    cors::open_to_pages(response.headers_mut());
+    response
 }
 
 /// Reads and discards a body, within bounds, so that its sender can read the response.
@@ -360,18 +360,18 @@ impl Mount {
     }
 
     async fn call(&self, request: Request, gateway_headers: GatewayHeaders) -> Response {
-        let called = guarded((self.answer)(request, gateway_headers));
+        let called = guarded((self.respond)(request, gateway_headers));
         let outcome = match self.access.timeout {
             Some(limit) => tokio::time::timeout(limit, called).await.unwrap_or(Err(Rejection::TooSlow)),
             None => called.await,
         };
-        outcome.unwrap_or_else(Rejection::answer)
+        outcome.unwrap_or_else(Rejection::response)
     }
 }
 
 /// Turns a panic into an error response: a bug must affect one client only.
-async fn guarded(answer: impl Future<Output = Response> + Unpin) -> Result<Response, Rejection> {
-    AssertUnwindSafe(answer).catch_unwind().await.map_err(|panic| {
+async fn guarded(response: impl Future<Output = Response> + Unpin) -> Result<Response, Rejection> {
+    AssertUnwindSafe(response).catch_unwind().await.map_err(|panic| {
         let message = panic
             .downcast_ref::<&str>()
             .copied()

@@ -144,35 +144,35 @@ impl WebApp {
         self
     }
 
-    /// Answers a request to a path without a service.
-    pub(crate) async fn answer(&self, request: Request) -> Response {
+    /// Responds to a request to a path without a service.
+    pub(crate) async fn respond(&self, request: Request) -> Response {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
-            return Rejection::MethodNotAllowed.answer();
+            return Rejection::MethodNotAllowed.response();
         }
         if let Some(target) = self.redirects.get(request.uri().path()) {
             return redirect(target.clone());
         }
-        let mut answer = match self.find(request.uri().path(), request.headers()).await {
+        let mut response = match self.find(request.uri().path(), request.headers()).await {
             Some(found) => found.render(request.headers()),
             None => {
-                let mut answer = Response::new(Body::from("Not found\n"));
-                *answer.status_mut() = StatusCode::NOT_FOUND;
-                let headers = answer.headers_mut();
+                let mut response = Response::new(Body::from("Not found\n"));
+                *response.status_mut() = StatusCode::NOT_FOUND;
+                let headers = response.headers_mut();
                 headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
                 headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-                answer
+                response
             }
         };
         let is_page =
-            answer.headers().get(header::CONTENT_TYPE).is_none_or(|kind| kind.as_bytes().starts_with(b"text/html"));
+            response.headers().get(header::CONTENT_TYPE).is_none_or(|kind| kind.as_bytes().starts_with(b"text/html"));
         if is_page {
-            answer.headers_mut().extend(self.page_headers.clone());
+            response.headers_mut().extend(self.page_headers.clone());
         }
-        policy::harden(answer.headers_mut());
+        policy::harden(response.headers_mut());
         if request.method() == Method::HEAD {
-            *answer.body_mut() = Body::empty();
+            *response.body_mut() = Body::empty();
         }
-        answer
+        response
     }
 
     async fn find(&self, path: &str, headers: &HeaderMap) -> Option<FoundAsset> {
@@ -226,11 +226,11 @@ impl WebApp {
 }
 
 fn redirect(target: HeaderValue) -> Response {
-    let mut answer = Response::new(Body::empty());
-    *answer.status_mut() = StatusCode::FOUND;
-    answer.headers_mut().insert(header::LOCATION, target);
-    answer.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    answer
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::FOUND;
+    response.headers_mut().insert(header::LOCATION, target);
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    response
 }
 
 struct FoundAsset {
@@ -246,31 +246,31 @@ impl FoundAsset {
         let unchanged = self.status == StatusCode::OK
             && asked.get_all(header::IF_NONE_MATCH).iter().any(|value| matches(value, &tag));
         let length = self.asset.length();
-        let mut answer = if unchanged {
-            let mut answer = Response::new(Body::empty());
-            *answer.status_mut() = StatusCode::NOT_MODIFIED;
-            answer
+        let mut response = if unchanged {
+            let mut response = Response::new(Body::empty());
+            *response.status_mut() = StatusCode::NOT_MODIFIED;
+            response
         } else {
             let body = match self.asset.content {
                 AssetContent::Memory(bytes) => Body::from(bytes),
                 AssetContent::File(file, _) => Body::from_stream(tokio_util::io::ReaderStream::new(file)),
             };
-            let mut answer = Response::new(body);
-            *answer.status_mut() = self.status;
-            answer.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+            let mut response = Response::new(body);
+            *response.status_mut() = self.status;
+            response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(length));
             if let Some(name) = self.encoding.name() {
-                answer.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static(name));
+                response.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static(name));
             }
-            answer
+            response
         };
-        let headers = answer.headers_mut();
+        let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type(&self.path)));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(cache_control(&self.path)));
         headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
         if let Ok(tag) = HeaderValue::from_str(&tag) {
             headers.insert(header::ETAG, tag);
         }
-        answer
+        response
     }
 }
 

@@ -177,7 +177,7 @@ impl Control {
             loop {
                 match listener.accept().await {
                     Ok((stream, _)) => {
-                        tokio::spawn(answer(stream, calls.clone()));
+                        tokio::spawn(respond(stream, calls.clone()));
                     }
                     Err(error) => {
                         tracing::warn!(error = %error, "the control socket did not accept a connection");
@@ -198,7 +198,7 @@ impl Drop for Control {
     }
 }
 
-async fn answer(stream: UnixStream, calls: mpsc::Sender<ControlCall>) {
+async fn respond(stream: UnixStream, calls: mpsc::Sender<ControlCall>) {
     let (read, mut write) = stream.into_split();
     let mut line = String::new();
     if BufReader::new(read.take(MAX_REQUEST_BYTES)).read_line(&mut line).await.is_err() {

@@ -72,7 +72,7 @@ impl TestService {
         Self::at(database.endpoint(), settings)
     }
 
-    /// Returns the service on a database that does not answer, for tests that need none.
+    /// Returns the service on a database that does not respond, for tests that need none.
     pub fn without_database(settings: RealtimeSettings) -> Self {
         Self::at(&"postgresql://a@127.0.0.1:1/none".parse().unwrap(), settings)
     }

@@ -13,12 +13,12 @@ use crate::stream::StreamState;
 
 /// The role of secret keys.
 const OPERATOR: &str = "service_role";
-/// The time for the database to answer.
+/// The time for the database to respond.
 const DATABASE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The media type of Prometheus.
 const METRICS_TYPE: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 
-/// Answers `GET /api/tenants/{id}/health`; there is one project, whatever its id.
+/// Responds to `GET /api/tenants/{id}/health`; there is one project, whatever its id.
 pub(crate) async fn health(service: &RealtimeService, headers: &HeaderMap, may_be_privileged: bool) -> Response {
     if !is_operator(service, headers, may_be_privileged) {
         let body = json!({ "message": "Access is forbidden." });
@@ -42,7 +42,7 @@ pub(crate) async fn health(service: &RealtimeService, headers: &HeaderMap, may_b
     .into_response()
 }
 
-/// Answers `GET /metrics`, in the text format of Prometheus.
+/// Responds to `GET /metrics`, in the text format of Prometheus.
 pub(crate) fn metrics(service: &RealtimeService, headers: &HeaderMap, may_be_privileged: bool) -> Response {
     if !is_operator(service, headers, may_be_privileged) {
         return StatusCode::FORBIDDEN.into_response();

@@ -38,9 +38,9 @@ impl Realtime {
         Self { service }
     }
 
-    /// Answers a request below `/realtime/v1`; its path comes without that prefix.
-    pub async fn answer(self, request: Request, origin: RequestOrigin) -> Response {
-        routes::answer(&self.service, request, origin).await
+    /// Responds to a request below `/realtime/v1`; its path comes without that prefix.
+    pub async fn respond(self, request: Request, origin: RequestOrigin) -> Response {
+        routes::respond(&self.service, request, origin).await
     }
 
     /// Maintains averages, and follows the keys. It does not return.

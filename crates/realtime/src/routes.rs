@@ -13,14 +13,14 @@ use crate::connection::{RequestOrigin, handshake};
 use crate::monitoring;
 use crate::service::RealtimeService;
 
-/// Answers a request. Its path comes without the prefix of the service.
-pub(crate) async fn answer(service: &Arc<RealtimeService>, request: Request, origin: RequestOrigin) -> Response {
+/// Responds to a request. Its path comes without the prefix of the service.
+pub(crate) async fn respond(service: &Arc<RealtimeService>, request: Request, origin: RequestOrigin) -> Response {
     let may_be_privileged = origin.may_be_privileged;
     let path = request.uri().path();
     // Names are decoded after the path is split: they may contain an encoded slash
     let segments: Vec<&str> = path.split('/').skip(1).collect();
     match (request.method(), segments.as_slice()) {
-        (_, ["websocket"] | ["socket", "websocket"]) => handshake::answer(service, request, origin),
+        (_, ["websocket"] | ["socket", "websocket"]) => handshake::respond(service, request, origin),
         (&Method::GET | &Method::HEAD, ["api", "ping"]) => axum::Json(json!({ "message": "Success" })).into_response(),
         (&Method::POST, ["api", "broadcast"]) => broadcasts::broadcast_batch(service, request, may_be_privileged).await,
         (&Method::POST, ["api", "broadcast", topic, "events", event]) => {

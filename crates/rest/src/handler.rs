@@ -1,4 +1,4 @@
-//! Answers one request: the stages in their order.
+//! Responds to one request: the stages in their order.
 
 use std::sync::Arc;
 
@@ -25,13 +25,13 @@ use crate::response::{self, CompletedRequest};
 use crate::snapshot::Snapshot;
 use crate::sql::MainStatement;
 
-/// Answers a request. Errors become responses.
-pub(crate) async fn answer(service: &DataApi, request: Request, forwarded: ForwardedHeaders<'_>) -> Response {
+/// Responds to a request. Errors become responses.
+pub(crate) async fn respond(service: &DataApi, request: Request, forwarded: ForwardedHeaders<'_>) -> Response {
     let (parts, body) = request.into_parts();
     let snapshot = service.snapshots.current().await;
     let config = Arc::clone(&snapshot.config);
     let mut timing = ServerTiming::new(config.server_timing);
-    let outcome = respond(service, snapshot, &parts, body, forwarded, &mut timing).await;
+    let outcome = run_stages(service, snapshot, &parts, body, forwarded, &mut timing).await;
     let mut response = match outcome {
         Ok(response) => response,
         Err(error) => response::error(&error, config.terse_errors),
@@ -50,7 +50,7 @@ pub(crate) async fn answer(service: &DataApi, request: Request, forwarded: Forwa
     response
 }
 
-async fn respond(
+async fn run_stages(
     service: &DataApi,
     snapshot: Arc<Snapshot>,
     parts: &Parts,

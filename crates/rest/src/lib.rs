@@ -9,9 +9,9 @@
 //! 4. `execute`: one transaction in the role of the request.
 //! 5. `response`: the result to status, headers and body.
 //!
-//! `handler` runs the stages. `snapshot` holds what a request is answered with (configuration and
-//! schema cache) and reloads it. This crate must not know configuration files, other services, or
-//! how requests reach it. API keys are checked before.
+//! `handler` runs the stages. `snapshot` holds the state that a request is executed with
+//! (configuration and schema cache) and reloads it. This crate must not know configuration files,
+//! other services, or how requests reach it. API keys are checked before.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -87,10 +87,10 @@ impl Rest {
         Ok(Self { service: Arc::new(service) })
     }
 
-    /// Answers a request below `/rest/v1`; its path comes without that prefix. `forwarded` adds
+    /// Responds to a request below `/rest/v1`; its path comes without that prefix. `forwarded` adds
     /// the headers that SQL sees in addition: the client's address and the original URL.
-    pub async fn answer(self, request: Request, forwarded: impl Fn(&mut HeaderMap) + Send + Sync) -> Response {
-        handler::answer(&self.service, request, ForwardedHeaders::new(&forwarded)).await
+    pub async fn respond(self, request: Request, forwarded: impl Fn(&mut HeaderMap) + Send + Sync) -> Response {
+        handler::respond(&self.service, request, ForwardedHeaders::new(&forwarded)).await
     }
 
     /// Returns the routes below `/rest-admin/v1`, without that prefix: liveness, readiness and

@@ -78,10 +78,10 @@ impl Storage {
         Ok(Self { service: Arc::new(service) })
     }
 
-    /// Answers a request below `/storage/v1`; its path comes without that prefix. `forwarded` adds
-    /// the headers that SQL sees in addition: the client's address and the original URL.
-    pub async fn answer(self, request: Request, forwarded: impl Fn(&mut HeaderMap) + Send + Sync) -> Response {
-        routes::answer(&self.service, request, ForwardedHeaders::new(&forwarded)).await
+    /// Responds to a request below `/storage/v1`; its path comes without that prefix. `forwarded`
+    /// adds the headers that SQL sees in addition: the client's address and the original URL.
+    pub async fn respond(self, request: Request, forwarded: impl Fn(&mut HeaderMap) + Send + Sync) -> Response {
+        routes::respond(&self.service, request, ForwardedHeaders::new(&forwarded)).await
     }
 
     /// Deletes content without a row that is older than `grace`, as far as the journal names it:

@@ -266,7 +266,7 @@ async fn send_confirmation(
     Ok((Box::new(user), delivery))
 }
 
-/// Answers a sign-up for a contact that has an account.
+/// Responds to a sign-up for a contact that has an account.
 async fn repeat(op: AccountOperation<'_>, applicant: &Applicant<'_>, owner: &User) -> Result<Registration, AuthError> {
     op.record(owner, Action::UserRepeatedSignUp, provider_trait(applicant.kind().provider())).await?;
     if let Contact::Email(email) = &applicant.contact {

@@ -52,7 +52,7 @@ pub enum AuthError {
         /// The text that the hook states.
         message: String,
     },
-    /// No failure yet: the transaction needs the answer of this hook, see [`crate::hooks`].
+    /// No failure yet: the transaction needs the response of this hook, see [`crate::hooks`].
     #[error("a hook was not called")]
     HookPending,
     /// A statement failed. Clients see PostgreSQL's message only where the contract demands it.

@@ -20,7 +20,7 @@ use crate::http_client::public_address::{PrivateAddressError, PublicAddressResol
 
 const ATTEMPTS: usize = 3;
 
-/// A call without a usable answer. `Display` is the text of the contract.
+/// A call without a usable response. `Display` is the text of the contract.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum HttpHookError {
     #[error("Invalid Content-Type: Missing Content-Type header")]
@@ -61,7 +61,7 @@ impl From<HttpHookError> for ContractError {
 
 /// The result of one attempt.
 enum Attempt {
-    /// The body of an answer; `None` for one without content.
+    /// The body of a response; `None` for one without content.
     Output(Option<Vec<u8>>),
     Failed(HttpHookError),
     /// To be retried at once, or after a pause.
@@ -106,7 +106,7 @@ fn guarded(client: ClientBuilder, resolver: impl Resolve + 'static) -> ClientBui
     client.no_proxy().resolve_to_addrs("localhost", &localhost).dns_resolver(Arc::new(resolver))
 }
 
-/// Calls hooks. It follows no redirects: an answer cannot choose another receiver.
+/// Calls hooks. It follows no redirects: a response cannot choose another receiver.
 #[derive(Debug, Clone)]
 pub(super) struct HttpHooks {
     client: Client,
@@ -128,11 +128,11 @@ impl HttpHooks {
         Ok(Self { client: client.build()?, times })
     }
 
-    /// Sends `input` to a hook and returns its answer's body; `None` for an answer without content.
-    /// `now` is the time that the signature states.
+    /// Sends `input` to a hook and returns its response body; `None` for a response without
+    /// content. `now` is the time that the signature states.
     ///
     /// # Errors
-    /// [`HttpHookError`] when no attempt within the time limit had a usable answer.
+    /// [`HttpHookError`] when no attempt within the time limit had a usable response.
     pub async fn call(
         &self,
         url: &Url,
@@ -209,7 +209,7 @@ fn leads_into_private_network(error: &reqwest::Error) -> bool {
     false
 }
 
-/// Reads the body of an answer that should be JSON.
+/// Reads the body of a response that should be JSON.
 async fn read(mut response: Response) -> Attempt {
     let Some(content_type) = response.headers().get(CONTENT_TYPE) else {
         return Attempt::Failed(HttpHookError::NoContentType);
@@ -276,7 +276,7 @@ mod tests {
 
     const NOW: OffsetDateTime = datetime!(2026-01-01 0:00 UTC);
 
-    /// Serves a hook that answers as `answer` says to the call of that number.
+    /// Serves a hook that responds as `answer` says to the call of that number.
     async fn serve<A, R>(answer: A) -> (Url, Arc<AtomicUsize>)
     where
         A: Fn(usize, HeaderMap, Vec<u8>) -> R + Clone + Send + Sync + 'static,

@@ -1,5 +1,5 @@
-//! The hooks of one request: the answers that were received, and the random values that each run of
-//! a transaction draws again.
+//! The hooks of one request: the responses that were received, and the random values that each run
+//! of a transaction draws again.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,7 +27,7 @@ struct SharedLedger {
 
 #[derive(Default)]
 struct LedgerState {
-    answers: Vec<HookAnswer>,
+    responses: Vec<HookResponse>,
     pending: Option<HookCall>,
     done: HashSet<String>,
     created: Option<UserId>,
@@ -35,13 +35,13 @@ struct LedgerState {
     failed: Option<HookPoint>,
 }
 
-struct HookAnswer {
+struct HookResponse {
     point: HookPoint,
     question: Value,
     output: JsonObject,
 }
 
-/// The seed is a secret, and so are the codes in the answers.
+/// The seed is a secret, and so are the codes in the responses.
 impl std::fmt::Debug for HookLedger {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("HookLedger(***)")
@@ -87,15 +87,15 @@ impl HookLedger {
     }
 
     /// Returns the output that the hook gave to the same question.
-    pub(super) fn answer(&self, call: &HookCall) -> Option<JsonObject> {
+    pub(super) fn response(&self, call: &HookCall) -> Option<JsonObject> {
         let state = self.state();
-        let answers = state.answers.iter();
-        let mut same = answers.filter(|answer| answer.point == call.point && answer.question == call.question);
-        same.next().map(|answer| answer.output.clone())
+        let responses = state.responses.iter();
+        let mut same = responses.filter(|response| response.point == call.point && response.question == call.question);
+        same.next().map(|response| response.output.clone())
     }
 
-    /// Keeps the call whose answer the transaction needs.
-    pub(super) fn await_answer(&self, call: HookCall) {
+    /// Keeps the call whose response the transaction needs.
+    pub(super) fn await_response(&self, call: HookCall) {
         self.state().pending = Some(call);
     }
 
@@ -105,7 +105,7 @@ impl HookLedger {
 
     /// Keeps the output of a hook for the next run.
     pub(super) fn keep(&self, call: HookCall, output: JsonObject) {
-        self.state().answers.push(HookAnswer { point: call.point, question: call.question, output });
+        self.state().responses.push(HookResponse { point: call.point, question: call.question, output });
     }
 
     pub(super) fn note_failure(&self, point: HookPoint) {

@@ -4,10 +4,10 @@
 //! the hook fails, nothing is written. A PostgreSQL function is called in the transaction.
 //!
 //! Invariant: a hook over HTTP is never called while the request holds a connection to the
-//! database. Where a transaction needs its answer, the transaction ends with
+//! database. Where a transaction needs its response, the transaction ends with
 //! [`AuthError::HookPending`] and is rolled back. [`complete`] then calls the hook without a
-//! connection, keeps the answer in the [`HookLedger`] of the request, and runs the transaction
-//! again. An answer counts only for the same question: when the account was changed meanwhile, the
+//! connection, keeps the response in the [`HookLedger`] of the request, and runs the transaction
+//! again. A response counts only for the same question: when the account was changed meanwhile, the
 //! hook is called again. Values that are drawn at random and that a hook sees (ids, codes) come
 //! from the ledger, so that they are the same in each run. So a slow hook occupies its own requests
 //! only, and nothing is half-written.
@@ -163,10 +163,10 @@ impl Hooks {
                 }
                 output.inspect_err(|_| op.request.hooks.note_failure(call.point))
             }
-            _ => match op.request.hooks.answer(&call) {
-                Some(answer) => Ok(answer),
+            _ => match op.request.hooks.response(&call) {
+                Some(response) => Ok(response),
                 None => {
-                    op.request.hooks.await_answer(call);
+                    op.request.hooks.await_response(call);
                     Err(AuthError::HookPending)
                 }
             },
@@ -225,7 +225,7 @@ fn log_failure(hook: &Hook, call: &HookCall, output: &Result<JsonObject, AuthErr
 }
 
 /// Runs an operation with its transaction, calls the hooks over HTTP that it needs, and runs it
-/// again with their answers. `attempt` begins and commits the transaction, and does nothing else
+/// again with their responses. `attempt` begins and commits the transaction, and does nothing else
 /// that must not happen twice. The hook after a new account is called when the transaction is
 /// committed.
 ///
@@ -245,11 +245,11 @@ where
         match Box::pin(attempt()).await {
             Err(AuthError::HookPending) => {
                 let Some(call) = request.hooks.take_pending() else { return Err(AuthError::HookPending) };
-                let answer = match Box::pin(hooks.call(&call)).await {
+                let response = match Box::pin(hooks.call(&call)).await {
                     Err(_) if call.is_optional => JsonObject::new(),
-                    answer => answer.inspect_err(|_| request.hooks.note_failure(call.point))?,
+                    response => response.inspect_err(|_| request.hooks.note_failure(call.point))?,
                 };
-                request.hooks.keep(call, answer);
+                request.hooks.keep(call, response);
             }
             Err(error) => {
                 // Some rejections are committed, such as that of a sign-in whose address is not

@@ -9,7 +9,7 @@ use crate::model::JsonObject;
 /// The largest output that is accepted, in bytes.
 pub(super) const MAX_BYTES: usize = 200 * 1024;
 
-/// Reads an output. `None` is an answer without content, which succeeds.
+/// Reads an output. `None` is a response without content, which succeeds.
 ///
 /// # Errors
 /// The error that the output states, and `500` for one that is not an object.

@@ -1,7 +1,7 @@
 //! The HTTP client for services that are not Portico's own, with strict limits for each call:
 //! identity providers, captcha services, and sources of mail bodies.
 //!
-//! Such a service is not trusted: it may be slow, answer with megabytes, redirect elsewhere, or
+//! Such a service is not trusted: it may be slow, respond with megabytes, redirect elsewhere, or
 //! (when its URL comes from a database row) point into a private network. The effect of any of
 //! these must not exceed one failed call.
 
@@ -101,7 +101,7 @@ impl HttpClient {
         Self { timeout, allow_loopback, configured: OnceLock::new(), guarded: OnceLock::new() }
     }
 
-    /// Sends a GET that must answer with JSON.
+    /// Sends a GET that must respond with JSON.
     ///
     /// # Errors
     /// [`CallError`], also for statuses other than success.
@@ -109,16 +109,16 @@ impl HttpClient {
         self.send(trust, Method::GET, url, headers, None).await?.json()
     }
 
-    /// Sends a GET that must answer with text in UTF-8.
+    /// Sends a GET that must respond with text in UTF-8.
     ///
     /// # Errors
     /// [`CallError`], also for statuses other than success.
     pub async fn get_text(&self, trust: UrlTrust, url: &str, headers: HeaderMap) -> Result<String, CallError> {
-        let answer = self.send(trust, Method::GET, url, headers, None).await?;
-        if !answer.status.is_success() {
-            return Err(CallError::Status(answer.status));
+        let response = self.send(trust, Method::GET, url, headers, None).await?;
+        if !response.status.is_success() {
+            return Err(CallError::Status(response.status));
         }
-        String::from_utf8(answer.body).map_err(|_| CallError::Malformed("text in UTF-8"))
+        String::from_utf8(response.body).map_err(|_| CallError::Malformed("text in UTF-8"))
     }
 
     /// Sends a form by POST. Any status is a response.

@@ -65,7 +65,7 @@ fn is_in_v6(ip: Ipv6Addr, (network, prefix): (Ipv6Addr, u32)) -> bool {
 }
 
 /// Resolves names to public addresses only, so that a name cannot lead into a private network. The
-/// client connects to the addresses that were checked, so that a second answer cannot differ.
+/// client connects to the addresses that were checked, so that a second response cannot differ.
 pub(crate) struct PublicAddressResolver {
     /// Names may also lead to this machine.
     pub(crate) allow_loopback: bool,

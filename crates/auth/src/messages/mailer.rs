@@ -30,7 +30,7 @@ use crate::sql::outbox::{self, QueuedMail};
 const POLL_INTERVAL: Duration = Duration::from_secs(30);
 /// Longest time between two attempts.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(600);
-/// First delay after an attempt failed, because the mail server or the database does not answer.
+/// First delay after an attempt failed, because the mail server or the database does not respond.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
 
 /// Renders and delivers mails.

@@ -42,7 +42,7 @@ pub trait TextTransport: Send + Sync {
 }
 
 /// Waits for a gateway at most for `limit`.
-pub(crate) async fn within<T>(limit: Duration, answer: impl Future<Output = Result<T, String>>) -> Result<T, String> {
-    let answer = tokio::time::timeout(limit, answer).await;
-    answer.unwrap_or_else(|_| Err("the provider did not answer in time".to_owned()))
+pub(crate) async fn within<T>(limit: Duration, response: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+    let response = tokio::time::timeout(limit, response).await;
+    response.unwrap_or_else(|_| Err("the provider did not answer in time".to_owned()))
 }

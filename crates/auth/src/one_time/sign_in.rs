@@ -100,8 +100,8 @@ async fn send_link(auth: &Auth, request: &RequestInfo, body: Otp) -> Result<Resp
         auth.recipients().check_domain(email).await?;
     }
     let applicant = Applicant::without_password(contact, body.data, challenge, "");
-    let answer = with_uniform_timing(send(auth, request, &applicant, body.create_user.unwrap_or(true))).await?;
-    Ok(axum::Json(answer).into_response())
+    let response = with_uniform_timing(send(auth, request, &applicant, body.create_user.unwrap_or(true))).await?;
+    Ok(axum::Json(response).into_response())
 }
 
 /// Sends a sign-in code to a phone number.
@@ -117,8 +117,8 @@ async fn send_code(auth: &Auth, request: &RequestInfo, body: Otp) -> Result<Resp
     })?;
     check_channel(auth, &body.channel)?;
     let applicant = Applicant::without_password(contact, body.data, None, &body.channel);
-    let answer = send(auth, request, &applicant, may_create).await?;
-    Ok(axum::Json(answer).into_response())
+    let response = send(auth, request, &applicant, may_create).await?;
+    Ok(axum::Json(response).into_response())
 }
 
 /// Sends a message to sign in with, after a registration where there is no confirmed account.
@@ -132,8 +132,8 @@ async fn send(
     for _ in 0..registration::ATTEMPTS {
         match hooks::complete(auth.hooks(), request, || try_send(auth, request, applicant, may_create)).await? {
             Sending::Sent(delivery) => {
-                let answer = delivery.deliver(auth).await?;
-                return Ok(answer);
+                let response = delivery.deliver(auth).await?;
+                return Ok(response);
             }
             Sending::SentToNew(delivery) => {
                 delivery.deliver(auth).await?;

@@ -1,7 +1,7 @@
 //! Text messages with a code: reserved in a transaction, handed over after it, undone when the
 //! gateway does not take them.
 //!
-//! A gateway may take seconds to answer. So the code and the time of sending are committed first,
+//! A gateway may take seconds to respond. So the code and the time of sending are committed first,
 //! and no connection or lock waits for the gateway. When it rejects the message, the code is
 //! deleted and the next message need not wait; an account that was made for the message is deleted
 //! with it.

@@ -44,7 +44,7 @@ pub(crate) async fn options(
     let client = auth.database().client().await?;
     let lifetime = auth.settings().passkeys.challenge_expiry;
     let issued = IssuedChallenge::issue(&client, PasskeyCeremony::Authentication, request.now, lifetime).await?;
-    Ok(JsonResponse(issued.answer(json!({
+    Ok(JsonResponse(issued.response_body(json!({
         "challenge": issued.challenge,
         "timeout": issued.timeout,
         "rpId": relying_party.id,

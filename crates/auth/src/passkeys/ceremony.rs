@@ -61,8 +61,8 @@ impl IssuedChallenge {
         Ok(Self { id, challenge, expires_at, timeout: u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX) })
     }
 
-    /// Returns the body of the answer, with the options for the browser.
-    pub fn answer(&self, options: Value) -> Value {
+    /// Returns the body of the response, with the options for the browser.
+    pub fn response_body(&self, options: Value) -> Value {
         json!({ "challenge_id": self.id, "options": options, "expires_at": self.expires_at.unix_timestamp() })
     }
 }

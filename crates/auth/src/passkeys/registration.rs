@@ -54,7 +54,7 @@ pub(crate) async fn options(
         options["excludeCredentials"] =
             registered.iter().map(|passkey| descriptor(&passkey.credential_id, &[])).collect();
     }
-    Ok(JsonResponse(issued.answer(options)))
+    Ok(JsonResponse(issued.response_body(options)))
 }
 
 /// `POST /passkeys/registration/verify`

@@ -14,7 +14,7 @@ use crate::settings::BreachCheckSettings;
 const MAX_RANGES: usize = 64;
 /// The lifetime of a cached range.
 const RANGE_AGE: Duration = Duration::from_secs(3600);
-/// Largest response. The API answers with about 40 KB.
+/// Largest response. The API responds with about 40 KB.
 const MAX_RANGE_BYTES: usize = 1024 * 1024;
 
 pub(super) struct BreachCheck {
@@ -54,9 +54,9 @@ impl BreachCheck {
         let client = self.client.get_or_init(|| self.build_client()).clone();
         let client = client.ok_or_else(|| anyhow::anyhow!("no TLS client"))?;
         let url = format!("{}{prefix}", self.settings.url);
-        let mut answer = client.get(url).header("Add-Padding", "true").send().await?.error_for_status()?;
+        let mut response = client.get(url).header("Add-Padding", "true").send().await?.error_for_status()?;
         let mut body = Vec::new();
-        while let Some(chunk) = answer.chunk().await? {
+        while let Some(chunk) = response.chunk().await? {
             anyhow::ensure!(body.len() + chunk.len() <= MAX_RANGE_BYTES, "the answer is too large");
             body.extend_from_slice(&chunk);
         }

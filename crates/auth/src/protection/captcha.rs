@@ -43,13 +43,14 @@ impl Captcha {
             form.push(("remoteip", &ip));
         }
         let failed = |error| AuthError::failed(ContractError::CaptchaUnavailable, anyhow::Error::new(error));
-        let answer = self.client.post_form(UrlTrust::Configured, url, HeaderMap::new(), &form).await.map_err(failed)?;
-        let answer = answer.json().map_err(failed)?;
-        if answer["success"] == Value::Bool(true) {
+        let response =
+            self.client.post_form(UrlTrust::Configured, url, HeaderMap::new(), &form).await.map_err(failed)?;
+        let response = response.json().map_err(failed)?;
+        if response["success"] == Value::Bool(true) {
             return Ok(());
         }
         let codes: Vec<&str> =
-            answer["error-codes"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+            response["error-codes"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         Err(refuse(&codes.join(", ")).into())
     }
 }
@@ -58,7 +59,7 @@ impl Captcha {
 /// are disabled.
 ///
 /// # Errors
-/// 400 `captcha_failed`, 500 when the provider does not answer.
+/// 400 `captcha_failed`, 500 when the provider does not respond.
 pub(crate) async fn check(
     captcha: Option<&Captcha>,
     security: &Security,

@@ -119,7 +119,7 @@ pub struct AuthSettings {
     /// Timeout of a call to a provider or message gateway. One to a provider takes at most half of
     /// `max_request_duration`, since a sign-in needs two.
     pub http_timeout: Duration,
-    /// A request that takes longer is answered with 504. Zero: no limit.
+    /// A request that takes longer gets a response 504. Zero: no limit.
     pub max_request_duration: Duration,
 }
 

@@ -24,7 +24,7 @@ pub struct PasswordSettings {
 pub struct BreachCheckSettings {
     /// Base of the API; five hexadecimal digits are appended.
     pub url: String,
-    /// Rejects the password when the API does not answer; otherwise the password is accepted.
+    /// Rejects the password when the API does not respond; otherwise the password is accepted.
     pub fail_closed: bool,
     /// The `User-Agent` of the requests.
     pub user_agent: String,

@@ -86,7 +86,7 @@ impl SigningKeysTask {
             let _ = listener.pending();
             waiting.extend(std::iter::from_fn(|| self.requests.try_recv().ok()));
             self.read().await;
-            waiting.drain(..).for_each(answer);
+            waiting.drain(..).for_each(acknowledge);
             tokio::select! {
                 announced = listener.next() => if announced.is_none() { return },
                 Some(request) = self.requests.recv() => waiting.push(request),
@@ -101,7 +101,7 @@ impl SigningKeysTask {
         while let Ok(Some(request)) = tokio::time::timeout_at(end, self.requests.recv()).await {
             sleep_until(self.next).await;
             self.read().await;
-            answer(request);
+            acknowledge(request);
         }
         sleep_until(end).await;
     }
@@ -131,6 +131,6 @@ impl SigningKeysTask {
     }
 }
 
-fn answer(request: oneshot::Sender<()>) {
+fn acknowledge(request: oneshot::Sender<()>) {
     let _ = request.send(());
 }

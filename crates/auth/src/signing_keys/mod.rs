@@ -195,7 +195,7 @@ impl SigningKeys {
     /// Puts the keys in force as they are now.
     ///
     /// # Errors
-    /// When the database does not answer, or the key in use cannot be read.
+    /// When the database does not respond, or the key in use cannot be read.
     pub async fn load_into(&self, current: &CurrentKeys) -> Result<(), SigningKeyError> {
         let (ring, api) = self.assemble(&self.rows().await?)?;
         current.replace(ring, api);
@@ -254,7 +254,7 @@ impl SigningKeys {
     /// Returns all keys: the configured ones, then the made ones, each group the oldest first.
     ///
     /// # Errors
-    /// When the database does not answer.
+    /// When the database does not respond.
     pub async fn list(&self) -> Result<Vec<SigningKeySummary>, SigningKeyError> {
         let rows = self.rows().await?;
         let is_kept_in_use = rows.iter().any(|row| row.state == KeyState::InUse);

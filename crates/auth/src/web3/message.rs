@@ -109,7 +109,7 @@ pub(super) enum MessageError {
 }
 
 impl MessageError {
-    /// Returns the text of the answer.
+    /// Returns the text of the response.
     pub fn text(&self, chain: Chain) -> String {
         format!("{}: {self}", chain.prefix())
     }

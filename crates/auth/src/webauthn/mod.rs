@@ -65,7 +65,7 @@ pub(crate) enum CredentialType {
     PublicKey,
 }
 
-/// The answer of a browser to registration options (`RegistrationResponseJSON`).
+/// The response of a browser to registration options (`RegistrationResponseJSON`).
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RegistrationResponse {
@@ -86,7 +86,7 @@ struct AttestationResponse {
     transports: Option<Vec<String>>,
 }
 
-/// The answer of a browser to assertion options (`AuthenticationResponseJSON`).
+/// The response of a browser to assertion options (`AuthenticationResponseJSON`).
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct AssertionResponse {

@@ -212,7 +212,7 @@ impl IdentityProvider {
     }
 
     fn redirect(&self, mut to: Url, state: Option<String>) -> Response {
-        // RFC 9207: the client can tell who answers
+        // RFC 9207: the client can tell who responds
         to.query_pairs_mut().append_pair("iss", &self.inner.settings.issuer);
         if let Some(state) = state {
             to.query_pairs_mut().append_pair("state", &state);

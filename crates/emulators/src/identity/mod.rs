@@ -24,8 +24,8 @@
 //! | `action=fail` | the provider breaks: `error=server_error` |
 //! | `forget=<sub>` | removes the account and shows the chooser again |
 //!
-//! The answer is a 303 to the `redirect_uri`. `prompt=none` with a `login_hint` that is a known
-//! address signs in without the page; without one the answer is `login_required`.
+//! The response is a 303 to the `redirect_uri`. `prompt=none` with a `login_hint` that is a known
+//! address signs in without the page; without one the response is `login_required`.
 
 mod account;
 mod authorize;

@@ -20,7 +20,7 @@ use super::{
     key,
 };
 
-/// An error answer of RFC 6749.
+/// An error response of RFC 6749.
 struct TokenEndpointError {
     status: StatusCode,
     error: &'static str,
@@ -68,13 +68,13 @@ pub(super) async fn token(
     headers: HeaderMap,
     RawForm(body): RawForm,
 ) -> Response {
-    match answer(&provider, &headers, &Form::read(&body)).await {
+    match respond(&provider, &headers, &Form::read(&body)).await {
         Ok(body) => ([(header::CACHE_CONTROL, "no-store")], Json(body)).into_response(),
         Err(error) => error.into_response(),
     }
 }
 
-async fn answer(provider: &IdentityProvider, headers: &HeaderMap, form: &Form) -> Result<Value, TokenEndpointError> {
+async fn respond(provider: &IdentityProvider, headers: &HeaderMap, form: &Form) -> Result<Value, TokenEndpointError> {
     check_client(provider, headers, form)?;
     let now = provider.inner.clock.now();
     let issued = match form.needed("grant_type")? {

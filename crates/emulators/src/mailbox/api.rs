@@ -30,7 +30,7 @@ use super::{
     store::{Store, StoredMail},
 };
 
-/// The most messages that one answer lists.
+/// The most messages that one response lists.
 const LONGEST_PAGE: usize = 1_000;
 
 pub(super) fn router(mailbox: Mailbox, origins: AllowedOrigins) -> Router {
@@ -134,7 +134,7 @@ fn summary(entry: &StoredMail) -> Value {
 
 /// `GET /api/v1/message/{id}`: the message, which counts as read from then on.
 async fn message(State(mailbox): State<Mailbox>, Path(id): Path<String>) -> Response {
-    let (answer, was_unread) = {
+    let (response, was_unread) = {
         let mut store = mailbox.store();
         let Some(entry) = store.find(&id) else { return not_found("Message not found") };
         let was_unread = !std::mem::replace(&mut entry.is_read, true);
@@ -143,7 +143,7 @@ async fn message(State(mailbox): State<Mailbox>, Path(id): Path<String>) -> Resp
     if was_unread {
         mailbox.announce(MailboxEvent::Changed);
     }
-    Json(answer).into_response()
+    Json(response).into_response()
 }
 
 fn detail(entry: &StoredMail) -> Value {

@@ -15,9 +15,9 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 
-use super::answering::Serve;
 use super::limits::{HEAD_BUFFER, TimeLimits};
 use super::request_line::{BodyLength, Calls, ConnectionStanding, RequestLines};
+use super::serve::Serve;
 use super::service::{ConnectionService, ResponseBody};
 
 /// The time for which a client may go on sending after a response that came before the end of the
@@ -42,7 +42,7 @@ pub(super) async fn http1_connection(
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(limits.idle).max_buf_size(HEAD_BUFFER);
     loop {
-        let answer = {
+        let respond = {
             let (service, calls) = (service.clone(), Arc::clone(calls));
             hyper::service::service_fn(move |request: hyper::Request<Incoming>| {
                 let may_upgrade = request.extensions().get::<OnUpgrade>().is_some();
@@ -53,15 +53,15 @@ pub(super) async fn http1_connection(
                     request.extensions_mut().insert(service.guard.clone());
                 }
                 async move {
-                    let answer = service.answer(request).await;
+                    let response = service.respond(request).await;
                     if let Some(calls) = calls {
-                        calls.decide_upgrade(answer.status() == StatusCode::SWITCHING_PROTOCOLS);
+                        calls.decide_upgrade(response.status() == StatusCode::SWITCHING_PROTOCOLS);
                     }
-                    Ok::<_, Infallible>(answer.map(|body| ResponseBody { body, _under_way: under_way }))
+                    Ok::<_, Infallible>(response.map(|body| ResponseBody { body, _under_way: under_way }))
                 }
             })
         };
-        let mut http = Box::new(builder.serve_connection(TokioIo::new(stream), answer).with_upgrades());
+        let mut http = Box::new(builder.serve_connection(TokioIo::new(stream), respond).with_upgrades());
         let mut seen = None;
         loop {
             tokio::select! {

@@ -12,10 +12,10 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use super::answering::Serve;
 use super::connection_limit::PATIENCE;
 use super::limits::{HEAD_BUFFER, TimeLimits};
 use super::request_line::{Calls, ConnectionStanding};
+use super::serve::Serve;
 use super::service::{ConnectionService, ResponseBody};
 use super::stream_stall::{SlicedBody, StreamExecutor};
 
@@ -31,11 +31,11 @@ pub(super) async fn http2_connection(
     first_head: Instant,
     limits: TimeLimits,
 ) -> hyper::Result<()> {
-    let answer = hyper::service::service_fn(move |request| {
+    let respond = hyper::service::service_fn(move |request| {
         let (service, under_way) = (service.clone(), calls.begins_multiplexed());
         async move {
-            let answer = service.answer(request).await;
-            Ok::<_, Infallible>(answer.map(|body| SlicedBody::new(ResponseBody { body, _under_way: under_way })))
+            let response = service.respond(request).await;
+            Ok::<_, Infallible>(response.map(|body| SlicedBody::new(ResponseBody { body, _under_way: under_way })))
         }
     });
     let mut builder = http2::Builder::new(StreamExecutor::new(limits.stall));
@@ -44,7 +44,7 @@ pub(super) async fn http2_connection(
         .keep_alive_interval(limits.idle)
         .max_concurrent_streams(256)
         .max_header_list_size(u32::try_from(HEAD_BUFFER).unwrap_or(u32::MAX));
-    let mut http = pin!(builder.serve_connection(TokioIo::new(stream), answer));
+    let mut http = pin!(builder.serve_connection(TokioIo::new(stream), respond));
     let mut idle = pin!(idle_time(calls, limits.idle));
     tokio::select! {
         result = &mut http => return result,

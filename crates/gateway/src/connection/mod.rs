@@ -1,11 +1,11 @@
 //! Connections: accepts them, serves HTTP/1.1 or HTTP/2 on each, and closes them gracefully.
 
-mod answering;
 pub(crate) mod connection_limit;
 mod http1;
 mod http2;
 mod limits;
 pub(crate) mod request_line;
+mod serve;
 mod service;
 mod stall_time;
 mod stream_stall;
@@ -29,8 +29,8 @@ use self::request_line::RequestLines;
 use self::service::ConnectionService;
 use self::workers::Workers;
 
-pub use self::answering::Serve;
 pub use self::limits::ServeLimits;
+pub use self::serve::Serve;
 pub use self::service::ConnectionGuard;
 
 /// Serves `service` on `listener`, each connection on one of the `workers`, until `shutdown`

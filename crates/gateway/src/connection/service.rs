@@ -11,9 +11,9 @@ use bytes::Bytes;
 use http_body::Body as _;
 use hyper::body::Incoming;
 
-use super::answering::Serve;
 use super::connection_limit::AdmittedConnection;
 use super::request_line::UnderWay;
+use super::serve::Serve;
 use super::workers::WorkerConnection;
 
 /// The places of a connection among those of the listener and of its worker, until the last clone
@@ -31,10 +31,10 @@ pub(super) struct ConnectionService<S> {
 }
 
 impl<S: Serve> ConnectionService<S> {
-    pub(super) async fn answer(self, request: hyper::Request<Incoming>) -> Response {
+    pub(super) async fn respond(self, request: hyper::Request<Incoming>) -> Response {
         // Most requests have no body, and need no allocation for it
         let request = request.map(|body| if body.is_end_stream() { Body::empty() } else { Body::new(body) });
-        self.service.answer(request, self.peer).await
+        self.service.respond(request, self.peer).await
     }
 }
 

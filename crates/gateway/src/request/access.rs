@@ -128,7 +128,7 @@ impl AccessRules {
         !self.keyed || is_below(path, &self.open_paths)
     }
 
-    /// Returns true if the service itself answers preflights of a path.
+    /// Returns true if the service itself responds to preflights of a path.
     pub(crate) fn has_own_cors(&self, path: &str) -> bool {
         is_below(path, &self.own_cors)
     }

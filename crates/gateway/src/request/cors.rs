@@ -105,13 +105,13 @@ impl Cors {
     /// Returns the response to a preflight. The requested headers are echoed, since applications
     /// send their own too.
     pub(crate) fn preflight(&self, asked: &HeaderMap) -> Response<Body> {
-        let mut answer = Response::new(Body::empty());
-        *answer.status_mut() = StatusCode::OK;
-        let headers = answer.headers_mut();
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::OK;
+        let headers = response.headers_mut();
         headers.insert(header::VARY, HeaderValue::from_static("Origin, Access-Control-Request-Headers"));
         headers.insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
         match self.decide(asked.get(header::ORIGIN)) {
-            CorsDecision::Unlisted => return answer,
+            CorsDecision::Unlisted => return response,
             CorsDecision::Any => headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, ANY),
             CorsDecision::Listed(origin) => admit(headers, origin),
         };
@@ -127,7 +127,7 @@ impl Cors {
             headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, allowed);
         }
         headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from(self.max_age.as_secs()));
-        answer
+        response
     }
 
     /// Adds the CORS headers to a response. Without a list of origins, credentials (cookies) are

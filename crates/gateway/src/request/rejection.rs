@@ -83,7 +83,7 @@ impl Rejection {
         }
     }
 
-    pub(crate) fn answer(self) -> Response<Body> {
+    pub(crate) fn response(self) -> Response<Body> {
         let (status, message, hint) = self.contract();
         let message = match self {
             Self::BodyTooLarge { limit } => Cow::Owned(format!("{message} (max {limit} bytes)")),
@@ -97,9 +97,9 @@ impl Rejection {
             (None, Some(hint)) => json!({ "message": message, "hint": hint }),
             (None, None) => json!({ "message": message }),
         };
-        let mut answer = Response::new(Body::from(body.to_string()));
-        *answer.status_mut() = status;
-        let headers = answer.headers_mut();
+        let mut response = Response::new(Body::from(body.to_string()));
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
         if let Some(code) = code {
             headers.insert(HeaderName::from_static("x-sb-error-code"), HeaderValue::from_static(code));
@@ -113,6 +113,6 @@ impl Rejection {
             }
             _ => {}
         }
-        answer
+        response
     }
 }

@@ -11,8 +11,8 @@ use url::Url;
 
 use super::error::TextError;
 
-/// Greatest answer that is read.
-const MAX_ANSWER: usize = 64 * 1024;
+/// Greatest response that is read.
+const MAX_RESPONSE: usize = 64 * 1024;
 
 /// The way to authenticate at a gateway.
 pub(super) enum GatewayAuthorization<'a> {
@@ -24,7 +24,7 @@ pub(super) enum GatewayAuthorization<'a> {
     Header { scheme: &'a str, key: &'a str },
 }
 
-/// A complete answer.
+/// A complete response.
 pub(super) struct GatewayResponse {
     status: StatusCode,
     body: Vec<u8>,
@@ -44,7 +44,7 @@ impl GatewayResponse {
         serde_json::from_slice(&self.body).map_err(|_| TextError::Malformed)
     }
 
-    /// Returns the failure that `explain` finds in the answer, or else its status.
+    /// Returns the failure that `explain` finds in the response, or else its status.
     pub(super) fn failure(&self, explain: impl FnOnce(&Value) -> Option<String>) -> TextError {
         let explained = serde_json::from_slice(&self.body).ok().and_then(|body| explain(&body));
         match explained.filter(|text| !text.trim().is_empty()) {
@@ -92,14 +92,14 @@ impl GatewayClient {
                 request.header(AUTHORIZATION, value)
             }
         };
-        let mut response = request.send().await.map_err(no_answer)?;
+        let mut response = request.send().await.map_err(no_response)?;
         let status = response.status();
-        if response.content_length().is_some_and(|length| length > MAX_ANSWER as u64) {
+        if response.content_length().is_some_and(|length| length > MAX_RESPONSE as u64) {
             return Err(TextError::TooLarge);
         }
         let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(no_answer)? {
-            if body.len() + chunk.len() > MAX_ANSWER {
+        while let Some(chunk) = response.chunk().await.map_err(no_response)? {
+            if body.len() + chunk.len() > MAX_RESPONSE {
                 return Err(TextError::TooLarge);
             }
             body.extend_from_slice(&chunk);
@@ -111,7 +111,7 @@ impl GatewayClient {
         if let Some(client) = self.client.get() {
             return Ok(client);
         }
-        let client = self.build().map_err(no_answer)?;
+        let client = self.build().map_err(no_response)?;
         Ok(self.client.get_or_init(|| client))
     }
 
@@ -135,7 +135,7 @@ impl GatewayClient {
 }
 
 /// Logs the details at the debug level only, since they could contain numbers and addresses.
-fn no_answer(error: reqwest::Error) -> TextError {
+fn no_response(error: reqwest::Error) -> TextError {
     let error = error.without_url();
     tracing::debug!(error = ?error, "a text message gateway could not be called");
     if error.is_timeout() { TextError::TimedOut } else { TextError::Unreachable }

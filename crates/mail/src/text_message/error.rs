@@ -12,7 +12,7 @@ pub enum TextError {
     /// The gateway's own explanation.
     #[error("{0}")]
     Refused(String),
-    /// An answer without explanation.
+    /// A response without explanation.
     #[error("the provider answered with status {0}")]
     Status(u16),
     /// No connection, or it broke.
@@ -21,7 +21,7 @@ pub enum TextError {
     /// The timeout is over.
     #[error("the provider did not answer in time")]
     TimedOut,
-    /// An answer of more than 64 KiB.
+    /// A response of more than 64 KiB.
     #[error("the provider's answer is too large")]
     TooLarge,
     /// Not the JSON that its documentation promises.

@@ -1,7 +1,7 @@
 //! Text messages: the gateways that carry them, each called as its public documentation says.
 //!
 //! A [`TextGateway`] is one configured gateway. It makes one call per message, never follows a
-//! redirect, gives up after its timeout and reads 64 KiB of an answer at most. What a gateway says
+//! redirect, gives up after its timeout and reads 64 KiB of a response at most. What a gateway says
 //! about a failure is kept for the person who asked, shortened and without our credentials
 //! ([`TextError`]).
 //!

@@ -1,6 +1,6 @@
 //! Textlocal, "Send SMS": <https://api.textlocal.in/docs/sendsms>
 //!
-//! Answers with status 200 to everything; the body tells success from failure.
+//! Responds with status 200 to everything; the body tells success from failure.
 
 use serde::Deserialize;
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! Vonage, "Send an SMS": <https://developer.vonage.com/en/api/sms>
 //!
-//! Answers with status 200 to everything; the status of the message tells success (`0`) from
+//! Responds with status 200 to everything; the status of the message tells success (`0`) from
 //! failure.
 
 use serde::Deserialize;
@@ -71,7 +71,7 @@ fn is_gsm(text: &str) -> bool {
     text.chars().all(|character| GSM.contains(character))
 }
 
-/// Gateways before the service answer in the form of RFC 7807, or in the service's own.
+/// Gateways before the service respond in the form of RFC 7807, or in the service's own.
 fn explanation(body: &Value) -> Option<String> {
     let own = || body.get("messages")?.get(0)?.get("error-text");
     let text =

@@ -66,7 +66,7 @@ impl Mark {
     /// Returns the route of the image.
     pub(super) fn service(self) -> Service {
         let Self { name, media_type, content } = self;
-        let answer = async move || {
+        let respond = async move || {
             let headers = [
                 (header::CONTENT_TYPE, HeaderValue::from_static(media_type)),
                 (header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=31536000, immutable")),
@@ -81,7 +81,7 @@ impl Mark {
             ];
             (headers, content.clone()).into_response()
         };
-        Service::new().mount(PREFIX, Router::new().route(&format!("/{name}"), get(answer)), AccessRules::open())
+        Service::new().mount(PREFIX, Router::new().route(&format!("/{name}"), get(respond)), AccessRules::open())
     }
 }
 

@@ -16,22 +16,22 @@ const CONTENT_PROFILE: HeaderName = HeaderName::from_static("content-profile");
 
 /// Returns the route of GraphQL, with the rules of the data API.
 pub(super) fn service(rest: &Rest) -> Service {
-    let answering = rest.clone();
-    let answer = move |request: Request, gateway: GatewayHeaders| -> BoxedResponse {
-        Box::pin(answer(answering.clone(), request, gateway))
+    let responding = rest.clone();
+    let respond = move |request: Request, gateway: GatewayHeaders| -> BoxedResponse {
+        Box::pin(respond(responding.clone(), request, gateway))
     };
-    Service::new().mount_function("/graphql", answer, rest::access(rest))
+    Service::new().mount_function("/graphql", respond, rest::access(rest))
 }
 
-/// Answers a request below the prefix, whose path comes without it.
-async fn answer(rest: Rest, mut request: Request, gateway: GatewayHeaders) -> Response {
+/// Responds to a request below the prefix, whose path comes without it.
+async fn respond(rest: Rest, mut request: Request, gateway: GatewayHeaders) -> Response {
     let Some(uri) = function_uri(request.uri()) else {
         let body = json!({ "message": "no Route matched with those values" });
         return (StatusCode::NOT_FOUND, axum::Json(body)).into_response();
     };
     *request.uri_mut() = uri;
     request.headers_mut().insert(CONTENT_PROFILE, HeaderValue::from_static("graphql_public"));
-    rest.answer(request, |headers| gateway.write_to(headers)).await
+    rest.respond(request, |headers| gateway.write_to(headers)).await
 }
 
 /// Returns the address of the function if the path is `/v1`.

@@ -125,19 +125,19 @@ pub(super) fn service(realtime: Option<&Realtime>, foundation: &Foundation) -> S
         None => unavailable("/realtime/v1", refuse),
         Some(realtime) => {
             let (maintained, closed) = (realtime.clone(), realtime.clone());
-            let answer = |realtime: Realtime| {
+            let respond = |realtime: Realtime| {
                 move |mut request: Request, gateway: GatewayHeaders| -> BoxedResponse {
                     let realtime = realtime.clone();
                     let guard = request.extensions_mut().remove::<ConnectionGuard>();
                     let connection = guard.map(|guard| Box::new(guard) as Box<dyn Send + Sync>);
                     let origin = RequestOrigin { may_be_privileged: gateway.may_be_privileged(), connection };
-                    Box::pin(async move { realtime.answer(request, origin).await })
+                    Box::pin(async move { realtime.respond(request, origin).await })
                 }
             };
             Service::new()
-                .mount_function("/realtime/v1", answer(realtime.clone()), access())
+                .mount_function("/realtime/v1", respond(realtime.clone()), access())
                 // Clients that are configured for the service itself
-                .mount_function("/socket", answer(realtime.clone()), access())
+                .mount_function("/socket", respond(realtime.clone()), access())
                 .run(maintained.maintain())
                 .before_close(move || async move { close(&closed).await })
         }

@@ -28,18 +28,18 @@ pub(super) fn open(settings: RestSettings, foundation: &Foundation) -> anyhow::R
 
 /// Returns the routes of the data API.
 pub(super) fn service(rest: &Rest) -> Service {
-    let (answering, closed) = (rest.clone(), rest.clone());
-    let answer = move |request: Request, gateway: GatewayHeaders| -> BoxedResponse {
-        let rest = answering.clone();
-        Box::pin(async move { rest.answer(request, |headers| gateway.write_to(headers)).await })
+    let (responding, closed) = (rest.clone(), rest.clone());
+    let respond = move |request: Request, gateway: GatewayHeaders| -> BoxedResponse {
+        let rest = responding.clone();
+        Box::pin(async move { rest.respond(request, |headers| gateway.write_to(headers)).await })
     };
     Service::new()
-        .mount_function("/rest/v1", answer, access(rest))
+        .mount_function("/rest/v1", respond, access(rest))
         .mount("/rest-admin/v1", rest.admin_router(), AccessRules::open().own_tokens().compressed())
         .before_close(move || async move { closed.close() })
 }
 
-/// Returns the rules for requests that the data API answers, at any prefix.
+/// Returns the rules for requests that the data API responds to, at any prefix.
 pub(super) fn access(rest: &Rest) -> AccessRules {
     let rest = rest.clone();
     let cors = Cors::default()

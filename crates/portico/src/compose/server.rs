@@ -154,7 +154,7 @@ impl Server {
     /// token is signed with a key that another one has replaced. Later changes are followed.
     ///
     /// # Errors
-    /// When the database does not answer, or the key in use cannot be read.
+    /// When the database does not respond, or the key in use cannot be read.
     pub async fn load_keys(&self) -> Result<(), SigningKeyError> {
         self.signing_keys.load_into(&self.keys).await
     }
@@ -174,7 +174,7 @@ impl Server {
         &self.keys
     }
 
-    /// Returns what answers the server's requests, for [`portico_gateway::serve`].
+    /// Returns what responds to the server's requests, for [`portico_gateway::serve`].
     #[must_use]
     pub fn gateway(&self) -> Gateway {
         self.gateway.clone()

@@ -62,10 +62,10 @@ impl Service {
     pub fn mount_function(
         mut self,
         prefix: &'static str,
-        answer: impl Fn(Request, GatewayHeaders) -> BoxedResponse + Send + Sync + 'static,
+        respond: impl Fn(Request, GatewayHeaders) -> BoxedResponse + Send + Sync + 'static,
         access: AccessRules,
     ) -> Self {
-        self.mounts.push(Box::new(move |gateway| gateway.mount_service(prefix, answer, access)));
+        self.mounts.push(Box::new(move |gateway| gateway.mount_service(prefix, respond, access)));
         self
     }
 

@@ -60,7 +60,7 @@ impl DatabaseSetup {
     /// Brings roles and schemas up to date, and nothing else.
     ///
     /// # Errors
-    /// When the database does not answer, or a statement fails.
+    /// When the database does not respond, or a statement fails.
     pub async fn bootstrap(&self) -> Result<(), DatabaseError> {
         self.database.bootstrap(&self.bootstrap).await
     }
@@ -69,7 +69,7 @@ impl DatabaseSetup {
     /// has an effect on the first start only.
     ///
     /// # Errors
-    /// When the database does not answer or a file of the project fails; a failing file leaves
+    /// When the database does not respond or a file of the project fails; a failing file leaves
     /// nothing behind.
     pub async fn run(&self, seed: bool, progress: &mut (dyn FnMut(Progress) + Send)) -> Result<(), MigrationError> {
         self.database.bootstrap(&self.bootstrap).await?;

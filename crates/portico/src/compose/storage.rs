@@ -212,10 +212,10 @@ pub(super) fn open(
 /// refuses a feature that is off.
 pub(super) fn service(storage: Option<&Storage>) -> Service {
     let Some(storage) = storage else { return unavailable("/storage/v1", refuse) };
-    let (answering, cleaned, closed) = (storage.clone(), storage.clone(), storage.clone());
-    let answer = move |request: Request, gateway: GatewayHeaders| -> BoxedResponse {
-        let storage = answering.clone();
-        Box::pin(async move { storage.answer(request, |headers| gateway.write_to(headers)).await })
+    let (responding, cleaned, closed) = (storage.clone(), storage.clone(), storage.clone());
+    let respond = move |request: Request, gateway: GatewayHeaders| -> BoxedResponse {
+        let storage = responding.clone();
+        Box::pin(async move { storage.respond(request, |headers| gateway.write_to(headers)).await })
     };
     let clean_up = async move {
         let mut ticks = tokio::time::interval(CLEAN_UP_PERIOD);
@@ -228,7 +228,7 @@ pub(super) fn service(storage: Option<&Storage>) -> Service {
         }
     };
     Service::new()
-        .mount_function("/storage/v1", answer, access())
+        .mount_function("/storage/v1", respond, access())
         .run(clean_up)
         .before_close(move || async move { closed.close() })
 }

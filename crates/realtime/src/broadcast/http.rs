@@ -39,13 +39,13 @@ struct BroadcastSender {
     headers: Arc<str>,
 }
 
-/// Answers `POST /api/broadcast`.
+/// Responds to `POST /api/broadcast`.
 pub(crate) async fn broadcast_batch(service: &RealtimeService, request: Request, may_be_privileged: bool) -> Response {
     let response = batch(service, request, may_be_privileged).await.unwrap_or_else(|rejection| *rejection);
     with_rate(service, response)
 }
 
-/// Answers `POST /api/broadcast/{topic}/events/{event}`, with both names decoded.
+/// Responds to `POST /api/broadcast/{topic}/events/{event}`, with both names decoded.
 pub(crate) async fn broadcast_one(
     service: &RealtimeService,
     request: Request,

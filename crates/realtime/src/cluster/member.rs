@@ -233,7 +233,7 @@ impl ClusterTask {
         self.send(link, &ClusterMessage::StateEnd { entries: count }).await
     }
 
-    /// Applies a message of another server. Returns the answer, if it needs one.
+    /// Applies a message of another server. Returns the response, if it needs one.
     async fn apply(&mut self, node: NodeId, message: ClusterMessage) -> Option<ClusterMessage> {
         if self.peers.len() >= MAX_PEERS && !self.peers.contains_key(&node) {
             return None;

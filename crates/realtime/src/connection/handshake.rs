@@ -31,8 +31,8 @@ pub struct RequestOrigin {
     pub connection: Option<Box<dyn Send + Sync>>,
 }
 
-/// Answers an upgrade request, and serves the socket on the current runtime.
-pub(crate) fn answer(service: &Arc<RealtimeService>, mut request: Request, origin: RequestOrigin) -> Response {
+/// Responds to an upgrade request, and serves the socket on the current runtime.
+pub(crate) fn respond(service: &Arc<RealtimeService>, mut request: Request, origin: RequestOrigin) -> Response {
     if request.method() != Method::GET {
         return StatusCode::BAD_REQUEST.into_response();
     }
@@ -178,7 +178,7 @@ mod tests {
                 .header(header::SEC_WEBSOCKET_VERSION, "13")
                 .header(header::SEC_WEBSOCKET_KEY, "dGhlIHNhbXBsZSBub25jZQ==");
             let origin = RequestOrigin { may_be_privileged: true, connection: None };
-            let response = answer(&test.service, request.body(Body::empty()).unwrap(), origin);
+            let response = respond(&test.service, request.body(Body::empty()).unwrap(), origin);
             let (head, body) = response.into_parts();
             (head.status.as_u16(), body.collect().await.unwrap().to_bytes())
         };

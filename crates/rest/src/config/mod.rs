@@ -71,7 +71,7 @@ pub struct RestConfig {
     pub anon_role: Option<String>,
     /// A function that is called before each main statement (`db-pre-request`).
     pub pre_request: Option<QualifiedName>,
-    /// A function that answers the root instead of the OpenAPI document (`db-root-spec`).
+    /// A function that serves the root instead of the OpenAPI document (`db-root-spec`).
     pub root_spec: Option<QualifiedName>,
     /// A function that sets `pgrst.*` settings when the configuration is loaded (`db-pre-config`).
     pub pre_config: Option<QualifiedName>,

@@ -22,7 +22,7 @@ use crate::request::preferences::{CountMode, TransactionPreference};
 use crate::snapshot::Snapshot;
 use crate::sql::{MainStatement, StatementOutput};
 
-/// A request, the service that answers it, and the snapshot that it is answered with.
+/// A request, the service that responds, and the snapshot that it uses.
 pub(crate) struct RequestContext<'a> {
     pub service: &'a DataApi,
     pub snapshot: &'a Snapshot,

@@ -47,7 +47,7 @@ pub(crate) struct RequestStatements<'a> {
 
 /// The results of the statements of a transaction.
 pub(crate) struct BatchResults {
-    answers: ResultSets,
+    results: ResultSets,
     positions: BatchPositions,
 }
 
@@ -62,28 +62,28 @@ struct BatchPositions {
 impl BatchResults {
     /// Returns the rows of the main statement.
     pub fn main(&self) -> &[Row] {
-        self.answers.rows(self.positions.main)
+        self.results.rows(self.positions.main)
     }
 
     /// Takes the joined rows of the main statement.
     pub fn take_joined_rows(&mut self) -> Option<JoinedRows> {
-        self.answers.take_joined_rows()
+        self.results.take_joined_rows()
     }
 
     /// Returns the number of rows that the main statement wrote.
     pub fn affected(&self) -> u64 {
-        self.answers.affected(self.positions.main).unwrap_or_default()
+        self.results.affected(self.positions.main).unwrap_or_default()
     }
 
     /// Returns the rows of the statement after the main one.
     pub fn then(&self) -> &[Row] {
-        self.answers.rows(self.positions.then)
+        self.results.rows(self.positions.then)
     }
 
     /// Returns the row with `response.headers` and `response.status`; `None` where the main
     /// statement returns them.
     pub fn overrides(&self) -> Option<&Row> {
-        self.answers.row(self.positions.overrides).filter(|_| self.positions.overrides > 0)
+        self.results.row(self.positions.overrides).filter(|_| self.positions.overrides > 0)
     }
 }
 
@@ -169,7 +169,7 @@ pub(crate) async fn run(
     let settings = TransactionSettings::of(context);
     let transaction = TransactionBatch::of(context, &settings, &statements);
     let (batch, positions) = transaction.batch(ending);
-    Ok(BatchResults { answers: connection.run(&batch).await?, positions })
+    Ok(BatchResults { results: connection.run(&batch).await?, positions })
 }
 
 /// Runs a read on a connection of the pool, or coalesced with the reads of another caller.
@@ -188,7 +188,7 @@ pub(crate) async fn read(
     let statements = RequestStatements { main, output: StatementOutput::Rows(separators), then: None };
     let transaction = TransactionBatch::of(context, &settings, &statements);
     let (batch, positions) = transaction.batch(TransactionEnding::Commit);
-    Ok(BatchResults { answers: reads.run(&batch).await?, positions })
+    Ok(BatchResults { results: reads.run(&batch).await?, positions })
 }
 
 /// Ends a transaction that was left open.

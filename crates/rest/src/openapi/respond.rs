@@ -42,7 +42,7 @@ pub(crate) fn forbidden() -> Response {
     response
 }
 
-/// Answers a request for the document with the objects that the role of the request may use.
+/// Responds to a request for the document with the objects that the role of the request may use.
 ///
 /// # Errors
 /// PGRST107 if the client does not accept the document; errors of PostgreSQL.

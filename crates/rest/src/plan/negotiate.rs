@@ -71,7 +71,7 @@ impl ResultSource<'_> {
         if let Some(routine) = self.routine {
             let own =
                 cache.media_handlers.iter().filter(|handler| handler.is_function && handler.function == routine.name);
-            // For `*/*`, a function with a media type of its own answers in JSON
+            // For `*/*`, a function with a media type of its own responds in JSON
             let mut own = own.filter(|handler| handler.media_type == ANY || handler.media_type == wanted);
             if let Some(handler) = own.next() {
                 return Some((BodyFormat::Value, content_type(handler)));

@@ -20,7 +20,7 @@ use crate::schema::{QualifiedName, Relation, SchemaCache, nearest};
 
 /// The database work of a request.
 pub(crate) enum RequestPlan {
-    /// Nothing: OPTIONS is answered with these methods.
+    /// Nothing: the response to OPTIONS names these methods.
     Allow(String),
     /// A statement.
     Statement(Box<StatementPlan>),

@@ -47,7 +47,7 @@ pub(crate) struct RequestHead<'a> {
     pub schema: &'a str,
     pub resource: Resource,
     pub action: RequestAction,
-    /// The root was requested, whether the OpenAPI document or a function answers it.
+    /// The root was requested, whether the OpenAPI document or a function serves it.
     pub is_root: bool,
 }
 

@@ -10,7 +10,7 @@ use crate::schema::{Relation, Routine, Volatility};
 /// The resource at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Resource {
-    /// The OpenAPI document, or the function that answers instead.
+    /// The OpenAPI document, or the function that responds instead.
     Root,
     /// A table, or another relation that can be read like one.
     Relation(String),

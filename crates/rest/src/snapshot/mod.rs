@@ -1,4 +1,4 @@
-//! The state that requests are answered with: configuration, settings of roles, schema cache.
+//! The state that requests are executed with: configuration, settings of roles, schema cache.
 //!
 //! A [`Snapshot`] never changes. A change in the database leads to a new one in the background
 //! (`reload`); a request keeps the snapshot that it started with.

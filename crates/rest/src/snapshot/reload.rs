@@ -92,7 +92,7 @@ impl Reloader {
         }
     }
 
-    /// Waits, and answers requests at once: there is nothing newer to wait for.
+    /// Waits, and responds to requests at once: there is nothing newer to wait for.
     async fn pause(&mut self, pause: Duration) {
         let end = Instant::now() + pause;
         loop {
@@ -184,7 +184,7 @@ impl Reloader {
         }
     }
 
-    /// Loads everything that is announced so far, then answers the requests that wait for it.
+    /// Loads everything that is announced so far, then responds to the requests that wait for it.
     async fn catch_up(&mut self, listener: &mut Listener, request: oneshot::Sender<()>) -> Result<(), DatabaseError> {
         let mut waiting = vec![request];
         waiting.extend(std::iter::from_fn(|| self.requests.try_recv().ok()));

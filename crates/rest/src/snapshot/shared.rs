@@ -7,7 +7,7 @@ use crate::config::RestConfig;
 use crate::config::database::Roles;
 use crate::schema::SchemaCache;
 
-/// The state that a request is answered with.
+/// The state that a request is executed with.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     /// The configuration, with the overrides of the database.

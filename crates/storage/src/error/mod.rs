@@ -110,7 +110,7 @@ impl StorageError {
         self.response().message
     }
 
-    /// Returns the status that protocols other than REST answer with.
+    /// Returns the status that protocols other than REST respond with.
     pub fn status(&self) -> u16 {
         self.response().status
     }

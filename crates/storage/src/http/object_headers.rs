@@ -120,8 +120,8 @@ pub(crate) fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     }
 }
 
-/// Returns true if a value of `Cache-Control` lets shared caches store the answer to a request with
-/// credentials (RFC 9111, section 3.5).
+/// Returns true if a value of `Cache-Control` lets shared caches store the response to a request
+/// with credentials (RFC 9111, section 3.5).
 pub(crate) fn is_for_shared_caches(stored: &str) -> bool {
     stored.split(',').any(|directive| {
         let name = directive.split('=').next().unwrap_or_default().trim().to_ascii_lowercase();

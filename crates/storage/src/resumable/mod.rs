@@ -20,5 +20,5 @@ mod routes;
 mod session;
 mod target;
 
-pub(crate) use self::routes::answer;
+pub(crate) use self::routes::respond;
 pub(crate) use self::target::ResumableTarget;

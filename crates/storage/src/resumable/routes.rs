@@ -35,8 +35,8 @@ const CREATE: OperationName = OperationName("storage.tus.upload.create", "storag
 const PART: OperationName = OperationName("storage.tus.upload.part", "storage.tus.upload.part_signed");
 const DELETE: OperationName = OperationName("storage.tus.upload.delete", "storage.tus.upload.delete_signed");
 
-/// Answers a request below `/upload/resumable`. Errors become responses.
-pub(crate) async fn answer(call: &StorageCall<'_>, target: ResumableTarget, body: Body) -> Response {
+/// Responds to a request below `/upload/resumable`. Errors become responses.
+pub(crate) async fn respond(call: &StorageCall<'_>, target: ResumableTarget, body: Body) -> Response {
     let method = method(call);
     if method == Method::OPTIONS {
         return response::options(call.service().settings.file_size_limit);

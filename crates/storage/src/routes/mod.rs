@@ -28,18 +28,18 @@ use crate::operation::{Actor, Operation, SqlStep};
 use crate::service::StorageService;
 use crate::{resumable, s3, sql};
 
-/// Answers a request. Errors become responses.
-pub(crate) async fn answer(
+/// Responds to a request. Errors become responses.
+pub(crate) async fn respond(
     service: &Arc<StorageService>,
     request: Request,
     forwarded: ForwardedHeaders<'_>,
 ) -> Response {
     let (parts, body) = request.into_parts();
     if let Some(settings) = service.settings.s3.as_ref().filter(|_| s3::serves(parts.uri.path())) {
-        return s3::answer(service, settings, (&parts, body), forwarded).await;
+        return s3::respond(service, settings, (&parts, body), forwarded).await;
     }
     let call = StorageCall { service, parts: &parts, forwarded };
-    let outcome = call.answer(body).await;
+    let outcome = call.respond(body).await;
     let mut response = outcome.unwrap_or_else(StorageError::into_response);
     if parts.method == Method::HEAD {
         *response.body_mut() = Body::empty();
@@ -48,7 +48,7 @@ pub(crate) async fn answer(
 }
 
 impl StorageCall<'_> {
-    async fn answer(&self, body: Body) -> Result<Response> {
+    async fn respond(&self, body: Body) -> Result<Response> {
         let (method, path) = (&self.parts.method, self.parts.uri.path());
         let no_route = || StorageError::NoRoute(format!("{method}:{path}"));
         match RestAddress::parse(method, path)?.ok_or_else(no_route)? {
@@ -57,7 +57,7 @@ impl StorageCall<'_> {
             RestAddress::Health => self.health().await,
             RestAddress::Purge => self.purge(),
             RestAddress::SwitchedOff(feature) => Err(StorageError::FeatureNotEnabled(feature)),
-            RestAddress::Resumable(target) => Ok(resumable::answer(self, target, body).await),
+            RestAddress::Resumable(target) => Ok(resumable::respond(self, target, body).await),
             RestAddress::Bucket(address) => self.bucket(address, body).await,
             RestAddress::Object(address) => self.object(address, body).await,
             RestAddress::Render(address) => self.render(address).await,
@@ -72,11 +72,11 @@ impl StorageCall<'_> {
     async fn health(&self) -> Result<Response> {
         let operation = self.operation("storage.health")?;
         let ping = SqlStep { text: sql::PING, values: &[] };
-        let answer = operation.read(Actor::Service, ping, portico_database::wire::RowSeparators::default()).await;
-        Ok(json_response(&json!({ "healthy": answer.is_ok() })))
+        let pinged = operation.read(Actor::Service, ping, portico_database::wire::RowSeparators::default()).await;
+        Ok(json_response(&json!({ "healthy": pinged.is_ok() })))
     }
 
-    /// Answers a request to purge a cache. There is none in front.
+    /// Responds to a request to purge a cache. There is none in front.
     fn purge(&self) -> Result<Response> {
         self.require_service_role()?;
         Ok(message("success"))

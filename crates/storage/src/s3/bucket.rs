@@ -81,7 +81,7 @@ impl S3Call<'_> {
         Ok(empty(StatusCode::NO_CONTENT))
     }
 
-    /// Answers a `GET` of a bucket, whose parameters name what is read.
+    /// Responds to a `GET` of a bucket, whose parameters name what is read.
     pub(super) async fn get_bucket(&self, name: String) -> Result<Response> {
         match () {
             () if self.has("location") => self.get_location(&name).await,

@@ -44,8 +44,8 @@ pub(crate) fn serves(path: &str) -> bool {
     path.strip_prefix(PREFIX).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Answers a request. Errors become responses.
-pub(crate) async fn answer(
+/// Responds to a request. Errors become responses.
+pub(crate) async fn respond(
     service: &Arc<StorageService>,
     settings: &S3Settings,
     (parts, body): (&Parts, Body),
@@ -61,7 +61,7 @@ pub(crate) async fn answer(
         if let Some((bucket, content_type)) = request.form_of(&address) {
             return request.post_form(bucket, content_type, body).await;
         }
-        request.verified()?.answer(address, body).await
+        request.verified()?.respond(address, body).await
     };
     let mut response = outcome.await.unwrap_or_else(|error| {
         let resource = percent_encoding::percent_decode_str(path).decode_utf8_lossy();
@@ -74,7 +74,7 @@ pub(crate) async fn answer(
 }
 
 impl S3Call<'_> {
-    async fn answer(&self, address: S3Address, body: Body) -> Result<Response> {
+    async fn respond(&self, address: S3Address, body: Body) -> Result<Response> {
         let method = &self.request.parts.method;
         match address {
             S3Address::Service if *method == Method::GET => self.list_buckets().await,

@@ -1,4 +1,4 @@
-//! XML: answers are written, bodies are read into a small tree. Documents are bounded in size and
+//! XML: responses are written, bodies are read into a small tree. Documents are bounded in size and
 //! depth, and have no document type.
 
 use std::fmt::Write as _;

@@ -157,12 +157,12 @@ pub(crate) async fn start(
             (CookieReach::SameHost, Some(_)) => (true, Some(request)),
             _ => (false, Some(request)),
         };
-        let answers_with_form = parameters.iter().any(|(name, value)| name == "response_mode" && value == "form_post");
+        let responds_with_form = parameters.iter().any(|(name, value)| name == "response_mode" && value == "form_post");
         BrowserBinding::new(
             by_cookie.then(|| CookieBinding {
                 browser,
                 redirect_uri: &provider.redirect_uri,
-                answers_with_form,
+                responds_with_form,
                 lifetime: auth.settings().flow_state_expiry,
             }),
             by_network,

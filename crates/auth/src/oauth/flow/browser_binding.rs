@@ -24,7 +24,7 @@ use crate::http::extract::{RequestInfo, header};
 
 /// The cookie over https, which other hosts of the domain cannot set.
 const SECURE: &str = "__Host-portico-flow";
-/// Like [`SECURE`], for providers that answer with a form: browsers send no `Lax` cookie with such
+/// Like [`SECURE`], for providers that respond with a form: browsers send no `Lax` cookie with such
 /// a request, which comes from another site.
 const SECURE_FORM: &str = "__Host-portico-flow-form";
 /// The cookie over http, in development.
@@ -135,8 +135,8 @@ pub(crate) struct BrowserBinding {
 pub(crate) struct CookieBinding<'a> {
     pub(crate) browser: &'a BrowserContext,
     pub(crate) redirect_uri: &'a str,
-    /// The provider answers with a form.
-    pub(crate) answers_with_form: bool,
+    /// The provider responds with a form.
+    pub(crate) responds_with_form: bool,
     pub(crate) lifetime: Duration,
 }
 
@@ -146,7 +146,7 @@ impl BrowserBinding {
         let mut parts = Vec::new();
         let mut cookie = None;
         if let Some(binding) = by_cookie {
-            let (name, policy) = match (binding.redirect_uri.starts_with("https:"), binding.answers_with_form) {
+            let (name, policy) = match (binding.redirect_uri.starts_with("https:"), binding.responds_with_form) {
                 (true, true) => (SECURE_FORM, "SameSite=None; Secure"),
                 (true, false) => (SECURE, "SameSite=Lax; Secure"),
                 (false, _) => (PLAIN, "SameSite=Lax"),

@@ -37,7 +37,7 @@ use crate::sql::{Tx, users};
 /// The lifetime of a flow's secrets towards the provider.
 const CLIENT_STATE_EXPIRY: time::Duration = time::Duration::minutes(5);
 
-/// `GET /callback`, and `POST` from providers that answer with a form.
+/// `GET /callback`, and `POST` from providers that respond with a form.
 pub(crate) async fn callback(State(auth): State<Auth>, request: RequestInfo, raw: Request) -> Response {
     let browser = BrowserContext::from_request(raw.headers(), raw.uri());
     let is_form = raw.method() == Verb::POST;

@@ -11,7 +11,7 @@ pub(crate) mod oauth1;
 
 use crate::error::{AuthError, ContractError};
 
-/// Returns the error for a provider that does not answer.
+/// Returns the error for a provider that does not respond.
 fn provider_unreachable(error: impl std::error::Error + Send + Sync + 'static) -> AuthError {
     AuthError::failed(ContractError::ProviderUnreachable, error)
 }

@@ -32,7 +32,7 @@ fn signing_client<'a>(auth: &'a Auth, provider: &'a ResolvedProvider, request: &
 /// browser.
 ///
 /// # Errors
-/// 500 when the provider does not answer.
+/// 500 when the provider does not respond.
 pub(crate) async fn start(
     auth: &Auth,
     provider: &ResolvedProvider,
@@ -71,7 +71,7 @@ pub(crate) struct ReturnedVerifier<'a> {
 /// Exchanges the verifier for an access token and reads the person's profile.
 ///
 /// # Errors
-/// When the callback belongs to another sign-in, or the provider does not answer as it should.
+/// When the callback belongs to another sign-in, or the provider does not respond as it should.
 pub(crate) async fn finish(
     auth: &Auth,
     provider: &ResolvedProvider,

@@ -1,6 +1,6 @@
 //! OpenID Connect issuers: their discovery documents and key sets.
 //!
-//! Both are cached, and served stale when an issuer does not answer. An unknown key id makes the
+//! Both are cached, and served stale when an issuer does not respond. An unknown key id makes the
 //! key set be read again, but not more often than [`KEY_SET_INTERVAL`], so that invented key ids
 //! cannot make this server flood an issuer with requests.
 
@@ -17,7 +17,7 @@ use crate::http_client::{CallError, HttpClient, UrlTrust};
 
 /// Least time between two reads of one key set.
 const KEY_SET_INTERVAL: Duration = Duration::from_secs(10);
-/// Least time between two attempts to reach an issuer that does not answer. Other requests fail at
+/// Least time between two attempts to reach an issuer that does not respond. Other requests fail at
 /// once meanwhile.
 const FAILURE_INTERVAL: Duration = Duration::from_secs(3);
 /// The time for which a stale document is used after a failed attempt to renew it.
@@ -68,7 +68,7 @@ pub enum IssuerError {
         #[source]
         source: CallError,
     },
-    /// The issuer did not answer a moment ago.
+    /// The issuer did not respond a moment ago.
     #[error("issuer {0} did not answer a moment ago")]
     Unavailable(String),
     /// The discovery document names another issuer.

@@ -66,7 +66,7 @@ impl SigningClient<'_> {
     /// Sends a POST without a body, and reads the form in the response.
     ///
     /// # Errors
-    /// When the provider cannot be called or does not answer with success.
+    /// When the provider cannot be called or does not respond with success.
     pub async fn post(
         &self,
         url: &str,
@@ -83,10 +83,10 @@ impl SigningClient<'_> {
         Ok(fields.map(|(name, value)| (name.into_owned(), value.into())).collect())
     }
 
-    /// Sends a GET that must answer with JSON.
+    /// Sends a GET that must respond with JSON.
     ///
     /// # Errors
-    /// When the provider cannot be called or does not answer with JSON.
+    /// When the provider cannot be called or does not respond with JSON.
     pub async fn get_json(&self, url: &str, credentials: &TokenCredentials<'_>) -> Result<Value, CallError> {
         let url = self.http.check(self.trust, url)?;
         let headers = self.headers("GET", &url, &[], Some(credentials))?;

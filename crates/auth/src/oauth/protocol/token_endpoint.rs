@@ -113,7 +113,7 @@ impl CodeExchange<'_> {
 /// Reads the tokens of a response, or the reason for which there are none.
 fn read_tokens(response: &HttpResponse) -> Result<ProviderTokens, String> {
     let fields: JsonObject = serde_json::from_slice(&response.body).unwrap_or_else(|_| {
-        // Older providers answer with a form
+        // Older providers respond with a form
         form_urlencoded::parse(&response.body).take(32).map(|(name, value)| (name.into_owned(), value.into())).collect()
     });
     let text = |key: &str| {

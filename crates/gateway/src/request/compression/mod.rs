@@ -35,33 +35,33 @@ impl CompressionRequest {
     }
 
     /// Returns the response in the encoding that the client prefers.
-    pub(crate) fn apply_to(self, mut answer: Response) -> Response {
-        let length = self.length(&answer);
+    pub(crate) fn apply_to(self, mut response: Response) -> Response {
+        let length = self.length(&response);
         // First, since most responses pay only for this check
-        if length.is_some_and(|length| length < SHORTEST) || !is_compressible(&answer) {
-            return answer;
+        if length.is_some_and(|length| length < SHORTEST) || !is_compressible(&response) {
+            return response;
         }
-        let headers = answer.headers_mut();
+        let headers = response.headers_mut();
         vary(headers);
         let Some(encoding) = self.accepted.and_then(|wish| encoding::accepted([&wish]).first().copied()) else {
-            return answer;
+            return response;
         };
         if self.is_head {
             // Without a length it is unknown what GET would do
             if length.is_some() {
                 describe(headers, encoding);
             }
-            return answer;
+            return response;
         }
-        let Some(encoder) = Encoder::new(encoding) else { return answer };
+        let Some(encoder) = Encoder::new(encoding) else { return response };
         describe(headers, encoding);
-        answer.map(|body| Body::new(CompressedBody::new(body, encoder)))
+        response.map(|body| Body::new(CompressedBody::new(body, encoder)))
     }
 
     /// Returns the length of the body if it is known; for HEAD, the length that it would have.
-    fn length(&self, answer: &Response) -> Option<u64> {
-        let declared = || answer.headers().get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok();
-        if self.is_head { declared() } else { answer.body().size_hint().upper().or_else(declared) }
+    fn length(&self, response: &Response) -> Option<u64> {
+        let declared = || response.headers().get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok();
+        if self.is_head { declared() } else { response.body().size_hint().upper().or_else(declared) }
     }
 }
 
@@ -80,10 +80,10 @@ fn joined(list: &HeaderValue, further: &[u8]) -> HeaderValue {
 }
 
 /// Returns true if this response would be compressed for a client that accepts it.
-fn is_compressible(answer: &Response) -> bool {
-    let headers = answer.headers();
+fn is_compressible(response: &Response) -> bool {
+    let headers = response.headers();
     let media = headers.get(header::CONTENT_TYPE).and_then(|media| media.to_str().ok());
-    has_whole_body(answer.status())
+    has_whole_body(response.status())
         && media.is_some_and(is_text)
         && !headers.contains_key(header::CONTENT_ENCODING)
         && !lists(headers, header::CACHE_CONTROL, "no-transform")

@@ -37,7 +37,7 @@ pub(super) struct StoreRequest<'a> {
     query: Vec<(&'a str, &'a str)>,
     headers: HeaderMap,
     body: Bytes,
-    /// The time for one attempt with its answer; `None`: as long as bytes arrive.
+    /// The time for one attempt with its response; `None`: as long as bytes arrive.
     timeout: Option<Duration>,
 }
 
@@ -72,16 +72,16 @@ impl<'a> StoreRequest<'a> {
         self
     }
 
-    /// Sets the time for one attempt with its answer.
+    /// Sets the time for one attempt with its response.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 }
 
-/// The head and the document of an answer.
+/// The head and the document of a response.
 #[derive(Debug)]
-pub(super) struct StoreAnswer {
+pub(super) struct StoreResponse {
     pub headers: HeaderMap,
     pub document: Bytes,
 }
@@ -90,7 +90,7 @@ pub(super) struct StoreAnswer {
 #[derive(Debug)]
 pub(super) struct StoreClient {
     http: reqwest::Client,
-    /// For requests whose answer begins late, since the store copies or receives content before.
+    /// For requests whose response begins late, since the store copies or receives content before.
     patient: reqwest::Client,
     /// The URL of the bucket, with a slash at the end.
     bucket_url: Url,
@@ -109,7 +109,7 @@ impl StoreClient {
         let with_timeout = |timeout: Duration| {
             let http = reqwest::Client::builder()
                 .connect_timeout(CONNECT_TIMEOUT)
-                // From the first byte of the request to the head of the answer, and between bytes
+                // From the first byte of the request to the head of the response, and between bytes
                 .read_timeout(timeout)
                 .redirect(reqwest::redirect::Policy::none())
                 .user_agent(concat!("portico/", env!("CARGO_PKG_VERSION")))
@@ -132,7 +132,7 @@ impl StoreClient {
         format!("/{}/{}", encode_key(bucket), encode_key(key))
     }
 
-    /// Sends a request and returns the head of its answer. The body is read by the caller.
+    /// Sends a request and returns the head of its response. The body is read by the caller.
     ///
     /// # Errors
     /// The error of the last attempt.
@@ -148,11 +148,11 @@ impl StoreClient {
         }
     }
 
-    /// Sends a request and reads the answer.
+    /// Sends a request and reads the response.
     ///
     /// # Errors
     /// The error of the last attempt.
-    pub async fn call(&self, request: StoreRequest<'_>) -> Result<StoreAnswer, StoreError> {
+    pub async fn call(&self, request: StoreRequest<'_>) -> Result<StoreResponse, StoreError> {
         let payload = digest_of(&request.body).await;
         let mut attempt = 1;
         loop {
@@ -160,10 +160,10 @@ impl StoreClient {
                 let response = self.attempt(&request, &payload).await?;
                 let (status, headers) = (response.status().as_u16(), response.headers().clone());
                 let document = read(response).await?;
-                // Long operations are answered with a success before they are complete
+                // The response to a long operation is a success before it is complete
                 match xml::error_code(&document) {
                     Some(code) => Err(StoreError::Refused { status, code }),
-                    None => Ok(StoreAnswer { headers, document }),
+                    None => Ok(StoreResponse { headers, document }),
                 }
             };
             match outcome.await {
@@ -270,7 +270,7 @@ pub(super) fn unreachable(error: reqwest::Error) -> StoreError {
     StoreError::Unreachable(text)
 }
 
-/// Returns the length of the body that an answer describes.
+/// Returns the length of the body that a response describes.
 pub(super) fn size_of(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }

@@ -41,7 +41,7 @@ pub(super) async fn open(
         Some((start, end, size)) => ((start, end), size),
         None => ((0, size), size),
     };
-    // A store may answer a range that it cannot satisfy with the whole content
+    // A store may respond to a range that it cannot satisfy with the whole content
     if let Some(range) = range
         && range.resolve(size) != Some(part)
     {

@@ -21,7 +21,7 @@ impl StoreError {
 
     /// Returns true if the object does not exist, although its bucket does.
     pub fn is_missing(&self) -> bool {
-        // The answer to HEAD has no document
+        // The response to HEAD has no document
         matches!(self, Self::Refused { status: 404, code } if matches!(code.as_str(), "NoSuchKey" | ""))
     }
 

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use super::client::{COPY_SOURCE, COPY_TIMEOUT, StoreClient, StoreRequest, size_of};
 use super::error::StoreError;
 use super::upload::{MAX_PARTS, PartMemory, StoreMultipartUpload, UploadBounds};
-use super::xml::{self, DeletionAnswer, ListedKey, ListedUpload, ObjectPage, PartPage, UploadPage};
+use super::xml::{self, DeletionResponse, ListedKey, ListedUpload, ObjectPage, PartPage, UploadPage};
 use super::{content, key, upload};
 use crate::backend::interface::Backend;
 use crate::backend::model::{
@@ -65,8 +65,8 @@ impl S3Store {
 
     /// Returns the size of an object.
     pub(super) async fn size(&self, key: &str) -> Result<u64, BackendError> {
-        let answer = self.client.call(StoreRequest::of_object(Method::HEAD, key)).await?;
-        Ok(size_of(&answer.headers).ok_or(StoreError::Malformed)?)
+        let response = self.client.call(StoreRequest::of_object(Method::HEAD, key)).await?;
+        Ok(size_of(&response.headers).ok_or(StoreError::Malformed)?)
     }
 
     /// Stores content of at most `limit` bytes under a key.
@@ -149,9 +149,9 @@ impl S3Store {
         let digest = STANDARD.encode(Md5::digest(document.as_bytes()));
         let request = StoreRequest::of_bucket(Method::POST).query("delete", "").header(CONTENT_MD5, &digest);
         match self.client.call(request.header(header::CONTENT_TYPE, "application/xml").body(document)).await {
-            Ok(answer) => {
-                let answer: DeletionAnswer = xml::parse(&answer.document)?;
-                match answer.errors.into_iter().find(|error| error.code != "NoSuchKey") {
+            Ok(response) => {
+                let response: DeletionResponse = xml::parse(&response.document)?;
+                match response.errors.into_iter().find(|error| error.code != "NoSuchKey") {
                     Some(error) => Err(StoreError::Refused { status: 200, code: error.code }.into()),
                     None => Ok(()),
                 }

@@ -15,7 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::client::{COPY_SOURCE, COPY_SOURCE_RANGE, COPY_TIMEOUT, StoreClient, StoreRequest, size_of};
 use super::error::StoreError;
-use super::xml::{self, EtagAnswer, InitiatedUpload};
+use super::xml::{self, EtagResponse, InitiatedUpload};
 use crate::backend::model::{BackendError, ContentStream, StoredContent};
 
 /// The bytes of an upload that need no share of the memory for parts.
@@ -118,8 +118,8 @@ pub(super) async fn put(
     if first.bytes.len() < part_size {
         let size = first.bytes.len() as u64;
         let request = StoreRequest::of_object(Method::PUT, key).body(first.bytes.clone());
-        let answer = client.call(request).await?;
-        return Ok(StoredContent { etag: etag_of(&answer.headers), size, modified: client.now() });
+        let response = client.call(request).await?;
+        return Ok(StoredContent { etag: etag_of(&response.headers), size, modified: client.now() });
     }
     let mut upload = StoreMultipartUpload::begin(client, key).await?;
     let (mut part, mut size) = (first, 0);
@@ -160,8 +160,8 @@ impl StoreMultipartUpload {
             .query("partNumber", &number)
             .query("uploadId", &self.id)
             .body(part.bytes.clone());
-        let answer = self.client.call(request).await?;
-        self.etags.push(etag_of(&answer.headers).ok_or(StoreError::Malformed)?);
+        let response = self.client.call(request).await?;
+        self.etags.push(etag_of(&response.headers).ok_or(StoreError::Malformed)?);
         Ok(())
     }
 
@@ -202,7 +202,7 @@ impl StoreMultipartUpload {
         if let Some((first, last)) = range {
             request = request.header(COPY_SOURCE_RANGE, &format!("bytes={first}-{last}"));
         }
-        Ok(xml::parse::<EtagAnswer>(&self.client.call(request).await?.document)?.etag)
+        Ok(xml::parse::<EtagResponse>(&self.client.call(request).await?.document)?.etag)
     }
 
     /// Makes the parts an object of a size and returns its ETag.
@@ -215,12 +215,12 @@ impl StoreMultipartUpload {
             .body(xml::completion(&self.etags))
             .timeout(COPY_TIMEOUT);
         let etag = match self.client.call(request).await {
-            Ok(answer) => xml::parse::<EtagAnswer>(&answer.document)?.etag,
-            // The answer to an attempt that succeeded was lost
+            Ok(response) => xml::parse::<EtagResponse>(&response.document)?.etag,
+            // The response to an attempt that succeeded was lost
             Err(error) if error.is("NoSuchUpload") => {
-                let answer = self.client.call(StoreRequest::of_object(Method::HEAD, &self.key)).await?;
-                let is_whole = size_of(&answer.headers) == Some(size);
-                etag_of(&answer.headers).filter(|_| is_whole).ok_or(error)?
+                let response = self.client.call(StoreRequest::of_object(Method::HEAD, &self.key)).await?;
+                let is_whole = size_of(&response.headers) == Some(size);
+                etag_of(&response.headers).filter(|_| is_whole).ok_or(error)?
             }
             Err(error) => return Err(error),
         };
@@ -255,7 +255,7 @@ pub(super) async fn abort(client: &StoreClient, key: &str, id: &str) -> Result<(
     }
 }
 
-/// Returns the ETag of an answer.
+/// Returns the ETag of a response.
 pub(super) fn etag_of(headers: &HeaderMap) -> Option<String> {
     headers.get(header::ETAG).and_then(|etag| etag.to_str().ok()).map(str::to_owned)
 }

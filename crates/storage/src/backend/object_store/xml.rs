@@ -25,16 +25,16 @@ pub(super) struct ListedKey {
     pub last_modified: String,
 }
 
-/// The answer to the begin of a multipart upload.
+/// The response to the begin of a multipart upload.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct InitiatedUpload {
     pub upload_id: String,
 }
 
-/// The answer to the end of a multipart upload, and to a copy.
+/// The response to the end of a multipart upload, and to a copy.
 #[derive(Debug, Deserialize)]
-pub(super) struct EtagAnswer {
+pub(super) struct EtagResponse {
     #[serde(rename = "ETag")]
     pub etag: String,
 }
@@ -78,9 +78,9 @@ pub(super) struct ListedPart {
     pub last_modified: String,
 }
 
-/// The answer to a deletion of many objects: those that failed.
+/// The response to a deletion of many objects: those that failed.
 #[derive(Debug, Deserialize)]
-pub(super) struct DeletionAnswer {
+pub(super) struct DeletionResponse {
     #[serde(rename = "Error", default)]
     pub errors: Vec<ErrorDocument>,
 }

@@ -29,8 +29,8 @@ const MARK_BYTES: usize = 8;
 const MIN_PART_SIZE: u64 = 5 * 1024 * 1024;
 
 /// The first half of the ids of the versions that a completion makes: a digest of the caller, the
-/// upload and the parts. A client that has lost the answer and sends the request again gets it from
-/// the row of the object, whose version shows that this request has made it.
+/// upload and the parts. A client that has lost the response and sends the request again gets it
+/// from the row of the object, whose version shows that this request has made it.
 #[derive(Debug, Clone, Copy)]
 struct CompletionMark([u8; MARK_BYTES]);
 
