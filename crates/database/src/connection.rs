@@ -105,7 +105,7 @@ pub(crate) async fn open(
         Ok(Err(error)) => Err(rejection(endpoint, error)),
         Err(_) => {
             let source = format!("no answer within {} seconds", patience.as_secs()).into();
-            Err(DatabaseError::Unreachable { place: endpoint.place(), source })
+            Err(DatabaseError::Unreachable { server: endpoint.description(), source })
         }
     }
 }
@@ -113,7 +113,7 @@ pub(crate) async fn open(
 /// Returns the error of a connection: a server that is not available, or one that rejects it.
 pub(crate) fn rejection(endpoint: &Endpoint, error: tokio_postgres::Error) -> DatabaseError {
     if error.code().is_none() || is_unavailable(&error) {
-        DatabaseError::Unreachable { place: endpoint.place(), source: error.into() }
+        DatabaseError::Unreachable { server: endpoint.description(), source: error.into() }
     } else {
         DatabaseError::Postgres(error)
     }

@@ -17,10 +17,10 @@ pub enum DatabaseError {
     #[error("no database connection became free within {0:?}")]
     Busy(Duration),
     /// The server could not be reached, or did not answer in time.
-    #[error("the database at {place} cannot be reached: {}", ErrorChain(.source.as_ref()))]
+    #[error("the database at {server} cannot be reached: {}", ErrorChain(.source.as_ref()))]
     Unreachable {
         /// The address, without any secret.
-        place: String,
+        server: String,
         /// The error of the connection attempt.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,

@@ -89,8 +89,8 @@ fn parameters() -> Vec<(String, String)> {
 
 async fn start_in_a_free_slot() -> Result<Cluster, ClusterError> {
     let binaries = Binaries::find(None)?;
-    let place = clusters_folder();
-    let folder = slots_folder(&place).map_err(|error| ClusterError::folder(&place, &error))?;
+    let parent = clusters_folder();
+    let folder = slots_folder(&parent).map_err(|error| ClusterError::folder(&parent, &error))?;
     let boot = boot();
     let generation = format!("{boot}-pg{}", binaries.major());
     forget_other_boots(&folder, &boot);

@@ -27,7 +27,7 @@ pub(crate) struct ValueOrigin {
 }
 
 impl ValueOrigin {
-    pub fn place(&self) -> SourcePosition {
+    pub fn position(&self) -> SourcePosition {
         SourcePosition::line(self.file.as_ref(), self.line)
     }
 }
@@ -65,7 +65,7 @@ impl DocumentNode {
         let file = Arc::new(shown.to_owned());
         let lines = LineIndex::new(text);
         let table = DeTable::parse(text).map_err(|error| ProjectError::Syntax {
-            place: SourcePosition::line(shown, error.span().map_or(1, |span| lines.line(span.start))),
+            position: SourcePosition::line(shown, error.span().map_or(1, |span| lines.line(span.start))),
             message: error.message().to_owned(),
         })?;
         let reader = Reader { file, lines };
@@ -155,7 +155,7 @@ impl Reader {
     fn node(&self, value: &Spanned<DeValue<'_>>, problems: &mut Vec<ProjectError>) -> DocumentNode {
         let origin = self.origin(&value.span());
         let mut fail = |message: String| {
-            problems.push(ProjectError::Syntax { place: origin.place(), message });
+            problems.push(ProjectError::Syntax { position: origin.position(), message });
             Value::Boolean(false)
         };
         let value = match value.get_ref() {
@@ -209,7 +209,7 @@ mod tests {
             "a = 1\n\n[Auth]\nSite_URL = \"x\"\nlist = [\n 0x10,\n 2_000,\n]\n",
             Path::new("c.toml"),
         )?;
-        let line = |path: &[&str]| node.find(path).map(|node| node.origin.place().to_string());
+        let line = |path: &[&str]| node.find(path).map(|node| node.origin.position().to_string());
         assert_eq!(line(&["a"]).as_deref(), Some("c.toml:1"));
         assert_eq!(line(&["auth", "site_url"]).as_deref(), Some("c.toml:4"));
         let Some(Value::Array(items)) = node.find(&["auth", "list"]).map(|node| &node.value) else {
@@ -217,7 +217,7 @@ mod tests {
         };
         assert!(matches!(items[0].value, Value::Integer(16)));
         assert!(matches!(items[1].value, Value::Integer(2000)));
-        assert_eq!(items[1].origin.place().to_string(), "c.toml:7");
+        assert_eq!(items[1].origin.position().to_string(), "c.toml:7");
         Ok(())
     }
 

@@ -16,7 +16,7 @@ pub(crate) struct DotenvError {
 
 impl DotenvError {
     pub(crate) fn in_file(self, path: &Path) -> ProjectError {
-        ProjectError::EnvironmentFile { place: SourcePosition::line(path, self.line), reason: self.reason }
+        ProjectError::EnvironmentFile { position: SourcePosition::line(path, self.line), reason: self.reason }
     }
 }
 

@@ -37,7 +37,7 @@ impl fmt::Display for SourcePosition {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// The position of the value; absent for a value that is missing or comes from the environment.
-    pub place: Option<SourcePosition>,
+    pub position: Option<SourcePosition>,
     /// The full name of the key, for example `auth.email.otp_length`.
     pub key: String,
     /// The problem, in words that name the key.
@@ -46,8 +46,8 @@ pub struct Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(place) = &self.place {
-            write!(f, "{place}: ")?;
+        if let Some(position) = &self.position {
+            write!(f, "{position}: ")?;
         }
         f.write_str(&self.message)
     }
@@ -59,7 +59,7 @@ pub struct Warning {
     /// The kind of remark.
     pub kind: WarningKind,
     /// The position that it is about.
-    pub place: Option<SourcePosition>,
+    pub position: Option<SourcePosition>,
     /// The full name of the key concerned; may be empty.
     pub key: String,
     /// The text.
@@ -81,8 +81,8 @@ pub enum WarningKind {
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(place) = &self.place {
-            write!(f, "{place}: ")?;
+        if let Some(position) = &self.position {
+            write!(f, "{position}: ")?;
         }
         f.write_str(&self.message)
     }
@@ -125,18 +125,18 @@ pub enum ProjectError {
         path: PathBuf,
     },
     /// An environment file does not follow the dotenv syntax. The content is never shown.
-    #[error("failed to parse environment file: {} ({reason})", place.file.display())]
+    #[error("failed to parse environment file: {} ({reason})", position.file.display())]
     EnvironmentFile {
         /// File and line.
-        place: SourcePosition,
+        position: SourcePosition,
         /// One of the fixed texts of the syntax.
         reason: String,
     },
     /// The configuration is not TOML.
-    #[error("failed to parse config: {place}: {message}")]
+    #[error("failed to parse config: {position}: {message}")]
     Syntax {
         /// File and line.
-        place: SourcePosition,
+        position: SourcePosition,
         /// The message of the parser.
         message: String,
     },

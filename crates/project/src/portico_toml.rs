@@ -5,9 +5,9 @@
 //! key can be overridden by `PORTICO_` + its path, for example `PORTICO_SERVER_BIND`.
 
 mod auth;
+mod development_users;
 mod messages;
 mod object_store;
-mod people;
 mod realtime;
 mod storage;
 
@@ -24,9 +24,9 @@ pub use auth::{
     AccountSettings, BreachCheckMode, CustomProviderExtras, EmailExtras, EncryptionExtras, HookExtras, PasswordExtras,
     RefreshTokenExtras, SessionExtras,
 };
+pub use development_users::DevelopmentUser;
 pub use messages::{LinkPaths, RateLimitExtras, SendRate, SmsExtras};
 pub use object_store::ObjectStoreSettings;
-pub use people::DevelopmentUser;
 pub use realtime::{ClusterMode, RealtimeExtras, RealtimeLimitExtras};
 pub use storage::{S3Extras, StorageExtras};
 
@@ -171,7 +171,7 @@ impl Settings {
         let mut settings = Self::read(reading.root(&tree), project);
         let (mut problems, warnings) = reading.into_findings();
         if !problems.is_empty() {
-            problems.sort_by_key(|problem| problem.place.as_ref().and_then(|place| place.line));
+            problems.sort_by_key(|problem| problem.position.as_ref().and_then(|position| position.line));
             return Err(ProjectError::Invalid(problems));
         }
         settings.warnings = warnings;

@@ -80,10 +80,10 @@ impl Project {
         problems.extend(remote_problems);
         warnings.extend(remote_warnings);
         if !problems.is_empty() {
-            problems.sort_by_key(|problem| problem.place.as_ref().and_then(|place| place.line));
+            problems.sort_by_key(|problem| problem.position.as_ref().and_then(|position| position.line));
             return Err(ProjectError::Invalid(problems));
         }
-        warnings.sort_by_key(|warning| warning.place.as_ref().and_then(|place| place.line));
+        warnings.sort_by_key(|warning| warning.position.as_ref().and_then(|position| position.line));
         Ok(Self { root, config, environment, warnings })
     }
 

@@ -21,13 +21,13 @@ use crate::stream::{ChangeBatch, MessageBatch, StreamConsumers};
 
 /// A database of its own, with a connection of the superuser.
 pub(crate) struct ScratchDatabase {
-    database: portico_testkit::ScratchDatabase,
+    database: portico_testkit::TestDatabase,
     pub sql: tokio_postgres::Client,
 }
 
 impl ScratchDatabase {
     pub async fn new() -> Self {
-        let database = portico_testkit::ScratchDatabase::new().await;
+        let database = portico_testkit::TestDatabase::new().await;
         let sql = portico_database::connect(database.endpoint()).await.unwrap();
         Self { database, sql }
     }

@@ -26,7 +26,7 @@ struct PreparedCluster {
 }
 
 /// The database of a test. It is dropped with this, in the background.
-pub struct ScratchDatabase {
+pub struct TestDatabase {
     endpoint: Endpoint,
     /// The way of the superuser to the database.
     direct: Endpoint,
@@ -35,7 +35,7 @@ pub struct ScratchDatabase {
     pooled: Option<(OrdinaryServer, TestPooler)>,
 }
 
-impl ScratchDatabase {
+impl TestDatabase {
     /// Returns a new database in the state after the first start of a server.
     ///
     /// # Panics
@@ -64,7 +64,7 @@ impl ScratchDatabase {
     }
 }
 
-impl Drop for ScratchDatabase {
+impl Drop for TestDatabase {
     fn drop(&mut self) {
         if self.pooled.is_some() {
             return;
@@ -77,7 +77,7 @@ impl Drop for ScratchDatabase {
 
 /// Returns a new database in the state after the first start of a server that reaches it through a
 /// connection pooler. The roles have the names that they have on the embedded cluster.
-pub(crate) async fn pooled_database(mode: PoolerMode) -> ScratchDatabase {
+pub(crate) async fn pooled_database(mode: PoolerMode) -> TestDatabase {
     const NAME: &str = "pooled";
     let binaries = Binaries::find(None).expect("PostgreSQL is installed");
     let server = OrdinaryServer::start(binaries.folder()).await.expect("PostgreSQL starts");
@@ -108,7 +108,7 @@ pub(crate) async fn pooled_database(mode: PoolerMode) -> ScratchDatabase {
     portico::compose::setup::bootstrap_for_tests(&database).await.expect("the bootstrap runs");
     assert!(database.is_pooled(), "the pooler is recognised");
     database.close().await;
-    ScratchDatabase { endpoint, direct: superuser, name: NAME.to_owned(), pooled: Some((server, pooler)) }
+    TestDatabase { endpoint, direct: superuser, name: NAME.to_owned(), pooled: Some((server, pooler)) }
 }
 
 /// Makes the template if the cluster has none. Its name contains a digest of the content, so that

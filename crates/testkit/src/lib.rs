@@ -19,7 +19,7 @@ mod server;
 mod text_messages;
 
 pub use actors::{Member, Operator, Visitor};
-pub use cluster::ScratchDatabase;
+pub use cluster::TestDatabase;
 pub use google::{Google, GooglePerson};
 pub use mail::{code_in, link_in};
 pub use person::{Pkce, claims_of};

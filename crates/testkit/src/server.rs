@@ -46,11 +46,11 @@ pub struct TestServer {
     /// meanwhile.
     listener: std::net::TcpListener,
     /// `None` only while the server restarts.
-    running: Option<Running>,
+    running: Option<RunningServer>,
     admin: tokio_postgres::Client,
     /// The content of the storage service.
     files: Option<tempfile::TempDir>,
-    scratch: cluster::ScratchDatabase,
+    scratch: cluster::TestDatabase,
 }
 
 /// The settings that a test may change before the server starts.
@@ -132,7 +132,7 @@ impl TestServer {
         };
         change(&mut settings);
         let scratch = match settings.pooler {
-            None => cluster::ScratchDatabase::new().await,
+            None => cluster::TestDatabase::new().await,
             Some(mode) => cluster::pooled_database(mode).await,
         };
         let keys = portico::compose::keys::development().expect("the development keys are usable");
@@ -163,7 +163,7 @@ impl TestServer {
             mark: None,
             clock,
         };
-        let running = Running::start(&listener, description.clone(), scratch.endpoint(), settings.pool.clone());
+        let running = RunningServer::start(&listener, description.clone(), scratch.endpoint(), settings.pool.clone());
         let admin = scratch::connect(scratch.direct()).await.expect("the scratch database answers");
         Self {
             base: origin,
@@ -191,7 +191,7 @@ impl TestServer {
             running.stop().await;
         }
         let description = self.description.clone();
-        self.running = Some(Running::start(&self.listener, description, self.endpoint(), self.pool.clone()));
+        self.running = Some(RunningServer::start(&self.listener, description, self.endpoint(), self.pool.clone()));
         // Connections to the first server are closed; a new client has none of them
         self.http = http_client();
     }
@@ -203,11 +203,11 @@ impl TestServer {
     /// When it does not start.
     pub async fn peer(&self) -> PeerServer {
         let (listener, base) = free_port();
-        let running = Running::start(&listener, self.description.clone(), self.endpoint(), self.pool.clone());
+        let running = RunningServer::start(&listener, self.description.clone(), self.endpoint(), self.pool.clone());
         PeerServer { base, _running: running }
     }
 
-    fn running(&self) -> &Running {
+    fn running(&self) -> &RunningServer {
         self.running.as_ref().expect("the server runs")
     }
 
@@ -341,7 +341,7 @@ impl TestServer {
 /// A second server on the database of a [`TestServer`]. It ends when this is dropped.
 pub struct PeerServer {
     base: String,
-    _running: Running,
+    _running: RunningServer,
 }
 
 impl PeerServer {
@@ -353,14 +353,14 @@ impl PeerServer {
 
 /// A server that is being served, with its own connections to the database. It stops when this is
 /// dropped.
-struct Running {
+struct RunningServer {
     server: Server,
     database: Database,
     stopping: DropGuard,
     serving: JoinHandle<std::io::Result<()>>,
 }
 
-impl Running {
+impl RunningServer {
     fn start(
         listener: &std::net::TcpListener,
         description: ServerDescription,

@@ -88,7 +88,7 @@ impl<'a> PasswordChange<'a> {
             let is_right = if user.email.is_empty() {
                 let phone = PhoneNumber::parse(&user.phone)?;
                 let typed = TypedCode { phone: &phone, code: nonce };
-                let verdict = text_code::ask_gateway(auth, kind.stored(user), typed, auth.now()).await?;
+                let verdict = text_code::check_at_gateway(auth, kind.stored(user), typed, auth.now()).await?;
                 text_code::is_right_code(auth, user, kind, typed, verdict.as_ref())
             } else {
                 token::code_matches(kind.stored(user), &user.email, nonce)

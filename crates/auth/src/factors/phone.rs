@@ -18,7 +18,7 @@ use crate::model::{Factor, User};
 use crate::one_time::text_code::{TypedCode, is_made_by_gateway};
 use crate::one_time::text_message::check_channel;
 use crate::one_time::token::{OneTimeToken, code_matches};
-use crate::sql::attempts::{self, Pause};
+use crate::sql::attempts::{self, MessagePause};
 use crate::sql::mfa_challenges::FactorChallenge;
 use crate::sql::{Tx, mfa_factors};
 
@@ -84,7 +84,7 @@ pub(super) async fn send(
 
 /// A message whose time is recorded.
 struct ReservedMessage {
-    pause: Pause,
+    pause: MessagePause,
     /// The time of the factor's challenge before it.
     challenged_before: Option<OffsetDateTime>,
 }
@@ -102,7 +102,7 @@ async fn reserve(
     let tx = Tx::begin(auth.database()).await?;
     let factor = mfa_factors::lock(&tx, own.factor.id).await?.ok_or(ContractError::FactorUnknown)?;
     let limited = format!("factor messages of {} to {phone}", own.owner.user.id);
-    let pause = Pause {
+    let pause = MessagePause {
         kind: "factor-messages",
         account: hash::sha256(limited.as_bytes()).to_vec(),
         start: now,

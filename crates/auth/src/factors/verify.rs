@@ -115,7 +115,7 @@ async fn attempt(
             ContractError::PhoneFactorCodeWrong,
         ),
     };
-    Box::pin(ask_hook(auth, own, request, proof.is_some())).await?;
+    Box::pin(call_hook(auth, own, request, proof.is_some())).await?;
     let completed = match proof {
         Some(proof) => {
             let run = || complete(auth, own, request, challenge.id, proof.clone());
@@ -137,7 +137,7 @@ async fn attempt(
 ///
 /// # Errors
 /// 403 `mfa_verification_rejected` when the hook rejects it; all sessions of the account end.
-async fn ask_hook(auth: &Auth, own: &OwnFactor, request: &RequestInfo, valid: bool) -> Result<(), AuthError> {
+async fn call_hook(auth: &Auth, own: &OwnFactor, request: &RequestInfo, valid: bool) -> Result<(), AuthError> {
     const REJECTED: &str = "Further MFA verification attempts will be rejected.";
     let user = own.owner.user.id;
     let attempt = FactorAttempt { user, factor: own.factor.id.0, factor_type: own.kind.as_str(), valid };

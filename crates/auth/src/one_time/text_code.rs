@@ -39,7 +39,7 @@ pub(crate) fn is_made_by_gateway(auth: &Auth, typed: TypedCode<'_>, now: OffsetD
 ///
 /// # Errors
 /// 422 `sms_send_failed` when the gateway gave no verdict.
-pub(crate) async fn ask_gateway(
+pub(crate) async fn check_at_gateway(
     auth: &Auth,
     pending: &str,
     typed: TypedCode<'_>,

@@ -126,7 +126,7 @@ impl Passwords {
     /// Runs a computation on a thread of its own. The number of concurrent and queued ones is
     /// bounded.
     async fn compute<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, AuthError> {
-        let queued = HashQueuePlace::take(&self.waiting, self.queue)?;
+        let queued = HashQueueSlot::take(&self.waiting, self.queue)?;
         let permit =
             self.permits.clone().acquire_owned().await.expect("the semaphore is never closed while the service lives");
         drop(queued);
@@ -142,12 +142,12 @@ impl Passwords {
     }
 }
 
-/// A place in the queue, released when dropped.
-struct HashQueuePlace<'a>(&'a AtomicUsize);
+/// A slot in the queue, released when dropped.
+struct HashQueueSlot<'a>(&'a AtomicUsize);
 
-impl<'a> HashQueuePlace<'a> {
+impl<'a> HashQueueSlot<'a> {
     fn take(waiting: &'a AtomicUsize, most: usize) -> Result<Self, AuthError> {
-        let place = Self(waiting);
+        let slot = Self(waiting);
         if waiting.fetch_add(1, Ordering::AcqRel) >= most.max(1) {
             return Err(AuthError::TooMany {
                 error: ContractError::TooManySignIns,
@@ -155,11 +155,11 @@ impl<'a> HashQueuePlace<'a> {
                 limit: "password-hashing",
             });
         }
-        Ok(place)
+        Ok(slot)
     }
 }
 
-impl Drop for HashQueuePlace<'_> {
+impl Drop for HashQueueSlot<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }

@@ -110,7 +110,7 @@ async fn sign_in(
     let hash = stored.as_ref().map(|stored| stored.text.as_str());
     let comparison = auth.passwords().compare(&body.password, hash).await?;
     if let Some(known) = user.as_ref().filter(|user| user.has_password()) {
-        Box::pin(ask_hook(auth, request, known, comparison.matches)).await?;
+        Box::pin(call_hook(auth, request, known, comparison.matches)).await?;
     }
     let known = match user {
         Some(user) if comparison.matches => user,
@@ -156,7 +156,7 @@ async fn sign_in(
 ///
 /// # Errors
 /// 400 `invalid_credentials` when the hook rejects it; it may end all sessions of the account.
-async fn ask_hook(auth: &Auth, request: &RequestInfo, user: &User, valid: bool) -> Result<(), AuthError> {
+async fn call_hook(auth: &Auth, request: &RequestInfo, user: &User, valid: bool) -> Result<(), AuthError> {
     const REJECTED: &str = "Further password verification attempts will be rejected.";
     match hooks::password_verification_attempt(auth, request, user.id, valid).await? {
         HookDecision::Continue => Ok(()),

@@ -64,7 +64,7 @@ pub(crate) async fn grant(auth: &Auth, request: &RequestInfo, body: RefreshBody)
         RefreshToken::Counted(token) => hash::sha256(token.session().as_bytes()),
     };
     let deadline = Instant::now() + PATIENCE;
-    let _turn = auth.refresh_queue().enter(name, deadline).await.ok_or_else(busy)?;
+    let _guard = auth.refresh_queue().enter(name, deadline).await.ok_or_else(busy)?;
     loop {
         match hooks::complete(auth.hooks(), request, || attempt(auth, request, &token)).await {
             Ok(Some(response)) => return Ok(response),

@@ -6,47 +6,48 @@ use std::sync::{Arc, PoisonError};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::Instant;
 
-type Turns = HashMap<[u8; 32], Arc<Mutex<()>>>;
+type QueueLocks = HashMap<[u8; 32], Arc<Mutex<()>>>;
 
 /// Lets refreshes with the same token run one after the other.
 #[derive(Debug, Default)]
 pub(crate) struct RefreshQueue {
-    turns: std::sync::Mutex<Turns>,
+    locks: std::sync::Mutex<QueueLocks>,
 }
 
-/// The turn of one refresh; the next one starts when it is dropped.
-pub(crate) struct Turn<'a> {
-    // Dropped before the ticket, which counts the waiting refreshes
+/// The permission of one refresh to run; the next one starts when it is dropped.
+pub(crate) struct RefreshGuard<'a> {
+    // Dropped before the entry, which counts the waiting refreshes
     _guard: OwnedMutexGuard<()>,
-    _ticket: Ticket<'a>,
+    _entry: QueueEntry<'a>,
 }
 
-struct Ticket<'a> {
+struct QueueEntry<'a> {
     queue: &'a RefreshQueue,
     name: [u8; 32],
-    turn: Arc<Mutex<()>>,
+    lock: Arc<Mutex<()>>,
 }
 
 impl RefreshQueue {
-    fn turns(&self) -> std::sync::MutexGuard<'_, Turns> {
-        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+    fn locks(&self) -> std::sync::MutexGuard<'_, QueueLocks> {
+        self.locks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a turn. Returns `None` when the deadline passes.
-    pub(super) async fn enter(&self, name: [u8; 32], deadline: Instant) -> Option<Turn<'_>> {
-        let turn = Arc::clone(self.turns().entry(name).or_default());
-        let ticket = Ticket { queue: self, name, turn: Arc::clone(&turn) };
-        let guard = tokio::time::timeout_at(deadline, turn.lock_owned()).await.ok()?;
-        Some(Turn { _guard: guard, _ticket: ticket })
+    /// Waits until no other refresh with the same token runs. Returns `None` when the deadline
+    /// passes.
+    pub(super) async fn enter(&self, name: [u8; 32], deadline: Instant) -> Option<RefreshGuard<'_>> {
+        let lock = Arc::clone(self.locks().entry(name).or_default());
+        let entry = QueueEntry { queue: self, name, lock: Arc::clone(&lock) };
+        let guard = tokio::time::timeout_at(deadline, lock.lock_owned()).await.ok()?;
+        Some(RefreshGuard { _guard: guard, _entry: entry })
     }
 }
 
-impl Drop for Ticket<'_> {
+impl Drop for QueueEntry<'_> {
     fn drop(&mut self) {
-        let mut turns = self.queue.turns();
-        // The references of the map and of this ticket: no other refresh waits
-        if Arc::strong_count(&self.turn) == 2 {
-            turns.remove(&self.name);
+        let mut locks = self.queue.locks();
+        // The references of the map and of this entry: no other refresh waits
+        if Arc::strong_count(&self.lock) == 2 {
+            locks.remove(&self.name);
         }
     }
 }
@@ -68,7 +69,7 @@ mod tests {
             .map(|_| {
                 let (queue, inside) = (Arc::clone(&queue), Arc::clone(&inside));
                 tokio::spawn(async move {
-                    let _turn = queue.enter([1; 32], Instant::now() + LIMIT).await.unwrap();
+                    let _guard = queue.enter([1; 32], Instant::now() + LIMIT).await.unwrap();
                     assert_eq!(inside.fetch_add(1, std::sync::atomic::Ordering::SeqCst), 0);
                     tokio::task::yield_now().await;
                     inside.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
@@ -78,16 +79,16 @@ mod tests {
         for task in tasks {
             task.await.unwrap();
         }
-        assert!(queue.turns().is_empty());
+        assert!(queue.locks().is_empty());
     }
 
     #[tokio::test]
     async fn a_cancelled_wait_leaves_nothing_behind() {
         let queue = RefreshQueue::default();
-        let turn = queue.enter([2; 32], Instant::now() + LIMIT).await.unwrap();
+        let guard = queue.enter([2; 32], Instant::now() + LIMIT).await.unwrap();
         let waiting = tokio::time::timeout(Duration::from_millis(1), queue.enter([2; 32], Instant::now() + LIMIT));
         assert!(waiting.await.is_err());
-        drop(turn);
-        assert!(queue.turns().is_empty());
+        drop(guard);
+        assert!(queue.locks().is_empty());
     }
 }

@@ -233,7 +233,7 @@ pub async fn give_back(run: &impl Run, charges: &[ChargedLimit]) -> Result<(), E
 
 /// A pause after a message, in which no other one may be sent.
 #[derive(Debug, Clone)]
-pub struct Pause {
+pub struct MessagePause {
     /// The name of the limit.
     pub kind: &'static str,
     /// The digest of what is limited.
@@ -246,8 +246,8 @@ pub struct Pause {
 
 /// Starts a pause. Returns the time until the end of the one before it if that is not over; then
 /// nothing is written.
-pub async fn start_pause(tx: &Tx, pause: &Pause) -> Result<Option<Duration>, Error> {
-    let Pause { kind, account, start, end } = pause;
+pub async fn start_pause(tx: &Tx, pause: &MessagePause) -> Result<Option<Duration>, Error> {
+    let MessagePause { kind, account, start, end } = pause;
     if tx.execute(START_PAUSE, &[kind, account, start, end]).await? > 0 {
         return Ok(None);
     }
@@ -256,7 +256,7 @@ pub async fn start_pause(tx: &Tx, pause: &Pause) -> Result<Option<Duration>, Err
 }
 
 /// Undoes [`start_pause`], unless another pause has started since.
-pub async fn cancel_pause(tx: &Tx, pause: &Pause) -> Result<(), Error> {
+pub async fn cancel_pause(tx: &Tx, pause: &MessagePause) -> Result<(), Error> {
     tx.execute(CANCEL_PAUSE, &[&pause.kind, &pause.account, &pause.end]).await.map(drop)
 }
 

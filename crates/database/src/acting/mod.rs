@@ -6,10 +6,10 @@
 //! others, `postgres` above all, which is usually its superuser. There another role plays the part,
 //! under a name of its own.
 //!
-//! A session that has logged in as a mighty role and acts as a lesser one returns to the mighty one
-//! at `reset role`, which any function can run. Therefore [`Logins`](logins::Logins) has login
-//! roles of its own, one for each part that runs SQL of a project. Such a login has no right but
-//! that of acting in its part.
+//! A session that has logged in as a superuser and acts as another role returns to the superuser
+//! login at `reset role`, which any function can run. Therefore [`Logins`](logins::Logins) has
+//! login roles of its own, one for each part that runs SQL of a project. Such a login has no right
+//! but that of acting in its part.
 
 pub(crate) mod detected;
 pub(crate) mod logins;

@@ -83,7 +83,7 @@ pub(super) async fn check_login(client: &Client, endpoint: &Endpoint) -> Result<
     if version < 150_000 {
         return Err(DatabaseError::Refused(format!(
             "the database at {} is PostgreSQL {}: Portico needs version 15 or newer",
-            endpoint.place(),
+            endpoint.description(),
             version / 10_000
         )));
     }

@@ -150,7 +150,7 @@ impl Endpoint {
     }
 
     /// Returns the address of the server, for messages: no user, no secret.
-    pub fn place(&self) -> String {
+    pub fn description(&self) -> String {
         match &self.host {
             Host::Socket(folder) => format!("{}", folder.join(format!(".s.PGSQL.{}", self.port)).display()),
             Host::Tcp(host) => format!("{host}:{}", self.port),
@@ -176,8 +176,8 @@ fn without_database(text: &str) -> (String, &str) {
     let start = text.find("://").map_or(text.len(), |scheme| scheme + 3);
     let (before, rest) = text.split_at(start);
     let end = rest.find(['?', '#']).unwrap_or(rest.len());
-    let (place, parameters) = rest.split_at(end);
-    match place.split_once('/') {
+    let (address, parameters) = rest.split_at(end);
+    match address.split_once('/') {
         Some((authority, path)) => (format!("{before}{authority}/{parameters}"), path),
         None => (text.to_owned(), ""),
     }
@@ -227,7 +227,7 @@ mod tests {
             prop_assert_eq!(endpoint.user(), &user);
             prop_assert_eq!(endpoint.password().map(Password::expose), Some(&*password));
             prop_assert_eq!(endpoint.database(), &database);
-            prop_assert_eq!(endpoint.place(), "db.example:6543");
+            prop_assert_eq!(endpoint.description(), "db.example:6543");
             let again = Endpoint::parse(&endpoint.url_for(&user, &database)).unwrap();
             prop_assert_eq!((again.user(), again.database(), again.password()), (&*user, &*database, None));
         }

@@ -144,13 +144,13 @@ impl RolePool {
             Ok(client) => return Ok(client),
             Err(PoolError::Timeout(TimeoutType::Wait)) => DatabaseError::Busy(self.shared.wait),
             Err(PoolError::Timeout(_)) => DatabaseError::Unreachable {
-                place: endpoint.place(),
+                server: endpoint.description(),
                 source: "the connection attempt took too long".into(),
             },
             Err(PoolError::Backend(error)) => connection::rejection(endpoint, error),
             Err(PoolError::Closed) => DatabaseError::Closed,
             Err(other @ (PoolError::NoRuntimeSpecified | PoolError::PostCreateHook(_))) => {
-                DatabaseError::Unreachable { place: endpoint.place(), source: other.into() }
+                DatabaseError::Unreachable { server: endpoint.description(), source: other.into() }
             }
         };
         Err(self.explain_refused_role(error))

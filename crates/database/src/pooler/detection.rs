@@ -45,9 +45,9 @@ pub(crate) async fn check_direct(endpoint: &Endpoint) -> Result<(), DatabaseErro
     Err(DatabaseError::Refused(format!(
         "DIRECT_URL leads to another database ({} at {}) than DATABASE_URL ({} at {}): both have to name the same one",
         direct.database(),
-        direct.place(),
+        direct.description(),
         endpoint.database(),
-        endpoint.place()
+        endpoint.description()
     )))
 }
 

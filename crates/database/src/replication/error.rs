@@ -8,10 +8,10 @@ use crate::wire::{PostgresError, WireError};
 #[derive(Debug, thiserror::Error)]
 pub enum ReplicationError {
     /// The server could not be reached, or did not answer in time.
-    #[error("the database at {place} cannot be reached: {source}")]
+    #[error("the database at {server} cannot be reached: {source}")]
     Unreachable {
         /// The address, without any secret.
-        place: String,
+        server: String,
         /// The error of the attempt.
         #[source]
         source: WireError,
@@ -76,17 +76,17 @@ impl ReplicationError {
                 "42501" => Self::NoReplicationRight { role: endpoint.user().to_owned(), source: answer },
                 "53300" => Self::NoFreeSender(answer),
                 _ if WireError::Postgres(answer.clone()).is_unavailable() => {
-                    Self::Unreachable { place: endpoint.place(), source: WireError::Postgres(answer) }
+                    Self::Unreachable { server: endpoint.description(), source: WireError::Postgres(answer) }
                 }
                 // A pooler that does not know the parameter
                 "08P01" => Self::Failed(WireError::Refused(format!(
                     "the connection at {} does not replicate ({answer}): name a direct connection to PostgreSQL, \
                      past the connection pooler",
-                    endpoint.place()
+                    endpoint.description()
                 ))),
                 _ => Self::Failed(WireError::Postgres(answer)),
             },
-            error @ WireError::Lost(_) => Self::Unreachable { place: endpoint.place(), source: error },
+            error @ WireError::Lost(_) => Self::Unreachable { server: endpoint.description(), source: error },
             error => Self::Failed(error),
         }
     }

@@ -83,7 +83,9 @@ impl ReplicationStream {
         let timed_out = || WireError::Lost(io::ErrorKind::TimedOut.into());
         let mut channel = match timeout(patience, log_in(&endpoint, &tls, settings.silence)).await {
             Ok(outcome) => outcome.map_err(|error| ReplicationError::connecting(&endpoint, error))?,
-            Err(_) => return Err(ReplicationError::Unreachable { place: endpoint.place(), source: timed_out() }),
+            Err(_) => {
+                return Err(ReplicationError::Unreachable { server: endpoint.description(), source: timed_out() });
+            }
         };
         let create = format!("CREATE_REPLICATION_SLOT {} TEMPORARY LOGICAL pgoutput NOEXPORT_SNAPSHOT", settings.slot);
         let created = query(&mut channel, &create, b'Z').await;

@@ -26,9 +26,9 @@ pub(super) fn clusters_folder() -> PathBuf {
 
 /// Returns a folder that belongs to this user alone. Its name can be guessed, so its owner and mode
 /// are checked.
-pub(super) fn slots_folder(place: &Path) -> io::Result<PathBuf> {
+pub(super) fn slots_folder(parent: &Path) -> io::Result<PathBuf> {
     let us = rustix::process::geteuid().as_raw();
-    let folder = place.join(format!("portico-tests-{us}"));
+    let folder = parent.join(format!("portico-tests-{us}"));
     match DirBuilder::new().mode(0o755).create(&folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}

@@ -22,7 +22,7 @@ const LONGEST_DATA_LINE: usize = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(super) async fn serve(mailbox: Mailbox, listener: TcpListener, shutdown: impl Future<Output = ()> + Send) {
-    let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let slots = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     let mut sessions = JoinSet::new();
     tokio::pin!(shutdown);
     loop {
@@ -32,14 +32,14 @@ pub(super) async fn serve(mailbox: Mailbox, listener: TcpListener, shutdown: imp
             Some(_) = sessions.join_next() => continue,
         };
         match accepted {
-            Ok((socket, _)) => match Arc::clone(&places).try_acquire_owned() {
-                Ok(place) => {
+            Ok((socket, _)) => match Arc::clone(&slots).try_acquire_owned() {
+                Ok(slot) => {
                     let mailbox = mailbox.clone();
                     sessions.spawn(async move {
                         if let Err(error) = session(mailbox, socket).await {
                             debug!(error = %error, "a mail client's connection ended early");
                         }
-                        drop(place);
+                        drop(slot);
                     });
                 }
                 Err(_) => drop(socket),

@@ -4,7 +4,7 @@ use super::TemplateError;
 
 /// A stretch of a template.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Piece {
+pub(super) enum TemplatePiece {
     Text(String),
     Action { line: usize, tokens: Vec<TemplateToken> },
 }
@@ -35,7 +35,7 @@ pub(super) enum TemplateTokenKind {
 /// Tokens that one action can have.
 const MOST_TOKENS: usize = 2_000;
 
-pub(super) fn split(source: &str) -> Result<Vec<Piece>, TemplateError> {
+pub(super) fn split(source: &str) -> Result<Vec<TemplatePiece>, TemplateError> {
     let mut pieces = Vec::new();
     let mut rest = source;
     let mut line = 1;
@@ -51,7 +51,7 @@ pub(super) fn split(source: &str) -> Result<Vec<Piece>, TemplateError> {
             kept = kept.trim_end_matches(is_space);
         }
         if !kept.is_empty() {
-            pieces.push(Piece::Text(kept.to_owned()));
+            pieces.push(TemplatePiece::Text(kept.to_owned()));
         }
         line += lines(text);
         let Some(action) = action else { return Ok(pieces) };
@@ -67,7 +67,7 @@ pub(super) fn split(source: &str) -> Result<Vec<Piece>, TemplateError> {
         // A comment's end says by itself whether it trims
         trim_next = trimmed || (tokens.is_none() && action[..length].ends_with("-}}"));
         if let Some(tokens) = tokens {
-            pieces.push(Piece::Action { line, tokens });
+            pieces.push(TemplatePiece::Action { line, tokens });
         }
         line += lines(&action[..length]);
         rest = &action[length..];

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{
     TemplateError,
     functions::Function,
-    lexer::{self, Piece, TemplateToken, TemplateTokenKind},
+    lexer::{self, TemplatePiece, TemplateToken, TemplateTokenKind},
 };
 
 /// The greatest depth of nested blocks and parentheses.
@@ -103,7 +103,7 @@ fn check_calls(nodes: &[TemplateNode], tree: &Tree) -> Result<(), TemplateError>
 }
 
 struct TemplateParser {
-    pieces: std::vec::IntoIter<Piece>,
+    pieces: std::vec::IntoIter<TemplatePiece>,
     defined: BTreeMap<String, Vec<TemplateNode>>,
     /// Variables in sight, without the `$`; the empty name is `$` itself.
     variables: Vec<String>,
@@ -129,8 +129,8 @@ impl TemplateParser {
         let mut end = None;
         while let Some(piece) = self.pieces.next() {
             match piece {
-                Piece::Text(text) => nodes.push(TemplateNode::Text(text)),
-                Piece::Action { line, tokens } => {
+                TemplatePiece::Text(text) => nodes.push(TemplateNode::Text(text)),
+                TemplatePiece::Action { line, tokens } => {
                     self.line = line;
                     let mut tokens = Tokens { line, tokens: tokens.into_iter().peekable() };
                     let word = match tokens.peek() {

@@ -18,5 +18,5 @@ pub(super) fn pool_settings(settings: &Settings) -> PoolSettings {
 /// database connections that were opened there.
 pub(super) fn workers() -> anyhow::Result<Workers> {
     let count = std::thread::available_parallelism().map_or(1, NonZero::get);
-    Workers::start(count, telemetry::write_held).context("the threads that serve connections")
+    Workers::start(count, telemetry::flush).context("the threads that serve connections")
 }

@@ -6,7 +6,6 @@
 mod accounts;
 mod capacity;
 mod dev;
-mod elsewhere;
 mod folder;
 mod generate;
 mod global;
@@ -21,6 +20,7 @@ mod signals;
 mod status;
 mod storage;
 mod store;
+mod unsupported_commands;
 mod user;
 
 use std::process::ExitCode;
@@ -95,7 +95,7 @@ pub fn main() -> ExitCode {
         Err(error) => {
             let arguments: Vec<String> =
                 std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned()).collect();
-            match elsewhere::advice(&error, &arguments) {
+            match unsupported_commands::advice(&error, &arguments) {
                 Some(advice) => {
                     report(&anyhow::Error::msg(advice));
                     return ExitCode::from(2);

@@ -164,7 +164,8 @@ mod tests {
 
     #[test]
     fn an_unset_variable_is_reported_where_safety_depends_on_it() {
-        let warning = |kind, key: &str| Warning { kind, place: None, key: key.to_owned(), message: "NOPE".to_owned() };
+        let warning =
+            |kind, key: &str| Warning { kind, position: None, key: key.to_owned(), message: "NOPE".to_owned() };
         let problems = unset(&[
             warning(WarningKind::UnsetVariable, "auth.captcha.secret"),
             warning(WarningKind::UnsetVariable, "studio.openai_api_key"),

@@ -8,7 +8,7 @@
 //!
 //! Every line that is logged on behalf of a request carries the id of the request.
 
-mod held;
+mod buffered_lines;
 mod line;
 
 use std::io::IsTerminal;
@@ -62,12 +62,12 @@ pub fn install(format: LogFormat, default: &str) {
             LineFormat::Text { colours: AutoStream::choice(&stderr) != ColorChoice::Never }
         }
     };
-    let log = Log { style, write: held::write };
+    let log = Log { style, write: buffered_lines::write };
     // An error means that a subscriber is installed already; it is kept
     let _ = Registry::default().with(filter).with(log).try_init();
 }
 
-pub use held::write_held;
+pub use buffered_lines::flush;
 
 /// A layer that writes each event as one line.
 struct Log<W> {

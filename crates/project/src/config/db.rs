@@ -166,7 +166,7 @@ fn check_major_version(db: &Section<'_, '_, '_>, version: u16) {
     if (13..=15).contains(&version) {
         db.reading().warn(
             WarningKind::Information,
-            db.place("major_version"),
+            db.position("major_version"),
             "db.major_version",
             format!("db.major_version asks for PostgreSQL {version}; Portico runs the version it finds"),
         );

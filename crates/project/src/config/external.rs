@@ -35,7 +35,7 @@ const DEPRECATED: [(&str, &str); 2] = [("linkedin", "linkedin_oidc"), ("slack", 
 pub(crate) fn providers(mut external: Section<'_, '_, '_>, issuer: &str) -> BTreeMap<String, ExternalProvider> {
     let mut providers = BTreeMap::new();
     for (name, section) in external.sections() {
-        let place = external.place(name);
+        let position = external.position(name);
         let is_quiet = section.is_quiet();
         let reading = section.reading();
         let deprecated = DEPRECATED.iter().find(|(old, _)| *old == name);
@@ -46,7 +46,7 @@ pub(crate) fn providers(mut external: Section<'_, '_, '_>, issuer: &str) -> BTre
             }
             Some((old, new)) if provider.enabled && !is_quiet => reading.warn(
                 WarningKind::Adjusted,
-                place,
+                position,
                 format!("auth.external.{old}"),
                 format!("disabling deprecated \"{old}\" provider. Please use [auth.external.{new}] instead"),
             ),

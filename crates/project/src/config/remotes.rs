@@ -22,21 +22,21 @@ pub(crate) fn check_remotes(
     let Some(remotes) = root.find(&["remotes"]) else { return };
     let Some(remotes) = remotes.as_table() else {
         let message = format!("remotes: expected a table, found {}", remotes.value.kind());
-        problems.push(Problem { place: Some(remotes.origin.place()), key: "remotes".to_owned(), message });
+        problems.push(Problem { position: Some(remotes.origin.position()), key: "remotes".to_owned(), message });
         return;
     };
     let mut seen: IndexMap<&str, &str> = IndexMap::new();
     for (name, remote) in remotes {
         let key = format!("remotes.{name}.project_id");
-        let place = Some(remote.origin.place());
+        let position = Some(remote.origin.position());
         let Some(id) = project_id(remote) else {
             let message = format!("Invalid config for {key}. Must be like: abcdefghijklmnopqrst");
-            problems.push(Problem { place, key, message });
+            problems.push(Problem { position, key, message });
             continue;
         };
         if let Some(other) = seen.insert(id, name) {
             let message = format!("duplicate project_id for [remotes.{name}] and [remotes.{other}]");
-            problems.push(Problem { place, key, message });
+            problems.push(Problem { position, key, message });
         }
         // A remote is read alone, on the defaults: its values are checked, and missing ones are not
         // needed here

@@ -74,10 +74,10 @@ fn project_id(root: &mut Section<'_, '_, '_>, folder: &Path) -> String {
         .filter(|id| !id.is_empty())
         .unwrap_or_else(|| folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default());
     let clean = clean_project_id(&raw);
-    if clean != raw && root.place("project_id").is_some() {
+    if clean != raw && root.position("project_id").is_some() {
         root.reading().warn(
             WarningKind::Adjusted,
-            root.place("project_id"),
+            root.position("project_id"),
             "project_id",
             format!("project_id field in config is invalid. Auto-fixing to {clean}"),
         );

@@ -87,7 +87,7 @@ impl SmsConfig {
         if enable_signup && provider.is_none() && !is_off {
             sms.reading().warn(
                 WarningKind::Information,
-                sms.place("enable_signup"),
+                sms.position("enable_signup"),
                 "auth.sms",
                 "no SMS provider is enabled: `portico dev` captures text messages, `portico serve` disables phone login",
             );

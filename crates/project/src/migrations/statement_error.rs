@@ -48,11 +48,11 @@ impl StatementError {
         error: &tokio_postgres::Error,
     ) -> Box<Self> {
         let database = error.as_db_error();
-        let place = database.and_then(|error| match error.position() {
+        let position = database.and_then(|error| match error.position() {
             Some(ErrorPosition::Original(position)) => byte_of_character(statement.text, *position),
             _ => None,
         });
-        let mut failure = Self::at(script, index, statement, place);
+        let mut failure = Self::at(script, index, statement, position);
         match database {
             Some(error) => {
                 failure.severity = error.severity().to_owned();
@@ -82,8 +82,8 @@ impl StatementError {
         Box::new(failure)
     }
 
-    fn at(script: &SqlScript<'_>, index: usize, statement: &SqlStatement<'_>, place: Option<usize>) -> Self {
-        let byte = statement.offset + place.unwrap_or_else(|| statement.first_code());
+    fn at(script: &SqlScript<'_>, index: usize, statement: &SqlStatement<'_>, position: Option<usize>) -> Self {
+        let byte = statement.offset + position.unwrap_or_else(|| statement.first_code());
         Self {
             file: script.shown.to_owned(),
             line: LineIndex::new(script.text).line(byte),
@@ -94,7 +94,7 @@ impl StatementError {
             detail: None,
             hint: None,
             context: None,
-            excerpt: excerpt(statement.text, place),
+            excerpt: excerpt(statement.text, position),
         }
     }
 }
@@ -147,8 +147,8 @@ fn byte_of_character(text: &str, position: u32) -> Option<usize> {
 }
 
 /// Returns the statement up to and including the line of the position, with a caret below it.
-fn excerpt(text: &str, place: Option<usize>) -> String {
-    let end = place.map_or(text.len(), |byte| text[byte..].find('\n').map_or(text.len(), |length| byte + length));
+fn excerpt(text: &str, position: Option<usize>) -> String {
+    let end = position.map_or(text.len(), |byte| text[byte..].find('\n').map_or(text.len(), |length| byte + length));
     let lines: Vec<&str> = text[..end].lines().collect();
     let mut shown: Vec<String> = Vec::new();
     let hidden = lines.len().saturating_sub(SHOWN_LINES);
@@ -161,8 +161,8 @@ fn excerpt(text: &str, place: Option<usize>) -> String {
             shown.push(line.to_string());
         }
     }
-    let start = place.map(|byte| text[..byte].rfind('\n').map_or(0, |index| index + 1));
-    let column = start.zip(place).map_or(0, |(start, byte)| text[start..byte].chars().count());
+    let start = position.map(|byte| text[..byte].rfind('\n').map_or(0, |index| index + 1));
+    let column = start.zip(position).map_or(0, |(start, byte)| text[start..byte].chars().count());
     let last = shown.pop().unwrap_or_default();
     let mut shown: Vec<String> = shown.iter().map(|line| cut(line, 0).0).collect();
     let (last, column) = cut(&last, column);
@@ -170,7 +170,7 @@ fn excerpt(text: &str, place: Option<usize>) -> String {
     // A caret behind the last character has fewer characters above it
     let missing = column.saturating_sub(caret.chars().count());
     shown.push(last);
-    if place.is_some() {
+    if position.is_some() {
         shown.push(format!("{caret}{}^", " ".repeat(missing)));
     }
     shown.join("\n")
@@ -230,8 +230,8 @@ mod tests {
     #[test]
     fn long_statements_are_shortened() {
         let long = format!("insert into t values\n{}('{}', oops)", "(1),\n".repeat(500), "x".repeat(1000));
-        let place = long.find("oops");
-        let shown = excerpt(&long, place);
+        let position = long.find("oops");
+        let shown = excerpt(&long, position);
         assert!(shown.starts_with("insert into t values\n(1),\n(1),\n... (486 lines)\n"), "{shown}");
         assert!(shown.lines().all(|line| line.chars().count() <= SHOWN_COLUMNS + 6), "{shown}");
         let lines: Vec<&str> = shown.lines().rev().take(2).collect();
@@ -242,8 +242,8 @@ mod tests {
     proptest! {
         #[test]
         fn no_place_makes_the_excerpt_panic(text in "[a\\nö\\t]{0,400}", position in 0u32..500) {
-            let place = byte_of_character(&text, position);
-            prop_assert!(excerpt(&text, place).chars().count() < 4000);
+            let position = byte_of_character(&text, position);
+            prop_assert!(excerpt(&text, position).chars().count() < 4000);
         }
     }
 }

@@ -10,8 +10,8 @@ use std::time::Duration;
 use portico_base::Secret;
 use url::Url;
 
+use super::development_users::DevelopmentUser;
 use super::messages::{LinkPaths, RateLimitExtras, SmsExtras};
-use super::people::DevelopmentUser;
 use crate::config::email::{NOTIFICATIONS, TEMPLATES};
 use crate::section::Section;
 

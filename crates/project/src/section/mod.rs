@@ -5,7 +5,7 @@
 //! wrong type becomes a [`Problem`] with file, line and key. Keys that were never read are unknown
 //! keys when the section is dropped.
 
-mod found;
+mod found_value;
 mod reading;
 mod secret;
 mod typed;
@@ -15,7 +15,7 @@ use indexmap::IndexMap;
 use crate::document::{DocumentNode, Value, ValueOrigin};
 use crate::error::{SourcePosition, WarningKind};
 use crate::nearest::nearest;
-use found::{FoundValue, ValueSource, reference};
+use found_value::{FoundValue, ValueSource, reference};
 
 pub(crate) use reading::{ConfigReader, UnknownKeys};
 
@@ -81,10 +81,10 @@ impl<'r, 'e, 'n> Section<'r, 'e, 'n> {
     }
 
     /// Returns the position of a key, else of its table.
-    pub fn place(&self, name: &str) -> Option<SourcePosition> {
+    pub fn position(&self, name: &str) -> Option<SourcePosition> {
         match self.node(name) {
-            Some(node) => Some(node.origin.place()),
-            None => self.table.and(self.origin).filter(|_| !self.path.is_empty()).map(ValueOrigin::place),
+            Some(node) => Some(node.origin.position()),
+            None => self.table.and(self.origin).filter(|_| !self.path.is_empty()).map(ValueOrigin::position),
         }
     }
 
@@ -99,7 +99,7 @@ impl<'r, 'e, 'n> Section<'r, 'e, 'n> {
 
     /// Adds a problem with a key of this section.
     pub fn fail(&self, name: &str, message: impl Into<String>) {
-        self.reading.fail(self.place(name), self.key(name), message);
+        self.reading.fail(self.position(name), self.key(name), message);
     }
 
     /// Returns a nested table.
@@ -116,7 +116,7 @@ impl<'r, 'e, 'n> Section<'r, 'e, 'n> {
             && table.is_none()
         {
             self.reading.fail(
-                Some(node.origin.place()),
+                Some(node.origin.position()),
                 key.clone(),
                 format!("{key}: expected a table, found {}", node.value.kind()),
             );
@@ -162,7 +162,7 @@ impl<'r, 'e, 'n> Section<'r, 'e, 'n> {
             let path = format!("{}[{index}]", self.key(name));
             if item.as_table().is_none() {
                 self.reading.fail(
-                    Some(item.origin.place()),
+                    Some(item.origin.position()),
                     path.clone(),
                     format!("{path}: expected a table, found {}", item.value.kind()),
                 );
@@ -197,10 +197,10 @@ impl<'r, 'e, 'n> Section<'r, 'e, 'n> {
             }
         }
         let node = node?;
-        let place = Some(node.origin.place());
+        let position = Some(node.origin.position());
         match &node.value {
-            Value::Text(text) if reference(text).is_some() => self.resolve(name, text.clone(), place, None),
-            value => Some(FoundValue { value: ValueSource::Written(value), place, variable: None }),
+            Value::Text(text) if reference(text).is_some() => self.resolve(name, text.clone(), position, None),
+            value => Some(FoundValue { value: ValueSource::Written(value), position, variable: None }),
         }
     }
 
@@ -209,39 +209,39 @@ impl<'r, 'e, 'n> Section<'r, 'e, 'n> {
         &mut self,
         name: &str,
         text: String,
-        place: Option<SourcePosition>,
+        position: Option<SourcePosition>,
         variable: Option<String>,
     ) -> Option<FoundValue<'n>> {
         let Some(wanted) = reference(&text) else {
-            return Some(FoundValue { value: ValueSource::Text(text), place, variable });
+            return Some(FoundValue { value: ValueSource::Text(text), position, variable });
         };
         match self.reading.environment.get(wanted) {
             Some(value) => Some(FoundValue {
                 value: ValueSource::Text(value.to_owned()),
-                place,
+                position,
                 variable: Some(wanted.to_owned()),
             }),
             None => {
                 let wanted = wanted.to_owned();
-                self.report_unset(name, &wanted, place);
+                self.report_unset(name, &wanted, position);
                 None
             }
         }
     }
 
-    fn report_unset(&mut self, name: &str, variable: &str, place: Option<SourcePosition>) {
+    fn report_unset(&mut self, name: &str, variable: &str, position: Option<SourcePosition>) {
         self.unresolved.push(name.to_owned());
         if !self.quiet {
             let key = self.key(name);
             let message = format!("environment variable is unset: {variable} ({key} counts as not set)");
-            self.reading.warn(WarningKind::UnsetVariable, place, key, message);
+            self.reading.warn(WarningKind::UnsetVariable, position, key, message);
         }
     }
 
     fn mismatch(&self, name: &str, found: &FoundValue<'_>, expected: &str) {
         let key = self.key(name);
         let message = format!("{key}: expected {expected}, found {}", found.shown());
-        self.reading.fail(found.place.clone(), key, message);
+        self.reading.fail(found.position.clone(), key, message);
     }
 
     /// Accepts a key that has no effect.
@@ -273,13 +273,13 @@ impl Drop for Section<'_, '_, '_> {
                 Some(known) => format!("; did you mean {}?", self.key(known)),
                 None => String::new(),
             };
-            let place = Some(node.origin.place());
+            let position = Some(node.origin.position());
             match self.reading.unknown {
                 UnknownKeys::Warn => {
                     let message = format!("unknown key {key} has no effect{meant}");
-                    self.reading.warn(WarningKind::UnknownKey, place, key, message);
+                    self.reading.warn(WarningKind::UnknownKey, position, key, message);
                 }
-                UnknownKeys::Fail => self.reading.fail(place, key.clone(), format!("unknown key {key}{meant}")),
+                UnknownKeys::Fail => self.reading.fail(position, key.clone(), format!("unknown key {key}{meant}")),
             }
         }
     }

@@ -43,19 +43,19 @@ impl<'e> ConfigReader<'e> {
     }
 
     /// Adds a problem that makes the configuration unusable.
-    pub fn fail(&self, place: Option<SourcePosition>, key: impl Into<String>, message: impl Into<String>) {
-        self.problems.borrow_mut().push(Problem { place, key: key.into(), message: message.into() });
+    pub fn fail(&self, position: Option<SourcePosition>, key: impl Into<String>, message: impl Into<String>) {
+        self.problems.borrow_mut().push(Problem { position, key: key.into(), message: message.into() });
     }
 
     /// Adds a warning.
     pub fn warn(
         &self,
         kind: WarningKind,
-        place: Option<SourcePosition>,
+        position: Option<SourcePosition>,
         key: impl Into<String>,
         message: impl Into<String>,
     ) {
-        self.warnings.borrow_mut().push(Warning { kind, place, key: key.into(), message: message.into() });
+        self.warnings.borrow_mut().push(Warning { kind, position, key: key.into(), message: message.into() });
     }
 
     pub fn into_findings(self) -> (Vec<Problem>, Vec<Warning>) {

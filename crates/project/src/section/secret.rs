@@ -6,7 +6,7 @@ use std::collections::btree_map::Entry;
 use portico_base::Secret;
 
 use super::Section;
-use super::found::{ValueSource, reference};
+use super::found_value::{ValueSource, reference};
 use crate::document::Value;
 use crate::error::SourcePosition;
 
@@ -26,11 +26,11 @@ impl Section<'_, '_, '_> {
             ValueSource::Written(Value::Integer(number)) => number.to_string(),
             ValueSource::Written(value) => {
                 let message = format!("{key}: expected text, found {}", value.kind());
-                self.reading.fail(found.place, key, message);
+                self.reading.fail(found.position, key, message);
                 return None;
             }
         };
-        self.decrypted(key, found.place, text)
+        self.decrypted(key, found.position, text)
     }
 
     /// Reads secrets whose names are the user's own: a list of texts `name:secret`, in which names
@@ -43,10 +43,10 @@ impl Section<'_, '_, '_> {
         }
         let mut secrets = BTreeMap::new();
         for item in self.list(name).unwrap_or_default() {
-            let (key, place) = (self.key(name), self.place(name));
+            let (key, position) = (self.key(name), self.position(name));
             let Some((id, text)) = item.split_once(':').filter(|(id, _)| !id.trim().is_empty()) else {
                 // The text may be a secret without its name
-                self.reading.fail(place, key.clone(), format!("{key}: expected texts such as \"name:secret\""));
+                self.reading.fail(position, key.clone(), format!("{key}: expected texts such as \"name:secret\""));
                 continue;
             };
             let text = match reference(text) {
@@ -54,7 +54,7 @@ impl Section<'_, '_, '_> {
                 Some(variable) => match self.reading.environment.get(variable) {
                     Some(value) => value.to_owned(),
                     None => {
-                        self.report_unset(name, variable, place);
+                        self.report_unset(name, variable, position);
                         continue;
                     }
                 },
@@ -62,13 +62,13 @@ impl Section<'_, '_, '_> {
             match secrets.entry(id.trim().to_owned()) {
                 Entry::Occupied(known) => {
                     self.reading.fail(
-                        place,
+                        position,
                         key.clone(),
                         format!("{key}: there are two of the name {:?}", known.key()),
                     );
                 }
                 Entry::Vacant(free) => {
-                    if let Some(secret) = self.decrypted(key, place, text) {
+                    if let Some(secret) = self.decrypted(key, position, text) {
                         free.insert(secret);
                     }
                 }
@@ -77,7 +77,7 @@ impl Section<'_, '_, '_> {
         secrets
     }
 
-    fn decrypted(&self, key: String, place: Option<SourcePosition>, text: String) -> Option<Secret> {
+    fn decrypted(&self, key: String, position: Option<SourcePosition>, text: String) -> Option<Secret> {
         match text.strip_prefix("encrypted:") {
             None => Some(text).filter(|text| !text.is_empty()).map(Secret::new),
             // A feature that is off needs no key
@@ -86,7 +86,7 @@ impl Section<'_, '_, '_> {
                 Ok(plain) => Some(plain),
                 Err(error) => {
                     let message = format!("{key}: failed to decrypt the value: {error}");
-                    self.reading.fail(place, key, message);
+                    self.reading.fail(position, key, message);
                     None
                 }
             },

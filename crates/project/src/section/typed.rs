@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::Section;
-use super::found::{ValueSource, reference};
+use super::found_value::{ValueSource, reference};
 use crate::document::Value;
 use crate::units;
 
@@ -139,14 +139,14 @@ impl<'n> Section<'_, '_, 'n> {
                     None => list.push(text.clone()),
                     Some(variable) => match self.reading.environment.get(variable) {
                         Some(value) => list.push(value.to_owned()),
-                        None => self.report_unset(name, variable, Some(item.origin.place())),
+                        None => self.report_unset(name, variable, Some(item.origin.position())),
                     },
                 },
                 Value::Integer(number) => list.push(number.to_string()),
                 other => {
                     let key = self.key(name);
                     let message = format!("{key}: expected a list of texts, found {} in it", other.kind());
-                    self.reading.fail(Some(item.origin.place()), key, message);
+                    self.reading.fail(Some(item.origin.position()), key, message);
                 }
             }
         }
@@ -167,7 +167,7 @@ impl<'n> Section<'_, '_, 'n> {
         if chosen.is_none() {
             let key = self.key(name);
             let message = format!("{key}: must be one of [{}], found {}", words.join(" "), found.shown());
-            self.reading.fail(found.place, key, message);
+            self.reading.fail(found.position, key, message);
         }
         chosen.map(|(_, value)| *value)
     }

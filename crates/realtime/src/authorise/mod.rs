@@ -122,7 +122,7 @@ impl Authoriser {
             return Err(AuthoriseError::NoConnection);
         }
         let state = Arc::clone(&self.0);
-        let run = self.0.waiting.join_or_begin(probe, |place| async move {
+        let run = self.0.waiting.join_or_begin(probe, |slot| async move {
             // The requests of the data API have the other connections
             let permit = tokio::time::timeout(PERMIT_WAIT, state.permits.acquire()).await;
             let Ok(Ok(_permit)) = permit else { return Err(AuthoriseError::NoConnection) };
@@ -136,7 +136,7 @@ impl Authoriser {
                 }
             };
             // Callers from here on need a newer answer
-            let probe = place.leave();
+            let probe = slot.leave();
             let begun_at = Instant::now();
             let verdict = probe.run(&mut connection).await?;
             state.decisions.keep(&probe, verdict, begun_at);

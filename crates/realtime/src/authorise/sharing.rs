@@ -33,9 +33,9 @@ struct WaitingRun {
     run: WeakShared<Pin<Box<dyn Future<Output = Outcome> + Send>>>,
 }
 
-/// The place of a run among those that have not begun. Others join it until it is left or dropped.
+/// The slot of a run among those that have not begun. Others join it until it is left or dropped.
 #[derive(Debug)]
-pub(super) struct WaitingPlace {
+pub(super) struct WaitingSlot {
     waiting: Arc<Mutex<WaitingRuns>>,
     probe: Arc<Probe>,
     number: u64,
@@ -43,8 +43,8 @@ pub(super) struct WaitingPlace {
 
 impl SharedRuns {
     /// Returns the run of an identical probe that has not begun, or begins to wait with a new one.
-    /// `run` must [leave](WaitingPlace::leave) its place before it asks PostgreSQL.
-    pub fn join_or_begin<Run>(&self, probe: Probe, run: impl FnOnce(WaitingPlace) -> Run) -> SharedRun
+    /// `run` must [leave](WaitingSlot::leave) its slot before it asks PostgreSQL.
+    pub fn join_or_begin<Run>(&self, probe: Probe, run: impl FnOnce(WaitingSlot) -> Run) -> SharedRun
     where
         Run: Future<Output = Outcome> + Send + 'static,
     {
@@ -56,9 +56,9 @@ impl SharedRuns {
         let probe = Arc::new(probe);
         waiting.begun += 1;
         let number = waiting.begun;
-        let place = WaitingPlace { waiting: Arc::clone(&self.0), probe: Arc::clone(&probe), number };
+        let slot = WaitingSlot { waiting: Arc::clone(&self.0), probe: Arc::clone(&probe), number };
         // A task of its own, because the callers may be on different threads, and each may go first
-        let task = AbortOnDropHandle::new(tokio::spawn(inherit_request(run(place))));
+        let task = AbortOnDropHandle::new(tokio::spawn(inherit_request(run(slot))));
         let shared = async move { task.await.unwrap_or(Err(AuthoriseError::Failed)) }.boxed().shared();
         if let Some(run) = shared.downgrade() {
             waiting.runs.insert(probe, WaitingRun { number, run });
@@ -72,14 +72,14 @@ impl SharedRuns {
     }
 }
 
-impl WaitingPlace {
+impl WaitingSlot {
     /// Ends the waiting: callers from now on need another run. Returns the probe.
     pub fn leave(self) -> Arc<Probe> {
         Arc::clone(&self.probe)
     }
 }
 
-impl Drop for WaitingPlace {
+impl Drop for WaitingSlot {
     fn drop(&mut self) {
         let mut waiting = lock(&self.waiting);
         // A run whose callers were all cancelled may have been replaced

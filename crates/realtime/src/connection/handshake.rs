@@ -43,7 +43,7 @@ pub(crate) fn respond(service: &Arc<RealtimeService>, mut request: Request, orig
     let Some(version) = Version::parse(query.version.as_deref()) else {
         return StatusCode::FORBIDDEN.into_response();
     };
-    let (head, place) = match admit(service, request.headers(), query.api_key, version, origin.may_be_privileged) {
+    let (head, slot) = match admit(service, request.headers(), query.api_key, version, origin.may_be_privileged) {
         Ok(admitted) => admitted,
         Err(rejection) => return reject(&rejection),
     };
@@ -60,7 +60,7 @@ pub(crate) fn respond(service: &Arc<RealtimeService>, mut request: Request, orig
             }
             Err(error) => tracing::debug!(error = %error, "a connection was lost during its upgrade"),
         }
-        drop(place);
+        drop(slot);
     }));
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
@@ -101,12 +101,12 @@ fn admit(
     let key = of_header.or(api_key).filter(|key| !key.is_empty()).ok_or(HandshakeRejection::NoKey)?;
     let token = service.verifier.token_of_key(&key);
     service.verifier.verify(&token, may_be_privileged).map_err(HandshakeRejection::Token)?;
-    let place = service.admit_socket().ok_or(HandshakeRejection::TooManySockets)?;
+    let slot = service.admit_socket().ok_or(HandshakeRejection::TooManySockets)?;
     if service.joins.exceeds(service.settings.limits.max_joins_per_second) {
         return Err(HandshakeRejection::TooManyJoins);
     }
     let headers = visible_headers(headers).into();
-    Ok((SocketHead { version, token: token.into(), headers, may_be_privileged }, place))
+    Ok((SocketHead { version, token: token.into(), headers, may_be_privileged }, slot))
 }
 
 /// Returns the headers that policies see, as a JSON object: those whose names begin with `x-`.

@@ -16,9 +16,9 @@ use crate::socket::frame::{EventHead, Frame, Reference, TOPIC_PREFIX, Version, e
 use crate::socket::outbox::{Outbox, SocketCommand};
 
 /// The live messages that wait for the stored ones.
-const MAX_HELD: usize = 1024;
+const MAX_DEFERRED: usize = 1024;
 /// The bytes of their payloads.
-const MAX_HELD_BYTES: usize = 4 * 1024 * 1024;
+const MAX_DEFERRED_BYTES: usize = 4 * 1024 * 1024;
 
 /// The unchanging properties of a channel.
 #[derive(Debug, Clone)]
@@ -49,23 +49,23 @@ pub(crate) struct Subscriber {
 #[derive(Debug, Default)]
 struct ReplayState {
     /// `Some` while live messages wait for the stored ones.
-    held: Option<HeldMessages>,
+    deferred: Option<DeferredMessages>,
     sent: HashSet<Uuid>,
 }
 
 /// Live messages that wait, in a bounded number and size.
 #[derive(Debug, Default)]
-struct HeldMessages {
+struct DeferredMessages {
     messages: Vec<Arc<RoomMessage>>,
     bytes: usize,
 }
 
-impl HeldMessages {
+impl DeferredMessages {
     /// Adds a message. From the first one beyond the bounds on they are lost, as at a client that
     /// is not there yet.
     fn push(&mut self, message: &Arc<RoomMessage>) {
         self.bytes = self.bytes.saturating_add(message.payload_len());
-        if self.messages.len() < MAX_HELD && self.bytes <= MAX_HELD_BYTES {
+        if self.messages.len() < MAX_DEFERRED && self.bytes <= MAX_DEFERRED_BYTES {
             self.messages.push(Arc::clone(message));
         }
     }
@@ -185,7 +185,7 @@ impl Subscriber {
 
     /// Holds live messages back from now on, until [`finish_replay`](Self::finish_replay).
     pub fn begin_replay(&self) {
-        self.replay.lock().unwrap_or_else(PoisonError::into_inner).held = Some(HeldMessages::default());
+        self.replay.lock().unwrap_or_else(PoisonError::into_inner).deferred = Some(DeferredMessages::default());
         self.has_replay.store(true, Ordering::Release);
     }
 
@@ -193,8 +193,8 @@ impl Subscriber {
     pub fn finish_replay(&self, sent: impl IntoIterator<Item = Uuid>) {
         let mut replay = self.replay.lock().unwrap_or_else(PoisonError::into_inner);
         replay.sent.extend(sent);
-        let held = replay.held.take().unwrap_or_default();
-        for message in held.messages {
+        let deferred = replay.deferred.take().unwrap_or_default();
+        for message in deferred.messages {
             if message.id().is_none_or(|id| !replay.sent.contains(&id))
                 && let Some(frame) = message.frame(self.head.version, self.outbox.memory())
             {
@@ -205,9 +205,9 @@ impl Subscriber {
 
     fn is_held_back(&self, message: &Arc<RoomMessage>) -> bool {
         let mut replay = self.replay.lock().unwrap_or_else(PoisonError::into_inner);
-        match &mut replay.held {
-            Some(held) => {
-                held.push(message);
+        match &mut replay.deferred {
+            Some(deferred) => {
+                deferred.push(message);
                 true
             }
             None => message.id().is_some_and(|id| replay.sent.contains(&id)),

@@ -13,7 +13,7 @@ use super::metadata::UploadMetadata;
 use super::response::{
     self, TUS_COMPLETE, TusError, UPLOAD_DEFER_LENGTH, UPLOAD_EXPIRES, UPLOAD_LENGTH, UPLOAD_METADATA, UPLOAD_OFFSET,
 };
-use super::session::{HeldUpload, UploadAccess, UploadState, new_version, parsed};
+use super::session::{LockedUpload, UploadAccess, UploadState, new_version, parsed};
 use super::target::ResumableTarget;
 use crate::error::StorageError;
 use crate::http::call::StorageCall;
@@ -115,8 +115,8 @@ impl ResumableCall<'_> {
         let state = if headers.has_bytes || is_empty {
             let body = if headers.has_bytes { body } else { Body::empty() };
             let (lock, record) = access.take_over(&id).await?;
-            let held = HeldUpload { lock, record, length: headers.length };
-            match access.extend(&id, permit, held, body).await {
+            let upload = LockedUpload { lock, record, length: headers.length };
+            match access.extend(&id, permit, upload, body).await {
                 Ok(state) => state,
                 Err(error) => {
                     // The client does not know the id
@@ -198,8 +198,8 @@ impl ResumableCall<'_> {
         if headers.body_length.is_some_and(|bytes| offset.saturating_add(bytes) > limit) {
             return Err(if length.is_some() { TusError::SizeExceeded } else { TusError::TooLarge });
         }
-        let held = HeldUpload { lock, record, length };
-        let state = access.extend(&id, permit, held, body).await?;
+        let upload = LockedUpload { lock, record, length };
+        let state = access.extend(&id, permit, upload, body).await?;
         Ok(progress_response(&state))
     }
 

@@ -40,7 +40,7 @@ pub(super) struct UploadState {
 }
 
 /// An upload that a request works on.
-pub(super) struct HeldUpload {
+pub(super) struct LockedUpload {
     pub lock: UploadLock,
     pub record: UploadRecord,
     /// The size of the whole content, as the record or the request says it.
@@ -185,25 +185,25 @@ impl UploadAccess {
         &self,
         id: &ResumableId,
         permit: UploadPermit,
-        held: HeldUpload,
+        upload: LockedUpload,
         body: Body,
     ) -> Result<UploadState, TusError> {
         let (access, id) = (self.clone(), id.clone());
-        let task = tokio::spawn(inherit_request(async move { access.extend_held(&id, permit, held, body).await }));
+        let task = tokio::spawn(inherit_request(async move { access.extend_locked(&id, permit, upload, body).await }));
         task.await.unwrap_or_else(|error| {
             tracing::error!(error = %error, "a resumable upload could not be continued");
             Err(TusError::Storage(StorageError::Internal))
         })
     }
 
-    async fn extend_held(
+    async fn extend_locked(
         &self,
         id: &ResumableId,
         permit: UploadPermit,
-        held: HeldUpload,
+        upload: LockedUpload,
         body: Body,
     ) -> Result<UploadState, TusError> {
-        let HeldUpload { mut lock, record: stored, length: total } = held;
+        let LockedUpload { mut lock, record: stored, length: total } = upload;
         let service = self.service();
         let _slot = self.operation.upload_slot().await?;
         let store = &service.unfinished.store;

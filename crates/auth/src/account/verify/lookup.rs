@@ -104,7 +104,7 @@ async fn lock_by_sent_code(
 }
 
 /// Returns the verdict of the gateway about a code, where it makes the codes itself.
-pub(super) async fn ask_gateway(
+pub(super) async fn check_at_gateway(
     auth: &Auth,
     request: &RequestInfo,
     verify_type: VerifyType,
@@ -120,7 +120,7 @@ pub(super) async fn ask_gateway(
     let FoundToken { user, kind } =
         lock_by_phone(AccountOperation::new(auth, request, &tx), verify_type, typed).await?;
     tx.rollback().await;
-    text_code::ask_gateway(auth, kind.stored(&user), typed, request.now).await
+    text_code::check_at_gateway(auth, kind.stored(&user), typed, request.now).await
 }
 
 /// Locks the account that may prove a number, and returns it with the kind of token that does so.

@@ -106,7 +106,7 @@ async fn verify_typed(
         verify_type.filter(|verify_type| verify_type.contact() == contact.kind()).ok_or(ContractError::CodeExpired)?;
     let attempt = async {
         // Before the transaction that redeems the code: a gateway may be slow
-        let verdict = lookup::ask_gateway(auth, request, verify_type, &contact, &body.token).await?;
+        let verdict = lookup::check_at_gateway(auth, request, verify_type, &contact, &body.token).await?;
         let verified = hooks::complete(auth.hooks(), request, || async {
             let tx = Tx::begin(auth.database()).await?;
             let op = AccountOperation::new(auth, request, &tx);

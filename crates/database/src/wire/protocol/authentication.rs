@@ -89,7 +89,7 @@ impl PasswordExchange<'_> {
                     return Err(WireError::Refused(format!(
                         "the database at {} asks for the password in the clear over an unprotected connection: use \
                          sslmode=require or more, or scram-sha-256",
-                        self.endpoint.place()
+                        self.endpoint.description()
                     )));
                 }
                 frontend::password_message(self.password()?.as_bytes(), &mut channel.out).map_err(WireError::Lost)?;
@@ -145,7 +145,7 @@ impl PasswordExchange<'_> {
             Some(password) => Ok(password.expose()),
             None => Err(WireError::Refused(format!(
                 "the database at {} asks for the password of `{}`, and its URL has none",
-                self.endpoint.place(),
+                self.endpoint.description(),
                 self.endpoint.user()
             ))),
         }

@@ -34,13 +34,13 @@ pub(crate) async fn open_stream(endpoint: &Endpoint, tls: &Tls) -> Result<Server
         b'S' => {}
         b'N' if mode == TlsMode::Prefer => return Ok(ServerStream::Tcp(stream)),
         b'N' => {
-            let text = format!("the database at {} does not speak TLS, and sslmode demands it", endpoint.place());
+            let text = format!("the database at {} does not speak TLS, and sslmode demands it", endpoint.description());
             return Err(WireError::Refused(text));
         }
         _ => return Err(WireError::Protocol("an answer to the request for TLS that is none")),
     }
     let refused = |error: &dyn std::fmt::Display| {
-        WireError::Refused(format!("TLS with the database at {} failed: {error}", endpoint.place()))
+        WireError::Refused(format!("TLS with the database at {} failed: {error}", endpoint.description()))
     };
     let mut tls = tls.clone();
     let connector = MakeTlsConnect::<TcpStream>::make_tls_connect(&mut tls, host).map_err(|error| refused(&error))?;

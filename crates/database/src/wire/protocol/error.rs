@@ -19,10 +19,10 @@ pub enum WireError {
     #[error("no database connection became free within {0:?}")]
     Busy(Duration),
     /// The server could not be reached, or did not answer in time.
-    #[error("the database at {place} cannot be reached: {source}")]
+    #[error("the database at {server} cannot be reached: {source}")]
     Unreachable {
         /// The address, without any secret.
-        place: String,
+        server: String,
         /// The error of the last attempt.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,

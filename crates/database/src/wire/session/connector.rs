@@ -137,7 +137,7 @@ impl Connector {
     }
 
     fn unreachable(&self, source: Box<dyn std::error::Error + Send + Sync>) -> WireError {
-        WireError::Unreachable { place: self.endpoint.place(), source }
+        WireError::Unreachable { server: self.endpoint.description(), source }
     }
 
     async fn attempt(&self, prepared: bool) -> Result<WireConnection, WireError> {

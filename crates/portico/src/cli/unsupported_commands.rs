@@ -3,7 +3,7 @@
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// The command as it is typed, without the program's name, and its replacement.
-const ELSEWHERE: &[(&str, &str)] = &[
+const UNSUPPORTED: &[(&str, &str)] = &[
     ("start", "`portico dev` starts the server"),
     ("restart", "press Ctrl-C where `portico dev` runs, and start it again"),
     ("services", "`portico --version` shows the version: all services are in one program"),
@@ -69,6 +69,6 @@ pub(super) fn advice(error: &clap::Error, arguments: &[String]) -> Option<String
         Some(group) => format!("{group} {unknown}"),
         None => unknown.clone(),
     };
-    let (_, instead) = ELSEWHERE.iter().find(|(known, _)| *known == command)?;
+    let (_, instead) = UNSUPPORTED.iter().find(|(known, _)| *known == command)?;
     Some(format!("`portico {command}` does not exist: {instead}"))
 }

@@ -1,9 +1,9 @@
 //! Buffers log lines for each thread.
 //!
 //! A busy server logs a line for every request, and a write for each would cost more than the line.
-//! A thread that announces its idle times ([`write_held`]) holds its lines until then and writes
+//! A thread that announces its idle times ([`flush`]) buffers its lines until then and writes
 //! them together. Warnings and errors are written immediately, with the lines before them. A thread
-//! that never calls [`write_held`] writes each line immediately.
+//! that never calls [`flush`] writes each line immediately.
 
 use std::cell::RefCell;
 use std::io::Write as _;
@@ -11,27 +11,27 @@ use std::time::{Duration, Instant};
 
 use tracing::Level;
 
-/// The limits of held lines, in bytes and in time, for a thread that is never idle.
+/// The limits of buffered lines, in bytes and in time, for a thread that is never idle.
 const MOST: usize = 8 * 1024;
 const LONGEST: Duration = Duration::from_millis(50);
 
 thread_local! {
     /// `None`: the thread does not announce its idle times.
-    static HELD: RefCell<Option<HeldLines>> = const { RefCell::new(None) };
+    static BUFFER: RefCell<Option<BufferedLines>> = const { RefCell::new(None) };
 }
 
-struct HeldLines {
+struct BufferedLines {
     lines: Vec<u8>,
-    /// The time since which the first of them has been held.
+    /// The time since which the first of them has been buffered.
     since: Instant,
 }
 
-impl HeldLines {
+impl BufferedLines {
     fn new() -> Self {
         Self { lines: Vec::with_capacity(MOST), since: Instant::now() }
     }
 
-    /// Adds a line, and writes the lines if they are not to be held any longer.
+    /// Adds a line, and writes the lines if they are not to be buffered any longer.
     fn add(&mut self, level: Level, line: &[u8], mut out: impl FnMut(&[u8])) {
         if self.lines.len() + line.len() > MOST {
             self.write_out(&mut out);
@@ -56,25 +56,25 @@ impl HeldLines {
 
 /// Writes a line, now or when the thread is idle.
 pub(super) fn write(level: &Level, line: &[u8]) {
-    let is_held = HELD.try_with(|held| match held.try_borrow_mut().as_deref_mut() {
-        Ok(Some(held)) => {
-            held.add(*level, line, out);
+    let is_buffered = BUFFER.try_with(|buffered| match buffered.try_borrow_mut().as_deref_mut() {
+        Ok(Some(buffered)) => {
+            buffered.add(*level, line, out);
             true
         }
         Ok(None) | Err(_) => false,
     });
     // The thread-local is gone when the thread ends
-    if is_held != Ok(true) {
+    if is_buffered != Ok(true) {
         out(line);
     }
 }
 
-/// Writes the lines that the thread holds. Call it whenever the thread is idle. From the first call
-/// on the thread holds its lines.
-pub fn write_held() {
-    let _ = HELD.try_with(|held| {
-        if let Ok(mut held) = held.try_borrow_mut() {
-            held.get_or_insert_with(HeldLines::new).write_out(out);
+/// Writes the lines that the thread has buffered. Call it whenever the thread is idle. From the
+/// first call on the thread buffers its lines.
+pub fn flush() {
+    let _ = BUFFER.try_with(|buffered| {
+        if let Ok(mut buffered) = buffered.try_borrow_mut() {
+            buffered.get_or_insert_with(BufferedLines::new).write_out(out);
         }
     });
 }
@@ -90,32 +90,32 @@ mod tests {
 
     #[test]
     fn lines_are_held_in_order_and_urgent_lines_are_not() {
-        let mut held = HeldLines::new();
+        let mut buffered = BufferedLines::new();
         let mut writes: Vec<String> = Vec::new();
-        let mut add = |held: &mut HeldLines, level, line: &str| {
+        let mut add = |buffered: &mut BufferedLines, level, line: &str| {
             // Independent of the speed of the machine
-            held.since = Instant::now();
-            held.add(level, line.as_bytes(), |lines| writes.push(String::from_utf8_lossy(lines).into_owned()));
+            buffered.since = Instant::now();
+            buffered.add(level, line.as_bytes(), |lines| writes.push(String::from_utf8_lossy(lines).into_owned()));
             writes.len()
         };
-        assert_eq!(add(&mut held, Level::INFO, "one\n"), 0);
-        assert_eq!(add(&mut held, Level::DEBUG, "two\n"), 0);
-        assert_eq!(add(&mut held, Level::WARN, "three\n"), 1);
+        assert_eq!(add(&mut buffered, Level::INFO, "one\n"), 0);
+        assert_eq!(add(&mut buffered, Level::DEBUG, "two\n"), 0);
+        assert_eq!(add(&mut buffered, Level::WARN, "three\n"), 1);
         let long = "x".repeat(MOST - 3);
-        assert_eq!(add(&mut held, Level::INFO, "four\n"), 1);
-        assert_eq!(add(&mut held, Level::INFO, &long), 2);
-        assert_eq!(add(&mut held, Level::ERROR, "five\n"), 4);
+        assert_eq!(add(&mut buffered, Level::INFO, "four\n"), 1);
+        assert_eq!(add(&mut buffered, Level::INFO, &long), 2);
+        assert_eq!(add(&mut buffered, Level::ERROR, "five\n"), 4);
         assert_eq!(writes, ["one\ntwo\nthree\n", "four\n", &long, "five\n"]);
     }
 
     #[test]
     fn a_thread_that_is_never_idle_holds_no_line_for_long() {
-        let mut held = HeldLines::new();
+        let mut buffered = BufferedLines::new();
         let mut written = 0;
-        held.add(Level::INFO, b"one\n", |lines| written += lines.len());
-        held.since -= 2 * LONGEST;
-        held.add(Level::INFO, b"two\n", |lines| written += lines.len());
+        buffered.add(Level::INFO, b"one\n", |lines| written += lines.len());
+        buffered.since -= 2 * LONGEST;
+        buffered.add(Level::INFO, b"two\n", |lines| written += lines.len());
         assert_eq!(written, 8);
-        held.write_out(|_| unreachable!("nothing is left"));
+        buffered.write_out(|_| unreachable!("nothing is left"));
     }
 }

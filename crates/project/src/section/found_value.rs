@@ -6,7 +6,7 @@ use crate::error::SourcePosition;
 /// A value that was found, with its description for messages.
 pub(super) struct FoundValue<'n> {
     pub(super) value: ValueSource<'n>,
-    pub(super) place: Option<SourcePosition>,
+    pub(super) position: Option<SourcePosition>,
     /// The variable that it came from; if there is one, the text is never shown.
     pub(super) variable: Option<String>,
 }
