@@ -101,12 +101,6 @@ impl fmt::Display for ErrorChain<'_> {
                 None => Ok(()),
             };
         }
-        write!(f, "{}", self.0)?;
-        let mut cause = self.0.source();
-        while let Some(error) = cause {
-            write!(f, ": {error}")?;
-            cause = error.source();
-        }
-        Ok(())
+        f.write_str(&portico_base::error_chain(self.0))
     }
 }

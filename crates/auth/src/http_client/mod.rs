@@ -10,6 +10,7 @@ pub(crate) mod public_address;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use portico_base::error_chain;
 use reqwest::header::{ACCEPT, HeaderMap, HeaderValue, USER_AGENT};
 use reqwest::{Client, Method, StatusCode, redirect};
 use serde_json::Value;
@@ -238,14 +239,7 @@ impl HttpClient {
 
 /// Returns the error with its causes but without the URL, whose query may contain a token.
 fn unreachable(error: reqwest::Error) -> CallError {
-    let error = error.without_url();
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(&error);
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    CallError::Unreachable(text)
+    CallError::Unreachable(error_chain(&error.without_url()))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use portico_base::error_chain;
 use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue, USER_AGENT};
 use reqwest::{Client, StatusCode, redirect};
 use serde::de::DeserializeOwned;
@@ -137,6 +138,6 @@ impl GatewayClient {
 /// Logs the details at the debug level only, since they could contain numbers and addresses.
 fn no_response(error: reqwest::Error) -> TextError {
     let error = error.without_url();
-    tracing::debug!(error = ?error, "a text message gateway could not be called");
+    tracing::debug!(error = %error_chain(&error), "a text message gateway could not be called");
     if error.is_timeout() { TextError::TimedOut } else { TextError::Unreachable }
 }

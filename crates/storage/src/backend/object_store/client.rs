@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
-use portico_base::{Clock, hash, random, spawn_blocking};
+use portico_base::{Clock, error_chain, hash, random, spawn_blocking};
 use reqwest::Response;
 use url::Url;
 
@@ -260,14 +260,7 @@ async fn pause(attempt: u32, error: &StoreError) {
 
 /// Returns the error of a connection with its causes but without the URL, which has the key.
 pub(super) fn unreachable(error: reqwest::Error) -> StoreError {
-    let error = error.without_url();
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(&error);
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    StoreError::Unreachable(text)
+    StoreError::Unreachable(error_chain(&error.without_url()))
 }
 
 /// Returns the length of the body that a response describes.
