@@ -282,7 +282,7 @@ async fn mails_have_an_hourly_limit() {
 }
 
 #[tokio::test]
-async fn recovery_with_a_proof_key_by_link_and_by_code() {
+async fn a_recovery_with_a_proof_key_gives_a_code_by_link_and_a_session_by_code() {
     let t = TestServer::start().await;
     t.account(ADA, "correct-horse").await;
     let pkce = Pkce::new();

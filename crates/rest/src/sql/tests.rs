@@ -120,7 +120,7 @@ fn each_body_format_has_its_aggregate() {
 }
 
 #[test]
-fn rows_without_an_envelope() {
+fn reads_have_no_envelope_where_none_is_needed() {
     let settings = settings();
     let plain = |resource: &str, body_format: &BodyFormat| {
         let (sql, yields) = plain_read(&plan(&settings, resource).unwrap(), body_format)?;

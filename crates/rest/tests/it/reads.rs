@@ -142,7 +142,7 @@ async fn totals_count_all_matching_rows() {
 }
 
 #[tokio::test]
-async fn bodies_of_every_kind() {
+async fn a_body_has_the_requested_form() {
     let reader = ReadRunner::open().await;
     let stripped = BodyFormat::Json { shape: ResultShape::Set, strip_nulls: true };
     let resource = "films?select=id,rating,meta,directors(born)&id=in.(3,4)&order=id";

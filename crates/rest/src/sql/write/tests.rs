@@ -110,9 +110,8 @@ fn representations_and_names_that_need_quotes() {
     ]));
 }
 
-/// Statements without an envelope, where none is needed.
 #[test]
-fn writes_without_an_envelope() {
+fn writes_have_no_envelope_where_none_is_needed() {
     let plain = |request: WriteRequest<'_>| {
         let (sql, yields) = crate::sql::plain_write(&request.plan(&cinema()).unwrap(), &JSON)?;
         Some(format!("{:?} {} {}\n{}\n  {yields:?}\n", request.action, request.url, request.body, sql.text()))

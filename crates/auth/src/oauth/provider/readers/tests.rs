@@ -50,7 +50,7 @@ fn gives(provider: &str, recorded: &Recorded, expected: Value) {
 }
 
 #[test]
-fn google_by_id_token_and_by_userinfo() {
+fn google_is_read_from_an_id_token_or_from_userinfo() {
     gives(
         "google",
         &id_token(
@@ -229,7 +229,7 @@ fn linkedin_in_both_generations() {
 }
 
 #[test]
-fn twitter_and_x() {
+fn twitter_and_x_are_read_from_different_documents() {
     gives(
         "twitter",
         &documents([
@@ -292,7 +292,7 @@ fn twitch_profiles_are_the_first_of_their_data() {
 }
 
 #[test]
-fn notion_and_figma() {
+fn notion_and_figma_give_verified_addresses() {
     gives(
         "notion",
         &documents([
@@ -395,7 +395,7 @@ fn snapchat_often_has_no_address() {
 }
 
 #[test]
-fn fly_and_vercel() {
+fn fly_keeps_its_other_claims_and_vercel_prefers_its_global_id() {
     gives(
         "fly",
         &documents([
