@@ -88,8 +88,8 @@ async fn verify_key(
             let run = || complete(auth, own, request, challenge.id, FactorProof::Key(proof.clone()));
             hooks::complete(auth.hooks(), request, run).await
         }
-        Err(reason) => {
-            tracing::info!(error = %reason, "the response of a security key was rejected");
+        Err(error) => {
+            tracing::info!(error = %error, "the response of a security key was rejected");
             let error = AuthError::from(ContractError::KeyResponseRejected);
             let login = FailedLogin { user: Some(&own.owner.user), provider: own.kind.as_str(), error: &error };
             auth.audit_log().record_failed_login(auth.database(), auth.limits(), &login, request).await;

@@ -112,7 +112,9 @@ impl Accounts {
             }
             match Account::new(name, email, true) {
                 Ok(account) => self.list.push(account),
-                Err(error) => tracing::warn!(email, error, "a configured person gets no account at the provider"),
+                Err(error) => {
+                    tracing::warn!(email, error = %error, "a configured person gets no account at the provider")
+                }
             }
         }
     }

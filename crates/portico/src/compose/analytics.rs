@@ -22,7 +22,7 @@ pub(super) fn service(foundation: &Foundation) -> Service {
             let analytics = cleaned.clone();
             async move {
                 if let Err(error) = analytics.clean_up(RETENTION).await {
-                    tracing::warn!(error = %error, "could not remove old analytics events");
+                    tracing::warn!(error = %error, "old analytics events could not be removed");
                 }
             }
         })

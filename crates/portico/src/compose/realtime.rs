@@ -146,7 +146,7 @@ pub(super) fn service(realtime: Option<&Realtime>, foundation: &Foundation) -> S
         let database = database.clone();
         async move {
             if let Err(error) = database.maintain_message_partitions().await {
-                tracing::warn!(error = %error, "could not prepare message partitions");
+                tracing::warn!(error = %error, "the partitions of messages could not be made");
             }
         }
     })

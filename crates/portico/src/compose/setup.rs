@@ -79,7 +79,7 @@ impl DatabaseSetup {
         match self.database.maintain_message_partitions().await {
             // A backup must not prevent the start: there are partitions for days
             Err(error) if error.sqlstate() == Some(&sqlstate::LOCK_NOT_AVAILABLE) => {
-                tracing::warn!(error = %error, "could not prepare message partitions yet");
+                tracing::warn!(error = %error, "the partitions of messages could not be made yet");
                 Ok(())
             }
             outcome => Ok(outcome?),
@@ -95,7 +95,10 @@ impl DatabaseSetup {
             Ok::<_, DatabaseError>(found)
         };
         let outcome = outcome.await;
-        outcome.inspect_err(|error| tracing::debug!(error = %error, "could not inspect the database")).ok().flatten()
+        outcome
+            .inspect_err(|error| tracing::debug!(error = %error, "the database could not be inspected"))
+            .ok()
+            .flatten()
     }
 
     /// Drops the database and sets it up again while the server runs, and completes it with

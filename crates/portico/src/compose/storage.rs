@@ -223,7 +223,7 @@ pub(super) fn service(storage: Option<&Storage>) -> Service {
             ticks.tick().await;
             cleaned.clean_up(cleaned.grace()).await;
             if let Err(error) = cleaned.end_abandoned_uploads(ABANDONED_AFTER).await {
-                tracing::warn!(error, "abandoned uploads in parts could not be ended");
+                tracing::warn!(error = %error, "abandoned uploads in parts could not be ended");
             }
         }
     };

@@ -61,7 +61,7 @@ pub fn inbox(mailbox: Mailbox) -> Arc<dyn TextTransport> {
 /// Turns sign-in by phone off, since no gateway is configured.
 pub fn none(auth: &mut AuthSettings) {
     if auth.sms.enabled {
-        tracing::warn!("no SMS provider is enabled. Disabling phone login");
+        tracing::warn!("no SMS provider is enabled, so sign-in by phone is off");
         auth.sms.enabled = false;
     }
 }

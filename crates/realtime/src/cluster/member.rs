@@ -111,7 +111,7 @@ impl ClusterTask {
                 Err(error) => Some(error),
             };
             if !was_reported {
-                let error = error.map(|error| error.to_string());
+                let error = error.as_ref().map(tracing::field::display);
                 tracing::warn!(error, "the other servers cannot be reached");
                 was_reported = true;
             }
