@@ -1,13 +1,13 @@
-//! The errors of the service: one table of statuses, codes and texts.
+//! The errors of the service. `contract` has their statuses, codes and texts.
 //!
 //! The logical status is in the body, as a string. The HTTP status of nearly every error is 400:
 //! clients depend on both.
 
+mod contract;
 mod s3;
 
+use self::contract::ErrorContract;
 pub(crate) use self::s3::S3Error;
-
-use std::borrow::Cow;
 
 use axum::body::Body;
 use axum::response::Response;
@@ -92,171 +92,22 @@ pub(crate) enum ExistingResource {
     Resource,
 }
 
-/// The form of an error in a response.
-struct ErrorResponse {
-    /// The HTTP status.
-    http: u16,
-    /// The logical status.
-    status: u16,
-    code: &'static str,
-    /// The legacy text; empty: the code.
-    error: &'static str,
-    message: Cow<'static, str>,
-}
-
 impl StorageError {
-    /// Returns the text for people.
-    pub fn message(&self) -> Cow<'static, str> {
-        self.response().message
-    }
-
     /// Returns the status that protocols other than REST respond with.
     pub fn status(&self) -> u16 {
-        self.response().status
+        self.contract().status
     }
 
     /// Returns the logical status and the code, for protocols whose HTTP status is the logical one.
     pub fn status_and_code(&self) -> (u16, &'static str) {
-        let ErrorResponse { status, code, .. } = self.response();
+        let ErrorContract { status, code, .. } = self.contract();
         (status, code)
-    }
-
-    fn response(&self) -> ErrorResponse {
-        let of = |status: u16, code: &'static str, error: &'static str, message: Cow<'static, str>| ErrorResponse {
-            http: 400,
-            status,
-            code,
-            error,
-            message,
-        };
-        let plain = |status, code, error, message: &'static str| of(status, code, error, message.into());
-        let with_status = |response: ErrorResponse| ErrorResponse { http: response.status, ..response };
-        match self {
-            Self::NoSuchBucket => plain(404, "NoSuchBucket", "Bucket not found", "Bucket not found"),
-            Self::NoSuchKey => plain(404, "NoSuchKey", "not_found", "Object not found"),
-            Self::ContentLost => plain(404, "NoSuchKey", "Not found", "The resource was not found"),
-            Self::NoSuchParent => plain(404, "InvalidRequest", "", "The related resource does not exist"),
-            Self::InvalidBucketName => plain(400, "InvalidBucketName", "Invalid Input", "Bucket name invalid"),
-            Self::InvalidKey(key) => of(400, "InvalidKey", "", format!("Invalid key: {key}").into()),
-            Self::InvalidMimeType(kind) => {
-                of(415, "InvalidMimeType", "invalid_mime_type", format!("mime type {kind} is not supported").into())
-            }
-            Self::InvalidContentType => {
-                plain(415, "InvalidMimeType", "invalid_mime_type", "Invalid Content-Type header")
-            }
-            Self::InvalidRange => with_status(plain(416, "InvalidRange", "invalid_range", "invalid range provided")),
-            Self::TooLarge(what) => of(
-                413,
-                "EntityTooLarge",
-                "Payload too large",
-                format!("The {what} exceeded the maximum allowed size").into(),
-            ),
-            Self::Exists(existing) => {
-                let code = match existing {
-                    ExistingResource::Bucket => "BucketAlreadyExists",
-                    ExistingResource::Key => "KeyAlreadyExists",
-                    ExistingResource::Resource => "ResourceAlreadyExists",
-                };
-                plain(409, code, "Duplicate", "The resource already exists")
-            }
-            Self::BucketNotEmpty => plain(409, "ResourceNotEmpty", "", "The bucket you tried to delete is not empty"),
-            Self::TooManyObjects => {
-                plain(409, "InvalidRequest", "", "Unable to empty the bucket because it contains too many objects")
-            }
-            Self::Referenced => plain(
-                409,
-                "ResourceReferenced",
-                "",
-                "The resource could not be updated or removed due to a foreign key constraint",
-            ),
-            Self::UploadsPending => plain(
-                409,
-                "ResourceReferenced",
-                "",
-                "The bucket could not be updated because it is referenced by a pending multipart upload.",
-            ),
-            Self::Locked => plain(423, "ResourceLocked", "", "The resource is locked"),
-            Self::LockTimeout => plain(503, "LockTimeout", "acquiring_lock_timeout", "acquiring lock timeout"),
-            Self::AccessDenied(message) => of(403, "AccessDenied", "Unauthorized", message.clone().into()),
-            Self::ServiceRoleOnly(message) => with_status(plain(403, "AccessDenied", "Unauthorized", message)),
-            Self::InvalidJwt(message) => plain(400, "InvalidJWT", "", message),
-            Self::InvalidSignature(message) => plain(400, "InvalidSignature", "", message),
-            Self::InvalidParameter(text) => of(400, "InvalidParameter", "", text.clone().into()),
-            Self::Schema(message) => of(400, "InvalidRequest", "Error", message.clone().into()),
-            Self::Body(message) => of(400, "InvalidRequest", "FastifyError", message.clone().into()),
-            Self::InvalidRequest(message) => of(400, "InvalidRequest", "", message.clone().into()),
-            Self::InvalidRobotsTag(message) => of(
-                400,
-                "InvalidRequest",
-                "invalid_x_robots_tag",
-                format!("Invalid X-Robots-Tag header: {message}").into(),
-            ),
-            Self::FeatureNotEnabled(feature) => with_http(
-                403,
-                of(
-                    409,
-                    "FeatureNotEnabled",
-                    "",
-                    format!("The feature {feature} is not enabled for this resource").into(),
-                ),
-            ),
-            Self::DatabaseTimeout => {
-                with_status(plain(544, "DatabaseTimeout", "", "The connection to the database timed out"))
-            }
-            Self::DatabaseReadOnly => plain(
-                503,
-                "DatabaseReadOnly",
-                "",
-                "The database is currently in read-only mode. Please try again later.",
-            ),
-            Self::TransactionAborted => {
-                plain(500, "DatabaseTransactionAborted", "", "The database transaction was aborted")
-            }
-            Self::InvalidObjectDefinition => {
-                plain(503, "DatabaseInvalidObjectDefinition", "", "The database schema is invalid or incompatible.")
-            }
-            Self::SchemaMismatch(message) => of(503, "DatabaseSchemaMismatch", "", message.clone().into()),
-            Self::Database(code) => of(500, "DatabaseError", "", format!("database error, code: {code}").into()),
-            Self::TooManyConnections => with_status(plain(
-                429,
-                "SlowDown",
-                "too_many_connections",
-                "Too many connections issued to the database",
-            )),
-            Self::TooManyUploads => {
-                with_status(plain(429, "SlowDown", "Too Many Requests", "Too many uploads at the same time"))
-            }
-            Self::TooManyUnfinished => with_status(plain(
-                429,
-                "SlowDown",
-                "Too Many Requests",
-                "Too many unfinished uploads: complete or abort some of them first",
-            )),
-            Self::Internal => with_status(plain(500, "InternalError", "Internal", "Internal Server Error")),
-            Self::Aborted => with_status(plain(500, "Aborted", "", "Upload was aborted")),
-            Self::Stalled => with_status(plain(408, "RequestTimeout", "", "The upload sent nothing for too long")),
-            Self::TooSlow => with_status(plain(408, "RequestTimeout", "", "The request arrived too slowly")),
-            Self::DiskFull => {
-                with_status(plain(507, "InsufficientStorage", "", "There is no space left for the object"))
-            }
-            Self::Render(error) => {
-                let response = of(error.status(), "InvalidRequest", "", error.to_string().into());
-                if error.status() < 500 {
-                    response
-                } else {
-                    with_status(ErrorResponse { code: "InternalError", ..response })
-                }
-            }
-            Self::S3(error) => of(error.status, error.code, "", error.message.clone()),
-            Self::NoRoute(route) => {
-                with_http(404, of(404, "InvalidRequest", "Not Found", format!("Route {route} not found").into()))
-            }
-        }
     }
 
     /// Returns the response of a REST route.
     pub fn into_response(self) -> Response {
-        let ErrorResponse { http, status, code, error, message } = self.response();
+        let ErrorContract { http, status, code, error } = self.contract();
+        let message = self.message();
         let error = if error.is_empty() { code } else { error };
         let body = match self {
             // 404s outside of the services' own prefixes have another form
@@ -277,10 +128,6 @@ impl StorageError {
         }
         response
     }
-}
-
-fn with_http(http: u16, response: ErrorResponse) -> ErrorResponse {
-    ErrorResponse { http, ..response }
 }
 
 /// Returns true if the route (`GET:/object/x`) is below a prefix whose 404 has a code.
