@@ -15,7 +15,7 @@ use crate::oauth::flow::{callback_redirect, oauth1, provider_unreachable};
 use crate::oauth::pkce::{self, Challenge};
 use crate::oauth::protocol::reserved_parameters::is_reserved;
 use crate::oauth::provider::lookup;
-use crate::oauth::provider::resolved::{ProviderEndpoints, ResolvedProvider};
+use crate::oauth::provider::resolved::{CurrentEndpoints, ProviderEndpoints, ResolvedProvider};
 use crate::one_time::token::TokenKind;
 use crate::protection::limits::Limiter;
 use crate::sql::flow_state::{self, NewFlow, method};
@@ -115,14 +115,10 @@ pub(crate) async fn start(
     let provider = lookup::find(auth, query.get("provider").unwrap_or_default()).await?;
     let challenge = Challenge::from_request(query.get("code_challenge"), query.get("code_challenge_method"))?;
     let reach = browser_binding::cookie_reach(&auth.settings().external_url, &provider.redirect_uri, browser);
-    if let CookieReach::OtherHost(url) = &reach
-        && challenge.is_none()
+    if challenge.is_none()
         && linking.is_none()
-        && query.get(browser_binding::REDIRECTED_PARAMETER).is_none()
+        && let Some(url) = other_host(&reach, query)
     {
-        // A proxy may hide the host that the browser used, so the redirect happens once only
-        let mut url = url.clone();
-        url.query_pairs_mut().extend_pairs(query.pairs()).append_pair(browser_binding::REDIRECTED_PARAMETER, "true");
         return Ok(StartedFlow { url: url.into(), cookie: None });
     }
     let nonce = query.get("nonce").filter(|nonce| nonce.len() <= 255 && !nonce.contains(char::is_whitespace));
@@ -130,13 +126,9 @@ pub(crate) async fn start(
     // Before a connection is checked out: an issuer may be slow
     let issuers = &auth.provider_connections().issuers;
     let endpoints = provider.current_endpoints(issuers).await.map_err(provider_unreachable)?;
-    let offers_pkce = endpoints
-        .discovery
-        .as_ref()
-        .is_some_and(|discovery| discovery.code_challenge_methods_supported.iter().any(|method| method == "S256"));
     let secrets = ProviderSecrets::new(nonce);
     let is_oauth1 = matches!(provider.endpoints, ProviderEndpoints::OAuth1 { .. });
-    let uses_pkce = provider.needs_pkce || offers_pkce;
+    let uses_pkce = provider.needs_pkce || offers_pkce(&endpoints);
 
     let mut parameters = provider.parameters.clone();
     parameters.extend(forwarded_parameters(&provider, query));
@@ -152,11 +144,7 @@ pub(crate) async fn start(
         None
     };
     let binding = challenge.is_none().then(|| {
-        let (by_cookie, by_network) = match (reach, linking) {
-            (CookieReach::SameHost, None) | (CookieReach::OtherHost(_), None) => (true, None),
-            (CookieReach::SameHost, Some(_)) => (true, Some(request)),
-            _ => (false, Some(request)),
-        };
+        let (by_cookie, by_network) = bindings(&reach, linking.is_some());
         let responds_with_form = parameters.iter().any(|(name, value)| name == "response_mode" && value == "form_post");
         BrowserBinding::new(
             by_cookie.then(|| CookieBinding {
@@ -165,7 +153,7 @@ pub(crate) async fn start(
                 responds_with_form,
                 lifetime: auth.settings().flow_state_expiry,
             }),
-            by_network,
+            by_network.then_some(request),
         )
     });
     let flow = NewFlow {
@@ -194,26 +182,65 @@ pub(crate) async fn start(
     }
     let mut url = Url::parse(&endpoints.authorize)
         .map_err(|error| AuthError::failed(ContractError::ProviderAddressInvalid, error))?;
-    let mut own = vec![
-        ("client_id".to_owned(), provider.client_id().to_owned()),
-        ("redirect_uri".to_owned(), provider.redirect_uri.clone()),
-        ("response_type".to_owned(), "code".to_owned()),
-        ("state".to_owned(), state),
-    ];
-    let scopes = scopes(&provider, query.get("scopes"));
-    if !scopes.is_empty() {
-        own.push(("scope".to_owned(), scopes));
-    }
-    if uses_pkce {
-        own.push(("code_challenge".to_owned(), pkce::s256(&secrets.verifier)));
-        own.push(("code_challenge_method".to_owned(), "S256".to_owned()));
-    }
+    let mut own = own_parameters(&provider, query, state, uses_pkce.then_some(secrets.verifier.as_str()));
     if provider.returns_nonce {
         own.push(("nonce".to_owned(), secrets.nonce));
     }
     own.extend(parameters);
     set_query(&mut url, own);
     Ok(StartedFlow { url: url.into(), cookie })
+}
+
+/// Returns the address of this request on the host of the callback, if the browser used another
+/// one, whose cookies the callback would not receive.
+fn other_host(reach: &CookieReach, query: &Query) -> Option<Url> {
+    let CookieReach::OtherHost(url) = reach else { return None };
+    // A proxy may hide the host that the browser used, so the redirect happens once only
+    if query.get(browser_binding::REDIRECTED_PARAMETER).is_some() {
+        return None;
+    }
+    let mut url = url.clone();
+    url.query_pairs_mut().extend_pairs(query.pairs()).append_pair(browser_binding::REDIRECTED_PARAMETER, "true");
+    Some(url)
+}
+
+/// Returns whether the flow is bound to the browser by a cookie, and by its network.
+fn bindings(reach: &CookieReach, is_link: bool) -> (bool, bool) {
+    match (reach, is_link) {
+        (CookieReach::SameHost | CookieReach::OtherHost(_), false) => (true, false),
+        (CookieReach::SameHost, true) => (true, true),
+        _ => (false, true),
+    }
+}
+
+/// Returns true if the provider announces that it supports PKCE.
+fn offers_pkce(endpoints: &CurrentEndpoints) -> bool {
+    let discovery = endpoints.discovery.as_ref();
+    discovery.is_some_and(|found| found.code_challenge_methods_supported.iter().any(|method| method == "S256"))
+}
+
+/// Returns the parameters for the provider that the request cannot change, and the scopes.
+fn own_parameters(
+    provider: &ResolvedProvider,
+    query: &Query,
+    state: String,
+    verifier: Option<&str>,
+) -> Vec<(String, String)> {
+    let mut own = vec![
+        ("client_id".to_owned(), provider.client_id().to_owned()),
+        ("redirect_uri".to_owned(), provider.redirect_uri.clone()),
+        ("response_type".to_owned(), "code".to_owned()),
+        ("state".to_owned(), state),
+    ];
+    let scopes = scopes(provider, query.get("scopes"));
+    if !scopes.is_empty() {
+        own.push(("scope".to_owned(), scopes));
+    }
+    if let Some(verifier) = verifier {
+        own.push(("code_challenge".to_owned(), pkce::s256(verifier)));
+        own.push(("code_challenge_method".to_owned(), "S256".to_owned()));
+    }
+    own
 }
 
 /// Returns the hash of a pending invitation, if the request names one.
