@@ -1,6 +1,8 @@
 //! `portico dev`: serves a project folder until Ctrl-C.
 
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -16,6 +18,7 @@ use portico_storage::GcOptions;
 use portico_tokens::development as well_known;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::capacity::{pool_settings, workers};
@@ -26,9 +29,10 @@ use super::store::ProjectPostgres;
 use super::{folder, status};
 use crate::compose::auth::development_accounts;
 use crate::compose::development::{self, DevelopmentInputs};
+use crate::compose::keys::ServerKeys;
 use crate::compose::setup::DatabaseSetup;
 use crate::compose::{Server, database, emulators, keys, storage, unsupported, web_app, webauthn};
-use crate::control::{self, Control, ControlRequest, Reply};
+use crate::control::{self, Control, ControlCall, ControlRequest, Reply};
 use crate::open_files;
 
 /// The time that requests in flight have to complete once the server is stopped.
@@ -50,43 +54,80 @@ pub(super) async fn run(global: &Global, options: DevOptions) -> anyhow::Result<
              stop` ends it"
         );
     }
-    let (project, api, mailbox_listener) = open_ports(global).await?;
+    let (project, api, mailbox) = open_ports(global).await?;
     let settings = Settings::load(&project)?;
     let data = project.root().join(".portico");
     folder::make_development_folder(&data)?;
 
     let clock = Clock::system();
-    let origin = project.config().api.external_url.clone();
     let keys = keys::for_development(&project.config().auth, settings.auth.jwt_valid_methods.as_deref(), &clock)?;
     let store = tokio::select! {
         store = ProjectPostgres::open(&project, &settings, &data, Some(project.config().db.port)) => store?,
         () = signals.recv() => return Ok(()),
     };
     let exposure = Exposure::of(&project)?;
-    let outcome = async {
-        let database = Database::open(&store.endpoint, pool_settings(&settings))?;
-        let setup = DatabaseSetup::development(&project, &database, &keys, &exposure);
+    let development = Development { project, settings, data, clock, keys, store, exposure, started };
+    let outcome = development.run(!options.no_seed, api, mailbox, &mut signals).await;
+    // PostgreSQL is stopped cleanly after an error too
+    development.store.close().await;
+    if let Some(replies) = outcome? {
+        let done = Reply::Done { value: serde_json::Value::Null };
+        let _ = replies.send(done).await;
+        let _ = tokio::time::timeout(Duration::from_secs(2), replies.closed()).await;
+    }
+    Ok(())
+}
+
+/// The parts of a development server besides its ports.
+struct Development {
+    project: Project,
+    settings: Settings,
+    data: PathBuf,
+    clock: Clock,
+    keys: ServerKeys,
+    store: ProjectPostgres,
+    exposure: Exposure,
+    started: Instant,
+}
+
+/// The channel of the replies to the command that ends the server.
+type StopReplies = mpsc::Sender<Reply>;
+
+/// A running server, for the calls of the control socket.
+struct RunningDevelopment<'a> {
+    development: &'a Development,
+    setup: &'a DatabaseSetup,
+    server: &'a Server,
+    mailbox_url: Option<&'a str>,
+}
+
+impl Development {
+    /// Sets the database up and serves. Returns the channel of a command that ended the server, or
+    /// `None` after a signal.
+    async fn run(
+        &self,
+        seed: bool,
+        api: Bound,
+        mailbox_listener: Option<Bound>,
+        signals: &mut StopSignals,
+    ) -> anyhow::Result<Option<StopReplies>> {
+        let database = Database::open(&self.store.endpoint, pool_settings(&self.settings))?;
+        let setup = DatabaseSetup::development(&self.project, &database, &self.keys, &self.exposure);
         let mut say = |step: Progress| folder::say(&step.to_string());
         tokio::select! {
-            outcome = setup.run(!options.no_seed, &mut say) => outcome?,
+            outcome = setup.run(seed, &mut say) => outcome?,
             () = signals.recv() => return Ok(None),
         }
-
-        if let Some(advice) = database::pooler_advice(&database) {
-            folder::say(&format!("WARN: {advice}"));
-        }
-        for warning in unsupported::warnings(project.config()) {
-            folder::say(&format!("WARN: {warning}"));
-        }
-        let max_connections = open_files::max_connections(settings.server.max_connections);
+        self.print_warnings(&database);
+        let max_connections = open_files::max_connections(self.settings.server.max_connections);
         let mailbox_url = mailbox_listener.as_ref().map(|(_, address)| format!("http://{address}"));
         let (description, mailbox) = development::describe(DevelopmentInputs {
-            project: &project,
-            settings: &settings,
-            keys: &keys,
-            clock: &clock,
+            project: &self.project,
+            settings: &self.settings,
+            keys: &self.keys,
+            clock: &self.clock,
             port: api.1.port(),
-            data: &data,
+            data: &self.data,
             mailbox_url: mailbox_url.as_deref(),
             max_connections,
         })?;
@@ -95,48 +136,81 @@ pub(super) async fn run(global: &Global, options: DevOptions) -> anyhow::Result<
         }
         let server = Server::new(description, &database)?;
         server.load_keys().await?;
-        complete(&server, &project, &settings).await?;
+        complete(&server, &self.project, &self.settings).await?;
 
         let ending = CancellationToken::new();
-        let max_connections_per_address =
-            open_files::max_connections_per_address(settings.server.max_connections_per_address, max_connections);
-        let limits =
-            || ServeLimits { drain: DRAIN, max_connections, max_connections_per_address, ..ServeLimits::default() };
-        let mut serving = tokio::task::JoinSet::new();
+        let mut serving = JoinSet::new();
         let workers = workers()?;
         let ended = || ending.clone().cancelled_owned();
+        let limits = || self.limits(max_connections);
         serving.spawn(portico_gateway::serve(api.0, server.gateway(), ended(), limits(), workers.clone()));
         if let Some((listener, _)) = mailbox_listener {
-            let router = emulators::mailbox_router(&mailbox, &origin, &project.config().auth.site_url);
+            let config = self.project.config();
+            let router = emulators::mailbox_router(&mailbox, &config.api.external_url, &config.auth.site_url);
             serving.spawn(portico_gateway::serve(listener, router, ended(), limits(), workers.clone()));
         }
-        let _smtp = listen_for_mail(&project, &mailbox).await?;
+        let _smtp = listen_for_mail(&self.project, &mailbox).await?;
 
-        let values = || status_values(&project, &settings, &server, &keys, &store, mailbox_url.as_deref());
+        let running = RunningDevelopment {
+            development: self,
+            setup: &setup,
+            server: &server,
+            mailbox_url: mailbox_url.as_deref(),
+        };
         let (calls, mut incoming) = mpsc::channel(4);
-        let control = Control::listen(&data, calls)?;
+        let control = Control::listen(&self.data, calls)?;
         if let Some(requests) = database::requests_to_administrator(&database) {
             anstream::println!("\n{requests}");
         }
-        print_panel(&values(), mailbox_url.is_some(), &store, &exposure, started.elapsed());
+        let took = self.started.elapsed();
+        print_panel(&running.status_values(), mailbox_url.is_some(), &self.store, &self.exposure, took);
+        let stopping = running.handle_calls(&mut incoming, &mut serving, signals).await?;
+        ending.cancel();
+        server.close_sockets(DRAIN);
+        while serving.join_next().await.is_some() {}
+        server.finish().await;
+        database.close().await;
+        drop(control);
+        Ok(stopping)
+    }
 
-        let mut stopping = None;
+    fn print_warnings(&self, database: &Database) {
+        if let Some(advice) = database::pooler_advice(database) {
+            folder::say(&format!("WARN: {advice}"));
+        }
+        for warning in unsupported::warnings(self.project.config()) {
+            folder::say(&format!("WARN: {warning}"));
+        }
+    }
+
+    fn limits(&self, max_connections: usize) -> ServeLimits {
+        let configured = self.settings.server.max_connections_per_address;
+        let max_connections_per_address = open_files::max_connections_per_address(configured, max_connections);
+        ServeLimits { drain: DRAIN, max_connections, max_connections_per_address, ..ServeLimits::default() }
+    }
+}
+
+impl RunningDevelopment<'_> {
+    fn status_values(&self) -> StatusValues {
+        let Development { project, settings, keys, store, .. } = self.development;
+        status_values(project, settings, self.server, keys, store, self.mailbox_url)
+    }
+
+    /// Handles the calls of the control socket. Returns at a signal, or with the replies of the
+    /// command that ends the server.
+    async fn handle_calls(
+        &self,
+        incoming: &mut mpsc::Receiver<ControlCall>,
+        serving: &mut JoinSet<io::Result<()>>,
+        signals: &mut StopSignals,
+    ) -> anyhow::Result<Option<StopReplies>> {
+        let Self { development: Development { project, settings, .. }, setup, server, .. } = self;
         loop {
             tokio::select! {
-                () = signals.recv() => break,
+                () = signals.recv() => return Ok(None),
                 Some(call) = incoming.recv() => match call.request {
                     ControlRequest::Status { format, names } => {
-                        let unprotected = setup.unprotected().await;
-                        if let Some(tables) = &unprotected {
-                            let line = Progress::Warning { message: tables.to_string() }.to_string();
-                            let _ = call.replies.send(Reply::Progress { line }).await;
-                        }
-                        let tables = unprotected.map(|found| found.tables().to_vec()).unwrap_or_default();
-                        let shown = StatusValues { unprotected: tables, ..values() };
-                        let reply = match status::render(&shown, &format, &names) {
-                            Ok(text) => Reply::Done { value: text.into() },
-                            Err(message) => Reply::Failed { message },
-                        };
+                        let reply = self.status(&format, &names, &call.replies).await;
                         let _ = call.replies.send(reply).await;
                     }
                     ControlRequest::Accounts { operation } => {
@@ -149,16 +223,13 @@ pub(super) async fn run(global: &Global, options: DevOptions) -> anyhow::Result<
                         storage::collect_garbage(server.storage(), options, call.replies);
                     }
                     ControlRequest::SeedBuckets => tokio::select! {
-                        () = storage::seed_again(server.storage(), &project, &call.replies) => {}
-                        () = signals.recv() => break,
+                        () = storage::seed_again(server.storage(), project, &call.replies) => {}
+                        () = signals.recv() => return Ok(None),
                     },
-                    ControlRequest::Stop => {
-                        stopping = Some(call.replies);
-                        break;
-                    }
+                    ControlRequest::Stop => return Ok(Some(call.replies)),
                     ControlRequest::Reset { version, last, seed } => tokio::select! {
-                        () = setup.reset(version, last, seed, restore(&server, &project, &settings), &call.replies) => {}
-                        () = signals.recv() => break,
+                        () = setup.reset(version, last, seed, restore(server, project, settings), &call.replies) => {}
+                        () = signals.recv() => return Ok(None),
                     },
                 },
                 Some(ended) = serving.join_next() => {
@@ -167,23 +238,22 @@ pub(super) async fn run(global: &Global, options: DevOptions) -> anyhow::Result<
                 }
             }
         }
-        ending.cancel();
-        server.close_sockets(DRAIN);
-        while serving.join_next().await.is_some() {}
-        server.finish().await;
-        database.close().await;
-        drop(control);
-        Ok(stopping)
     }
-    .await;
-    // PostgreSQL is stopped cleanly after an error too
-    store.close().await;
-    if let Some(replies) = outcome? {
-        let done = Reply::Done { value: serde_json::Value::Null };
-        let _ = replies.send(done).await;
-        let _ = tokio::time::timeout(Duration::from_secs(2), replies.closed()).await;
+
+    /// Returns the values of `portico status`, after a warning about tables without protection.
+    async fn status(&self, format: &str, names: &[String], replies: &mpsc::Sender<Reply>) -> Reply {
+        let unprotected = self.setup.unprotected().await;
+        if let Some(tables) = &unprotected {
+            let line = Progress::Warning { message: tables.to_string() }.to_string();
+            let _ = replies.send(Reply::Progress { line }).await;
+        }
+        let tables = unprotected.map(|found| found.tables().to_vec()).unwrap_or_default();
+        let shown = StatusValues { unprotected: tables, ..self.status_values() };
+        match status::render(&shown, format, names) {
+            Ok(text) => Reply::Done { value: text.into() },
+            Err(message) => Reply::Failed { message },
+        }
     }
-    Ok(())
 }
 
 /// Adds what a project describes besides its migrations and seeds, as far as it does not exist yet:
@@ -247,7 +317,7 @@ async fn open_ports(global: &Global) -> anyhow::Result<(Project, Bound, Option<B
 
 async fn bind(port: u16, setting: &str) -> anyhow::Result<Bound> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.map_err(|error| {
-        if error.kind() == std::io::ErrorKind::AddrInUse {
+        if error.kind() == io::ErrorKind::AddrInUse {
             anyhow::anyhow!(
                 "port {port} is in use by another program (is a Portico server running already?): stop it, or set {setting} in supabase/config.toml"
             )
@@ -273,7 +343,7 @@ fn status_values(
     project: &Project,
     settings: &Settings,
     server: &Server,
-    keys: &keys::ServerKeys,
+    keys: &ServerKeys,
     store: &ProjectPostgres,
     mailbox: Option<&str>,
 ) -> StatusValues {
