@@ -13,6 +13,8 @@
 //! - `directed`: schedules for the classic leaks.
 //! - `stress`: everything at once in random order, with kills, cancels, aborts, lock waits and DDL.
 #![allow(clippy::unwrap_used)]
+// Tables of scenarios are long
+#![allow(clippy::too_many_lines)]
 
 mod caller;
 mod directed;
