@@ -23,7 +23,7 @@ pub use ordinary::OrdinaryServer;
 pub use pooler::{PoolerMode, TestPooler};
 
 use self::folder::{boot, clusters_folder, slots_folder};
-use self::leftovers::Places;
+use self::leftovers::SearchedFolders;
 use self::name::PREFIX;
 use crate::cluster::{Binaries, Cluster, ClusterError, ClusterSettings, Durability};
 use crate::connection;
@@ -95,7 +95,7 @@ async fn start_in_a_free_slot() -> Result<Cluster, ClusterError> {
     let generation = format!("{boot}-pg{}", binaries.major());
     forget_other_boots(&folder, &boot);
     // On a thread of its own, since the tests need not wait for it
-    std::thread::spawn(|| Places::of_this_system().sweep());
+    std::thread::spawn(|| SearchedFolders::of_this_system().sweep());
     let mut rejection = ClusterError::SupervisorGone;
     for slot in 0..SLOTS {
         let settings = ClusterSettings {

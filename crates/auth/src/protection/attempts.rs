@@ -291,8 +291,8 @@ fn charges(limits: &[GuessLimit], account: &str, request: &RequestInfo) -> Vec<C
         Some(network) => format!("{network} {account}"),
         None => account.to_owned(),
     };
-    let whose = |place: usize| if place == 0 || place == 3 { at_network.as_str() } else { account };
-    limits.iter().enumerate().map(|(place, limit)| charge(*limit, whose(place))).collect()
+    let whose = |index: usize| if index == 0 || index == 3 { at_network.as_str() } else { account };
+    limits.iter().enumerate().map(|(index, limit)| charge(*limit, whose(index))).collect()
 }
 
 fn charge(limit: GuessLimit, whose: &str) -> ChargedLimit {

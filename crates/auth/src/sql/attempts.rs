@@ -211,13 +211,13 @@ pub async fn charge(
     };
     let subject_to: &[usize] = if is_known { &[0, 3] } else { &[0, 1, 2] };
     let mut charged = Vec::new();
-    for (place, charge) in subject_to.iter().filter_map(|&place| Some((place, charges.get(place)?))) {
-        if written.get(place).is_some_and(|count| *count > 0) {
+    for (index, charge) in subject_to.iter().filter_map(|&index| Some((index, charges.get(index)?))) {
+        if written.get(index).is_some_and(|count| *count > 0) {
             charged.push(charge.clone());
             continue;
         }
         // Unknown when the row was written while this statement ran
-        let full_at = full_at.get(place).copied().flatten().unwrap_or(now + charge.each * charge.size);
+        let full_at = full_at.get(index).copied().flatten().unwrap_or(now + charge.each * charge.size);
         let allowed_at = full_at - charge.each * charge.size.saturating_sub(1);
         let wait = (allowed_at - now).try_into().unwrap_or(Duration::ZERO);
         return Ok(ChargeOutcome::Refused { by: charge.kind, wait, before: charged });

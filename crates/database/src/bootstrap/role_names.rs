@@ -19,8 +19,8 @@ pub(super) fn replaced<'a>(sql: &'a str, from: &str, to: &str) -> Cow<'a, str> {
     let mut copied = 0;
     for statement in tokens.split(|token| &sql[token.clone()] == ";") {
         let words: Vec<Cow<'_, str>> = statement.iter().map(|token| word(&sql[token.clone()])).collect();
-        for (place, token) in statement.iter().enumerate() {
-            if words[place] == from && names_a_role(&words, place) {
+        for (index, token) in statement.iter().enumerate() {
+            if words[index] == from && names_a_role(&words, index) {
                 text.push_str(&sql[copied..token.start]);
                 text.push_str(to);
                 copied = token.end;
@@ -33,10 +33,10 @@ pub(super) fn replaced<'a>(sql: &'a str, from: &str, to: &str) -> Cow<'a, str> {
     }
 }
 
-/// Returns whether the word at `place` stands where the statement names a role.
-fn names_a_role(words: &[Cow<'_, str>], place: usize) -> bool {
+/// Returns whether the word at `index` stands where the statement names a role.
+fn names_a_role(words: &[Cow<'_, str>], index: usize) -> bool {
     // An element of a list has the meaning of the first one
-    let mut before = place;
+    let mut before = index;
     while before >= 2 && words[before - 1] == "," {
         before -= 2;
     }
@@ -64,7 +64,7 @@ fn word(token: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns the places of words, quoted identifiers, literals and other characters, without
+/// Returns the positions of words, quoted identifiers, literals and other characters, without
 /// comments.
 fn tokens(sql: &str) -> Vec<Range<usize>> {
     let mut tokens = Vec::new();

@@ -69,8 +69,8 @@ impl Binaries {
     /// if there is one.
     fn with_additions(mut self, from: &[PathBuf]) -> Self {
         let folder = format!("node_modules/.portico/postgresql-{}", self.major);
-        let mut places = from.iter().flat_map(|start| start.ancestors()).map(|above| above.join(&folder));
-        self.additions = places.find(|place| place.join("share/extension").is_dir());
+        let mut folders = from.iter().flat_map(|start| start.ancestors()).map(|above| above.join(&folder));
+        self.additions = folders.find(|folder| folder.join("share/extension").is_dir());
         self
     }
 
@@ -173,7 +173,7 @@ fn modified(path: &Path) -> u64 {
     time.and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok()).unwrap_or_default().as_secs()
 }
 
-/// The places to search, as values, so that tests can choose them.
+/// The folders to search, as values, so that tests can choose them.
 struct Search {
     configured: Option<PathBuf>,
     environment: Option<PathBuf>,
@@ -280,16 +280,17 @@ fn restore_links(native: &Path, target: &Path) -> std::io::Result<()> {
     let list = fs::read(native.join("pg-symlinks.json"))?;
     let links: Vec<PackageLink> = serde_json::from_slice(&list)?;
     for link in links {
-        let (Ok(source), Ok(place)) = (link.source.strip_prefix("native"), link.target.strip_prefix("native")) else {
+        let (Ok(source), Ok(link_path)) = (link.source.strip_prefix("native"), link.target.strip_prefix("native"))
+        else {
             continue;
         };
         // A list that points out of the package is not one of ours.
         let leads_out = |path: &Path| !path.components().all(|part| matches!(part, std::path::Component::Normal(_)));
-        if leads_out(source) || leads_out(place) || target.join(place).symlink_metadata().is_ok() {
+        if leads_out(source) || leads_out(link_path) || target.join(link_path).symlink_metadata().is_ok() {
             continue;
         }
-        if let (Some(name), true) = (source.file_name(), source.parent() == place.parent()) {
-            match symlink(name, target.join(place)) {
+        if let (Some(name), true) = (source.file_name(), source.parent() == link_path.parent()) {
+            match symlink(name, target.join(link_path)) {
                 Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(error),
                 _ => {}
             }

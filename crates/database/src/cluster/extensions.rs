@@ -1,4 +1,4 @@
-//! The places of extensions: which folders PostgreSQL searches, in which order.
+//! The folders of extensions: which ones PostgreSQL searches, in which order.
 //!
 //! 1. Our own folder in the data folder: look-alikes, and copies of control files that mark
 //!    extensions as trusted.
@@ -19,7 +19,7 @@ use super::private::close;
 /// The first version that looks for extensions in more than one folder.
 const SEARCHES_FOLDERS: u32 = 18;
 
-/// The settings of PostgreSQL that name the places.
+/// The settings of PostgreSQL that name the folders.
 pub(super) struct SearchPaths {
     /// `extension_control_path`: folders with a folder `extension` in them.
     pub control: String,
@@ -34,7 +34,7 @@ pub(super) fn write(home: &Home, binaries: &Binaries) -> io::Result<()> {
     }
     let folder = home.extensions();
     private_folder(&folder, home.account)?;
-    let others = further(binaries).into_iter().map(|place| place.control.join("extension"));
+    let others = further(binaries).into_iter().map(|found| found.control.join("extension"));
     let sources: Vec<PathBuf> = system_folder(binaries).into_iter().chain(others).collect();
     crate::bootstrap::install_extensions(&folder, &sources)?;
     close(&folder, home.account)
@@ -47,19 +47,19 @@ pub(super) fn search_paths(home: &Home, binaries: &Binaries) -> Option<SearchPat
     let further = further(binaries);
     let join = |first: String, rest: Vec<String>| [vec![first], rest].concat().join(":");
     Some(SearchPaths {
-        control: join(format!("{ours}:$system"), further.iter().filter_map(|place| setting(&place.control)).collect()),
-        library: join("$libdir".into(), further.iter().filter_map(|place| setting(&place.library)).collect()),
+        control: join(format!("{ours}:$system"), further.iter().filter_map(|found| setting(&found.control)).collect()),
+        library: join("$libdir".into(), further.iter().filter_map(|found| setting(&found.library)).collect()),
     })
 }
 
 /// Checks that the programs have a library of this name, such as `pg_stat_statements`.
 pub(super) fn has_library(binaries: &Binaries, name: &str) -> bool {
     let prefix = binaries.folder().parent();
-    let places = prefix.into_iter().flat_map(|prefix| [prefix.join("lib/postgresql"), prefix.join("lib")]);
-    places.into_iter().any(|place| ["so", "dylib"].iter().any(|end| place.join(format!("{name}.{end}")).is_file()))
+    let folders = prefix.into_iter().flat_map(|prefix| [prefix.join("lib/postgresql"), prefix.join("lib")]);
+    folders.into_iter().any(|folder| ["so", "dylib"].iter().any(|end| folder.join(format!("{name}.{end}")).is_file()))
 }
 
-/// A place besides the programs' own.
+/// The folders of a source besides the programs' own.
 struct ExtensionFolders {
     control: PathBuf,
     library: PathBuf,
@@ -74,14 +74,14 @@ fn further(binaries: &Binaries) -> Vec<ExtensionFolders> {
     fetched.into_iter().chain(debian).collect()
 }
 
-/// Returns Debian's place for a major version, if anything is installed there. `usr` is `/usr`.
+/// Returns Debian's folders for a major version, if anything is installed there. `usr` is `/usr`.
 fn debian(usr: &Path, major: u32) -> Option<ExtensionFolders> {
     let major = major.to_string();
-    let place = ExtensionFolders {
+    let found = ExtensionFolders {
         control: usr.join("share/postgresql").join(&major),
         library: usr.join("lib/postgresql").join(&major).join("lib"),
     };
-    place.control.join("extension").is_dir().then_some(place)
+    found.control.join("extension").is_dir().then_some(found)
 }
 
 /// Returns a folder as an item of the settings, whose items a colon separates.
@@ -89,15 +89,15 @@ fn setting(folder: &Path) -> Option<String> {
     folder.to_str().filter(|text| !text.contains(':')).map(str::to_owned)
 }
 
-/// Returns where the extensions of the programs are: beside them, or in Debian's own place.
+/// Returns where the extensions of the programs are: beside them, or in Debian's own folder.
 fn system_folder(binaries: &Binaries) -> Option<PathBuf> {
     let prefix = binaries.folder().parent()?;
-    let places = [
+    let folders = [
         prefix.join("share/postgresql/extension"),
         prefix.join("share/extension"),
         Path::new("/usr/share/postgresql").join(binaries.major().to_string()).join("extension"),
     ];
-    places.into_iter().find(|place| place.is_dir())
+    folders.into_iter().find(|found| found.is_dir())
 }
 
 #[cfg(test)]
@@ -111,9 +111,9 @@ mod tests {
     fn debians_folders_are_searched_for_the_same_major_version_only() {
         let usr = tempfile::tempdir().unwrap();
         fs::create_dir_all(usr.path().join("share/postgresql/18/extension")).unwrap();
-        let place = debian(usr.path(), 18).unwrap();
-        assert_eq!(setting(&place.control), usr.path().join("share/postgresql/18").to_str().map(str::to_owned));
-        assert_eq!(setting(&place.library), usr.path().join("lib/postgresql/18/lib").to_str().map(str::to_owned));
+        let found = debian(usr.path(), 18).unwrap();
+        assert_eq!(setting(&found.control), usr.path().join("share/postgresql/18").to_str().map(str::to_owned));
+        assert_eq!(setting(&found.library), usr.path().join("lib/postgresql/18/lib").to_str().map(str::to_owned));
         assert!(debian(usr.path(), 17).is_none() && debian(usr.path(), 19).is_none());
         assert_eq!(setting(Path::new("/a:b")), None, "a colon separates folders");
     }

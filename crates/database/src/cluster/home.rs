@@ -32,7 +32,7 @@ pub(super) const SOCKET_PORT: u16 = 5432;
 const SOCKET_FOLDER_LIMIT: usize = 107 - "/.s.PGSQL.65535.lock".len();
 /// The folder in which root creates data folders whose chosen location an unprivileged user cannot
 /// reach.
-pub(crate) const ROOTS_PLACE: &str = "/var/lib/portico";
+pub(crate) const ROOTS_FOLDER: &str = "/var/lib/portico";
 
 /// The data folder of one cluster, locked for this process.
 #[derive(Debug)]
@@ -116,7 +116,7 @@ impl Home {
     /// Returns the folder for copies of the programs, which the account can reach.
     pub fn private_programs(&self) -> PathBuf {
         match self.account {
-            SystemAccount::Lesser { .. } => PathBuf::from(ROOTS_PLACE),
+            SystemAccount::Lesser { .. } => PathBuf::from(ROOTS_FOLDER),
             SystemAccount::Ours => self.folder.join("programs"),
         }
     }
@@ -166,23 +166,23 @@ fn reachable_folder(data: &Path, account: SystemAccount) -> Result<PathBuf, Clus
         private_folder(data, account).map_err(failed)?;
         return fs::canonicalize(data).map_err(failed);
     }
-    let place = Path::new(ROOTS_PLACE).join(format!("data-{}", random_name()));
+    let folder = Path::new(ROOTS_FOLDER).join(format!("data-{}", random_name()));
     let made = DirBuilder::new()
         .recursive(true)
         .mode(0o755)
-        .create(ROOTS_PLACE)
-        .and_then(|()| private_folder(&place, account));
-    made.map_err(|error| ClusterError::folder(&place, &error))?;
+        .create(ROOTS_FOLDER)
+        .and_then(|()| private_folder(&folder, account));
+    made.map_err(|error| ClusterError::folder(&folder, &error))?;
     // Explains the folder to a person who finds it
-    fs::write(place.join("origin"), data.as_os_str().as_bytes()).map_err(failed)?;
-    symlink(&place, data).map_err(failed)?;
+    fs::write(folder.join("origin"), data.as_os_str().as_bytes()).map_err(failed)?;
+    symlink(&folder, data).map_err(failed)?;
     tracing::info!(
         uid = account.uid(),
         folder = %data.display(),
-        data = %place.display(),
+        data = %folder.display(),
         "PostgreSQL runs as a user that cannot reach the folder: its data lies elsewhere"
     );
-    Ok(place)
+    Ok(folder)
 }
 
 /// Creates the folders above the data folder. Below a folder of an ordinary user they belong to
@@ -250,14 +250,15 @@ fn socket_folder(home: &Path, account: SystemAccount) -> Result<PathBuf, Cluster
         return Ok(inside);
     }
     let runtime = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    let places = [runtime, Some(env::temp_dir()), Some("/tmp".into())];
-    let short = |place: &PathBuf| place.is_absolute() && place.as_os_str().as_bytes().len() + 30 <= SOCKET_FOLDER_LIMIT;
+    let parents = [runtime, Some(env::temp_dir()), Some("/tmp".into())];
+    let short =
+        |parent: &PathBuf| parent.is_absolute() && parent.as_os_str().as_bytes().len() + 30 <= SOCKET_FOLDER_LIMIT;
     let mut problem = io::Error::other("no folder for temporary files has a short enough path");
-    for place in places.into_iter().flatten().filter(short) {
-        if account.blocked_at(&place).is_some() {
+    for parent in parents.into_iter().flatten().filter(short) {
+        if account.blocked_at(&parent).is_some() {
             continue;
         }
-        let folder = place.join(format!("portico-{}", random_name()));
+        let folder = parent.join(format!("portico-{}", random_name()));
         match DirBuilder::new().mode(0o700).create(&folder).and_then(|()| account.own(&folder)) {
             Ok(()) => return Ok(folder),
             Err(error) => problem = error,

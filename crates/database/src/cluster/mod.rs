@@ -29,7 +29,7 @@ use rustix::process::Signal;
 pub use binaries::{BINARIES_VARIABLE, Binaries};
 pub(crate) use copies::{begin_with, copy_content, initialise_in};
 pub use error::ClusterError;
-pub(crate) use home::ROOTS_PLACE;
+pub(crate) use home::ROOTS_FOLDER;
 pub use private::{close_folder, make_folder};
 pub use settings::{ClusterSettings, Durability};
 

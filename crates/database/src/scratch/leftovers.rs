@@ -23,9 +23,9 @@ const CLUSTER_LOCK: &str = "server.lock";
 /// The depth below a folder at which data folders of clusters are searched.
 const DEPTH: usize = 2;
 
-/// The places that are searched.
+/// The folders that are searched.
 #[derive(Debug, Clone)]
-pub(super) struct Places {
+pub(super) struct SearchedFolders {
     /// The folder for temporary files.
     pub temporary: PathBuf,
     /// The folder for clusters of tests.
@@ -36,13 +36,13 @@ pub(super) struct Places {
     pub old: Duration,
 }
 
-impl Places {
-    /// Returns the places of this system.
+impl SearchedFolders {
+    /// Returns the folders of this system.
     pub fn of_this_system() -> Self {
         Self {
             temporary: std::env::temp_dir(),
             clusters: clusters_folder(),
-            roots: crate::cluster::ROOTS_PLACE.into(),
+            roots: crate::cluster::ROOTS_FOLDER.into(),
             old: OLD,
         }
     }
@@ -154,7 +154,8 @@ mod tests {
     fn folders_of_dead_processes_are_removed_and_others_stay() {
         let scene = tempfile::tempdir().unwrap();
         let at = |path: &str| scene.path().join(path);
-        let places = Places { temporary: at("tmp"), clusters: at("memory"), roots: at("roots"), old: Duration::ZERO };
+        let folders =
+            SearchedFolders { temporary: at("tmp"), clusters: at("memory"), roots: at("roots"), old: Duration::ZERO };
         let make = |path: &str| fs::create_dir_all(at(path)).unwrap();
         let locked = |path: &str| {
             make(path);
@@ -188,10 +189,10 @@ mod tests {
         make("memory/scratch_stopping");
         fs::write(at("memory/scratch_stopping/postmaster.pid"), format!("{}\n", std::process::id())).unwrap();
 
-        let careful = Places { old: OLD, ..places.clone() };
+        let careful = SearchedFolders { old: OLD, ..folders.clone() };
         careful.sweep();
         assert!(at("tmp/.tmpdead").exists(), "it is new");
-        places.sweep();
+        folders.sweep();
         for (path, stays) in [
             ("roots/data-dead", false),
             ("roots/data-running", true),

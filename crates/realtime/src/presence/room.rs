@@ -23,7 +23,7 @@ pub(crate) struct PresenceHolder {
 pub(super) struct RoomPresence {
     /// By key and number.
     metas: BTreeMap<(Arc<str>, u64), PresenceEntry>,
-    places: HashMap<PresenceHolder, (Arc<str>, u64)>,
+    positions: HashMap<PresenceHolder, (Arc<str>, u64)>,
     last_number: u64,
     /// The size of all entries.
     bytes: usize,
@@ -82,43 +82,43 @@ impl RoomPresence {
 
     /// Returns the size of all entries after [`set`](Self::set) with the same arguments.
     pub fn size_with(&self, holder: PresenceHolder, key: &str, meta: &PresenceMeta) -> usize {
-        let before = self.places.get(&holder).and_then(|place| Some((&place.0, self.metas.get(place)?)));
+        let before = self.positions.get(&holder).and_then(|position| Some((&position.0, self.metas.get(position)?)));
         let before = before.map_or(0, |(key, entry)| entry_size(key, &entry.meta));
         self.bytes - before + entry_size(key, meta)
     }
 
     /// Returns the entry of a channel.
     pub fn get(&self, holder: PresenceHolder) -> Option<&PresenceMeta> {
-        let place = self.places.get(&holder)?;
-        self.metas.get(place).map(|entry| &entry.meta)
+        let position = self.positions.get(&holder)?;
+        self.metas.get(position).map(|entry| &entry.meta)
     }
 
     /// Returns the key of the entry of a channel.
     pub fn key(&self, holder: PresenceHolder) -> Option<&str> {
-        self.places.get(&holder).map(|(key, _)| &**key)
+        self.positions.get(&holder).map(|(key, _)| &**key)
     }
 
     /// Adds the entry of a channel, in place of the one that it had.
     pub fn set(&mut self, holder: PresenceHolder, key: &str, meta: PresenceMeta) -> PresenceChange {
         let mut change = self.remove(holder);
         self.last_number += 1;
-        let place = (Arc::from(key), self.last_number);
-        change.joins.push((Arc::clone(&place.0), meta.clone()));
+        let position = (Arc::from(key), self.last_number);
+        change.joins.push((Arc::clone(&position.0), meta.clone()));
         self.bytes += entry_size(key, &meta);
         self.state = None;
-        self.places.insert(holder, place.clone());
-        self.metas.insert(place, PresenceEntry { holder, meta });
+        self.positions.insert(holder, position.clone());
+        self.metas.insert(position, PresenceEntry { holder, meta });
         change
     }
 
     /// Removes the entry of a channel, if it has one.
     pub fn remove(&mut self, holder: PresenceHolder) -> PresenceChange {
         let mut change = PresenceChange::default();
-        if let Some(place) = self.places.remove(&holder)
-            && let Some(entry) = self.metas.remove(&place)
+        if let Some(position) = self.positions.remove(&holder)
+            && let Some(entry) = self.metas.remove(&position)
         {
-            self.bytes -= entry_size(&place.0, &entry.meta);
-            change.leaves.push((place.0, entry.meta));
+            self.bytes -= entry_size(&position.0, &entry.meta);
+            change.leaves.push((position.0, entry.meta));
             self.state = None;
         }
         change

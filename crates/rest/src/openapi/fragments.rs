@@ -19,7 +19,7 @@ pub(super) fn describe(operation: &mut Map<String, Value>, comment: Option<&str>
 }
 
 /// Returns `{"$ref": "#/…"}`, escaped for a JSON pointer in a fragment.
-pub(super) fn reference(place: &str, name: &str) -> Value {
+pub(super) fn reference(section: &str, name: &str) -> Value {
     use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
     const FRAGMENT: &AsciiSet = &CONTROLS
         .add(b' ')
@@ -37,5 +37,5 @@ pub(super) fn reference(place: &str, name: &str) -> Value {
         .add(b'|')
         .add(b'}');
     let pointer = name.replace('~', "~0").replace('/', "~1");
-    json!({ "$ref": format!("#/{place}/{}", utf8_percent_encode(&pointer, FRAGMENT)) })
+    json!({ "$ref": format!("#/{section}/{}", utf8_percent_encode(&pointer, FRAGMENT)) })
 }

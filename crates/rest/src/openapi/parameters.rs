@@ -27,7 +27,7 @@ pub(super) fn parameters(relations: &[&Relation]) -> Value {
     prefer("preferReturn", &returns);
     prefer("preferCount", &["count=none"]);
     prefer("preferPost", &[returns.as_slice(), resolutions.as_slice()].concat());
-    for (name, own, description, place) in [
+    for (name, own, description, location) in [
         ("select", "select", "Filtering Columns", "query"),
         ("on_conflict", "on_conflict", "On Conflict", "query"),
         ("order", "order", "Ordering", "query"),
@@ -37,7 +37,7 @@ pub(super) fn parameters(relations: &[&Relation]) -> Value {
         ("limit", "limit", "Limiting and Pagination", "query"),
     ] {
         let mut parameter =
-            json!({ "name": own, "description": description, "required": false, "in": place, "type": "string" });
+            json!({ "name": own, "description": description, "required": false, "in": location, "type": "string" });
         if name == "rangeUnit" {
             parameter["default"] = "items".into();
         }

@@ -54,11 +54,11 @@ fn parameters(row: &RoutineRow) -> Vec<RoutineParameter> {
     let required = usize::try_from(row.inputs.saturating_sub(row.defaults)).unwrap_or_default();
     inputs
         .enumerate()
-        .map(|(place, (at, sql_type))| RoutineParameter {
+        .map(|(index, (at, sql_type))| RoutineParameter {
             name: row.names.get(at).cloned().unwrap_or_default(),
             sql_type: sql_type.clone(),
             unbounded_type: unbounded(sql_type),
-            required: place < required,
+            required: index < required,
             variadic: mode(at) == "v",
         })
         .collect()

@@ -345,19 +345,19 @@ async fn write(
             user_metadata: row.user_metadata,
         };
         let values = values.values();
-        let place = [values[0], values[1]];
+        let address = [values[0], values[1]];
         let required = match &condition {
             None => Vec::new(),
             Some(CommitCondition::Upload(id)) => vec![Some(id.as_bytes())],
-            Some(CommitCondition::Etag(etag)) => vec![place[0], place[1], Some(etag.as_bytes())],
+            Some(CommitCondition::Etag(etag)) => vec![address[0], address[1], Some(etag.as_bytes())],
         };
         let mut before = Vec::with_capacity(3);
         if matches!(condition, Some(CommitCondition::Upload(_))) {
             before.push(SqlStep { text: sql::multipart::CONSUME_UPLOAD, values: &required });
         }
-        before.push(SqlStep { text: sql::LOCK_KEY, values: &place });
+        before.push(SqlStep { text: sql::LOCK_KEY, values: &address });
         let locked = before.len();
-        before.push(SqlStep { text: sql::LOCK_OBJECT, values: &place });
+        before.push(SqlStep { text: sql::LOCK_OBJECT, values: &address });
         if matches!(condition, Some(CommitCondition::Etag(_))) {
             before.push(SqlStep { text: sql::REQUIRE_ETAG, values: &required });
         }
