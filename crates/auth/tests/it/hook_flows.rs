@@ -32,7 +32,7 @@ async fn sign_in(t: &TestServer, password: &str) -> TestResponse {
     t.post("/auth/v1/token?grant_type=password").json(&body).send().await
 }
 
-/// Answers with the claims of the request and a further one.
+/// Responds with the claims of the request and a further one.
 fn with_tenant(request: &HookRequest) -> Response {
     let mut claims = request.input["claims"].clone();
     claims["tenant"] = json!("acme");

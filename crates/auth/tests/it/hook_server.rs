@@ -28,7 +28,7 @@ pub struct HookServer {
     requests: watch::Sender<Vec<HookRequest>>,
 }
 
-/// Returns an answer in JSON.
+/// Returns a response in JSON.
 pub fn answered(body: &Value) -> Response {
     (StatusCode::OK, [("content-type", "application/json")], body.to_string()).into_response()
 }
@@ -39,7 +39,7 @@ pub fn refused(status: u16, message: &str) -> Response {
 }
 
 impl HookServer {
-    /// Starts a server that answers `{}`.
+    /// Starts a server that responds with `{}`.
     pub async fn start() -> Self {
         let ready: Answer = Arc::new(|_| Box::pin(async { answered(&json!({})) }));
         let answer = Arc::new(Mutex::new(ready));
@@ -57,7 +57,7 @@ impl HookServer {
         Self { url, answer, requests }
     }
 
-    /// Chooses the answer to the next requests.
+    /// Chooses the response to the next requests.
     pub fn answer(&self, answer: impl Fn(&HookRequest) -> Response + Send + Sync + 'static) {
         let answer = Arc::new(answer);
         self.answer_later(move |request| {
@@ -66,7 +66,7 @@ impl HookServer {
         });
     }
 
-    /// Like [`HookServer::answer`], but for an answer that waits.
+    /// Like [`HookServer::answer`], but for a response that waits.
     pub fn answer_later<F>(&self, answer: impl Fn(HookRequest) -> F + Send + Sync + 'static)
     where
         F: Future<Output = Response> + Send + 'static,

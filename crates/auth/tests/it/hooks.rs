@@ -20,7 +20,7 @@ async fn with_hook(point: HookPoint) -> (TestServer, HookServer) {
     (t, hook)
 }
 
-/// Answers with the claims of the request and a further one.
+/// Responds with the claims of the request and a further one.
 fn with_tenant(request: &crate::hook_server::HookRequest) -> axum::response::Response {
     let mut claims = request.input["claims"].clone();
     claims["tenant"] = json!("acme");

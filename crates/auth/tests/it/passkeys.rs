@@ -250,7 +250,7 @@ async fn a_challenge_is_used_once_for_its_ceremony_and_in_time() {
     assert_eq!(repeated.rejection(), unknown);
     assert_eq!(repeated.json()["msg"], "Challenge not found or already used");
 
-    // The answer to a sign-in, repeated, and twice at the same time
+    // The response to a sign-in, repeated, and twice at the same time
     let begun = begin_sign_in(&t).await;
     let response = answer(&begun, &authenticator.get(&begun["options"]));
     let (one, other) =

@@ -48,7 +48,7 @@ async fn user_of(t: &TestServer, token: &str) -> Value {
     t.get("/auth/v1/user").bearer(token).send().await.expect(200).json()
 }
 
-/// Returns the addresses in the access token of an answer with a session.
+/// Returns the addresses in the access token of a response with a session.
 #[track_caller]
 fn contacts(session: &Value) -> (String, String) {
     let claims = claims_of(session["access_token"].as_str().unwrap_or_else(|| panic!("no session: {session}")));

@@ -1,4 +1,4 @@
-//! The keys of a third party, fetched from an issuer that answers as the test wants.
+//! The keys of a third party, fetched from an issuer that responds as the test wants.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -16,7 +16,7 @@ async fn listening(limits: MailboxLimits) -> (MailboxServer, SmtpListener, u16) 
     (server, handle, port)
 }
 
-/// Says each line, and gives the last line of each answer.
+/// Says each line, and gives the last line of each response.
 async fn talk(port: u16, lines: &[&str]) -> Vec<String> {
     let mut socket = BufReader::new(TcpStream::connect(("127.0.0.1", port)).await.unwrap());
     let mut answers = vec![answer(&mut socket).await];

@@ -1,4 +1,4 @@
-//! Delivery to a mail server of the test's own, with the answers that a test sets.
+//! Delivery to a mail server of the test's own, with the responses that a test sets.
 
 use std::{
     sync::{Arc, Mutex},

@@ -16,9 +16,9 @@ use portico_mail::text_message::{
 /// The reaction of a test gateway to a request.
 #[derive(Clone)]
 enum Conduct {
-    /// Answers with this status and body.
+    /// Responds with this status and body.
     Says(u16, &'static str),
-    /// Answers with this many bytes, announced or not.
+    /// Responds with this many bytes, announced or not.
     Floods { bytes: usize, announced: bool },
     /// Never answers.
     Hangs,

@@ -4,7 +4,7 @@
 //! The tests know nothing of the server's mechanism. They send real HTTP requests of alternating
 //! callers through the whole server, with very few database connections. Each
 //! [`scenario::Scenario`] is a piece of schema at one of the places where PostgreSQL runs code or
-//! reads settings, with requests that reach it. The [`oracle`] compares every answer, and every
+//! reads settings, with requests that reach it. The [`oracle`] compares every response, and every
 //! written row, with what the request's own caller must see.
 //!
 //! - `scenarios/`: one module for each kind of place. Each module has one test. It sends the

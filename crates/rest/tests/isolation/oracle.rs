@@ -1,6 +1,6 @@
 //! Verifies answers.
 //!
-//! An answer is correct if it is the expected one, computed without the server, and equals the one
+//! A response is correct if it is the expected one, computed without the server, and equals the one
 //! that the same caller got alone on a fresh connection. Every answer, whatever is expected, must
 //! show nothing of another request.
 
@@ -15,7 +15,7 @@ use crate::caller::Caller;
 use crate::scenario::{ExpectedAnswer, Probe};
 use crate::server::{SentRequest, fill};
 
-/// Headers whose values must equal those of the answer alone.
+/// Headers whose values must equal those of the response alone.
 const HEADERS: &[&str] =
     &["content-type", "content-range", "location", "preference-applied", "set-cookie", "x-said", "x-left"];
 
@@ -25,7 +25,7 @@ const SHOWN: usize = 1200;
 /// The mark of any request in a text.
 static MARK: LazyLock<Regex> = LazyLock::new(|| Regex::new("m-[a-z]+-[0-9]{7}").unwrap());
 
-/// An answer without its mark, so that the answers of two requests can be compared.
+/// A response without its mark, so that the responses of two requests can be compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NormalizedAnswer {
     status: u16,
@@ -58,14 +58,14 @@ pub struct Oracle {
 }
 
 impl Oracle {
-    /// Records an answer that a caller got alone.
+    /// Records a response that a caller got alone.
     pub fn record(&mut self, key: ProbeKey, sent: &SentRequest) {
         if let Some(answer) = &sent.answer {
             self.alone.insert(key, NormalizedAnswer::of(sent, answer));
         }
     }
 
-    /// Compares an answer with the expected one.
+    /// Compares a response with the expected one.
     pub fn judge(&self, key: ProbeKey, probe: &Probe, caller: &Caller, sent: &SentRequest) -> Result<(), String> {
         let Some(answer) = &sent.answer else {
             return Err("no answer".into());
@@ -87,7 +87,7 @@ impl Oracle {
     }
 }
 
-/// Checks that an answer has no other request's mark and nothing that another left behind.
+/// Checks that a response has no other request's mark and nothing that another left behind.
 pub fn leaks_nothing(sent: &SentRequest) -> Result<(), String> {
     let Some(answer) = &sent.answer else { return Ok(()) };
     let shown = format!("{:?} {}", answer.headers, String::from_utf8_lossy(&answer.body));
@@ -97,7 +97,7 @@ pub fn leaks_nothing(sent: &SentRequest) -> Result<(), String> {
     }
 }
 
-/// Returns an answer for a report.
+/// Returns a response for a report.
 pub fn shown(sent: &SentRequest) -> String {
     match &sent.answer {
         None => "no answer".into(),

@@ -56,7 +56,7 @@ pub struct Probe {
 pub enum ExpectedAnswer {
     /// Status and body.
     Exactly(u16, &'static str),
-    /// The answer that the same caller got alone on a fresh connection.
+    /// The response that the same caller got alone on a fresh connection.
     AsAlone,
     /// Any answer that shows nothing of another request: the request affects only itself.
     Anything,

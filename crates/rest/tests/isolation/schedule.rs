@@ -118,7 +118,7 @@ pub async fn finish(stage: &IsolationServer, mut report: MismatchReport) {
     report.finish();
 }
 
-/// Records the answers alone for probes without a computed expectation.
+/// Records the responses alone for probes without a computed expectation.
 pub async fn alone_where_needed(stage: &IsolationServer) -> Oracle {
     let mut oracle = Oracle::default();
     for step in steps(stage).into_iter().filter(|step| matches!(step.probe().expected, ExpectedAnswer::AsAlone)) {
@@ -128,8 +128,8 @@ pub async fn alone_where_needed(stage: &IsolationServer) -> Oracle {
     oracle
 }
 
-/// Sends every probe on a fresh connection while nothing else runs: by each caller if no answer is
-/// computed, otherwise by one of them. Long runs send all by each.
+/// Sends every probe on a fresh connection while nothing else runs: by each caller if no response
+/// is computed, otherwise by one of them. Long runs send all by each.
 pub async fn alone(stage: &IsolationServer, report: &mut MismatchReport) -> Oracle {
     let mut oracle = Oracle::default();
     for (at, step) in steps(stage).into_iter().enumerate() {

@@ -50,13 +50,13 @@ impl Deref for IsolationServer {
     }
 }
 
-/// A request that was sent, and its answer.
+/// A request that was sent, and its response.
 pub struct SentRequest {
     /// The request's mark.
     pub mark: String,
     /// The context that SQL must see.
     pub context: String,
-    /// The answer; `None` if the connection was lost.
+    /// The response; `None` if the connection was lost.
     pub answer: Option<TestResponse>,
 }
 

@@ -1,6 +1,6 @@
 //! The stress test: requests of all scenarios by all callers in random order, many at once over
 //! three connections. Some leave state in their session; some clients disconnect. In the first
-//! phase every answer must be exact. In the second there are disturbances, and a request may fail
+//! phase every response must be exact. In the second there are disturbances, and a request may fail
 //! with the error of a disturbance.
 //!
 //! `PORTICO_ISOLATION_SECONDS` is its duration. `PORTICO_ISOLATION_SEED` repeats the choices of a
@@ -162,7 +162,7 @@ impl StressRun {
         let _ = tokio::time::timeout(patience, request).await;
     }
 
-    /// Sends a request for an object that changes: its answer is the one before or after the
+    /// Sends a request for an object that changes: its response is the one before or after the
     /// change.
     async fn changed(&self, random: &mut SeededRandom) {
         let change = random.choose(&self.changes);
@@ -195,7 +195,7 @@ impl StressRun {
     }
 }
 
-/// Returns true if a disturbance caused the answer.
+/// Returns true if a disturbance caused the response.
 fn is_failure_of_a_disturbance(answer: &TestResponse) -> bool {
     /// Cancelled, terminated by an administrator, lock timeout, deadlock, serialization failure, no
     /// connection.

@@ -85,7 +85,7 @@ async fn readiness_depends_on_the_database() {
     server.secret("/films").send().await.expect(200);
 }
 
-/// Repeats a request until the answer has the status.
+/// Repeats a request until the response has the status.
 async fn until(server: &TestServer, path: &str, status: u16) {
     let asking = async {
         while server.get(path).send().await.status != status {

@@ -25,7 +25,7 @@ use crate::database::CinemaDatabase;
 /// The owner of some rows of the cinema.
 pub const OWNER: &str = "00000000-0000-4000-8000-00000000000a";
 
-/// Sends requests and records their answers.
+/// Sends requests and records their responses.
 pub struct RequestLog {
     pub cinema: CinemaDatabase,
     pub settings: PlanSettings,
@@ -111,7 +111,7 @@ impl RequestLog {
         &self.log
     }
 
-    /// Sends a request and records its answer.
+    /// Sends a request and records its response.
     pub async fn send(&mut self, request: TestRequest<'_>) -> &mut Self {
         let answer = self.answer(request).await;
         let role = if request.role == "service_role" { String::new() } else { format!("  [{}]", request.role) };
@@ -128,7 +128,7 @@ impl RequestLog {
         self
     }
 
-    /// Returns the answer as a line.
+    /// Returns the response as a line.
     pub async fn answer(&self, request: TestRequest<'_>) -> String {
         match self.plan(request) {
             Ok(planned) => self.run(request.role, &planned).await,

@@ -101,7 +101,7 @@ impl Model<'_> {
         self.allows(self.policies.select, name)
     }
 
-    /// Returns true if the caller may write a name that it does not see: the answer tells whether
+    /// Returns true if the caller may write a name that it does not see: the response tells whether
     /// it is taken.
     fn may_learn(&self, name: &str) -> bool {
         self.allows(self.policies.insert, name) || self.allows(self.policies.update, name)
@@ -201,7 +201,7 @@ async fn restore(f: &Files, names: &[String]) {
     }
 }
 
-/// Returns what a caller learns from an answer about an object.
+/// Returns what a caller learns from a response about an object.
 fn learned(answer: &TestResponse, name: &str) -> String {
     let headers = ["etag", "last-modified", "content-length", "content-type"].map(|header| answer.header(header));
     format!("{} {headers:?} {}", answer.status, answer.text().replace(name, "NAME"))

@@ -16,7 +16,7 @@ const SURPRISES: &str = "
     create view hundred as select * from a_hundred_items();
     grant select on six, twelve, hundred to anon; analyze items; notify pgrst";
 
-/// A read with a `Range` header (empty: none), and the status and `Content-Range` of its answer.
+/// A read with a `Range` header (empty: none), and the status and `Content-Range` of its response.
 type Counted = (&'static str, &'static str, u16, &'static str);
 
 async fn check(server: &CinemaServer, mode: &str, reads: &[Counted]) {

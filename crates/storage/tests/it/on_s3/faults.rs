@@ -20,7 +20,7 @@ enum Fault {
     Status(u16),
     /// The connection ends after some bytes of a download.
     Cut(usize),
-    /// The store does it, and its answer is lost.
+    /// The store does it, and its response is lost.
     LostAnswer,
 }
 

@@ -107,7 +107,7 @@ async fn an_upload_is_completed_once_and_repeats_its_answer() {
             _ => assert_refused(outcome, 409, "OperationAborted"),
         }
     }
-    // The client has lost the answer
+    // The client has lost the response
     assert_eq!(complete.send(&f).await.expect(200).text(), first);
     f.t.restart().await;
     assert_eq!(complete.send(&f).await.expect(200).text(), first);
