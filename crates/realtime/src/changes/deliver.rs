@@ -387,6 +387,7 @@ impl ChangeDelivery {
                 let sent = outgoing.add(group, messages.frame(&part.content, place).clone());
                 self.meter.add(sent as u64);
             }
+            messages.forget_frames();
         }
         self.meter.add(outgoing.send() as u64);
     }

@@ -12,6 +12,7 @@ mod rules;
 mod validation;
 mod visibility;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -40,6 +41,8 @@ struct Live {
     database: ScratchDatabase,
     changes: DatabaseChanges,
     reads: RoleReads,
+    /// The memory of the frames that wait for clients.
+    memory: Arc<FrameMemory>,
     mark: AtomicU32,
     _stream: (ChangeStream, StreamUse),
 }
@@ -83,7 +86,7 @@ impl Live {
         tokio::spawn(changes.clone().run(batches));
         tokio::spawn(async move { while messages.recv().await.is_some() {} });
         let in_use = stream.use_stream();
-        Self { database, changes, reads: of_roles, mark: AtomicU32::new(0), _stream: (stream, in_use) }
+        Self { database, changes, reads: of_roles, memory, mark: AtomicU32::new(0), _stream: (stream, in_use) }
     }
 
     async fn run(&self, sql: &str) {
@@ -110,7 +113,7 @@ impl Live {
     fn subscribe(&self, channel: TestChannel, identity: &ChannelIdentity, prepared: &PreparedEntries) -> Joined {
         let echo = prepared.echo().as_array().cloned().unwrap();
         let ids = echo.iter().map(|entry| entry["id"].clone()).collect();
-        let subscriber = std::sync::Arc::clone(&channel.subscriber);
+        let subscriber = Arc::clone(&channel.subscriber);
         let subscription = Some(self.changes.subscribe(subscriber, prepared, identity));
         Joined { channel, ids, subscription }
     }
