@@ -8,9 +8,9 @@ use futures_util::{FutureExt as _, StreamExt as _, stream};
 
 use super::access::{NumberedKey, TableAccess, TableRead, role_access, row_access};
 use super::committed_change::CommittedChange;
-use super::deliver::ChangeDelivery;
 use super::entry::ChangeAction;
-use super::role_reads::{ReadFailure, retrying};
+use super::registry::Registry;
+use super::role_reads::{ReadFailure, RoleReads, retrying};
 use super::slice_keys::SliceKeys;
 use super::verdict::{
     AccessAnswers, AccessQuestion, AccessQuestions, Candidate, PartAnswers, ask_about_role, ask_about_row, is_keyless,
@@ -32,7 +32,14 @@ pub(super) fn read_tables(changes: &[CommittedChange]) -> TableReads<'_> {
     tables.into_iter().map(|(oid, table)| (oid, TableRead::of(table))).collect()
 }
 
-impl ChangeDelivery {
+/// Asks PostgreSQL what the readers of changes may read of them.
+#[derive(Debug)]
+pub(crate) struct RowAccess {
+    pub registry: Arc<Registry>,
+    pub reads: RoleReads,
+}
+
+impl RowAccess {
     /// Asks PostgreSQL what roles may read: those of candidates for which only the role counts, and
     /// those that are not among `key_readers`. A role that cannot read the key receives an error
     /// for every change, whatever its filters.
@@ -47,7 +54,7 @@ impl ChangeDelivery {
         let mut questions = AccessQuestions::default();
         for candidate in candidates.iter().filter(|candidate| candidate.is_undecided()) {
             if let Some(change) = changes.get(candidate.change)
-                && !needs_rows(change)
+                && !change.needs_rows()
             {
                 ask_about_role(&mut questions, change.table.table.oid, &candidate.reader().role);
             }
@@ -81,7 +88,7 @@ impl ChangeDelivery {
         let mut questions = AccessQuestions::default();
         for candidate in candidates.iter().filter(|candidate| candidate.is_undecided()) {
             if let Some(change) = changes.get(candidate.change)
-                && needs_rows(change)
+                && change.needs_rows()
             {
                 ask_about_row(
                     &mut questions,
@@ -153,9 +160,4 @@ impl ChangeDelivery {
         .await;
         (question, answer)
     }
-}
-
-/// Returns true if the policies decide about a change.
-pub(super) fn needs_rows(change: &CommittedChange) -> bool {
-    change.action() != ChangeAction::Delete && change.table.table.has_row_security
 }

@@ -18,7 +18,7 @@ use portico_database::{Database, DatabaseError};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::authorise::{KeyReaders, read_tables};
+use super::authorise::{KeyReaders, RowAccess, read_tables};
 use super::column_test::{FieldValue, Test};
 use super::committed_change::CommittedChange;
 use super::database_tests::{ConditionMemory, ConditionScope, TestQuestion, failing_tests};
@@ -55,6 +55,7 @@ const MAX_PARTS: usize = 3;
 pub(crate) struct ChangeDelivery {
     pub registry: Arc<Registry>,
     pub reads: RoleReads,
+    pub access: RowAccess,
     pub validator: Validator,
     pub database: Database,
     pub settings: ChangesSettings,
@@ -185,7 +186,7 @@ impl ChangeDelivery {
         let mut candidates = self.matching(changes);
         self.registry.drop_paused(changes, &mut candidates);
         let (tables, keys) = (read_tables(changes), SliceKeys::of(changes));
-        let of_roles = self.ask_about_roles(&memory.key_readers, &tables, &keys, changes, &candidates).await;
+        let of_roles = self.access.ask_about_roles(&memory.key_readers, &tables, &keys, changes, &candidates).await;
         let rejected = memory.note_key_readers(changes, &of_roles);
         self.add_unauthorized(changes, &mut candidates, &rejected, |_, _| true);
         let mut messages = SliceMessages::new(changes, &candidates, self.settings.max_record_bytes, &self.memory);
@@ -193,7 +194,7 @@ impl ChangeDelivery {
         let waits = messages.are_waiting() || candidates.iter().any(|it| it.target.filter.needs_database());
         let parts = if waits { ReaderParts::all_at_last(candidates) } else { ReaderParts::of(changes, candidates) };
         let mut answered = stream::iter(parts.numbered())
-            .map(async |(number, part)| (number, self.authorise(&tables, changes, part, &keys, &of_roles).await))
+            .map(async |(number, part)| (number, self.access.authorise(&tables, changes, part, &keys, &of_roles).await))
             .buffer_unordered(MAX_PARTS)
             .boxed();
         let (mut first, mut last, mut rejected) = (Vec::new(), None, RejectedRoles::new());

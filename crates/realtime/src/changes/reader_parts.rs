@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use indexmap::IndexSet;
 
-use super::authorise::needs_rows;
 use super::committed_change::CommittedChange;
 use super::ordered_map::OrderedMap;
 use super::role_reads::ChangeReader;
@@ -41,7 +40,7 @@ impl ReaderParts {
     /// Returns the parts of the candidates for changes.
     pub fn of(changes: &[CommittedChange], candidates: Vec<Candidate>) -> Self {
         let tables: IndexSet<u32> =
-            changes.iter().filter(|change| needs_rows(change)).map(|change| change.table.table.oid).collect();
+            changes.iter().filter(|change| change.needs_rows()).map(|change| change.table.table.oid).collect();
         if tables.len() > MAX_TABLES {
             return Self::all_at_last(candidates);
         }
@@ -49,7 +48,7 @@ impl ReaderParts {
         let bits: Vec<u64> = changes
             .iter()
             .map(|change| {
-                let table = tables.get_index_of(&change.table.table.oid).filter(|_| needs_rows(change));
+                let table = tables.get_index_of(&change.table.table.oid).filter(|_| change.needs_rows());
                 table.map_or(0, |table| 1 << table)
             })
             .collect();

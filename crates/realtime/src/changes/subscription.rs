@@ -10,6 +10,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
+use super::authorise::RowAccess;
 use super::deliver::ChangeDelivery;
 use super::entry::{ChangeMessageForm, ChangesEntry, PreparedEntries};
 use super::group::{GroupKey, SubscriptionGroup};
@@ -152,6 +153,7 @@ impl DatabaseChanges {
         let delivery = ChangeDelivery {
             registry: Arc::clone(&state.registry),
             reads: state.reads.clone(),
+            access: RowAccess { registry: Arc::clone(&state.registry), reads: state.reads.clone() },
             validator: state.validator.clone(),
             database: state.database.clone(),
             settings: state.settings.changes.clone(),
