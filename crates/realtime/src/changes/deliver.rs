@@ -6,7 +6,10 @@
 //! conditions hold. All questions of a step are asked at the same time.
 //!
 //! A channel has one reader. So the changes are decided and sent in parts with some of the readers
-//! each: while the sockets of the first ones write, PostgreSQL decides for the others.
+//! each: while the sockets of the first ones write, PostgreSQL decides for the others. A part has
+//! its turn until it is sent, so that its answers do not grow old. The reads go on meanwhile, and
+//! never stop in the middle: a read that waits in the checkout queue may be granted a connection at
+//! any time, which others would miss while it is not used.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -15,7 +18,7 @@ use std::time::Duration;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use indexmap::IndexMap;
 use portico_database::{Database, DatabaseError};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 
 use super::authorise::{KeyReaders, RowAccess, read_tables};
@@ -46,9 +49,12 @@ use crate::stream::{ChangeBatch, wait_until_visible};
 
 /// The largest number of batches that are taken at once.
 const MAX_BATCHES: usize = 64;
-/// The largest number of parts of a slice that are being decided at once. With more, PostgreSQL
-/// works on all of them at the same time, and the first ones are not answered sooner than the last.
+/// The largest number of parts of a slice that have their turn at once. With more, PostgreSQL works
+/// on all of them at the same time, and the first ones are not answered sooner than the last.
 const MAX_PARTS: usize = 3;
+/// The number of messages after which other tasks of the thread, and the reads of other parts, get
+/// their turn.
+const MESSAGES_AT_ONCE: usize = 256;
 
 /// Delivers changes.
 #[derive(Debug)]
@@ -193,27 +199,41 @@ impl ChangeDelivery {
         // While a part waits for the database, the reads of the others would keep connections
         let waits = messages.are_waiting() || candidates.iter().any(|it| it.target.filter.needs_database());
         let parts = if waits { ReaderParts::all_at_last(candidates) } else { ReaderParts::of(changes, candidates) };
-        let mut answered = stream::iter(parts.numbered())
-            .map(async |(number, part)| (number, self.access.authorise(&tables, changes, part, &keys, &of_roles).await))
-            .buffer_unordered(MAX_PARTS)
+        let turns = Semaphore::new(MAX_PARTS);
+        let (answered, mut to_send) = mpsc::unbounded_channel();
+        let mut reads = stream::iter(parts.numbered())
+            .map(async |(number, part)| {
+                let turn = turns.acquire().await;
+                (number, self.access.authorise(&tables, changes, part, &keys, &of_roles).await, turn)
+            })
+            .buffer_unordered(LAST_PART + 1)
             .boxed();
-        let (mut first, mut last, mut rejected) = (Vec::new(), None, RejectedRoles::new());
-        while let Some((number, (mut part, answers))) = answered.next().await {
-            unanswered.extend(self.decide(memory, changes, &mut part, &answers).await);
-            let of_part = memory.note_key_readers(changes, &answers.of_part);
-            if number == LAST_PART {
-                last = Some(part);
-            } else {
-                self.add_unauthorized(changes, &mut part, &of_part, |oid, reader| answers.has_asked(oid, reader));
-                self.send(&mut memory.paused_renderings, &mut messages, part).await;
-                first.push(answers);
+        let ask = async move {
+            while let Some(part) = reads.next().await {
+                let _ = answered.send(part);
             }
-            rejected.extend(of_part);
-        }
-        let mut last = last.unwrap_or_default();
-        let was_first = |oid, reader: &Arc<ChangeReader>| first.iter().any(|answers| answers.has_asked(oid, reader));
-        self.add_unauthorized(changes, &mut last, &rejected, |oid, reader| !was_first(oid, reader));
-        self.send(&mut memory.paused_renderings, &mut messages, last).await;
+        };
+        let send = async {
+            let (mut first, mut last, mut rejected) = (Vec::new(), None, RejectedRoles::new());
+            while let Some((number, (mut part, answers), _turn)) = to_send.recv().await {
+                unanswered.extend(self.decide(memory, changes, &mut part, &answers).await);
+                let of_part = memory.note_key_readers(changes, &answers.of_part);
+                if number == LAST_PART {
+                    last = Some(part);
+                } else {
+                    self.add_unauthorized(changes, &mut part, &of_part, |oid, reader| answers.has_asked(oid, reader));
+                    self.send(&mut memory.paused_renderings, &mut messages, part).await;
+                    first.push(answers);
+                }
+                rejected.extend(of_part);
+            }
+            let mut last = last.unwrap_or_default();
+            let was_first =
+                |oid, reader: &Arc<ChangeReader>| first.iter().any(|answers| answers.has_asked(oid, reader));
+            self.add_unauthorized(changes, &mut last, &rejected, |oid, reader| !was_first(oid, reader));
+            self.send(&mut memory.paused_renderings, &mut messages, last).await;
+        };
+        tokio::join!(ask, send);
         if !unanswered.is_empty() {
             tracing::warn!(groups = unanswered.len(), "changes are discarded: the database has not answered");
         }
@@ -360,6 +380,7 @@ impl ChangeDelivery {
         }
         messages.render(&self.reads, paused, |number| by_change.contains_key(&number)).await;
         let mut outgoing = OutgoingChanges::default();
+        let mut count = 0_usize;
         for (number, sent) in by_change {
             let Some(messages) = messages.of_change(number) else { continue };
             let mut by_group: IndexMap<(u64, usize), MessagePart> = IndexMap::new();
@@ -387,6 +408,10 @@ impl ChangeDelivery {
                 };
                 let sent = outgoing.add(group, messages.frame(&part.content, place).clone());
                 self.meter.add(sent as u64);
+                count += 1;
+                if count.is_multiple_of(MESSAGES_AT_ONCE) {
+                    tokio::task::yield_now().await;
+                }
             }
             messages.forget_frames();
         }

@@ -4,8 +4,10 @@ use portico_database::connect;
 use tokio_postgres::Client;
 
 use super::{Live, entry};
-use crate::fixture::person;
+use crate::changes::DatabaseChanges;
+use crate::fixture::{TestChannel, person, room};
 use crate::settings::{RealtimeLimits, RealtimeSettings};
+use crate::socket::frame::Version;
 
 /// A table whose policy waits for a lock for the persons `slow …`.
 const WAITING_POLICY: &str = "
@@ -45,4 +47,20 @@ async fn a_reader_whose_policy_waits_does_not_delay_the_others() {
     blocker.batch_execute(RELEASE).await.unwrap();
     let (_, event) = slow.next().await;
     assert_eq!(event[4]["data"]["record"]["id"], 1, "{event}");
+}
+
+#[tokio::test]
+async fn sockets_of_the_same_thread_write_while_a_part_is_sent() {
+    let live = Live::new(WAITING_POLICY).await;
+    // Fewer than are sent: it is closed unless it is emptied meanwhile
+    let limits = RealtimeLimits { max_waiting_frames: 600, ..RealtimeLimits::default() };
+    let channel = TestChannel::with_limits(&room(false, "a"), Version::V2, &limits);
+    let joined = live.subscribe(channel, &person("a"), &DatabaseChanges::prepare(&[entry("*", "items", "")]));
+    assert_eq!(joined.system().await.0, "ok");
+    let receive = async {
+        for id in 1..=1000 {
+            assert_eq!(joined.next().await.1[4]["data"]["record"]["id"], id);
+        }
+    };
+    tokio::join!(live.run("insert into public.items select generate_series(1, 1000)"), receive);
 }
