@@ -49,9 +49,6 @@ use crate::stream::{ChangeBatch, wait_until_visible};
 
 /// The largest number of batches that are taken at once.
 const MAX_BATCHES: usize = 64;
-/// The largest number of parts of a slice that have their turn at once. With more, PostgreSQL works
-/// on all of them at the same time, and the first ones are not answered sooner than the last.
-const MAX_PARTS: usize = 3;
 /// The number of messages after which other tasks of the thread, and the reads of other parts, get
 /// their turn.
 const MESSAGES_AT_ONCE: usize = 256;
@@ -199,7 +196,7 @@ impl ChangeDelivery {
         // While a part waits for the database, the reads of the others would keep connections
         let waits = messages.are_waiting() || candidates.iter().any(|it| it.target.filter.needs_database());
         let parts = if waits { ReaderParts::all_at_last(candidates) } else { ReaderParts::of(changes, candidates) };
-        let turns = Semaphore::new(MAX_PARTS);
+        let turns = Semaphore::new(parts.at_once());
         let (answered, mut to_send) = mpsc::unbounded_channel();
         let mut reads = stream::iter(parts.numbered())
             .map(async |(number, part)| {

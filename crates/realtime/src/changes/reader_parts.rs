@@ -13,6 +13,12 @@ use super::verdict::Candidate;
 const PARTS: usize = 32;
 /// The number of the last part.
 pub(super) const LAST_PART: usize = PARTS;
+/// The smallest number of parts that are decided and sent at once.
+const MIN_AT_ONCE: usize = 3;
+/// The number of reads of the parts that are decided at once, if that is not less than
+/// [`MIN_AT_ONCE`] parts. With more, PostgreSQL works on all of them at the same time, and the
+/// first ones are not answered sooner than the last.
+const READS_AT_ONCE: usize = 128;
 /// The largest number of tables of a slice that is split.
 const MAX_TABLES: usize = 64;
 
@@ -26,6 +32,8 @@ const MAX_TABLES: usize = 64;
 pub(super) struct ReaderParts {
     parts: Vec<Vec<Candidate>>,
     last: Vec<Candidate>,
+    /// The number of reads of the part that needs the most.
+    most_reads: usize,
 }
 
 /// The part of a reader.
@@ -58,16 +66,19 @@ impl ReaderParts {
             part_of(&mut readers, candidate).asked |= bits.get(candidate.change).copied().unwrap_or_default();
         }
         let (mut parts, mut last, mut count) = (Vec::new(), Vec::new(), 0);
+        let mut reads = [0; LAST_PART + 1];
         for candidate in candidates {
             let part = part_of(&mut readers, &candidate);
-            if part.asked != all {
+            let number = *part.number.get_or_insert_with(|| {
+                let number = if part.asked == all { count % PARTS } else { LAST_PART };
+                count += usize::from(number != LAST_PART);
+                reads[number] += part.asked.count_ones() as usize;
+                number
+            });
+            if number == LAST_PART {
                 last.push(candidate);
                 continue;
             }
-            let number = *part.number.get_or_insert_with(|| {
-                count += 1;
-                (count - 1) % PARTS
-            });
             if number >= parts.len() {
                 parts.push(Vec::new());
             }
@@ -75,12 +86,18 @@ impl ReaderParts {
                 part.push(candidate);
             }
         }
-        Self { parts, last }
+        Self { parts, last, most_reads: reads.into_iter().max().unwrap_or_default() }
     }
 
     /// Returns a last part alone.
     pub fn all_at_last(candidates: Vec<Candidate>) -> Self {
-        Self { parts: Vec::new(), last: candidates }
+        Self { parts: Vec::new(), last: candidates, most_reads: 0 }
+    }
+
+    /// Returns the number of parts that are decided and sent at once: all of them if their readers
+    /// are few, so that some slow ones do not delay the others.
+    pub fn at_once(&self) -> usize {
+        (READS_AT_ONCE / self.most_reads.max(1)).clamp(MIN_AT_ONCE, LAST_PART + 1)
     }
 
     /// Returns the parts with their numbers.
