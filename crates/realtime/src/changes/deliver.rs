@@ -199,8 +199,10 @@ impl ChangeDelivery {
         let turns = Semaphore::new(parts.at_once());
         let (answered, mut to_send) = mpsc::unbounded_channel();
         let mut reads = stream::iter(parts.numbered())
-            .map(async |(number, part)| {
+            .map(async |(number, mut part)| {
                 let turn = turns.acquire().await;
+                // A part before may have begun a pause
+                self.registry.drop_paused(changes, &mut part);
                 (number, self.access.authorise(&tables, changes, part, &keys, &of_roles).await, turn)
             })
             .buffer_unordered(LAST_PART + 1)
