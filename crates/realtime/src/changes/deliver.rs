@@ -193,9 +193,11 @@ impl ChangeDelivery {
         let rejected = memory.note_key_readers(changes, &of_roles);
         self.add_unauthorized(changes, &mut candidates, &rejected, |_, _| true);
         let mut messages = SliceMessages::new(changes, &candidates, self.settings.max_record_bytes, &self.memory);
-        // While a part waits for the database, the reads of the others would keep connections
-        let waits = messages.are_waiting() || candidates.iter().any(|it| it.target.filter.needs_database());
-        let parts = if waits { ReaderParts::all_at_last(candidates) } else { ReaderParts::of(changes, candidates) };
+        // The values are rendered once, with one time limit
+        let parts = match messages.are_waiting() {
+            true => ReaderParts::all_at_last(candidates),
+            false => ReaderParts::of(changes, candidates),
+        };
         let turns = Semaphore::new(parts.at_once());
         let (answered, mut to_send) = mpsc::unbounded_channel();
         let mut reads = stream::iter(parts.numbered())

@@ -27,7 +27,8 @@ const MAX_TABLES: usize = 64;
 ///
 /// That a role may not read a table at all shows when a reader is asked about its rows, and all
 /// readers of the role receive an error then. So those that are not asked about every table are in
-/// the last part, which is sent when all are answered.
+/// the last part, which is sent when all are answered. So are those with conditions that PostgreSQL
+/// evaluates: it does so once, for all of them together.
 #[derive(Debug)]
 pub(super) struct ReaderParts {
     parts: Vec<Vec<Candidate>>,
@@ -41,6 +42,7 @@ pub(super) struct ReaderParts {
 struct ReaderPart {
     /// The tables that the reader is asked about, a bit for each.
     asked: u64,
+    needs_conditions: bool,
     number: Option<usize>,
 }
 
@@ -63,14 +65,17 @@ impl ReaderParts {
         let all = bits.iter().fold(0, |all, bit| all | bit);
         let mut readers: OrderedMap<Arc<ChangeReader>, ReaderPart> = OrderedMap::default();
         for candidate in candidates.iter().filter(|candidate| candidate.is_undecided()) {
-            part_of(&mut readers, candidate).asked |= bits.get(candidate.change).copied().unwrap_or_default();
+            let part = part_of(&mut readers, candidate);
+            part.asked |= bits.get(candidate.change).copied().unwrap_or_default();
+            part.needs_conditions |= candidate.target.filter.needs_database();
         }
         let (mut parts, mut last, mut count) = (Vec::new(), Vec::new(), 0);
         let mut reads = [0; LAST_PART + 1];
         for candidate in candidates {
             let part = part_of(&mut readers, &candidate);
             let number = *part.number.get_or_insert_with(|| {
-                let number = if part.asked == all { count % PARTS } else { LAST_PART };
+                let is_last = part.asked != all || part.needs_conditions;
+                let number = if is_last { LAST_PART } else { count % PARTS };
                 count += usize::from(number != LAST_PART);
                 reads[number] += part.asked.count_ones() as usize;
                 number

@@ -16,7 +16,7 @@ const WAITING_POLICY: &str = "
         if auth.jwt() ->> 'sub' like 'slow%' then perform pg_advisory_xact_lock_shared(7); end if;
         return true;
       end $$;
-    create table public.items (id int primary key);
+    create table public.items (id int primary key, note text default 'x');
     alter table public.items enable row level security;
     create policy p on public.items for select to authenticated using (public.waits());
     grant select on public.items to authenticated;
@@ -40,6 +40,7 @@ async fn readers_whose_policy_waits_do_not_delay_the_others() {
     for number in 0..6 {
         slow.push(live.join(&person(&format!("slow {number}")), "a", &[entry("*", "items", "")]).await);
     }
+    let filtering = live.join(&person("filtering"), "a", &[entry("*", "items", "note=like.x%")]).await;
     let quick = live.join(&person("quick"), "a", &[entry("*", "items", "")]).await;
     let blocker = blocked(&live).await;
     live.run("insert into public.items values (1)").await;
@@ -48,8 +49,8 @@ async fn readers_whose_policy_waits_do_not_delay_the_others() {
     assert!(slow.iter().all(|slow| slow.channel.received().is_empty()));
     assert!(!live.memory.is_exceeded(), "a frame that was taken is still in memory");
     blocker.batch_execute(RELEASE).await.unwrap();
-    for slow in slow {
-        let (_, event) = slow.next().await;
+    for other in slow.iter().chain([&filtering]) {
+        let (_, event) = other.next().await;
         assert_eq!(event[4]["data"]["record"]["id"], 1, "{event}");
     }
 }
