@@ -183,7 +183,7 @@ impl ChangeDelivery {
     }
 
     async fn deliver(&self, memory: &mut Memory, changes: &[CommittedChange]) {
-        let _in_progress = self.registry.begin_delivery();
+        let delivery = self.registry.begin_delivery();
         memory.bound();
         let mut unanswered = self.prepare_filters(&mut memory.prepared, changes).await;
         let mut candidates = self.matching(changes);
@@ -223,7 +223,7 @@ impl ChangeDelivery {
                     last = Some(part);
                 } else {
                     self.add_unauthorized(changes, &mut part, &of_part, |oid, reader| answers.has_asked(oid, reader));
-                    self.send(&mut memory.paused_renderings, &mut messages, part).await;
+                    self.send(&mut memory.paused_renderings, &mut messages, part, delivery.last).await;
                     first.push(answers);
                 }
                 rejected.extend(of_part);
@@ -232,7 +232,7 @@ impl ChangeDelivery {
             let was_first =
                 |oid, reader: &Arc<ChangeReader>| first.iter().any(|answers| answers.has_asked(oid, reader));
             self.add_unauthorized(changes, &mut last, &rejected, |oid, reader| !was_first(oid, reader));
-            self.send(&mut memory.paused_renderings, &mut messages, last).await;
+            self.send(&mut memory.paused_renderings, &mut messages, last, delivery.last).await;
         };
         tokio::join!(ask, send);
         if !unanswered.is_empty() {
@@ -371,8 +371,15 @@ impl ChangeDelivery {
         candidates.sort_by_key(|candidate| candidate.change);
     }
 
-    /// Sends the events, to each channel in the order of the changes.
-    async fn send(&self, paused: &mut Pauses<u32>, messages: &mut SliceMessages<'_>, candidates: Vec<Candidate>) {
+    /// Sends the events, to each channel in the order of the changes. `last` is the number of the
+    /// last subscription that receives them.
+    async fn send(
+        &self,
+        paused: &mut Pauses<u32>,
+        messages: &mut SliceMessages<'_>,
+        candidates: Vec<Candidate>,
+        last: u64,
+    ) {
         let mut by_change: IndexMap<usize, Receivers> = IndexMap::new();
         for candidate in candidates {
             if let CandidateOutcome::Sent(content) = candidate.verdict {
@@ -380,7 +387,7 @@ impl ChangeDelivery {
             }
         }
         messages.render(&self.reads, paused, |number| by_change.contains_key(&number)).await;
-        let mut outgoing = OutgoingChanges::default();
+        let mut outgoing = OutgoingChanges::new(last);
         let mut count = 0_usize;
         for (number, sent) in by_change {
             let Some(messages) = messages.of_change(number) else { continue };

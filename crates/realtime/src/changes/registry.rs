@@ -102,7 +102,7 @@ pub(super) struct RegistryState {
     tables: HashMap<Box<str>, HashMap<Box<str>, TableTargets>>,
     /// Entries that name no table, by group, with their filters for the known tables.
     wildcards: IndexMap<TargetKey, Wildcard>,
-    next: u64,
+    pub(super) next: u64,
     /// Changes with every new group.
     generation: u64,
 }
