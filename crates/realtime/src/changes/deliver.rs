@@ -37,6 +37,7 @@ use super::role_reads::{ChangeReader, ReadFailure, RoleReads, retrying};
 use super::slice_keys::SliceKeys;
 use super::slice_messages::SliceMessages;
 use super::slices::slice_end;
+use super::times::DeliveryTimes;
 use super::validate::Validator;
 use super::verdict::{
     self, AccessAnswers, AccessQuestion, Candidate, CandidateOutcome, PartAnswers, decide, is_keyless,
@@ -67,8 +68,7 @@ pub(crate) struct ChangeDelivery {
     /// Counts the deliveries.
     pub meter: Arc<Meter>,
     pub max_per_second: Option<u32>,
-    /// The length of the first pause of a condition or a policy that takes too long.
-    pub pause: Duration,
+    pub times: DeliveryTimes,
 }
 
 /// The state that the task keeps between batches.
@@ -121,7 +121,7 @@ impl Memory {
 impl ChangeDelivery {
     /// Delivers the batches until their sender is dropped.
     pub async fn run(self, mut batches: mpsc::Receiver<ChangeBatch>) {
-        let mut memory = Memory::new(self.pause);
+        let mut memory = Memory::new(self.times.pause);
         let mut waiting = Vec::new();
         loop {
             memory.prepared.end_delays().values().for_each(|group| self.registry.report(group));
@@ -386,7 +386,7 @@ impl ChangeDelivery {
                 by_change.entry(candidate.change).or_default().push((candidate.target, content));
             }
         }
-        messages.render(&self.reads, paused, |number| by_change.contains_key(&number)).await;
+        messages.render(&self.reads, paused, self.times.rendering, |number| by_change.contains_key(&number)).await;
         let mut outgoing = OutgoingChanges::new(last);
         let mut count = 0_usize;
         for (number, sent) in by_change {

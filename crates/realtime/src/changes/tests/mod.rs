@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::role_reads::RoleReads;
+use super::times::DeliveryTimes;
 use super::*;
 use crate::fixture::{ScratchDatabase, TestChannel, json_of, open, room};
 use crate::identity::ChannelIdentity;
@@ -61,12 +62,16 @@ impl Live {
     }
 
     async fn with_settings(set_up: &str, settings: RealtimeSettings) -> Self {
-        Self::with_pause(set_up, settings, super::pauses::PAUSE).await
+        Self::with_times(set_up, settings, DeliveryTimes::default()).await
     }
 
     /// Like [`with_settings`](Self::with_settings), but with the first pause of what takes too
     /// long.
     async fn with_pause(set_up: &str, settings: RealtimeSettings, pause: Duration) -> Self {
+        Self::with_times(set_up, settings, DeliveryTimes { pause, ..DeliveryTimes::default() }).await
+    }
+
+    async fn with_times(set_up: &str, settings: RealtimeSettings, times: DeliveryTimes) -> Self {
         let database = ScratchDatabase::new().await;
         database.run(MARKS).await;
         database.run(set_up).await;
@@ -82,7 +87,7 @@ impl Live {
         let reads = ReadCoalescer::new(database.pool(WirePoolSettings::default()), &CoalescingSettings::default());
         let memory = FrameMemory::new(settings.limits.max_all_waiting_bytes);
         let of_roles = RoleReads::new(reads.clone());
-        let changes = DatabaseChanges::with_pause(&pools, reads, &settings, stream.follow(), &memory, pause);
+        let changes = DatabaseChanges::with_times(&pools, reads, &settings, stream.follow(), &memory, times);
         tokio::spawn(changes.clone().run(batches));
         tokio::spawn(async move { while messages.recv().await.is_some() {} });
         let in_use = stream.use_stream();
