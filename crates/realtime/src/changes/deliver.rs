@@ -169,7 +169,8 @@ impl ChangeDelivery {
     }
 
     /// Waits until reads find what the transactions have written. Nothing about their changes is
-    /// read before, neither a permission nor a condition.
+    /// read before, neither a permission nor a condition. A server whose transactions have lower
+    /// numbers, as after the restoration of an older state, would never show them.
     async fn wait_until_visible(&self, transactions: &[TransactionId]) -> Result<(), ReadFailure> {
         let wait = || {
             async {
@@ -179,7 +180,10 @@ impl ChangeDelivery {
             }
             .boxed()
         };
-        retrying(wait).await
+        match tokio::time::timeout(self.times.visible, retrying(wait)).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(ReadFailure::Unavailable("their transactions are not visible yet".into())),
+        }
     }
 
     async fn deliver(&self, memory: &mut Memory, changes: &[CommittedChange]) {

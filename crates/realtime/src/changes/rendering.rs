@@ -89,11 +89,7 @@ async fn render(
 ///
 /// # Errors
 /// [`ReadFailure`], if it is not that of a value.
-async fn render_column(
-    reads: &RoleReads,
-    waiting: &WaitingColumn,
-    time: Duration,
-) -> Result<Vec<String>, ReadFailure> {
+async fn render_column(reads: &RoleReads, waiting: &WaitingColumn, time: Duration) -> Result<Vec<String>, ReadFailure> {
     let mut rendered = Vec::with_capacity(waiting.texts.len());
     let mut parts: Vec<&[Box<str>]> = vec![&waiting.texts];
     let (mut count, start) = (0, Instant::now());

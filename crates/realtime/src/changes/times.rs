@@ -11,10 +11,12 @@ pub(crate) struct DeliveryTimes {
     pub pause: Duration,
     /// The time after which no further read for the values of a column begins.
     pub rendering: Duration,
+    /// The time that received commits may take until other sessions see them.
+    pub visible: Duration,
 }
 
 impl Default for DeliveryTimes {
     fn default() -> Self {
-        Self { pause: PAUSE, rendering: Duration::from_secs(1) }
+        Self { pause: PAUSE, rendering: Duration::from_secs(1), visible: Duration::from_secs(10) }
     }
 }
