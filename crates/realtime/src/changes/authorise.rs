@@ -52,11 +52,16 @@ impl RowAccess {
         candidates: &[Candidate],
     ) -> AccessAnswers {
         let mut questions = AccessQuestions::default();
+        let mut before = None;
         for candidate in candidates.iter().filter(|candidate| candidate.is_undecided()) {
             if let Some(change) = changes.get(candidate.change)
                 && !change.needs_rows()
             {
-                ask_about_role(&mut questions, change.table.table.oid, &candidate.reader().role);
+                let (oid, role) = (change.table.table.oid, &*candidate.reader().role);
+                // Most candidates have the role of the one before
+                if before.replace((oid, role)) != Some((oid, role)) {
+                    ask_about_role(&mut questions, oid, role);
+                }
             }
         }
         let mut looked_at = HashSet::new();
@@ -134,7 +139,6 @@ impl RowAccess {
     }
 
     async fn ask_all(&self, tables: &TableReads<'_>, keys: &SliceKeys, questions: AccessQuestions) -> AccessAnswers {
-        let questions = questions.into_entries();
         let mut reads: Vec<BoxFuture<'_, _>> = Vec::with_capacity(questions.len());
         for (question, numbers) in questions {
             let oid = match &question {

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use indexmap::IndexSet;
+use indexmap::{IndexMap, IndexSet};
 
 use super::committed_change::CommittedChange;
-use super::ordered_map::OrderedMap;
 use super::role_reads::ChangeReader;
 use super::verdict::Candidate;
 
@@ -63,16 +62,22 @@ impl ReaderParts {
             })
             .collect();
         let all = bits.iter().fold(0, |all, bit| all | bit);
-        let mut readers: OrderedMap<Arc<ChangeReader>, ReaderPart> = OrderedMap::default();
-        for candidate in candidates.iter().filter(|candidate| candidate.is_undecided()) {
-            let part = part_of(&mut readers, candidate);
-            part.asked |= bits.get(candidate.change).copied().unwrap_or_default();
-            part.needs_conditions |= candidate.target.filter.needs_database();
+        let mut readers: IndexMap<Arc<ChangeReader>, ReaderPart> = IndexMap::new();
+        // By the positions of the candidates
+        let mut of_candidates = Vec::with_capacity(candidates.len());
+        for candidate in &candidates {
+            let reader = readers.entry(Arc::clone(candidate.reader()));
+            of_candidates.push(reader.index());
+            let part = reader.or_default();
+            if candidate.is_undecided() {
+                part.asked |= bits.get(candidate.change).copied().unwrap_or_default();
+                part.needs_conditions |= candidate.target.filter.needs_database();
+            }
         }
         let (mut parts, mut last, mut count) = (Vec::new(), Vec::new(), 0);
         let mut reads = [0; LAST_PART + 1];
-        for candidate in candidates {
-            let part = part_of(&mut readers, &candidate);
+        for (candidate, reader) in candidates.into_iter().zip(of_candidates) {
+            let part = &mut readers[reader];
             let number = *part.number.get_or_insert_with(|| {
                 let is_last = part.asked != all || part.needs_conditions;
                 let number = if is_last { LAST_PART } else { count % PARTS };
@@ -109,12 +114,4 @@ impl ReaderParts {
     pub fn numbered(self) -> impl Iterator<Item = (usize, Vec<Candidate>)> {
         self.parts.into_iter().enumerate().chain([(LAST_PART, self.last)])
     }
-}
-
-fn part_of<'a>(
-    readers: &'a mut OrderedMap<Arc<ChangeReader>, ReaderPart>,
-    candidate: &Candidate,
-) -> &'a mut ReaderPart {
-    let reader = candidate.reader();
-    readers.entry_where(|known| Arc::ptr_eq(known, reader), || Arc::clone(reader))
 }

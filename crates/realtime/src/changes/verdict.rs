@@ -10,7 +10,6 @@ use super::committed_change::CommittedChange;
 use super::entry::ChangeAction;
 use super::event::EventContent;
 use super::group::{EntryTarget, SubscriptionGroup};
-use super::ordered_map::OrderedMap;
 use super::role_reads::{ChangeReader, ReadFailure};
 use super::slice_keys::SliceKeys;
 use crate::settings::ChangesSettings;
@@ -59,7 +58,7 @@ pub(crate) enum AccessQuestion {
 }
 
 /// The numbers of the keys that each question is about.
-pub(crate) type AccessQuestions = OrderedMap<AccessQuestion, Vec<usize>>;
+pub(crate) type AccessQuestions = IndexMap<AccessQuestion, Vec<usize>>;
 /// The answers. `None`: the table does not exist any more.
 pub(crate) type AccessAnswers = HashMap<AccessQuestion, Result<Option<TableAccess>, ReadFailure>>;
 
@@ -91,8 +90,7 @@ pub(crate) fn is_keyless(change: &CommittedChange) -> bool {
 
 /// Adds the question whether a reader may read the row of a table with a key.
 pub(crate) fn ask_about_row(questions: &mut AccessQuestions, oid: u32, reader: &Arc<ChangeReader>, key: Option<usize>) {
-    let is_asked = |question: &AccessQuestion| matches!(question, AccessQuestion::Rows(table, other) if *table == oid && Arc::ptr_eq(other, reader));
-    let keys = questions.entry_where(is_asked, || AccessQuestion::Rows(oid, Arc::clone(reader)));
+    let keys = questions.entry(AccessQuestion::Rows(oid, Arc::clone(reader))).or_default();
     // The entries of a reader follow each other
     if keys.last().copied() != key {
         keys.extend(key);
@@ -101,8 +99,7 @@ pub(crate) fn ask_about_row(questions: &mut AccessQuestions, oid: u32, reader: &
 
 /// Adds the question which columns of a table a role may read.
 pub(crate) fn ask_about_role(questions: &mut AccessQuestions, oid: u32, role: &str) {
-    let is_asked = |question: &AccessQuestion| matches!(question, AccessQuestion::Role(table, other) if *table == oid && **other == *role);
-    questions.entry_where(is_asked, || AccessQuestion::Role(oid, role.into()));
+    questions.entry(AccessQuestion::Role(oid, role.into())).or_default();
 }
 
 /// The table, its readable columns and the address of the entry's selection: the shown columns
