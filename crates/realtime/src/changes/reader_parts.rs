@@ -1,10 +1,12 @@
 //! The parts of a slice that are decided and sent one by one.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use indexmap::{IndexMap, IndexSet};
+use indexmap::IndexMap;
 
 use super::committed_change::CommittedChange;
+use super::group::SubscriptionGroup;
 use super::role_reads::ChangeReader;
 use super::verdict::Candidate;
 
@@ -25,8 +27,8 @@ const MAX_TABLES: usize = 64;
 /// channel has one reader, so that it still receives its changes in their order.
 ///
 /// That a role may not read a table at all shows when a reader is asked about its rows, and all
-/// readers of the role receive an error then. So those that are not asked about every table are in
-/// the last part, which is sent when all are answered. So are those with conditions that PostgreSQL
+/// readers of the role receive an error then. So those that are not asked about every such table
+/// that their channels name are in the last part, which is sent when all are answered. So are those with conditions that PostgreSQL
 /// evaluates: it does so once, for all of them together.
 #[derive(Debug)]
 pub(super) struct ReaderParts {
@@ -41,15 +43,16 @@ pub(super) struct ReaderParts {
 struct ReaderPart {
     /// The tables that the reader is asked about, a bit for each.
     asked: u64,
-    needs_conditions: bool,
+    is_last: bool,
     number: Option<usize>,
 }
 
 impl ReaderParts {
     /// Returns the parts of the candidates for changes.
     pub fn of(changes: &[CommittedChange], candidates: Vec<Candidate>) -> Self {
-        let tables: IndexSet<u32> =
-            changes.iter().filter(|change| change.needs_rows()).map(|change| change.table.table.oid).collect();
+        let secured = changes.iter().filter(|change| change.needs_rows());
+        let tables: IndexMap<u32, (&str, &str)> =
+            secured.map(|change| (change.table.table.oid, change.table_name())).collect();
         if tables.len() > MAX_TABLES {
             return Self::all_at_last(candidates);
         }
@@ -61,7 +64,6 @@ impl ReaderParts {
                 table.map_or(0, |table| 1 << table)
             })
             .collect();
-        let all = bits.iter().fold(0, |all, bit| all | bit);
         let mut readers: IndexMap<Arc<ChangeReader>, ReaderPart> = IndexMap::new();
         // By the positions of the candidates
         let mut of_candidates = Vec::with_capacity(candidates.len());
@@ -71,7 +73,25 @@ impl ReaderParts {
             let part = reader.or_default();
             if candidate.is_undecided() {
                 part.asked |= bits.get(candidate.change).copied().unwrap_or_default();
-                part.needs_conditions |= candidate.target.filter.needs_database();
+                part.is_last |= candidate.target.filter.needs_database();
+            }
+        }
+        let mut of_roles: HashMap<&str, u64> = HashMap::new();
+        for (reader, part) in &readers {
+            *of_roles.entry(&*reader.role).or_default() |= part.asked;
+        }
+        // By reader: the tables that others of its role are asked about
+        let other: Vec<u64> = readers
+            .iter()
+            .map(|(reader, part)| of_roles.get(&*reader.role).copied().unwrap_or_default() & !part.asked)
+            .collect();
+        let names = |group: &SubscriptionGroup, bits: u64| {
+            let mut named = tables.values().enumerate().filter(|(bit, _)| bits >> bit & 1 == 1);
+            named.any(|(_, (schema, table))| group.key.entries.iter().any(|entry| entry.names(schema, table)))
+        };
+        for (candidate, reader) in candidates.iter().zip(&of_candidates) {
+            if other[*reader] != 0 {
+                readers[*reader].is_last |= names(&candidate.target.group, other[*reader]);
             }
         }
         let (mut parts, mut last, mut count) = (Vec::new(), Vec::new(), 0);
@@ -79,8 +99,7 @@ impl ReaderParts {
         for (candidate, reader) in candidates.into_iter().zip(of_candidates) {
             let part = &mut readers[reader];
             let number = *part.number.get_or_insert_with(|| {
-                let is_last = part.asked != all || part.needs_conditions;
-                let number = if is_last { LAST_PART } else { count % PARTS };
+                let number = if part.is_last { LAST_PART } else { count % PARTS };
                 count += usize::from(number != LAST_PART);
                 reads[number] += part.asked.count_ones() as usize;
                 number

@@ -92,9 +92,7 @@ impl PauseInForce {
                 policies.role == reader.role
                     && is_reader()
                     && entries.any(|entry| {
-                        entry.action != Some(ChangeAction::Delete)
-                            && entry.schema.matches(&name.schema)
-                            && entry.table.matches(&name.table)
+                        entry.action != Some(ChangeAction::Delete) && entry.names(&name.schema, &name.table)
                     })
             }
             (PausedWork::Filters(owner), _) => group.filter_owner() == *owner && group.needs_database(),

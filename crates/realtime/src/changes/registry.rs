@@ -233,7 +233,7 @@ impl Registry {
             let entry = &wildcard.group.key.entries[*number];
             let key = (wildcard.group.id(), *number);
             let is_missing = !entry.conditions.is_empty()
-                && names(entry, schema, table)
+                && entry.names(schema, table)
                 && !targets.all.contains_key(&key)
                 && !targets.unfit.iter().any(|(group, number)| (group.id(), *number) == key);
             is_missing.then(|| (Arc::clone(&wildcard.group), *number))
@@ -306,10 +306,6 @@ impl OutdatedEntry {
     pub fn entry(&self) -> &Arc<ChangesEntry> {
         &self.group.key.entries[self.entry]
     }
-}
-
-fn names(entry: &ChangesEntry, schema: &str, table: &str) -> bool {
-    entry.schema.matches(schema) && entry.table.matches(table)
 }
 
 impl RegistryState {
@@ -399,7 +395,7 @@ impl RegistryState {
 /// Adds an entry without a table to the entries of a table. Returns true if it names the table.
 fn add_wildcard(targets: &mut TableTargets, wildcard: &Wildcard, number: usize, schema: &str, table: &str) -> bool {
     let entry = &wildcard.group.key.entries[number];
-    if !names(entry, schema, table) {
+    if !entry.names(schema, table) {
         return false;
     }
     let filter = if entry.conditions.is_empty() {

@@ -19,8 +19,11 @@ const WAITING_POLICY: &str = "
     create table public.items (id int primary key, note text default 'x');
     alter table public.items enable row level security;
     create policy p on public.items for select to authenticated using (public.waits());
-    grant select on public.items to authenticated;
-    alter publication supabase_realtime add table public.items";
+    create table public.notes (id int primary key);
+    alter table public.notes enable row level security;
+    create policy p on public.notes for select to authenticated using (true);
+    grant select on public.items, public.notes to authenticated;
+    alter publication supabase_realtime add table public.items, public.notes";
 
 /// Has the policy wait for the slow persons. Returns a client whose `RELEASE` ends it.
 async fn blocked(live: &Live) -> Client {
@@ -42,14 +45,20 @@ async fn readers_whose_policy_waits_do_not_delay_the_others() {
     }
     let filtering = live.join(&person("filtering"), "a", &[entry("*", "items", "note=like.x%")]).await;
     let quick = live.join(&person("quick"), "a", &[entry("*", "items", "")]).await;
+    let of_notes = live.join(&person("of notes"), "a", &[entry("*", "notes", "")]).await;
+    // Would receive an error for the item if the role could not read it
+    let of_both = [entry("*", "notes", ""), entry("*", "items", "id=eq.7")];
+    let of_both = live.join(&person("of both"), "a", &of_both).await;
     let blocker = blocked(&live).await;
-    live.run("insert into public.items values (1)").await;
-    let (_, event) = quick.next().await;
-    assert_eq!(event[4]["data"]["record"]["id"], 1);
-    assert!(slow.iter().all(|slow| slow.channel.received().is_empty()));
+    live.run("insert into public.items values (1); insert into public.notes values (1)").await;
+    for other in [&quick, &of_notes] {
+        let (_, event) = other.next().await;
+        assert_eq!(event[4]["data"]["record"]["id"], 1);
+    }
+    assert!(slow.iter().chain([&filtering, &of_both]).all(|other| other.channel.received().is_empty()));
     assert!(!live.memory.is_exceeded(), "a frame that was taken is still in memory");
     blocker.batch_execute(RELEASE).await.unwrap();
-    for other in slow.iter().chain([&filtering]) {
+    for other in slow.iter().chain([&filtering, &of_both]) {
         let (_, event) = other.next().await;
         assert_eq!(event[4]["data"]["record"]["id"], 1, "{event}");
     }
