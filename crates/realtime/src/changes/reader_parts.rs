@@ -10,8 +10,8 @@ use super::group::SubscriptionGroup;
 use super::role_reads::ChangeReader;
 use super::verdict::Candidate;
 
-/// The largest number of parts before the last one.
-const PARTS: usize = 32;
+/// The largest number of parts before the last one. The first of them needs no reads.
+const PARTS: usize = 33;
 /// The number of the last part.
 pub(super) const LAST_PART: usize = PARTS;
 /// The smallest number of parts that are decided and sent at once.
@@ -99,8 +99,15 @@ impl ReaderParts {
         for (candidate, reader) in candidates.into_iter().zip(of_candidates) {
             let part = &mut readers[reader];
             let number = *part.number.get_or_insert_with(|| {
-                let number = if part.is_last { LAST_PART } else { count % PARTS };
-                count += usize::from(number != LAST_PART);
+                let number = match part.asked {
+                    _ if part.is_last => LAST_PART,
+                    // Together, so that they share the bytes of their messages
+                    0 => 0,
+                    _ => {
+                        count += 1;
+                        1 + (count - 1) % (PARTS - 1)
+                    }
+                };
                 reads[number] += part.asked.count_ones() as usize;
                 number
             });
@@ -109,7 +116,7 @@ impl ReaderParts {
                 continue;
             }
             if number >= parts.len() {
-                parts.push(Vec::new());
+                parts.resize_with(number + 1, Vec::new);
             }
             if let Some(part) = parts.get_mut(number) {
                 part.push(candidate);
