@@ -2,9 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
+use tokio::time::Instant;
 
 use super::access::{NumberedKey, TableAccess, TableRead, role_access, row_access};
 use super::committed_change::CommittedChange;
@@ -37,6 +39,22 @@ pub(super) fn read_tables(changes: &[CommittedChange]) -> TableReads<'_> {
 pub(crate) struct RowAccess {
     pub registry: Arc<Registry>,
     pub reads: RoleReads,
+    /// The time after which a part asks again what roles may read.
+    pub max_age: Duration,
+}
+
+/// The answers about roles for all parts of a slice.
+#[derive(Debug)]
+pub(super) struct RoleAnswers {
+    answers: AccessAnswers,
+    asked_at: Instant,
+}
+
+impl RoleAnswers {
+    /// Returns the answers.
+    pub fn answers(&self) -> &AccessAnswers {
+        &self.answers
+    }
 }
 
 impl RowAccess {
@@ -50,7 +68,8 @@ impl RowAccess {
         keys: &SliceKeys,
         changes: &[CommittedChange],
         candidates: &[Candidate],
-    ) -> AccessAnswers {
+    ) -> RoleAnswers {
+        let asked_at = Instant::now();
         let mut questions = AccessQuestions::default();
         let mut before = None;
         for candidate in candidates.iter().filter(|candidate| candidate.is_undecided()) {
@@ -77,18 +96,20 @@ impl RowAccess {
                 }
             }
         }
-        self.ask_all(tables, keys, questions).await
+        RoleAnswers { answers: self.ask_all(tables, keys, questions).await, asked_at }
     }
 
     /// Asks PostgreSQL what the readers of some candidates may read. `of_slice` are the answers
-    /// about their roles. Returns the candidates with the answers.
+    /// about their roles, which are asked for again if they are old: a right may have been revoked
+    /// meanwhile. A role that cannot read a key any more receives nothing then, and the error
+    /// events from the next slice on. Returns the candidates with the answers.
     pub(super) async fn authorise<'a>(
         &self,
         tables: &TableReads<'_>,
         changes: &[CommittedChange],
         candidates: Vec<Candidate>,
         keys: &'a SliceKeys,
-        of_slice: &'a AccessAnswers,
+        of_slice: &'a RoleAnswers,
     ) -> (Vec<Candidate>, PartAnswers<'a>) {
         let mut questions = AccessQuestions::default();
         for candidate in candidates.iter().filter(|candidate| candidate.is_undecided()) {
@@ -103,14 +124,21 @@ impl RowAccess {
                 );
             }
         }
-        let mut answers = PartAnswers { of_slice, of_part: self.ask_all(tables, keys, questions).await, keys };
+        let of_part = self.ask_all(tables, keys, questions).await;
+        let of_slice_again = if of_slice.asked_at.elapsed() >= self.max_age {
+            let again = of_slice.answers.keys().map(|question| (question.clone(), Vec::new()));
+            self.ask_all(tables, keys, again.collect()).await
+        } else {
+            AccessAnswers::new()
+        };
+        let mut answers = PartAnswers { of_slice: &of_slice.answers, of_slice_again, of_part, keys };
 
         // Changes since the table was described, and reads that the role may not make
         let has_other_security = |oid: u32, access: &TableAccess| {
             access.has_row_security && tables.get(&oid).is_some_and(|read| !read.table.table.has_row_security)
         };
         let is_secured = |(question, answer): (&AccessQuestion, &Result<Option<TableAccess>, ReadFailure>)| matches!((question, answer), (AccessQuestion::Role(oid, _), Ok(Some(access))) if has_other_security(*oid, access));
-        if answers.of_part.values().all(Result::is_ok) && !of_slice.iter().any(is_secured) {
+        if answers.of_part.values().all(Result::is_ok) && !answers.of_roles().iter().any(is_secured) {
             return (candidates, answers);
         }
         let mut questions = AccessQuestions::default();

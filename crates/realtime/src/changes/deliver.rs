@@ -7,7 +7,7 @@
 //!
 //! A channel has one reader. So the changes are decided and sent in parts with some of the readers
 //! each: while the sockets of the first ones write, PostgreSQL decides for the others. A part has
-//! its turn until it is sent, so that its answers do not grow old. The reads go on meanwhile, and
+//! its turn until it is sent, so that its answers do not become old. The reads go on meanwhile, and
 //! never stop in the middle: a read that waits in the checkout queue may be granted a connection at
 //! any time, which others would miss while it is not used.
 
@@ -31,7 +31,7 @@ use super::group::{EntryTarget, SubscriptionGroup};
 use super::outgoing::OutgoingChanges;
 use super::pauses::Pauses;
 use super::prepared_tables::{MAX_TABLES, PreparedTables};
-use super::reader_parts::{LAST_PART, ReaderParts};
+use super::reader_parts::ReaderParts;
 use super::registry::Registry;
 use super::role_reads::{ChangeReader, ReadFailure, RoleReads, retrying};
 use super::slice_keys::SliceKeys;
@@ -194,7 +194,7 @@ impl ChangeDelivery {
         self.registry.drop_paused(changes, &mut candidates);
         let (tables, keys) = (read_tables(changes), SliceKeys::of(changes));
         let of_roles = self.access.ask_about_roles(&memory.key_readers, &tables, &keys, changes, &candidates).await;
-        let rejected = memory.note_key_readers(changes, &of_roles);
+        let rejected = memory.note_key_readers(changes, of_roles.answers());
         self.add_unauthorized(changes, &mut candidates, &rejected, |_, _| true);
         let mut messages = SliceMessages::new(changes, &candidates, self.settings.max_record_bytes, &self.memory);
         // The values are rendered once, with one time limit
@@ -203,42 +203,43 @@ impl ChangeDelivery {
             false => ReaderParts::of(changes, candidates),
         };
         let turns = Semaphore::new(parts.at_once());
+        let ReaderParts { first, mut last, .. } = parts;
+        let count = first.len().max(1);
         let (answered, mut to_send) = mpsc::unbounded_channel();
-        let mut reads = stream::iter(parts.numbered())
-            .map(async |(number, mut part)| {
+        let mut reads = stream::iter(first)
+            .map(async |mut part| {
                 let turn = turns.acquire().await;
                 // A part before may have begun a pause
                 self.registry.drop_paused(changes, &mut part);
-                (number, self.access.authorise(&tables, changes, part, &keys, &of_roles).await, turn)
+                (self.access.authorise(&tables, changes, part, &keys, &of_roles).await, turn)
             })
-            .buffer_unordered(LAST_PART + 1)
+            .buffer_unordered(count)
             .boxed();
         let ask = async move {
             while let Some(part) = reads.next().await {
                 let _ = answered.send(part);
             }
         };
+        let (mut sent, mut rejected) = (Vec::new(), RejectedRoles::new());
         let send = async {
-            let (mut first, mut last, mut rejected) = (Vec::new(), None, RejectedRoles::new());
-            while let Some((number, (mut part, answers), _turn)) = to_send.recv().await {
+            while let Some(((mut part, answers), _turn)) = to_send.recv().await {
                 unanswered.extend(self.decide(memory, changes, &mut part, &answers).await);
                 let of_part = memory.note_key_readers(changes, &answers.of_part);
-                if number == LAST_PART {
-                    last = Some(part);
-                } else {
-                    self.add_unauthorized(changes, &mut part, &of_part, |oid, reader| answers.has_asked(oid, reader));
-                    self.send(&mut memory.paused_renderings, &mut messages, part, delivery.last).await;
-                    first.push(answers);
-                }
+                self.add_unauthorized(changes, &mut part, &of_part, |oid, reader| answers.has_asked(oid, reader));
+                self.send(&mut memory.paused_renderings, &mut messages, part, delivery.last).await;
+                sent.push(answers);
                 rejected.extend(of_part);
             }
-            let mut last = last.unwrap_or_default();
-            let was_first =
-                |oid, reader: &Arc<ChangeReader>| first.iter().any(|answers| answers.has_asked(oid, reader));
-            self.add_unauthorized(changes, &mut last, &rejected, |oid, reader| !was_first(oid, reader));
-            self.send(&mut memory.paused_renderings, &mut messages, last, delivery.last).await;
         };
         tokio::join!(ask, send);
+        // Asked for now, so that the answers are not older than the time that the others took
+        self.registry.drop_paused(changes, &mut last);
+        let (mut last, answers) = self.access.authorise(&tables, changes, last, &keys, &of_roles).await;
+        unanswered.extend(self.decide(memory, changes, &mut last, &answers).await);
+        rejected.extend(memory.note_key_readers(changes, &answers.of_part));
+        let was_sent = |oid, reader: &Arc<ChangeReader>| sent.iter().any(|answers| answers.has_asked(oid, reader));
+        self.add_unauthorized(changes, &mut last, &rejected, |oid, reader| !was_sent(oid, reader));
+        self.send(&mut memory.paused_renderings, &mut messages, last, delivery.last).await;
         if !unanswered.is_empty() {
             tracing::warn!(groups = unanswered.len(), "changes are discarded: the database has not answered");
         }

@@ -13,7 +13,7 @@ use super::verdict::Candidate;
 /// The largest number of parts before the last one. The first of them needs no reads.
 const PARTS: usize = 33;
 /// The number of the last part.
-pub(super) const LAST_PART: usize = PARTS;
+const LAST_PART: usize = PARTS;
 /// The smallest number of parts that are decided and sent at once.
 const MIN_AT_ONCE: usize = 3;
 /// The number of reads of the parts that are decided at once, if that is not less than
@@ -28,12 +28,13 @@ const MAX_TABLES: usize = 64;
 ///
 /// That a role may not read a table at all shows when a reader is asked about its rows, and all
 /// readers of the role receive an error then. So those that are not asked about every such table
-/// that their channels name are in the last part, which is sent when all are answered. So are those with conditions that PostgreSQL
-/// evaluates: it does so once, for all of them together.
+/// that their channels name are in the last part, which is decided when all others are sent. So are
+/// those with conditions that PostgreSQL evaluates: it does so once, for all of them together.
 #[derive(Debug)]
 pub(super) struct ReaderParts {
-    parts: Vec<Vec<Candidate>>,
-    last: Vec<Candidate>,
+    /// Those before the last one.
+    pub first: Vec<Vec<Candidate>>,
+    pub last: Vec<Candidate>,
     /// The number of reads of the part that needs the most.
     most_reads: usize,
 }
@@ -94,7 +95,7 @@ impl ReaderParts {
                 readers[*reader].is_last |= names(&candidate.target.group, other[*reader]);
             }
         }
-        let (mut parts, mut last, mut count) = (Vec::new(), Vec::new(), 0);
+        let (mut first, mut last, mut count) = (Vec::new(), Vec::new(), 0);
         let mut reads = [0; LAST_PART + 1];
         for (candidate, reader) in candidates.into_iter().zip(of_candidates) {
             let part = &mut readers[reader];
@@ -115,29 +116,24 @@ impl ReaderParts {
                 last.push(candidate);
                 continue;
             }
-            if number >= parts.len() {
-                parts.resize_with(number + 1, Vec::new);
+            if number >= first.len() {
+                first.resize_with(number + 1, Vec::new);
             }
-            if let Some(part) = parts.get_mut(number) {
+            if let Some(part) = first.get_mut(number) {
                 part.push(candidate);
             }
         }
-        Self { parts, last, most_reads: reads.into_iter().max().unwrap_or_default() }
+        Self { first, last, most_reads: reads.into_iter().max().unwrap_or_default() }
     }
 
     /// Returns a last part alone.
     pub fn all_at_last(candidates: Vec<Candidate>) -> Self {
-        Self { parts: Vec::new(), last: candidates, most_reads: 0 }
+        Self { first: Vec::new(), last: candidates, most_reads: 0 }
     }
 
     /// Returns the number of parts that are decided and sent at once: all of them if their readers
     /// are few, so that some slow ones do not delay the others.
     pub fn at_once(&self) -> usize {
-        (READS_AT_ONCE / self.most_reads.max(1)).clamp(MIN_AT_ONCE, LAST_PART + 1)
-    }
-
-    /// Returns the parts with their numbers.
-    pub fn numbered(self) -> impl Iterator<Item = (usize, Vec<Candidate>)> {
-        self.parts.into_iter().enumerate().chain([(LAST_PART, self.last)])
+        (READS_AT_ONCE / self.most_reads.max(1)).clamp(MIN_AT_ONCE, PARTS)
     }
 }

@@ -153,7 +153,11 @@ impl DatabaseChanges {
         let delivery = ChangeDelivery {
             registry: Arc::clone(&state.registry),
             reads: state.reads.clone(),
-            access: RowAccess { registry: Arc::clone(&state.registry), reads: state.reads.clone() },
+            access: RowAccess {
+                registry: Arc::clone(&state.registry),
+                reads: state.reads.clone(),
+                max_age: state.times.role_answers,
+            },
             validator: state.validator.clone(),
             database: state.database.clone(),
             settings: state.settings.changes.clone(),

@@ -13,10 +13,17 @@ pub(crate) struct DeliveryTimes {
     pub rendering: Duration,
     /// The time that received commits may take until other sessions see them.
     pub visible: Duration,
+    /// The time after which a part of a slice asks again what roles may read.
+    pub role_answers: Duration,
 }
 
 impl Default for DeliveryTimes {
     fn default() -> Self {
-        Self { pause: PAUSE, rendering: Duration::from_secs(1), visible: Duration::from_secs(10) }
+        Self {
+            pause: PAUSE,
+            rendering: Duration::from_secs(1),
+            visible: Duration::from_secs(10),
+            role_answers: Duration::from_secs(1),
+        }
     }
 }

@@ -67,14 +67,21 @@ pub(crate) type AccessAnswers = HashMap<AccessQuestion, Result<Option<TableAcces
 pub(crate) struct PartAnswers<'a> {
     /// The answers about roles, for all parts of the slice.
     pub of_slice: &'a AccessAnswers,
+    /// Later answers to the same questions, if those had become old.
+    pub of_slice_again: AccessAnswers,
     pub of_part: AccessAnswers,
     pub keys: &'a SliceKeys,
 }
 
 impl PartAnswers<'_> {
+    /// Returns the answers about roles.
+    pub fn of_roles(&self) -> &AccessAnswers {
+        if self.of_slice_again.is_empty() { self.of_slice } else { &self.of_slice_again }
+    }
+
     /// Returns the answer to a question, if it was asked.
     pub fn get(&self, question: &AccessQuestion) -> Option<&Result<Option<TableAccess>, ReadFailure>> {
-        self.of_part.get(question).or_else(|| self.of_slice.get(question))
+        self.of_part.get(question).or_else(|| self.of_roles().get(question))
     }
 
     /// Returns true if the rows of a table were asked about for a reader.
@@ -113,7 +120,7 @@ pub(crate) fn unanswered(
     candidates: &[Candidate],
     answers: &PartAnswers<'_>,
 ) -> IndexMap<u64, Arc<SubscriptionGroup>> {
-    if answers.of_part.values().chain(answers.of_slice.values()).all(Result::is_ok) {
+    if answers.of_part.values().chain(answers.of_roles().values()).all(Result::is_ok) {
         return IndexMap::new();
     }
     let undecided = candidates.iter().filter(|candidate| candidate.is_undecided());

@@ -1,10 +1,14 @@
 //! The order in which the readers of a change are served.
 
+use std::time::Duration;
+
 use portico_database::connect;
+use serde_json::json;
 use tokio_postgres::Client;
 
 use super::{Live, entry};
 use crate::changes::DatabaseChanges;
+use crate::changes::times::DeliveryTimes;
 use crate::fixture::{TestChannel, person, room};
 use crate::settings::{RealtimeLimits, RealtimeSettings};
 use crate::socket::frame::Version;
@@ -62,6 +66,33 @@ async fn readers_whose_policy_waits_do_not_delay_the_others() {
         let (_, event) = other.next().await;
         assert_eq!(event[4]["data"]["record"]["id"], 1, "{event}");
     }
+}
+
+#[tokio::test]
+async fn a_right_that_is_revoked_during_a_delivery_is_missing_in_its_last_part() {
+    let times = DeliveryTimes { role_answers: Duration::ZERO, ..DeliveryTimes::default() };
+    let live = Live::with_times(WAITING_POLICY, RealtimeSettings::default(), times).await;
+    live.run(
+        "create table public.open (id int primary key, title text, secret text);
+         alter table public.open disable row level security;
+         grant select on public.open to authenticated;
+         alter publication supabase_realtime add table public.open",
+    )
+    .await;
+    let slow = live.join(&person("slow"), "a", &[entry("*", "items", "")]).await;
+    let quick = live.join(&person("quick"), "a", &[entry("*", "items", "")]).await;
+    let last = live.join(&person("last"), "a", &[entry("*", "open", "title=like.x%")]).await;
+    let blocker = blocked(&live).await;
+    live.run("insert into public.open values (1, 'x', 'y'); insert into public.items values (1)").await;
+    quick.next().await;
+    live.run(
+        "revoke select on public.open from authenticated; grant select (id, title) on public.open to authenticated",
+    )
+    .await;
+    blocker.batch_execute(RELEASE).await.unwrap();
+    slow.next().await;
+    let (_, event) = last.next().await;
+    assert_eq!(event[4]["data"]["record"], json!({ "id": 1, "title": "x" }));
 }
 
 #[tokio::test]
