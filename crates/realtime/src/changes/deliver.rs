@@ -161,7 +161,8 @@ impl ChangeDelivery {
                 continue;
             }
             while !wanted.is_empty() {
-                let rest = wanted.split_off(slice_end(&wanted));
+                let rest =
+                    wanted.split_off(slice_end(&wanted, |change| self.registry.audience_size(change.table_name())));
                 self.deliver(&mut memory, &wanted).await;
                 wanted = rest;
             }
@@ -220,14 +221,14 @@ impl ChangeDelivery {
                 let _ = answered.send(part);
             }
         };
-        let (mut sent, mut rejected) = (Vec::new(), RejectedRoles::new());
+        let (mut asked, mut rejected) = (HashSet::new(), RejectedRoles::new());
         let send = async {
             while let Some(((mut part, answers), _turn)) = to_send.recv().await {
                 unanswered.extend(self.decide(memory, changes, &mut part, &answers).await);
                 let of_part = memory.note_key_readers(changes, &answers.of_part);
                 self.add_unauthorized(changes, &mut part, &of_part, |oid, reader| answers.has_asked(oid, reader));
                 self.send(&mut memory.paused_renderings, &mut messages, part, delivery.last).await;
-                sent.push(answers);
+                asked.extend(answers.of_part.into_keys());
                 rejected.extend(of_part);
             }
         };
@@ -237,8 +238,9 @@ impl ChangeDelivery {
         let (mut last, answers) = self.access.authorise(&tables, changes, last, &keys, &of_roles).await;
         unanswered.extend(self.decide(memory, changes, &mut last, &answers).await);
         rejected.extend(memory.note_key_readers(changes, &answers.of_part));
-        let was_sent = |oid, reader: &Arc<ChangeReader>| sent.iter().any(|answers| answers.has_asked(oid, reader));
-        self.add_unauthorized(changes, &mut last, &rejected, |oid, reader| !was_sent(oid, reader));
+        let was_asked =
+            |oid, reader: &Arc<ChangeReader>| asked.contains(&AccessQuestion::Rows(oid, Arc::clone(reader)));
+        self.add_unauthorized(changes, &mut last, &rejected, |oid, reader| !was_asked(oid, reader));
         self.send(&mut memory.paused_renderings, &mut messages, last, delivery.last).await;
         if !unanswered.is_empty() {
             tracing::warn!(groups = unanswered.len(), "changes are discarded: the database has not answered");
@@ -366,6 +368,9 @@ impl ChangeDelivery {
             changes.get(candidate.change).is_none_or(|change| !is_rejected(change, candidate.reader()))
         });
         for (number, change) in changes.iter().enumerate() {
+            if !rejected.iter().any(|(oid, _)| *oid == change.table.table.oid) {
+                continue;
+            }
             for target in self.registry.audience(change.table_name(), change.action()) {
                 if is_rejected(change, &target.group.key.reader) {
                     let verdict = CandidateOutcome::Sent(EventContent::Error(ChangeEventError::Unauthorized));

@@ -73,6 +73,11 @@ impl<K: Hash + Eq + Clone> Pauses<K> {
         self.known.get(key).is_some_and(|pause| now < pause.end)
     }
 
+    /// Returns true if no pause is known.
+    pub fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+
     /// Forgets the pauses of work that has succeeded.
     pub fn forget(&mut self, key: &K) {
         self.known.remove(key);

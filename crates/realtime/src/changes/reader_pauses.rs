@@ -137,6 +137,11 @@ impl ReaderPauses {
         !self.in_force.is_empty() && self.in_force.contains_key(&PausedWork::Filters(owner))
     }
 
+    /// Returns true if there was a pause that is not forgotten.
+    pub fn are_known(&self) -> bool {
+        !self.known.is_empty()
+    }
+
     /// Forgets the earlier pauses of policies that were quick.
     pub fn forget(&mut self, policies: SlowPolicies) {
         self.known.forget(&PausedWork::Policies(policies));

@@ -211,6 +211,11 @@ impl Registry {
         targets.all.values().filter(|target| target.accepts(action)).cloned().collect()
     }
 
+    /// Returns the number of entries for a table.
+    pub fn audience_size(&self, (schema, table): (&str, &str)) -> usize {
+        self.state().table(schema, table).map_or(0, |targets| targets.all.len())
+    }
+
     /// Returns the entries whose filters do not fit the types of a table's columns, or were not yet
     /// prepared for it. `type_of` returns the type of a column. `again`: also those that did not
     /// fit the table before.
