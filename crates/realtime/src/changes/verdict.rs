@@ -128,7 +128,11 @@ pub(crate) fn unanswered(
         let Some(change) = changes.get(candidate.change) else { return false };
         let (oid, reader) = (change.table.table.oid, candidate.reader());
         let of_rows = answers.get(&AccessQuestion::Rows(oid, Arc::clone(reader)));
-        match of_rows.filter(|_| change.action() != ChangeAction::Delete) {
+        // A right that is missing shows in the answer about the role
+        let is_of_rows = |answer: &&Result<Option<TableAccess>, ReadFailure>| {
+            change.action() != ChangeAction::Delete && !answer.as_ref().is_err_and(|failure| failure.has_code("42501"))
+        };
+        match of_rows.filter(is_of_rows) {
             Some(answer) => answer.as_ref().is_err_and(ReadFailure::is_unanswered),
             None => {
                 let of_role = answers.get(&AccessQuestion::Role(oid, reader.role.clone()));
@@ -202,5 +206,51 @@ fn permitting_access<'a>(
         }
         // The table has no row-level security, as PostgreSQL has just confirmed
         None => of_role().filter(|access| !access.has_row_security && access.reads_key(&change.table)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::entry::ChangeMessageForm;
+    use super::super::group::GroupKey;
+    use super::*;
+    use crate::decode::{CommitTime, described_table, inserted};
+    use crate::socket::frame::Version;
+
+    #[test]
+    fn a_missing_right_without_an_answer_about_the_role_is_no_answer() {
+        let change = CommittedChange {
+            commit_time: CommitTime(0),
+            table: described_table(1, &["id"]),
+            change: inserted(&["1"]),
+        };
+        let changes = [change];
+        let reader = Arc::new(ChangeReader::new("authenticated".into(), "{}".into(), None));
+        let key = GroupKey {
+            reader: Arc::clone(&reader),
+            topic: "a".into(),
+            version: Version::V2,
+            form: ChangeMessageForm::Ids,
+            entries: Arc::new([]),
+        };
+        let group = Arc::new(SubscriptionGroup::new(7, key, Arc::new([])));
+        let target = Arc::new(EntryTarget { group, entry: 0, filter: Arc::default() });
+        let candidates = [Candidate { change: 0, target, verdict: CandidateOutcome::Undecided }];
+        let (of_slice, keys) = (AccessAnswers::new(), SliceKeys::of(&changes));
+        let rejected = |code: &str| Err(ReadFailure::Rejected { code: code.into(), message: "".into() });
+        let (rows, role) = (AccessQuestion::Rows(1, reader), AccessQuestion::Role(1, "authenticated".into()));
+        for (of_rows, of_role, groups) in [
+            ("42501", Some(rejected("53300")), 1),
+            ("42501", Some(rejected("42501")), 0),
+            ("42501", None, 0),
+            ("53300", None, 1),
+            ("22012", None, 0),
+        ] {
+            let answers = [(rows.clone(), rejected(of_rows))].into_iter();
+            let of_part = answers.chain(of_role.map(|answer| (role.clone(), answer))).collect();
+            let of_slice_again = AccessAnswers::new();
+            let answers = PartAnswers { of_slice: &of_slice, of_slice_again, of_part, keys: &keys };
+            assert_eq!(unanswered(&changes, &candidates, &answers).len(), groups, "{of_rows}");
+        }
     }
 }
