@@ -144,8 +144,13 @@ pub(crate) struct TestChannel {
 impl TestChannel {
     /// Returns a channel that receives everything.
     pub fn new(room: &RoomKey, version: Version) -> Self {
+        Self::with_limits(room, version, &RealtimeLimits::default())
+    }
+
+    /// Returns a channel that receives everything within some limits.
+    pub fn with_limits(room: &RoomKey, version: Version, limits: &RealtimeLimits) -> Self {
         let memory = FrameMemory::new(usize::MAX);
-        Self::with_outbox(room, version, Arc::new(Outbox::new(&RealtimeLimits::default(), &memory)))
+        Self::with_outbox(room, version, Arc::new(Outbox::new(limits, &memory)))
     }
 
     /// Returns another channel of the same socket.

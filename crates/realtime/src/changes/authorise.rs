@@ -2,15 +2,17 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
+use tokio::time::Instant;
 
 use super::access::{NumberedKey, TableAccess, TableRead, role_access, row_access};
 use super::committed_change::CommittedChange;
-use super::deliver::ChangeDelivery;
 use super::entry::ChangeAction;
-use super::role_reads::{ReadFailure, retrying};
+use super::registry::Registry;
+use super::role_reads::{ReadFailure, RoleReads, retrying};
 use super::slice_keys::SliceKeys;
 use super::verdict::{
     AccessAnswers, AccessQuestion, AccessQuestions, Candidate, PartAnswers, ask_about_role, ask_about_row, is_keyless,
@@ -32,7 +34,30 @@ pub(super) fn read_tables(changes: &[CommittedChange]) -> TableReads<'_> {
     tables.into_iter().map(|(oid, table)| (oid, TableRead::of(table))).collect()
 }
 
-impl ChangeDelivery {
+/// Asks PostgreSQL what the readers of changes may read of them.
+#[derive(Debug)]
+pub(crate) struct RowAccess {
+    pub registry: Arc<Registry>,
+    pub reads: RoleReads,
+    /// The time after which a part asks again what roles may read.
+    pub max_age: Duration,
+}
+
+/// The answers about roles for all parts of a slice.
+#[derive(Debug)]
+pub(super) struct RoleAnswers {
+    answers: AccessAnswers,
+    asked_at: Instant,
+}
+
+impl RoleAnswers {
+    /// Returns the answers.
+    pub fn answers(&self) -> &AccessAnswers {
+        &self.answers
+    }
+}
+
+impl RowAccess {
     /// Asks PostgreSQL what roles may read: those of candidates for which only the role counts, and
     /// those that are not among `key_readers`. A role that cannot read the key receives an error
     /// for every change, whatever its filters.
@@ -43,13 +68,19 @@ impl ChangeDelivery {
         keys: &SliceKeys,
         changes: &[CommittedChange],
         candidates: &[Candidate],
-    ) -> AccessAnswers {
+    ) -> RoleAnswers {
+        let asked_at = Instant::now();
         let mut questions = AccessQuestions::default();
+        let mut before = None;
         for candidate in candidates.iter().filter(|candidate| candidate.is_undecided()) {
             if let Some(change) = changes.get(candidate.change)
-                && !needs_rows(change)
+                && !change.needs_rows()
             {
-                ask_about_role(&mut questions, change.table.table.oid, &candidate.reader().role);
+                let (oid, role) = (change.table.table.oid, &*candidate.reader().role);
+                // Most candidates have the role of the one before
+                if before.replace((oid, role)) != Some((oid, role)) {
+                    ask_about_role(&mut questions, oid, role);
+                }
             }
         }
         let mut looked_at = HashSet::new();
@@ -65,23 +96,25 @@ impl ChangeDelivery {
                 }
             }
         }
-        self.ask_all(tables, keys, questions).await
+        RoleAnswers { answers: self.ask_all(tables, keys, questions).await, asked_at }
     }
 
     /// Asks PostgreSQL what the readers of some candidates may read. `of_slice` are the answers
-    /// about their roles. Returns the candidates with the answers.
+    /// about their roles, which are asked for again if they are old: a right may have been revoked
+    /// meanwhile. A role that cannot read a key any more receives nothing then, and the error
+    /// events from the next slice on. Returns the candidates with the answers.
     pub(super) async fn authorise<'a>(
         &self,
         tables: &TableReads<'_>,
         changes: &[CommittedChange],
         candidates: Vec<Candidate>,
         keys: &'a SliceKeys,
-        of_slice: &'a AccessAnswers,
+        of_slice: &'a RoleAnswers,
     ) -> (Vec<Candidate>, PartAnswers<'a>) {
         let mut questions = AccessQuestions::default();
         for candidate in candidates.iter().filter(|candidate| candidate.is_undecided()) {
             if let Some(change) = changes.get(candidate.change)
-                && needs_rows(change)
+                && change.needs_rows()
             {
                 ask_about_row(
                     &mut questions,
@@ -91,14 +124,21 @@ impl ChangeDelivery {
                 );
             }
         }
-        let mut answers = PartAnswers { of_slice, of_part: self.ask_all(tables, keys, questions).await, keys };
+        let of_part = self.ask_all(tables, keys, questions).await;
+        let of_slice_again = if of_slice.asked_at.elapsed() >= self.max_age {
+            let again = of_slice.answers.keys().map(|question| (question.clone(), Vec::new()));
+            self.ask_all(tables, keys, again.collect()).await
+        } else {
+            AccessAnswers::new()
+        };
+        let mut answers = PartAnswers { of_slice: &of_slice.answers, of_slice_again, of_part, keys };
 
         // Changes since the table was described, and reads that the role may not make
         let has_other_security = |oid: u32, access: &TableAccess| {
             access.has_row_security && tables.get(&oid).is_some_and(|read| !read.table.table.has_row_security)
         };
         let is_secured = |(question, answer): (&AccessQuestion, &Result<Option<TableAccess>, ReadFailure>)| matches!((question, answer), (AccessQuestion::Role(oid, _), Ok(Some(access))) if has_other_security(*oid, access));
-        if answers.of_part.values().all(Result::is_ok) && !of_slice.iter().any(is_secured) {
+        if answers.of_part.values().all(Result::is_ok) && !answers.of_roles().iter().any(is_secured) {
             return (candidates, answers);
         }
         let mut questions = AccessQuestions::default();
@@ -127,7 +167,6 @@ impl ChangeDelivery {
     }
 
     async fn ask_all(&self, tables: &TableReads<'_>, keys: &SliceKeys, questions: AccessQuestions) -> AccessAnswers {
-        let questions = questions.into_entries();
         let mut reads: Vec<BoxFuture<'_, _>> = Vec::with_capacity(questions.len());
         for (question, numbers) in questions {
             let oid = match &question {
@@ -153,9 +192,4 @@ impl ChangeDelivery {
         .await;
         (question, answer)
     }
-}
-
-/// Returns true if the policies decide about a change.
-pub(super) fn needs_rows(change: &CommittedChange) -> bool {
-    change.action() != ChangeAction::Delete && change.table.table.has_row_security
 }

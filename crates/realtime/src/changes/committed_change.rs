@@ -26,6 +26,11 @@ impl CommittedChange {
         }
     }
 
+    /// Returns true if the policies decide about the change, as its table was described.
+    pub fn needs_rows(&self) -> bool {
+        self.action() != ChangeAction::Delete && self.table.table.has_row_security
+    }
+
     /// Returns the size of the row's values in bytes.
     pub fn size(&self) -> usize {
         match &self.change.kind {

@@ -6,7 +6,10 @@
 //! conditions hold. All questions of a step are asked at the same time.
 //!
 //! A channel has one reader. So the changes are decided and sent in parts with some of the readers
-//! each: while the sockets of the first ones write, PostgreSQL decides for the others.
+//! each: while the sockets of the first ones write, PostgreSQL decides for the others. A part has
+//! its turn until it is sent, so that its answers do not become old. The reads go on meanwhile, and
+//! never stop in the middle: a read that waits in the checkout queue may be granted a connection at
+//! any time, which others would miss while it is not used.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -15,10 +18,10 @@ use std::time::Duration;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use indexmap::IndexMap;
 use portico_database::{Database, DatabaseError};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 
-use super::authorise::{KeyReaders, read_tables};
+use super::authorise::{KeyReaders, RowAccess, read_tables};
 use super::column_test::{FieldValue, Test};
 use super::committed_change::CommittedChange;
 use super::database_tests::{ConditionMemory, ConditionScope, TestQuestion, failing_tests};
@@ -28,12 +31,13 @@ use super::group::{EntryTarget, SubscriptionGroup};
 use super::outgoing::OutgoingChanges;
 use super::pauses::Pauses;
 use super::prepared_tables::{MAX_TABLES, PreparedTables};
-use super::reader_parts::{LAST_PART, ReaderParts};
+use super::reader_parts::ReaderParts;
 use super::registry::Registry;
 use super::role_reads::{ChangeReader, ReadFailure, RoleReads, retrying};
 use super::slice_keys::SliceKeys;
 use super::slice_messages::SliceMessages;
 use super::slices::slice_end;
+use super::times::DeliveryTimes;
 use super::validate::Validator;
 use super::verdict::{
     self, AccessAnswers, AccessQuestion, Candidate, CandidateOutcome, PartAnswers, decide, is_keyless,
@@ -46,15 +50,16 @@ use crate::stream::{ChangeBatch, wait_until_visible};
 
 /// The largest number of batches that are taken at once.
 const MAX_BATCHES: usize = 64;
-/// The largest number of parts of a slice that are being decided at once. With more, PostgreSQL
-/// works on all of them at the same time, and the first ones are not answered sooner than the last.
-const MAX_PARTS: usize = 3;
+/// The number of messages after which other tasks of the thread, and the reads of other parts, get
+/// their turn.
+const MESSAGES_AT_ONCE: usize = 256;
 
 /// Delivers changes.
 #[derive(Debug)]
 pub(crate) struct ChangeDelivery {
     pub registry: Arc<Registry>,
     pub reads: RoleReads,
+    pub access: RowAccess,
     pub validator: Validator,
     pub database: Database,
     pub settings: ChangesSettings,
@@ -63,8 +68,7 @@ pub(crate) struct ChangeDelivery {
     /// Counts the deliveries.
     pub meter: Arc<Meter>,
     pub max_per_second: Option<u32>,
-    /// The length of the first pause of a condition or a policy that takes too long.
-    pub pause: Duration,
+    pub times: DeliveryTimes,
 }
 
 /// The state that the task keeps between batches.
@@ -117,7 +121,7 @@ impl Memory {
 impl ChangeDelivery {
     /// Delivers the batches until their sender is dropped.
     pub async fn run(self, mut batches: mpsc::Receiver<ChangeBatch>) {
-        let mut memory = Memory::new(self.pause);
+        let mut memory = Memory::new(self.times.pause);
         let mut waiting = Vec::new();
         loop {
             memory.prepared.end_delays().values().for_each(|group| self.registry.report(group));
@@ -157,7 +161,8 @@ impl ChangeDelivery {
                 continue;
             }
             while !wanted.is_empty() {
-                let rest = wanted.split_off(slice_end(&wanted));
+                let rest =
+                    wanted.split_off(slice_end(&wanted, |change| self.registry.audience_size(change.table_name())));
                 self.deliver(&mut memory, &wanted).await;
                 wanted = rest;
             }
@@ -165,7 +170,8 @@ impl ChangeDelivery {
     }
 
     /// Waits until reads find what the transactions have written. Nothing about their changes is
-    /// read before, neither a permission nor a condition.
+    /// read before, neither a permission nor a condition. A server whose transactions have lower
+    /// numbers, as after the restoration of an older state, would never show them.
     async fn wait_until_visible(&self, transactions: &[TransactionId]) -> Result<(), ReadFailure> {
         let wait = || {
             async {
@@ -175,44 +181,67 @@ impl ChangeDelivery {
             }
             .boxed()
         };
-        retrying(wait).await
+        match tokio::time::timeout(self.times.visible, retrying(wait)).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(ReadFailure::Unavailable("their transactions are not visible yet".into())),
+        }
     }
 
     async fn deliver(&self, memory: &mut Memory, changes: &[CommittedChange]) {
-        let _in_progress = self.registry.begin_delivery();
+        let delivery = self.registry.begin_delivery();
         memory.bound();
         let mut unanswered = self.prepare_filters(&mut memory.prepared, changes).await;
         let mut candidates = self.matching(changes);
         self.registry.drop_paused(changes, &mut candidates);
         let (tables, keys) = (read_tables(changes), SliceKeys::of(changes));
-        let of_roles = self.ask_about_roles(&memory.key_readers, &tables, &keys, changes, &candidates).await;
-        let rejected = memory.note_key_readers(changes, &of_roles);
+        let of_roles = self.access.ask_about_roles(&memory.key_readers, &tables, &keys, changes, &candidates).await;
+        let rejected = memory.note_key_readers(changes, of_roles.answers());
         self.add_unauthorized(changes, &mut candidates, &rejected, |_, _| true);
         let mut messages = SliceMessages::new(changes, &candidates, self.settings.max_record_bytes, &self.memory);
-        // While a part waits for the database, the reads of the others would keep connections
-        let waits = messages.are_waiting() || candidates.iter().any(|it| it.target.filter.needs_database());
-        let parts = if waits { ReaderParts::all_at_last(candidates) } else { ReaderParts::of(changes, candidates) };
-        let mut answered = stream::iter(parts.numbered())
-            .map(async |(number, part)| (number, self.authorise(&tables, changes, part, &keys, &of_roles).await))
-            .buffer_unordered(MAX_PARTS)
+        // The values are rendered once, with one time limit
+        let parts = match messages.are_waiting() {
+            true => ReaderParts::all_at_last(candidates),
+            false => ReaderParts::of(changes, candidates),
+        };
+        let turns = Semaphore::new(parts.at_once());
+        let ReaderParts { first, mut last, .. } = parts;
+        let count = first.len().max(1);
+        let (answered, mut to_send) = mpsc::unbounded_channel();
+        let mut reads = stream::iter(first)
+            .map(async |mut part| {
+                let turn = turns.acquire().await;
+                // A part before may have begun a pause
+                self.registry.drop_paused(changes, &mut part);
+                (self.access.authorise(&tables, changes, part, &keys, &of_roles).await, turn)
+            })
+            .buffer_unordered(count)
             .boxed();
-        let (mut first, mut last, mut rejected) = (Vec::new(), None, RejectedRoles::new());
-        while let Some((number, (mut part, answers))) = answered.next().await {
-            unanswered.extend(self.decide(memory, changes, &mut part, &answers).await);
-            let of_part = memory.note_key_readers(changes, &answers.of_part);
-            if number == LAST_PART {
-                last = Some(part);
-            } else {
-                self.add_unauthorized(changes, &mut part, &of_part, |oid, reader| answers.has_asked(oid, reader));
-                self.send(&mut memory.paused_renderings, &mut messages, part).await;
-                first.push(answers);
+        let ask = async move {
+            while let Some(part) = reads.next().await {
+                let _ = answered.send(part);
             }
-            rejected.extend(of_part);
-        }
-        let mut last = last.unwrap_or_default();
-        let was_first = |oid, reader: &Arc<ChangeReader>| first.iter().any(|answers| answers.has_asked(oid, reader));
-        self.add_unauthorized(changes, &mut last, &rejected, |oid, reader| !was_first(oid, reader));
-        self.send(&mut memory.paused_renderings, &mut messages, last).await;
+        };
+        let (mut asked, mut rejected) = (HashSet::new(), RejectedRoles::new());
+        let send = async {
+            while let Some(((mut part, answers), _turn)) = to_send.recv().await {
+                unanswered.extend(self.decide(memory, changes, &mut part, &answers).await);
+                let of_part = memory.note_key_readers(changes, &answers.of_part);
+                self.add_unauthorized(changes, &mut part, &of_part, |oid, reader| answers.has_asked(oid, reader));
+                self.send(&mut memory.paused_renderings, &mut messages, part, delivery.last).await;
+                asked.extend(answers.of_part.into_keys());
+                rejected.extend(of_part);
+            }
+        };
+        tokio::join!(ask, send);
+        // Asked for now, so that the answers are not older than the time that the others took
+        self.registry.drop_paused(changes, &mut last);
+        let (mut last, answers) = self.access.authorise(&tables, changes, last, &keys, &of_roles).await;
+        unanswered.extend(self.decide(memory, changes, &mut last, &answers).await);
+        rejected.extend(memory.note_key_readers(changes, &answers.of_part));
+        let was_asked =
+            |oid, reader: &Arc<ChangeReader>| asked.contains(&AccessQuestion::Rows(oid, Arc::clone(reader)));
+        self.add_unauthorized(changes, &mut last, &rejected, |oid, reader| !was_asked(oid, reader));
+        self.send(&mut memory.paused_renderings, &mut messages, last, delivery.last).await;
         if !unanswered.is_empty() {
             tracing::warn!(groups = unanswered.len(), "changes are discarded: the database has not answered");
         }
@@ -339,6 +368,9 @@ impl ChangeDelivery {
             changes.get(candidate.change).is_none_or(|change| !is_rejected(change, candidate.reader()))
         });
         for (number, change) in changes.iter().enumerate() {
+            if !rejected.iter().any(|(oid, _)| *oid == change.table.table.oid) {
+                continue;
+            }
             for target in self.registry.audience(change.table_name(), change.action()) {
                 if is_rejected(change, &target.group.key.reader) {
                     let verdict = CandidateOutcome::Sent(EventContent::Error(ChangeEventError::Unauthorized));
@@ -349,16 +381,24 @@ impl ChangeDelivery {
         candidates.sort_by_key(|candidate| candidate.change);
     }
 
-    /// Sends the events, to each channel in the order of the changes.
-    async fn send(&self, paused: &mut Pauses<u32>, messages: &mut SliceMessages<'_>, candidates: Vec<Candidate>) {
+    /// Sends the events, to each channel in the order of the changes. `last` is the number of the
+    /// last subscription that receives them.
+    async fn send(
+        &self,
+        paused: &mut Pauses<u32>,
+        messages: &mut SliceMessages<'_>,
+        candidates: Vec<Candidate>,
+        last: u64,
+    ) {
         let mut by_change: IndexMap<usize, Receivers> = IndexMap::new();
         for candidate in candidates {
             if let CandidateOutcome::Sent(content) = candidate.verdict {
                 by_change.entry(candidate.change).or_default().push((candidate.target, content));
             }
         }
-        messages.render(&self.reads, paused, |number| by_change.contains_key(&number)).await;
-        let mut outgoing = OutgoingChanges::default();
+        messages.render(&self.reads, paused, self.times.rendering, |number| by_change.contains_key(&number)).await;
+        let mut outgoing = OutgoingChanges::new(last);
+        let mut count = 0_usize;
         for (number, sent) in by_change {
             let Some(messages) = messages.of_change(number) else { continue };
             let mut by_group: IndexMap<(u64, usize), MessagePart> = IndexMap::new();
@@ -386,7 +426,12 @@ impl ChangeDelivery {
                 };
                 let sent = outgoing.add(group, messages.frame(&part.content, place).clone());
                 self.meter.add(sent as u64);
+                count += 1;
+                if count.is_multiple_of(MESSAGES_AT_ONCE) {
+                    tokio::task::yield_now().await;
+                }
             }
+            messages.forget_frames();
         }
         self.meter.add(outgoing.send() as u64);
     }

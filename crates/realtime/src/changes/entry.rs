@@ -82,6 +82,11 @@ pub(crate) struct ChangesEntry {
 }
 
 impl ChangesEntry {
+    /// Returns true if the entry names a table.
+    pub fn names(&self, schema: &str, table: &str) -> bool {
+        self.schema.matches(schema) && self.table.matches(table)
+    }
+
     /// Returns the entry for one of the tables that it names.
     pub fn for_table(&self, schema: &str, table: &str) -> Self {
         let (schema, table) = (NamePattern::Exactly(schema.into()), NamePattern::Exactly(table.into()));

@@ -121,6 +121,12 @@ impl<'a> ChangeMessages<'a> {
             .or_insert_with_key(|(_, target)| memory.count(encode(target, action, &data)))
     }
 
+    /// Drops the frames that were returned, and keeps their data. Channels of other topics would
+    /// otherwise multiply the memory of a slice, and what was written would count as waiting.
+    pub fn forget_frames(&mut self) {
+        self.frames = HashMap::new();
+    }
+
     fn write_data(&self, content: &EventContent) -> Vec<u8> {
         let (table, action) = (&self.change.table, self.change.action());
         let mut out = Vec::with_capacity(256 + self.new.as_ref().map_or(0, RenderedRow::size));

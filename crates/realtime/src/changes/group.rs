@@ -57,13 +57,16 @@ impl SubscriptionGroup {
         self.valid.iter().flat_map(|entry| entry.filters.values()).any(|filter| filter.needs_database())
     }
 
-    /// Sends frames to every channel that is subscribed now, and leaves the wake-ups of the sockets
-    /// to `wakes`. Returns the number of deliveries. A channel that has unsubscribed receives
-    /// nothing any more.
-    pub fn send(&self, frames: &[Frame], wakes: &mut DeferredWakes) -> usize {
-        let members = self.members();
-        members.values().for_each(|member| member.send_all(frames, wakes));
-        members.len() * frames.len()
+    /// Sends frames to every channel that is subscribed now with at most the number `last`, and
+    /// leaves the wake-ups of the sockets to `wakes`. Returns the number of deliveries. A channel
+    /// that has unsubscribed receives nothing any more.
+    pub fn send(&self, frames: &[Frame], last: u64, wakes: &mut DeferredWakes) -> usize {
+        let mut channels = 0;
+        self.for_each_until(last, |member| {
+            member.send_all(frames, wakes);
+            channels += 1;
+        });
+        channels * frames.len()
     }
 
     /// Sends a `system` message to every channel that is subscribed now.

@@ -15,7 +15,7 @@
 //! - `preparation` prepares filters again for tables whose columns have changed;
 //! - `deliver` takes committed changes, and sends the messages of `event` to each channel in their
 //!   order, which `outgoing` collects; `slices` and `reader_parts` say how many at once,
-//!   `slice_keys` and `slice_messages` have their keys and messages, `ordered_map` their readers.
+//!   `slice_keys` and `slice_messages` have their keys and messages, `times` their time limits.
 //!
 //! Promises: a channel receives the values of a row only if its role, with its claims, could select
 //! a row of that key and those columns at the moment of the delivery. Deleted rows are not there to
@@ -37,7 +37,6 @@ mod entry;
 mod event;
 mod filter;
 mod group;
-mod ordered_map;
 mod outgoing;
 mod pauses;
 mod preparation;
@@ -57,6 +56,7 @@ mod subscription;
 mod system_message;
 #[cfg(test)]
 mod tests;
+mod times;
 mod validate;
 mod verdict;
 

@@ -15,14 +15,21 @@ const MAX_FRAMES: usize = 256;
 const MAX_BYTES: usize = 1024 * 1024;
 
 /// Messages that wait for the others of their group. A group gets its own in their order.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct OutgoingChanges {
+    /// The number of the last subscription that receives them.
+    last: u64,
     groups: IndexMap<u64, (Arc<SubscriptionGroup>, Vec<Frame>)>,
     frames: usize,
     bytes: usize,
 }
 
 impl OutgoingChanges {
+    /// Returns no messages. Subscriptions with a number above `last` will not receive any.
+    pub fn new(last: u64) -> Self {
+        Self { last, groups: IndexMap::new(), frames: 0, bytes: 0 }
+    }
+
     /// Adds a message to a group. Sends all if there are many. Returns the number of deliveries.
     pub fn add(&mut self, group: &Arc<SubscriptionGroup>, frame: Frame) -> usize {
         self.frames += 1;
@@ -36,7 +43,7 @@ impl OutgoingChanges {
     pub fn send(&mut self) -> usize {
         (self.frames, self.bytes) = (0, 0);
         let mut wakes = DeferredWakes::default();
-        self.groups.drain(..).map(|(_, (group, frames))| group.send(&frames, &mut wakes)).sum()
+        self.groups.drain(..).map(|(_, (group, frames))| group.send(&frames, self.last, &mut wakes)).sum()
     }
 }
 
@@ -73,7 +80,7 @@ mod tests {
     #[test]
     fn each_channel_gets_its_messages_together_and_in_their_order() {
         let ((a, to_a), (b, to_b)) = (group(1, "a"), group(2, "b"));
-        let mut outgoing = OutgoingChanges::default();
+        let mut outgoing = OutgoingChanges::new(1);
         for number in 0..4 {
             assert_eq!(outgoing.add(if number % 2 == 0 { &a } else { &b }, frame(number, 1)), 0);
         }
@@ -87,7 +94,7 @@ mod tests {
     #[test]
     fn the_messages_that_wait_are_bounded_in_number_and_size() {
         let (a, to_a) = group(1, "a");
-        let mut outgoing = OutgoingChanges::default();
+        let mut outgoing = OutgoingChanges::new(1);
         let sent: usize = (0..=MAX_FRAMES).map(|number| outgoing.add(&a, frame(number, 1))).sum();
         assert_eq!((sent, to_a.received().len()), (MAX_FRAMES, MAX_FRAMES));
         assert_eq!(outgoing.add(&a, frame(0, MAX_BYTES)), 2, "the one before, and itself");
@@ -96,7 +103,7 @@ mod tests {
     #[test]
     fn a_channel_that_leaves_before_the_messages_are_sent_receives_none() {
         let (a, to_a) = group(1, "a");
-        let mut outgoing = OutgoingChanges::default();
+        let mut outgoing = OutgoingChanges::new(1);
         outgoing.add(&a, frame(0, 1));
         a.members().clear();
         assert_eq!((outgoing.send(), to_a.received().len()), (0, 0));

@@ -21,16 +21,17 @@ const MAX_PAUSES: usize = 20_000;
 #[derive(Debug)]
 pub(crate) struct Pauses<K> {
     first: Duration,
-    known: HashMap<K, Pause>,
+    known: HashMap<K, KnownPause>,
 }
 
+/// The last pause of some work.
 #[derive(Debug, Clone, Copy)]
-struct Pause {
+struct KnownPause {
     end: Instant,
     doublings: u32,
 }
 
-impl Pause {
+impl KnownPause {
     fn is_known(&self, now: Instant) -> bool {
         now.duration_since(self.end) < MEMORY
     }
@@ -48,7 +49,7 @@ impl<K: Hash + Eq + Clone> Pauses<K> {
     }
 
     fn begin_at(&mut self, key: K, now: Instant) -> Instant {
-        let is_known = |pause: &Pause| pause.is_known(now);
+        let is_known = |pause: &KnownPause| pause.is_known(now);
         let before = self.known.remove(&key).filter(is_known);
         if self.known.len() >= MAX_PAUSES {
             self.known.retain(|_, pause| is_known(pause));
@@ -60,7 +61,7 @@ impl<K: Hash + Eq + Clone> Pauses<K> {
         }
         let doublings = before.map_or(0, |before| (before.doublings + 1).min(MAX_DOUBLINGS));
         let end = now + self.first * 2_u32.pow(doublings);
-        self.known.insert(key, Pause { end, doublings });
+        self.known.insert(key, KnownPause { end, doublings });
         end
     }
 
@@ -71,6 +72,11 @@ impl<K: Hash + Eq + Clone> Pauses<K> {
 
     fn contain_at(&self, key: &K, now: Instant) -> bool {
         self.known.get(key).is_some_and(|pause| now < pause.end)
+    }
+
+    /// Returns true if no pause is known.
+    pub fn is_empty(&self) -> bool {
+        self.known.is_empty()
     }
 
     /// Forgets the pauses of work that has succeeded.

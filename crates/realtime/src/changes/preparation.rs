@@ -63,7 +63,7 @@ impl ChangeDelivery {
                 is_answering = is_answering && self.prepare(change.table_name(), &entry).await;
                 if !is_answering {
                     tables.prepared.remove(&oid);
-                    let retry_at = Instant::now() + self.pause.min(RETRY_PAUSE);
+                    let retry_at = Instant::now() + self.times.pause.min(RETRY_PAUSE);
                     tables.delayed.insert(oid, DelayedPreparation { retry_at, missed: IndexMap::new() });
                     unprepared.insert(entry.group.id(), entry.group);
                 }

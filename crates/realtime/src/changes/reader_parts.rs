@@ -1,19 +1,25 @@
 //! The parts of a slice that are decided and sent one by one.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use indexmap::IndexSet;
+use indexmap::IndexMap;
 
-use super::authorise::needs_rows;
 use super::committed_change::CommittedChange;
-use super::ordered_map::OrderedMap;
+use super::group::SubscriptionGroup;
 use super::role_reads::ChangeReader;
 use super::verdict::Candidate;
 
-/// The largest number of parts before the last one.
-const PARTS: usize = 32;
+/// The largest number of parts before the last one. The first of them needs no reads.
+const PARTS: usize = 33;
 /// The number of the last part.
-pub(super) const LAST_PART: usize = PARTS;
+const LAST_PART: usize = PARTS;
+/// The smallest number of parts that are decided and sent at once.
+const MIN_AT_ONCE: usize = 3;
+/// The number of reads of the parts that are decided at once, if that is not less than
+/// [`MIN_AT_ONCE`] parts. With more, PostgreSQL works on all of them at the same time, and the
+/// first ones are not answered sooner than the last.
+const READS_AT_ONCE: usize = 128;
 /// The largest number of tables of a slice that is split.
 const MAX_TABLES: usize = 64;
 
@@ -21,12 +27,16 @@ const MAX_TABLES: usize = 64;
 /// channel has one reader, so that it still receives its changes in their order.
 ///
 /// That a role may not read a table at all shows when a reader is asked about its rows, and all
-/// readers of the role receive an error then. So those that are not asked about every table are in
-/// the last part, which is sent when all are answered.
+/// readers of the role receive an error then. So those that are not asked about every such table
+/// that their channels name are in the last part, which is decided when all others are sent. So are
+/// those with conditions that PostgreSQL evaluates: it does so once, for all of them together.
 #[derive(Debug)]
 pub(super) struct ReaderParts {
-    parts: Vec<Vec<Candidate>>,
-    last: Vec<Candidate>,
+    /// Those before the last one.
+    pub first: Vec<Vec<Candidate>>,
+    pub last: Vec<Candidate>,
+    /// The number of reads of the part that needs the most.
+    most_reads: usize,
 }
 
 /// The part of a reader.
@@ -34,14 +44,16 @@ pub(super) struct ReaderParts {
 struct ReaderPart {
     /// The tables that the reader is asked about, a bit for each.
     asked: u64,
+    is_last: bool,
     number: Option<usize>,
 }
 
 impl ReaderParts {
     /// Returns the parts of the candidates for changes.
     pub fn of(changes: &[CommittedChange], candidates: Vec<Candidate>) -> Self {
-        let tables: IndexSet<u32> =
-            changes.iter().filter(|change| needs_rows(change)).map(|change| change.table.table.oid).collect();
+        let secured = changes.iter().filter(|change| change.needs_rows());
+        let tables: IndexMap<u32, (&str, &str)> =
+            secured.map(|change| (change.table.table.oid, change.table_name())).collect();
         if tables.len() > MAX_TABLES {
             return Self::all_at_last(candidates);
         }
@@ -49,51 +61,79 @@ impl ReaderParts {
         let bits: Vec<u64> = changes
             .iter()
             .map(|change| {
-                let table = tables.get_index_of(&change.table.table.oid).filter(|_| needs_rows(change));
+                let table = tables.get_index_of(&change.table.table.oid).filter(|_| change.needs_rows());
                 table.map_or(0, |table| 1 << table)
             })
             .collect();
-        let all = bits.iter().fold(0, |all, bit| all | bit);
-        let mut readers: OrderedMap<Arc<ChangeReader>, ReaderPart> = OrderedMap::default();
-        for candidate in candidates.iter().filter(|candidate| candidate.is_undecided()) {
-            part_of(&mut readers, candidate).asked |= bits.get(candidate.change).copied().unwrap_or_default();
+        let mut readers: IndexMap<Arc<ChangeReader>, ReaderPart> = IndexMap::new();
+        // By the positions of the candidates
+        let mut of_candidates = Vec::with_capacity(candidates.len());
+        for candidate in &candidates {
+            let reader = readers.entry(Arc::clone(candidate.reader()));
+            of_candidates.push(reader.index());
+            let part = reader.or_default();
+            if candidate.is_undecided() {
+                part.asked |= bits.get(candidate.change).copied().unwrap_or_default();
+                part.is_last |= candidate.target.filter.needs_database();
+            }
         }
-        let (mut parts, mut last, mut count) = (Vec::new(), Vec::new(), 0);
-        for candidate in candidates {
-            let part = part_of(&mut readers, &candidate);
-            if part.asked != all {
+        let mut of_roles: HashMap<&str, u64> = HashMap::new();
+        for (reader, part) in &readers {
+            *of_roles.entry(&*reader.role).or_default() |= part.asked;
+        }
+        // By reader: the tables that others of its role are asked about
+        let other: Vec<u64> = readers
+            .iter()
+            .map(|(reader, part)| of_roles.get(&*reader.role).copied().unwrap_or_default() & !part.asked)
+            .collect();
+        let names = |group: &SubscriptionGroup, bits: u64| {
+            let mut named = tables.values().enumerate().filter(|(bit, _)| bits >> bit & 1 == 1);
+            named.any(|(_, (schema, table))| group.key.entries.iter().any(|entry| entry.names(schema, table)))
+        };
+        for (candidate, reader) in candidates.iter().zip(&of_candidates) {
+            if other[*reader] != 0 {
+                readers[*reader].is_last |= names(&candidate.target.group, other[*reader]);
+            }
+        }
+        let (mut first, mut last, mut count) = (Vec::new(), Vec::new(), 0);
+        let mut reads = [0; LAST_PART + 1];
+        for (candidate, reader) in candidates.into_iter().zip(of_candidates) {
+            let part = &mut readers[reader];
+            let number = *part.number.get_or_insert_with(|| {
+                let number = match part.asked {
+                    _ if part.is_last => LAST_PART,
+                    // Together, so that they share the bytes of their messages
+                    0 => 0,
+                    _ => {
+                        count += 1;
+                        1 + (count - 1) % (PARTS - 1)
+                    }
+                };
+                reads[number] += part.asked.count_ones() as usize;
+                number
+            });
+            if number == LAST_PART {
                 last.push(candidate);
                 continue;
             }
-            let number = *part.number.get_or_insert_with(|| {
-                count += 1;
-                (count - 1) % PARTS
-            });
-            if number >= parts.len() {
-                parts.push(Vec::new());
+            if number >= first.len() {
+                first.resize_with(number + 1, Vec::new);
             }
-            if let Some(part) = parts.get_mut(number) {
+            if let Some(part) = first.get_mut(number) {
                 part.push(candidate);
             }
         }
-        Self { parts, last }
+        Self { first, last, most_reads: reads.into_iter().max().unwrap_or_default() }
     }
 
     /// Returns a last part alone.
     pub fn all_at_last(candidates: Vec<Candidate>) -> Self {
-        Self { parts: Vec::new(), last: candidates }
+        Self { first: Vec::new(), last: candidates, most_reads: 0 }
     }
 
-    /// Returns the parts with their numbers.
-    pub fn numbered(self) -> impl Iterator<Item = (usize, Vec<Candidate>)> {
-        self.parts.into_iter().enumerate().chain([(LAST_PART, self.last)])
+    /// Returns the number of parts that are decided and sent at once: all of them if their readers
+    /// are few, so that some slow ones do not delay the others.
+    pub fn at_once(&self) -> usize {
+        (READS_AT_ONCE / self.most_reads.max(1)).clamp(MIN_AT_ONCE, PARTS)
     }
-}
-
-fn part_of<'a>(
-    readers: &'a mut OrderedMap<Arc<ChangeReader>, ReaderPart>,
-    candidate: &Candidate,
-) -> &'a mut ReaderPart {
-    let reader = candidate.reader();
-    readers.entry_where(|known| Arc::ptr_eq(known, reader), || Arc::clone(reader))
 }

@@ -92,9 +92,7 @@ impl PauseInForce {
                 policies.role == reader.role
                     && is_reader()
                     && entries.any(|entry| {
-                        entry.action != Some(ChangeAction::Delete)
-                            && entry.schema.matches(&name.schema)
-                            && entry.table.matches(&name.table)
+                        entry.action != Some(ChangeAction::Delete) && entry.names(&name.schema, &name.table)
                     })
             }
             (PausedWork::Filters(owner), _) => group.filter_owner() == *owner && group.needs_database(),
@@ -137,6 +135,11 @@ impl ReaderPauses {
     /// Returns true while the filters of an owner are paused.
     pub fn contain_filters(&self, owner: FilterOwner) -> bool {
         !self.in_force.is_empty() && self.in_force.contains_key(&PausedWork::Filters(owner))
+    }
+
+    /// Returns true if there was a pause that is not forgotten.
+    pub fn are_known(&self) -> bool {
+        !self.known.is_empty()
     }
 
     /// Forgets the earlier pauses of policies that were quick.

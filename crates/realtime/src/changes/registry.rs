@@ -102,7 +102,7 @@ pub(super) struct RegistryState {
     tables: HashMap<Box<str>, HashMap<Box<str>, TableTargets>>,
     /// Entries that name no table, by group, with their filters for the known tables.
     wildcards: IndexMap<TargetKey, Wildcard>,
-    next: u64,
+    pub(super) next: u64,
     /// Changes with every new group.
     generation: u64,
 }
@@ -211,6 +211,11 @@ impl Registry {
         targets.all.values().filter(|target| target.accepts(action)).cloned().collect()
     }
 
+    /// Returns the number of entries for a table.
+    pub fn audience_size(&self, (schema, table): (&str, &str)) -> usize {
+        self.state().table(schema, table).map_or(0, |targets| targets.all.len())
+    }
+
     /// Returns the entries whose filters do not fit the types of a table's columns, or were not yet
     /// prepared for it. `type_of` returns the type of a column. `again`: also those that did not
     /// fit the table before.
@@ -233,7 +238,7 @@ impl Registry {
             let entry = &wildcard.group.key.entries[*number];
             let key = (wildcard.group.id(), *number);
             let is_missing = !entry.conditions.is_empty()
-                && names(entry, schema, table)
+                && entry.names(schema, table)
                 && !targets.all.contains_key(&key)
                 && !targets.unfit.iter().any(|(group, number)| (group.id(), *number) == key);
             is_missing.then(|| (Arc::clone(&wildcard.group), *number))
@@ -306,10 +311,6 @@ impl OutdatedEntry {
     pub fn entry(&self) -> &Arc<ChangesEntry> {
         &self.group.key.entries[self.entry]
     }
-}
-
-fn names(entry: &ChangesEntry, schema: &str, table: &str) -> bool {
-    entry.schema.matches(schema) && entry.table.matches(table)
 }
 
 impl RegistryState {
@@ -399,7 +400,7 @@ impl RegistryState {
 /// Adds an entry without a table to the entries of a table. Returns true if it names the table.
 fn add_wildcard(targets: &mut TableTargets, wildcard: &Wildcard, number: usize, schema: &str, table: &str) -> bool {
     let entry = &wildcard.group.key.entries[number];
-    if !names(entry, schema, table) {
+    if !entry.names(schema, table) {
         return false;
     }
     let filter = if entry.conditions.is_empty() {

@@ -41,13 +41,14 @@ impl Registry {
         let mut state = self.state();
         for (question, answer) in answers {
             let AccessQuestion::Rows(table, reader) = question else { continue };
-            let change = changes.iter().find(|change| change.table.table.oid == *table);
-            let Some((schema, name)) = change.map(CommittedChange::table_name) else { continue };
             let policies = || SlowPolicies::of_reader(*table, reader);
             match answer {
-                Ok(_) => state.pauses.forget(policies()),
+                Ok(_) if state.pauses.are_known() => state.pauses.forget(policies()),
+                Ok(_) => {}
                 // The whole role may have been paused because of an answer before
                 Err(failure) if failure.has_code(CANCELED) && !state.pauses.contain_policies(*table, reader) => {
+                    let change = changes.iter().find(|change| change.table.table.oid == *table);
+                    let Some((schema, name)) = change.map(CommittedChange::table_name) else { continue };
                     tracing::warn!(role = &*reader.role, schema, table = name, "changes of a slow policy are paused");
                     state.pause(
                         PausedWork::Policies(policies()),

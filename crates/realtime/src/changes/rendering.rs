@@ -22,15 +22,15 @@ const RENDERER: &str = "anon";
 /// The largest number of reads for the values of a column. Values that were not rendered then are
 /// sent as their text.
 const MAX_READS: usize = 32;
-/// The time after which no further read of a column begins.
-const MAX_TIME: Duration = Duration::from_secs(1);
 
 /// Renders the values of messages that wait for PostgreSQL. `paused` are the tables whose casts
-/// took too long, which are sent as their text for a while.
+/// took too long, which are sent as their text for a while. After `time` no further read for the
+/// values of a column begins.
 pub(crate) async fn render_waiting(
     reads: &RoleReads,
     mut messages: Vec<&mut ChangeMessages<'_>>,
     paused: &mut Pauses<u32>,
+    time: Duration,
 ) {
     let mut tables: IndexMap<u32, Arc<DescribedTable>> = IndexMap::new();
     for messages in &mut messages {
@@ -49,21 +49,27 @@ pub(crate) async fn render_waiting(
                 places.push(place);
             }
         }
-        render(reads, &table, &mut rows, paused).await;
+        render(reads, &table, &mut rows, paused, time).await;
         for (place, row) in places.into_iter().zip(rows) {
             *place = Some(row);
         }
     }
 }
 
-async fn render(reads: &RoleReads, table: &DescribedTable, rows: &mut [RenderedRow], paused: &mut Pauses<u32>) {
+async fn render(
+    reads: &RoleReads,
+    table: &DescribedTable,
+    rows: &mut [RenderedRow],
+    paused: &mut Pauses<u32>,
+    time: Duration,
+) {
     let oid = table.table.oid;
     for waiting in table.waiting_columns(rows) {
         if paused.contain(&oid) {
             table.fill(rows, &waiting, None);
             continue;
         }
-        match render_column(reads, &waiting).await {
+        match render_column(reads, &waiting, time).await {
             Ok(rendered) => table.fill(rows, &waiting, Some(rendered)),
             Err(error @ ReadFailure::Unavailable(_)) => {
                 tracing::warn!(error = %error, "values that only the database can render are missing in changes");
@@ -83,14 +89,14 @@ async fn render(reads: &RoleReads, table: &DescribedTable, rows: &mut [RenderedR
 ///
 /// # Errors
 /// [`ReadFailure`], if it is not that of a value.
-async fn render_column(reads: &RoleReads, waiting: &WaitingColumn) -> Result<Vec<String>, ReadFailure> {
+async fn render_column(reads: &RoleReads, waiting: &WaitingColumn, time: Duration) -> Result<Vec<String>, ReadFailure> {
     let mut rendered = Vec::with_capacity(waiting.texts.len());
     let mut parts: Vec<&[Box<str>]> = vec![&waiting.texts];
     let (mut count, start) = (0, Instant::now());
     // The last one is the first, so that halves follow each other
     while let Some(texts) = parts.pop() {
         count += 1;
-        if count > MAX_READS || count > 1 && start.elapsed() >= MAX_TIME {
+        if count > MAX_READS || count > 1 && start.elapsed() >= time {
             rendered.extend(texts.iter().map(|text| json_string(text)));
             continue;
         }

@@ -3,7 +3,8 @@
 //! person receives nothing of the delivery in progress.
 //!
 //! A change that is being delivered was decided on for the reader before. So while changes are
-//! being delivered, a new reader waits for their end.
+//! being delivered, a new reader waits for their end. A channel that subscribes again meanwhile, as
+//! after a change of its role, receives the changes after these.
 
 use std::sync::Arc;
 
@@ -13,13 +14,19 @@ use super::role_reads::ChangeReader;
 
 /// Keeps the readers of all subscriptions as they are until it is dropped.
 #[derive(Debug)]
-pub(crate) struct DeliveryInProgress<'a>(&'a Registry);
+pub(crate) struct DeliveryInProgress<'a> {
+    registry: &'a Registry,
+    /// The number of the last subscription before it began. Later ones receive nothing of it: their
+    /// channels may have received it with a subscription before.
+    pub last: u64,
+}
 
 impl Registry {
     /// Begins a delivery. There is one at a time.
     pub fn begin_delivery(&self) -> DeliveryInProgress<'_> {
-        self.state().is_delivering = true;
-        DeliveryInProgress(self)
+        let mut state = self.state();
+        state.is_delivering = true;
+        DeliveryInProgress { registry: self, last: state.next }
     }
 
     /// Gives a subscription another reader of the same role, for which its entries were checked,
@@ -54,7 +61,7 @@ impl Registry {
 
 impl Drop for DeliveryInProgress<'_> {
     fn drop(&mut self) {
-        let mut state = self.0.state();
+        let mut state = self.registry.state();
         state.is_delivering = false;
         for (number, renewal) in std::mem::take(&mut state.renewals) {
             state.renew(number, renewal);
@@ -119,10 +126,14 @@ mod tests {
 
     /// Sends a frame to the groups that a change of the table matches. Returns their claims.
     fn deliver(registry: &Registry, frame: &Frame) -> Vec<Box<str>> {
+        deliver_until(registry, registry.last_number(), frame)
+    }
+
+    fn deliver_until(registry: &Registry, last: u64, frame: &Frame) -> Vec<Box<str>> {
         let targets = registry.matching(("public", "items"), ChangeAction::Insert, |_| FieldValue::Absent);
         targets
             .iter()
-            .filter(|target| target.group.send(std::slice::from_ref(frame), &mut DeferredWakes::default()) > 0)
+            .filter(|target| target.group.send(std::slice::from_ref(frame), last, &mut DeferredWakes::default()) > 0)
             .map(|target| target.group.key.reader.claims.clone())
             .collect()
     }
@@ -186,5 +197,24 @@ mod tests {
             assert_eq!(received(&channel), (0, 0));
             assert!(registry.state().groups.is_empty() && registry.state().subscriptions.is_empty());
         }
+    }
+
+    #[test]
+    fn a_channel_that_subscribes_again_during_a_delivery_does_not_receive_it_twice() {
+        let (registry, channel) = (Registry::default(), TestChannel::new(&room(false, "a"), Version::V2));
+        let registration = subscribe(&registry, &channel, "before");
+        let other = TestChannel::new(&room(false, "b"), Version::V2);
+        subscribe(&registry, &other, "after");
+        let delivery = registry.begin_delivery();
+        assert_eq!(deliver_until(&registry, delivery.last, &frame()).len(), 2);
+        assert_eq!((received(&channel), received(&other)), ((1, 0), (1, 0)));
+        registry.remove(&registration);
+        subscribe(&registry, &channel, "after");
+        // The part of the other reader
+        deliver_until(&registry, delivery.last, &frame());
+        assert_eq!((received(&channel), received(&other)), ((0, 0), (1, 0)));
+        drop(delivery);
+        deliver(&registry, &frame());
+        assert_eq!((received(&channel), received(&other)), ((1, 0), (1, 0)));
     }
 }

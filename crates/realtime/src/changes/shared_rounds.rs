@@ -37,7 +37,7 @@ impl<K: Hash + Eq + Clone + Send + 'static, V: Clone + Send + 'static> SharedRou
             Entry::Occupied(mut running) => running.get_mut().push(sender),
             Entry::Vacant(idle) => {
                 idle.insert(vec![sender]);
-                let running = Running { waiting: Arc::clone(&self.waiting), key };
+                let running = RunningRounds { waiting: Arc::clone(&self.waiting), key };
                 // A task of its own, which no caller cancels for the others
                 tokio::spawn(async move {
                     while let Some(callers) = next_callers(&running.waiting, &running.key) {
@@ -55,12 +55,12 @@ impl<K: Hash + Eq + Clone + Send + 'static, V: Clone + Send + 'static> SharedRou
 
 /// A running task. However it ends, also by a panic of the work, later callers begin another one:
 /// those that wait then receive nothing.
-struct Running<K: Hash + Eq, V> {
+struct RunningRounds<K: Hash + Eq, V> {
     waiting: Arc<Mutex<WaitingCallers<K, V>>>,
     key: K,
 }
 
-impl<K: Hash + Eq, V> Drop for Running<K, V> {
+impl<K: Hash + Eq, V> Drop for RunningRounds<K, V> {
     fn drop(&mut self) {
         // A task that ends by itself has removed it, and the place may be that of another one
         if std::thread::panicking() {

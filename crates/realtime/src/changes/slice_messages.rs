@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::committed_change::CommittedChange;
 use super::event::ChangeMessages;
@@ -41,10 +42,16 @@ impl<'a> SliceMessages<'a> {
     }
 
     /// Has PostgreSQL render the values of those changes that `is_sent` names. `paused` are the
-    /// tables whose casts took too long.
-    pub async fn render(&mut self, reads: &RoleReads, paused: &mut Pauses<u32>, is_sent: impl Fn(usize) -> bool) {
+    /// tables whose casts took too long, and `time` is that for the values of a column.
+    pub async fn render(
+        &mut self,
+        reads: &RoleReads,
+        paused: &mut Pauses<u32>,
+        time: Duration,
+        is_sent: impl Fn(usize) -> bool,
+    ) {
         let sent = self.messages.iter_mut().filter(|(number, _)| is_sent(**number));
-        render_waiting(reads, sent.map(|(_, messages)| messages).collect(), paused).await;
+        render_waiting(reads, sent.map(|(_, messages)| messages).collect(), paused, time).await;
     }
 
     /// Returns the messages of a change. `None`: there is no such change.

@@ -10,13 +10,14 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
+use super::authorise::RowAccess;
 use super::deliver::ChangeDelivery;
 use super::entry::{ChangeMessageForm, ChangesEntry, PreparedEntries};
 use super::group::{GroupKey, SubscriptionGroup};
-use super::pauses::PAUSE;
 use super::registry::{Registry, SubscriptionRegistration};
 use super::role_reads::{ChangeReader, RoleReads};
 use super::system_message::EXTENSION;
+use super::times::DeliveryTimes;
 use super::validate::{SubscribeError, Validator};
 use crate::identity::ChannelIdentity;
 use crate::meter::Meter;
@@ -44,7 +45,7 @@ struct DatabaseChangesState {
     stream: FollowedStream,
     memory: Arc<FrameMemory>,
     deliveries: Arc<Meter>,
-    pause: Duration,
+    times: DeliveryTimes,
 }
 
 /// A subscription of a channel. It ends when this is dropped; nothing is sent after that.
@@ -74,21 +75,21 @@ impl DatabaseChanges {
         stream: FollowedStream,
         memory: &Arc<FrameMemory>,
     ) -> Self {
-        Self::with_pause(database, reads, settings, stream, memory, PAUSE)
+        Self::with_times(database, reads, settings, stream, memory, DeliveryTimes::default())
     }
 
-    /// Like [`new`](Self::new), but with another length of the first pause of what takes too long.
-    pub(super) fn with_pause(
+    /// Like [`new`](Self::new), but with other times of the delivery.
+    pub(super) fn with_times(
         database: &Database,
         reads: ReadCoalescer,
         settings: &RealtimeSettings,
         stream: FollowedStream,
         memory: &Arc<FrameMemory>,
-        pause: Duration,
+        times: DeliveryTimes,
     ) -> Self {
         let reads = RoleReads::new(reads);
         Self(Arc::new(DatabaseChangesState {
-            registry: Arc::new(Registry::with_pause(pause)),
+            registry: Arc::new(Registry::with_pause(times.pause)),
             validator: Validator::new(reads.clone()),
             reads,
             database: database.clone(),
@@ -96,7 +97,7 @@ impl DatabaseChanges {
             stream,
             memory: Arc::clone(memory),
             deliveries: Arc::default(),
-            pause,
+            times,
         }))
     }
 
@@ -152,13 +153,18 @@ impl DatabaseChanges {
         let delivery = ChangeDelivery {
             registry: Arc::clone(&state.registry),
             reads: state.reads.clone(),
+            access: RowAccess {
+                registry: Arc::clone(&state.registry),
+                reads: state.reads.clone(),
+                max_age: state.times.role_answers,
+            },
             validator: state.validator.clone(),
             database: state.database.clone(),
             settings: state.settings.changes.clone(),
             memory: Arc::clone(&state.memory),
             meter: Arc::clone(&state.deliveries),
             max_per_second: state.settings.limits.max_changes_per_second,
-            pause: state.pause,
+            times: state.times,
         };
         tokio::select! {
             () = delivery.run(batches) => {}

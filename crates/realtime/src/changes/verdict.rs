@@ -10,7 +10,6 @@ use super::committed_change::CommittedChange;
 use super::entry::ChangeAction;
 use super::event::EventContent;
 use super::group::{EntryTarget, SubscriptionGroup};
-use super::ordered_map::OrderedMap;
 use super::role_reads::{ChangeReader, ReadFailure};
 use super::slice_keys::SliceKeys;
 use crate::settings::ChangesSettings;
@@ -59,7 +58,7 @@ pub(crate) enum AccessQuestion {
 }
 
 /// The numbers of the keys that each question is about.
-pub(crate) type AccessQuestions = OrderedMap<AccessQuestion, Vec<usize>>;
+pub(crate) type AccessQuestions = IndexMap<AccessQuestion, Vec<usize>>;
 /// The answers. `None`: the table does not exist any more.
 pub(crate) type AccessAnswers = HashMap<AccessQuestion, Result<Option<TableAccess>, ReadFailure>>;
 
@@ -68,14 +67,21 @@ pub(crate) type AccessAnswers = HashMap<AccessQuestion, Result<Option<TableAcces
 pub(crate) struct PartAnswers<'a> {
     /// The answers about roles, for all parts of the slice.
     pub of_slice: &'a AccessAnswers,
+    /// Later answers to the same questions, if those had become old.
+    pub of_slice_again: AccessAnswers,
     pub of_part: AccessAnswers,
     pub keys: &'a SliceKeys,
 }
 
 impl PartAnswers<'_> {
+    /// Returns the answers about roles.
+    pub fn of_roles(&self) -> &AccessAnswers {
+        if self.of_slice_again.is_empty() { self.of_slice } else { &self.of_slice_again }
+    }
+
     /// Returns the answer to a question, if it was asked.
     pub fn get(&self, question: &AccessQuestion) -> Option<&Result<Option<TableAccess>, ReadFailure>> {
-        self.of_part.get(question).or_else(|| self.of_slice.get(question))
+        self.of_part.get(question).or_else(|| self.of_roles().get(question))
     }
 
     /// Returns true if the rows of a table were asked about for a reader.
@@ -91,8 +97,7 @@ pub(crate) fn is_keyless(change: &CommittedChange) -> bool {
 
 /// Adds the question whether a reader may read the row of a table with a key.
 pub(crate) fn ask_about_row(questions: &mut AccessQuestions, oid: u32, reader: &Arc<ChangeReader>, key: Option<usize>) {
-    let is_asked = |question: &AccessQuestion| matches!(question, AccessQuestion::Rows(table, other) if *table == oid && Arc::ptr_eq(other, reader));
-    let keys = questions.entry_where(is_asked, || AccessQuestion::Rows(oid, Arc::clone(reader)));
+    let keys = questions.entry(AccessQuestion::Rows(oid, Arc::clone(reader))).or_default();
     // The entries of a reader follow each other
     if keys.last().copied() != key {
         keys.extend(key);
@@ -101,8 +106,7 @@ pub(crate) fn ask_about_row(questions: &mut AccessQuestions, oid: u32, reader: &
 
 /// Adds the question which columns of a table a role may read.
 pub(crate) fn ask_about_role(questions: &mut AccessQuestions, oid: u32, role: &str) {
-    let is_asked = |question: &AccessQuestion| matches!(question, AccessQuestion::Role(table, other) if *table == oid && **other == *role);
-    questions.entry_where(is_asked, || AccessQuestion::Role(oid, role.into()));
+    questions.entry(AccessQuestion::Role(oid, role.into())).or_default();
 }
 
 /// The table, its readable columns and the address of the entry's selection: the shown columns
@@ -116,7 +120,7 @@ pub(crate) fn unanswered(
     candidates: &[Candidate],
     answers: &PartAnswers<'_>,
 ) -> IndexMap<u64, Arc<SubscriptionGroup>> {
-    if answers.of_part.values().chain(answers.of_slice.values()).all(Result::is_ok) {
+    if answers.of_part.values().chain(answers.of_roles().values()).all(Result::is_ok) {
         return IndexMap::new();
     }
     let undecided = candidates.iter().filter(|candidate| candidate.is_undecided());
@@ -124,7 +128,11 @@ pub(crate) fn unanswered(
         let Some(change) = changes.get(candidate.change) else { return false };
         let (oid, reader) = (change.table.table.oid, candidate.reader());
         let of_rows = answers.get(&AccessQuestion::Rows(oid, Arc::clone(reader)));
-        match of_rows.filter(|_| change.action() != ChangeAction::Delete) {
+        // A right that is missing shows in the answer about the role
+        let is_of_rows = |answer: &&Result<Option<TableAccess>, ReadFailure>| {
+            change.action() != ChangeAction::Delete && !answer.as_ref().is_err_and(|failure| failure.has_code("42501"))
+        };
+        match of_rows.filter(is_of_rows) {
             Some(answer) => answer.as_ref().is_err_and(ReadFailure::is_unanswered),
             None => {
                 let of_role = answers.get(&AccessQuestion::Role(oid, reader.role.clone()));
@@ -198,5 +206,51 @@ fn permitting_access<'a>(
         }
         // The table has no row-level security, as PostgreSQL has just confirmed
         None => of_role().filter(|access| !access.has_row_security && access.reads_key(&change.table)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::entry::ChangeMessageForm;
+    use super::super::group::GroupKey;
+    use super::*;
+    use crate::decode::{CommitTime, described_table, inserted};
+    use crate::socket::frame::Version;
+
+    #[test]
+    fn a_missing_right_without_an_answer_about_the_role_is_no_answer() {
+        let change = CommittedChange {
+            commit_time: CommitTime(0),
+            table: described_table(1, &["id"]),
+            change: inserted(&["1"]),
+        };
+        let changes = [change];
+        let reader = Arc::new(ChangeReader::new("authenticated".into(), "{}".into(), None));
+        let key = GroupKey {
+            reader: Arc::clone(&reader),
+            topic: "a".into(),
+            version: Version::V2,
+            form: ChangeMessageForm::Ids,
+            entries: Arc::new([]),
+        };
+        let group = Arc::new(SubscriptionGroup::new(7, key, Arc::new([])));
+        let target = Arc::new(EntryTarget { group, entry: 0, filter: Arc::default() });
+        let candidates = [Candidate { change: 0, target, verdict: CandidateOutcome::Undecided }];
+        let (of_slice, keys) = (AccessAnswers::new(), SliceKeys::of(&changes));
+        let rejected = |code: &str| Err(ReadFailure::Rejected { code: code.into(), message: "".into() });
+        let (rows, role) = (AccessQuestion::Rows(1, reader), AccessQuestion::Role(1, "authenticated".into()));
+        for (of_rows, of_role, groups) in [
+            ("42501", Some(rejected("53300")), 1),
+            ("42501", Some(rejected("42501")), 0),
+            ("42501", None, 0),
+            ("53300", None, 1),
+            ("22012", None, 0),
+        ] {
+            let answers = [(rows.clone(), rejected(of_rows))].into_iter();
+            let of_part = answers.chain(of_role.map(|answer| (role.clone(), answer))).collect();
+            let of_slice_again = AccessAnswers::new();
+            let answers = PartAnswers { of_slice: &of_slice, of_slice_again, of_part, keys: &keys };
+            assert_eq!(unanswered(&changes, &candidates, &answers).len(), groups, "{of_rows}");
+        }
     }
 }

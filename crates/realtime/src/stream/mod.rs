@@ -24,7 +24,7 @@ mod watchdog;
 pub(crate) use message::{DatabaseMessage, MessagePayload};
 pub(crate) use owner::{ChangeStream, ChangeStreamSettings, FollowedStream, StreamState, StreamUse};
 #[cfg(test)]
-use run::TableChange;
+pub(crate) use run::TableChange;
 pub(crate) use run::{ChangeBatch, MessageBatch, StreamConsumers};
 pub(crate) use times::StreamTimes;
 pub(crate) use visibility::wait_until_visible;

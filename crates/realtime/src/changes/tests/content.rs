@@ -1,9 +1,13 @@
 //! The content of events that depends on the project's own types and tables.
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use super::{Live, entry};
+use crate::changes::times::DeliveryTimes;
 use crate::fixture::person;
+use crate::settings::RealtimeSettings;
 
 #[tokio::test]
 async fn a_cast_of_the_project_renders_values_with_the_fewest_rights() {
@@ -34,8 +38,8 @@ async fn a_cast_of_the_project_renders_values_with_the_fewest_rights() {
 
 #[tokio::test]
 async fn a_value_whose_cast_fails_is_text_and_the_others_are_rendered() {
-    let live = Live::new(
-        "create type public.kind as enum ('good', 'bad');
+    let set_up = "
+         create type public.kind as enum ('good', 'bad');
          create table public.items (id int primary key, kind public.kind);
          create function public.kind_json(kind public.kind) returns json language plpgsql as $$
            begin
@@ -45,9 +49,9 @@ async fn a_value_whose_cast_fails_is_text_and_the_others_are_rendered() {
          create cast (public.kind as json) with function public.kind_json(public.kind);
          alter table public.items disable row level security;
          grant all on public.items to anon, authenticated;
-         alter publication supabase_realtime add table public.items",
-    )
-    .await;
+         alter publication supabase_realtime add table public.items";
+    let times = DeliveryTimes { rendering: Duration::from_secs(3600), ..DeliveryTimes::default() };
+    let live = Live::with_times(set_up, RealtimeSettings::default(), times).await;
     let joined = live.join(&person("a"), "a", &[entry("INSERT", "items", "")]).await;
     let sql = "insert into public.items
                select n, case when n in (3, 70) then 'bad' else 'good' end::public.kind from generate_series(1, 100) n";

@@ -91,7 +91,9 @@ fn subscriptions_of_the_same_content_are_one_group() {
     assert_eq!(groups.len(), 2);
     assert_eq!(registry.matching(ITEMS, ChangeAction::Update, field).len(), 0);
     let frame = [Frame::Text("x".into())];
-    let send = || groups.iter().map(|target| target.group.send(&frame, &mut DeferredWakes::default())).sum::<usize>();
+    let last = registry.last_number();
+    let mut wakes = DeferredWakes::default();
+    let mut send = || groups.iter().map(|target| target.group.send(&frame, last, &mut wakes)).sum::<usize>();
     assert_eq!(send(), 3);
     registry.remove(&first);
     registry.remove(&third);

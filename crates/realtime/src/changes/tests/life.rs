@@ -8,13 +8,15 @@ use portico_database::wire::{CoalescingSettings, ReadCoalescer, WirePoolSettings
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
 
+use super::super::times::DeliveryTimes;
 use super::super::{DatabaseChanges, PreparedEntries};
 use super::{Joined, Live, entry};
+use crate::decode::{CommitTime, TransactionId, described_table, inserted};
 use crate::fixture::{ScratchDatabase, TestChannel, identity, json_of, open, person, room};
 use crate::settings::RealtimeSettings;
 use crate::socket::FrameMemory;
 use crate::socket::frame::Version;
-use crate::stream::{FollowedStream, StreamState};
+use crate::stream::{ChangeBatch, FollowedStream, StreamState, TableChange};
 
 const SET_UP: &str = "
     create table public.items (id int primary key, value text);
@@ -284,11 +286,15 @@ struct Streamless {
     state: watch::Sender<StreamState>,
     table_changes: watch::Sender<u64>,
     database: ScratchDatabase,
-    _batches: mpsc::Sender<crate::stream::ChangeBatch>,
+    batches: mpsc::Sender<ChangeBatch>,
 }
 
 impl Streamless {
     async fn new() -> Self {
+        Self::with_times(DeliveryTimes::default()).await
+    }
+
+    async fn with_times(times: DeliveryTimes) -> Self {
         let database = ScratchDatabase::new().await;
         database.run(SET_UP).await;
         let (state, followed_state) = watch::channel(StreamState::Connecting);
@@ -296,11 +302,11 @@ impl Streamless {
         let stream = FollowedStream { state: followed_state, table_changes: followed_tables };
         let reads = ReadCoalescer::new(database.pool(WirePoolSettings::default()), &CoalescingSettings::default());
         let memory = FrameMemory::new(usize::MAX);
-        let changes =
-            DatabaseChanges::new(&open(database.endpoint()), reads, &RealtimeSettings::default(), stream, &memory);
+        let (pools, settings) = (open(database.endpoint()), RealtimeSettings::default());
+        let changes = DatabaseChanges::with_times(&pools, reads, &settings, stream, &memory, times);
         let (batches, receiver) = mpsc::channel(1);
         tokio::spawn(changes.clone().run(receiver));
-        Self { changes, state, table_changes, database, _batches: batches }
+        Self { changes, state, table_changes, database, batches }
     }
 
     fn join(&self) -> Joined {
@@ -375,4 +381,23 @@ async fn a_table_that_is_no_longer_published_ends_its_subscriptions_without_a_ga
     live.table_changes.send_modify(|changes| *changes += 1);
     assert_eq!(other.system().await.0, "error");
     assert_eq!(joined.channel.received(), []);
+}
+
+#[tokio::test]
+async fn changes_that_do_not_become_visible_are_discarded_as_in_a_gap() {
+    let live = Streamless::with_times(DeliveryTimes { visible: Duration::ZERO, ..DeliveryTimes::default() }).await;
+    live.database.run("create table public.table_1 (id text primary key); alter publication supabase_realtime add table public.table_1").await;
+    live.state.send_replace(StreamState::Running);
+    let joined = live.join_table("table_1");
+    assert_eq!(joined.system().await.0, "ok");
+    // A number that the server gives to no transaction of the test
+    let id: String = live.database.value("select (pg_current_xact_id()::text::bigint + 1000000)::text").await;
+    let batch = ChangeBatch {
+        transaction: TransactionId(id.parse().unwrap()),
+        commit_time: CommitTime(0),
+        changes: vec![TableChange { table: described_table(1, &["id"]), change: inserted(&["1"]) }],
+        after_gap: false,
+    };
+    live.batches.send(batch).await.unwrap();
+    assert_eq!(joined.system().await, ("ok".to_owned(), "Subscribed to PostgreSQL".to_owned()));
 }

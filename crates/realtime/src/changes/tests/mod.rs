@@ -12,6 +12,7 @@ mod rules;
 mod validation;
 mod visibility;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::role_reads::RoleReads;
+use super::times::DeliveryTimes;
 use super::*;
 use crate::fixture::{ScratchDatabase, TestChannel, json_of, open, room};
 use crate::identity::ChannelIdentity;
@@ -40,6 +42,8 @@ struct Live {
     database: ScratchDatabase,
     changes: DatabaseChanges,
     reads: RoleReads,
+    /// The memory of the frames that wait for clients.
+    memory: Arc<FrameMemory>,
     mark: AtomicU32,
     _stream: (ChangeStream, StreamUse),
 }
@@ -58,12 +62,16 @@ impl Live {
     }
 
     async fn with_settings(set_up: &str, settings: RealtimeSettings) -> Self {
-        Self::with_pause(set_up, settings, super::pauses::PAUSE).await
+        Self::with_times(set_up, settings, DeliveryTimes::default()).await
     }
 
     /// Like [`with_settings`](Self::with_settings), but with the first pause of what takes too
     /// long.
     async fn with_pause(set_up: &str, settings: RealtimeSettings, pause: Duration) -> Self {
+        Self::with_times(set_up, settings, DeliveryTimes { pause, ..DeliveryTimes::default() }).await
+    }
+
+    async fn with_times(set_up: &str, settings: RealtimeSettings, times: DeliveryTimes) -> Self {
         let database = ScratchDatabase::new().await;
         database.run(MARKS).await;
         database.run(set_up).await;
@@ -79,11 +87,11 @@ impl Live {
         let reads = ReadCoalescer::new(database.pool(WirePoolSettings::default()), &CoalescingSettings::default());
         let memory = FrameMemory::new(settings.limits.max_all_waiting_bytes);
         let of_roles = RoleReads::new(reads.clone());
-        let changes = DatabaseChanges::with_pause(&pools, reads, &settings, stream.follow(), &memory, pause);
+        let changes = DatabaseChanges::with_times(&pools, reads, &settings, stream.follow(), &memory, times);
         tokio::spawn(changes.clone().run(batches));
         tokio::spawn(async move { while messages.recv().await.is_some() {} });
         let in_use = stream.use_stream();
-        Self { database, changes, reads: of_roles, mark: AtomicU32::new(0), _stream: (stream, in_use) }
+        Self { database, changes, reads: of_roles, memory, mark: AtomicU32::new(0), _stream: (stream, in_use) }
     }
 
     async fn run(&self, sql: &str) {
@@ -110,7 +118,7 @@ impl Live {
     fn subscribe(&self, channel: TestChannel, identity: &ChannelIdentity, prepared: &PreparedEntries) -> Joined {
         let echo = prepared.echo().as_array().cloned().unwrap();
         let ids = echo.iter().map(|entry| entry["id"].clone()).collect();
-        let subscriber = std::sync::Arc::clone(&channel.subscriber);
+        let subscriber = Arc::clone(&channel.subscriber);
         let subscription = Some(self.changes.subscribe(subscriber, prepared, identity));
         Joined { channel, ids, subscription }
     }

@@ -1,34 +1,112 @@
 //! The order in which the readers of a change are served.
 
+use std::time::Duration;
+
+use portico_database::connect;
+use serde_json::json;
+use tokio_postgres::Client;
+
 use super::{Live, entry};
-use crate::fixture::person;
+use crate::changes::DatabaseChanges;
+use crate::changes::times::DeliveryTimes;
+use crate::fixture::{TestChannel, person, room};
+use crate::settings::{RealtimeLimits, RealtimeSettings};
+use crate::socket::frame::Version;
+
+/// A table whose policy waits for a lock for the persons `slow …`.
+const WAITING_POLICY: &str = "
+    create function public.waits() returns boolean language plpgsql stable as $$
+      begin
+        if auth.jwt() ->> 'sub' like 'slow%' then perform pg_advisory_xact_lock_shared(7); end if;
+        return true;
+      end $$;
+    create table public.items (id int primary key, note text default 'x');
+    alter table public.items enable row level security;
+    create policy p on public.items for select to authenticated using (public.waits());
+    create table public.notes (id int primary key);
+    alter table public.notes enable row level security;
+    create policy p on public.notes for select to authenticated using (true);
+    grant select on public.items, public.notes to authenticated;
+    alter publication supabase_realtime add table public.items, public.notes";
+
+/// Has the policy wait for the slow persons. Returns a client whose `RELEASE` ends it.
+async fn blocked(live: &Live) -> Client {
+    let blocker = connect(live.database.endpoint()).await.unwrap();
+    blocker.batch_execute("select pg_advisory_lock(7)").await.unwrap();
+    blocker
+}
+
+const RELEASE: &str = "select pg_advisory_unlock(7)";
 
 #[tokio::test]
-async fn a_reader_whose_policy_waits_does_not_delay_the_others() {
-    let live = Live::new(
-        "create function public.waits() returns boolean language plpgsql stable as $$
-         begin
-             if auth.jwt() ->> 'sub' = 'slow' then
-                 perform pg_advisory_xact_lock_shared(7);
-             end if;
-             return true;
-         end $$;
-         create table public.items (id int primary key);
-         alter table public.items enable row level security;
-         create policy p on public.items for select to authenticated using (public.waits());
-         grant select on public.items to authenticated;
-         alter publication supabase_realtime add table public.items",
+async fn readers_whose_policy_waits_do_not_delay_the_others() {
+    // Exceeded by the first byte
+    let limits = RealtimeLimits { max_all_waiting_bytes: 0, ..RealtimeLimits::default() };
+    let live = Live::with_settings(WAITING_POLICY, RealtimeSettings { limits, ..RealtimeSettings::default() }).await;
+    let mut slow = Vec::new();
+    for number in 0..6 {
+        slow.push(live.join(&person(&format!("slow {number}")), "a", &[entry("*", "items", "")]).await);
+    }
+    let filtering = live.join(&person("filtering"), "a", &[entry("*", "items", "note=like.x%")]).await;
+    let quick = live.join(&person("quick"), "a", &[entry("*", "items", "")]).await;
+    let of_notes = live.join(&person("of notes"), "a", &[entry("*", "notes", "")]).await;
+    // Would receive an error for the item if the role could not read it
+    let of_both = [entry("*", "notes", ""), entry("*", "items", "id=eq.7")];
+    let of_both = live.join(&person("of both"), "a", &of_both).await;
+    let blocker = blocked(&live).await;
+    live.run("insert into public.items values (1); insert into public.notes values (1)").await;
+    for other in [&quick, &of_notes] {
+        let (_, event) = other.next().await;
+        assert_eq!(event[4]["data"]["record"]["id"], 1);
+    }
+    assert!(slow.iter().chain([&filtering, &of_both]).all(|other| other.channel.received().is_empty()));
+    assert!(!live.memory.is_exceeded(), "a frame that was taken is still in memory");
+    blocker.batch_execute(RELEASE).await.unwrap();
+    for other in slow.iter().chain([&filtering, &of_both]) {
+        let (_, event) = other.next().await;
+        assert_eq!(event[4]["data"]["record"]["id"], 1, "{event}");
+    }
+}
+
+#[tokio::test]
+async fn a_right_that_is_revoked_during_a_delivery_is_missing_in_its_last_part() {
+    let times = DeliveryTimes { role_answers: Duration::ZERO, ..DeliveryTimes::default() };
+    let live = Live::with_times(WAITING_POLICY, RealtimeSettings::default(), times).await;
+    live.run(
+        "create table public.open (id int primary key, title text, secret text);
+         alter table public.open disable row level security;
+         grant select on public.open to authenticated;
+         alter publication supabase_realtime add table public.open",
     )
     .await;
     let slow = live.join(&person("slow"), "a", &[entry("*", "items", "")]).await;
     let quick = live.join(&person("quick"), "a", &[entry("*", "items", "")]).await;
-    let blocker = portico_database::connect(live.database.endpoint()).await.unwrap();
-    blocker.batch_execute("select pg_advisory_lock(7)").await.unwrap();
-    live.run("insert into public.items values (1)").await;
-    let (_, event) = quick.next().await;
-    assert_eq!(event[4]["data"]["record"]["id"], 1);
-    assert_eq!(slow.channel.received(), []);
-    blocker.batch_execute("select pg_advisory_unlock(7)").await.unwrap();
-    let (_, event) = slow.next().await;
-    assert_eq!(event[4]["data"]["record"]["id"], 1, "{event}");
+    let last = live.join(&person("last"), "a", &[entry("*", "open", "title=like.x%")]).await;
+    let blocker = blocked(&live).await;
+    live.run("insert into public.open values (1, 'x', 'y'); insert into public.items values (1)").await;
+    quick.next().await;
+    live.run(
+        "revoke select on public.open from authenticated; grant select (id, title) on public.open to authenticated",
+    )
+    .await;
+    blocker.batch_execute(RELEASE).await.unwrap();
+    slow.next().await;
+    let (_, event) = last.next().await;
+    assert_eq!(event[4]["data"]["record"], json!({ "id": 1, "title": "x" }));
+}
+
+#[tokio::test]
+async fn sockets_of_the_same_thread_write_while_a_part_is_sent() {
+    let live = Live::new(WAITING_POLICY).await;
+    // Fewer than are sent: it is closed unless it is emptied meanwhile
+    let limits = RealtimeLimits { max_waiting_frames: 600, ..RealtimeLimits::default() };
+    let channel = TestChannel::with_limits(&room(false, "a"), Version::V2, &limits);
+    let joined = live.subscribe(channel, &person("a"), &DatabaseChanges::prepare(&[entry("*", "items", "")]));
+    assert_eq!(joined.system().await.0, "ok");
+    let receive = async {
+        for id in 1..=1000 {
+            assert_eq!(joined.next().await.1[4]["data"]["record"]["id"], id);
+        }
+    };
+    tokio::join!(live.run("insert into public.items select generate_series(1, 1000)"), receive);
 }

@@ -1,0 +1,29 @@
+//! The times of the delivery.
+
+use std::time::Duration;
+
+use super::pauses::PAUSE;
+
+/// The times of the delivery of changes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DeliveryTimes {
+    /// The length of the first pause of a policy, a condition or a cast that takes too long.
+    pub pause: Duration,
+    /// The time after which no further read for the values of a column begins.
+    pub rendering: Duration,
+    /// The time that received commits may take until other sessions see them.
+    pub visible: Duration,
+    /// The time after which a part of a slice asks again what roles may read.
+    pub role_answers: Duration,
+}
+
+impl Default for DeliveryTimes {
+    fn default() -> Self {
+        Self {
+            pause: PAUSE,
+            rendering: Duration::from_secs(1),
+            visible: Duration::from_secs(10),
+            role_answers: Duration::from_secs(1),
+        }
+    }
+}
