@@ -58,8 +58,6 @@ impl TestPooler {
         let pooler = Self { address: listener.local_addr()?, sessions: Arc::clone(&sessions) };
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                // Messages are passed on in several writes, of which the system delays the second
-                let _ = client.set_nodelay(true);
                 tokio::spawn(Arc::clone(&sessions).serve(client));
             }
         });
@@ -163,7 +161,6 @@ impl ServerSessions {
             return Ok((server, permit));
         }
         let mut server = TcpStream::connect(self.server).await?;
-        server.set_nodelay(true)?;
         let body = [&196_608_u32.to_be_bytes()[..], key].concat();
         let length = u32::try_from(body.len() + 4).map_err(io::Error::other)?;
         server.write_all(&[&length.to_be_bytes()[..], &body].concat()).await?;
