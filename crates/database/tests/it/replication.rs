@@ -87,9 +87,16 @@ async fn transactions_arrive(endpoint: &Endpoint) {
     client.batch_execute("truncate items").await.unwrap();
 
     let mut waiting = Vec::new();
-    let (many, end) = transaction(&mut stream, &mut waiting).await;
+    let (mut many, end) = transaction(&mut stream, &mut waiting).await;
+    assert!(kinds(&many).starts_with("BRI"));
+    let (mut second, second_end) = transaction(&mut stream, &mut waiting).await;
+    // The server describes a table again when other databases have changed much meanwhile
+    let described = many.remove(1);
+    for messages in [&mut many, &mut second] {
+        messages.retain(|message| kinds(std::slice::from_ref(message)) != "R");
+    }
+    many.insert(1, described);
     assert_eq!(kinds(&many), format!("BR{}C", "I".repeat(5000)));
-    let (second, second_end) = transaction(&mut stream, &mut waiting).await;
     assert_eq!(kinds(&second), "BIC");
     assert!(holds(&second[1], "first insert, second commit"));
     assert!(second_end > end && second[1].start < many[2].start);
