@@ -121,13 +121,19 @@ async function launch(command: "dev" | "serve", folder: string, env?: Record<str
   return { child, output: () => output };
 }
 
+/** The folders of running servers. */
+const foldersInUse = new Set<string>();
+
 export class Portico {
   private constructor(
     readonly folder: string,
     readonly child: ChildProcess,
     readonly status: Status,
     private readonly output: () => string,
-  ) {}
+  ) {
+    foldersInUse.add(folder);
+    void this.ended().then(() => foldersInUse.delete(folder));
+  }
 
   /** Starts `portico dev` and waits until it reports that it is ready. */
   static async start(project: ProjectFiles & { folder?: string } = {}): Promise<Portico> {
@@ -206,10 +212,10 @@ export class Portico {
     return this.ended();
   }
 
-  /** Stops the server and removes its folder. */
+  /** Stops the server and removes its folder, unless a later server runs there. */
   async dispose(): Promise<void> {
     await this.stop();
-    await rm(this.folder, { recursive: true, force: true });
+    if (!foldersInUse.has(this.folder)) await rm(this.folder, { recursive: true, force: true });
   }
 }
 
