@@ -340,8 +340,10 @@ async fn a_connection_prepares_the_read_of_its_caller_before_it_coalesces_others
     scratch.drop().await;
 }
 
-/// Starts a proxy before the server. When its flag is set, it inserts one false `ReadyForQuery`.
+/// Starts a proxy before the server. When its flag is set, it inserts one false `ReadyForQuery`
+/// before the responses to the next write with several transactions.
 async fn confusing_proxy(scratch: &Scratch, folder: &Path) -> (Endpoint, Arc<AtomicBool>) {
+    const SYNC: &[u8] = b"S\0\0\0\x04";
     let Host::Socket(real) = scratch.endpoint.host() else { panic!("the tests' cluster has a socket") };
     let file = format!(".s.PGSQL.{}", scratch.endpoint.port());
     let (real, listener) = (real.join(&file), UnixListener::bind(folder.join(&file)).unwrap());
@@ -352,12 +354,26 @@ async fn confusing_proxy(scratch: &Scratch, folder: &Path) -> (Endpoint, Arc<Ato
             let (flag, server) = (flag.clone(), UnixStream::connect(&real).await.unwrap());
             let ((mut from_client, mut to_client), (mut from_server, mut to_server)) =
                 (client.into_split(), server.into_split());
-            tokio::spawn(async move { tokio::io::copy(&mut from_client, &mut to_server).await });
+            let has_several = Arc::new(AtomicBool::new(false));
+            let several = has_several.clone();
+            tokio::spawn(async move {
+                let mut chunk = [0; 16 * 1024];
+                loop {
+                    let length = from_client.read(&mut chunk).await.unwrap_or(0);
+                    let transactions = chunk[..length].windows(SYNC.len()).filter(|bytes| *bytes == SYNC).count();
+                    if transactions > 1 && flag.swap(false, Ordering::SeqCst) {
+                        several.store(true, Ordering::SeqCst);
+                    }
+                    if length == 0 || to_server.write_all(&chunk[..length]).await.is_err() {
+                        break;
+                    }
+                }
+            });
             tokio::spawn(async move {
                 let mut chunk = [0; 4096];
                 loop {
                     let length = from_server.read(&mut chunk).await.unwrap_or(0);
-                    if flag.swap(false, Ordering::SeqCst) {
+                    if has_several.swap(false, Ordering::SeqCst) {
                         to_client.write_all(b"Z\0\0\0\x05I").await.unwrap();
                     }
                     if length == 0 || to_client.write_all(&chunk[..length]).await.is_err() {
