@@ -28,7 +28,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::mail::CollectedMails;
 use crate::request::Cookies;
 use crate::text_messages::OutgoingTextMessages;
-use crate::{Google, Request, cluster};
+use crate::{Request, cluster};
 
 /// The time for which a test waits for the server. It only ends a test that would hang.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -310,11 +310,6 @@ impl TestServer {
     /// When it is turned off.
     pub fn files(&self) -> &std::path::Path {
         self.files.as_ref().expect("the storage service is on").path()
-    }
-
-    /// Returns the emulated Google, driven as a browser would.
-    pub fn google(&self) -> Google<'_> {
-        Google::new(self)
     }
 
     /// Returns the server's connections to the database.

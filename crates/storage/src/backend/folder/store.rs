@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 use super::buffer::ReadBuffers;
 use super::content;
-use super::draft::{Draft, place_in, remove_empty};
+use super::draft::{Draft, DraftWriter, ReceivedDraft, place_in, remove_empty};
 use super::durable::{DurableFolders, flush_folder};
 use super::file::{blocking, changed};
 use super::writers::PieceWriters;
@@ -40,7 +40,7 @@ pub(crate) struct ContentFolder {
     /// The threads that flush content.
     pub(super) flushing: DiskThreads,
     /// The threads that give versions their names. They need not wait for large files.
-    pub(super) naming: DiskThreads,
+    naming: DiskThreads,
     /// The buffers of downloads.
     buffers: Arc<ReadBuffers>,
 }
@@ -71,6 +71,29 @@ impl ContentFolder {
 
     pub(super) fn place(&self, key: &VersionKey) -> PathBuf {
         self.objects.join(path::of(key))
+    }
+
+    /// Moves a draft to its place as a version, and makes it durable there. Returns when content,
+    /// name and folders are on disk; after an error the version may be left at its place.
+    async fn store(&self, received: ReceivedDraft, place: PathBuf) -> Result<StoredContent, BackendError> {
+        let ReceivedDraft { written, size } = received;
+        let etag = Some(format!("\"{}\"", written.digest()));
+        let DraftWriter { file, draft, .. } = written;
+        let file = Arc::new(file);
+        let flushed = Arc::clone(&file);
+        let flushing = self.flushing.run(move || flushed.sync_data());
+        let (folders, root) = (Arc::clone(&self.folders), self.objects.clone());
+        let moving = self.naming.run(move || {
+            place_in(&folders, &root, &place, || fs::rename(draft.path(), &place))?;
+            draft.keep();
+            Ok::<_, io::Error>(())
+        });
+        // Both to their ends, so that nothing is at work on a version that is given up
+        let (flushed, moved) = tokio::join!(flushing, moving);
+        flushed?;
+        moved?;
+        let modified = changed(&file.metadata()?).into();
+        Ok(StoredContent { etag, size, modified })
     }
 
     /// Gives a durable file a second name, or copies it where that is not possible.
@@ -105,7 +128,7 @@ impl Backend for ContentFolder {
     ) -> BackendFuture<'a, StoredContent> {
         Box::pin(async move {
             let received = self.receive(content, limit).await?;
-            received.store(self, self.place(at)).await
+            self.store(received, self.place(at)).await
         })
     }
 
