@@ -244,11 +244,6 @@ fn skip_element<'h>(html: &'h str, name: &str) -> &'h str {
 fn decode(text: &str) -> Cow<'_, str> {
     character_references::decode(text, |name| {
         Some(match name {
-            "amp" => '&',
-            "lt" => '<',
-            "gt" => '>',
-            "quot" => '"',
-            "apos" => '\'',
             "nbsp" => '\u{a0}',
             "copy" => '©',
             "reg" => '®',
@@ -262,7 +257,7 @@ fn decode(text: &str) -> Cow<'_, str> {
             "middot" => '·',
             "bull" => '•',
             "euro" => '€',
-            name => return character_references::numbered(name).filter(|character| !character.is_control()),
+            name => return character_references::xml_character(name).filter(|character| !character.is_control()),
         })
     })
 }
