@@ -24,7 +24,7 @@ use crate::backend::model::{
     VersionKey,
 };
 use crate::backend::path;
-use crate::backend::turn::PieceTurns;
+use crate::backend::piece_permit::PiecePermits;
 
 /// A folder with content.
 pub(crate) struct ContentFolder {
@@ -33,8 +33,8 @@ pub(crate) struct ContentFolder {
     /// The parts of versions that are not assembled yet.
     pub(super) multipart: PathBuf,
     pub(super) folders: Arc<DurableFolders>,
-    /// The turns of uploads.
-    pub(super) turns: PieceTurns,
+    /// The permits of uploads.
+    pub(super) permits: PiecePermits,
     /// The threads that write uploads.
     pub(super) writers: PieceWriters,
     /// The threads that flush content.
@@ -61,7 +61,7 @@ impl ContentFolder {
             incoming,
             multipart,
             folders: Arc::default(),
-            turns: PieceTurns::default(),
+            permits: PiecePermits::default(),
             writers: PieceWriters::default(),
             flushing: DiskThreads::default(),
             naming: DiskThreads::default(),
