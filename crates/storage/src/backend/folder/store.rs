@@ -293,7 +293,7 @@ mod tests {
         let content = folder.get(at, range).await?;
         let exact = content.body.size_hint().exact();
         let bytes = content.body.collect().await.unwrap().to_bytes();
-        assert_eq!((exact, content.part.1 - content.part.0), (Some(bytes.len() as u64), bytes.len() as u64));
+        assert_eq!((exact, content.range.1 - content.range.0), (Some(bytes.len() as u64), bytes.len() as u64));
         Ok(bytes)
     }
 
@@ -314,8 +314,8 @@ mod tests {
         let stored = put(&folder, &key("a/b", 1), &content).await.unwrap();
         assert_eq!((stored.size, stored.etag), (600_000, Some(format!("\"{}\"", hex::encode(Md5::digest(&content))))));
         assert_eq!(get(&folder, &key("a/b", 1), None).await.unwrap(), content);
-        let part = get(&folder, &key("a/b", 1), Some(ByteRange::From(100, Some(400_000)))).await.unwrap();
-        assert_eq!(part, &content[100..=400_000]);
+        let middle = get(&folder, &key("a/b", 1), Some(ByteRange::From(100, Some(400_000)))).await.unwrap();
+        assert_eq!(middle, &content[100..=400_000]);
         assert!(matches!(
             get(&folder, &key("a/b", 1), Some(ByteRange::From(600_000, None))).await,
             Err(BackendError::Range)
