@@ -1,4 +1,4 @@
-//! The plain-text part of an HTML mail.
+//! The plain-text part of an HTML email.
 
 use std::borrow::Cow;
 
@@ -7,8 +7,8 @@ use crate::character_references;
 /// The longest text that is made, in bytes. The rest is dropped.
 const LONGEST: usize = 256 << 10;
 
-/// Returns a readable text of an HTML mail: paragraphs and breaks as lines, links with their target
-/// in brackets, list items with a dash, nothing of scripts, styles and hidden elements.
+/// Returns a readable text of an HTML email: paragraphs and breaks as lines, links with their
+/// target in brackets, list items with a dash, nothing of scripts, styles and hidden elements.
 pub fn plain_text(html: &str) -> String {
     let mut writer = PlainTextWriter::default();
     let mut rest = html;

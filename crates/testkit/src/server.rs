@@ -56,11 +56,11 @@ pub struct TestServer {
 /// The settings that a test may change before the server starts.
 pub struct TestSettings {
     /// The account service. By default with confirmations, a cheap password hash, and no pause
-    /// between mails.
+    /// between emails.
     pub auth: AuthSettings,
     /// The requests that need an API key.
     pub key_policy: KeyPolicy,
-    /// Delivers mail in place of the mailbox that the test reads.
+    /// Delivers email in place of the mailbox that the test reads.
     pub mail: Option<Arc<dyn Transport>>,
     /// Delivers text messages in place of the collection that the test reads.
     pub texts: Option<Arc<dyn TextTransport>>,
@@ -251,7 +251,7 @@ impl TestServer {
         self.sign_in(email, password).await
     }
 
-    /// Creates a confirmed account, by sign-up and SQL. Returns its id. The confirmation mail has
+    /// Creates a confirmed account, by sign-up and SQL. Returns its id. The confirmation email has
     /// been delivered.
     ///
     /// # Panics
