@@ -36,7 +36,7 @@ async fn measure_on(postgres: &tokio_postgres::Client, key: &str, report: &mut R
     let mut connection = Connection::open(&format!("127.0.0.1:{PORT}")).await?;
     connection.succeed(&people::sign_up_request(key, KNOWN)).await?;
     postgres.execute("update auth.users set email_confirmed_at = now() where email = $1", &[&KNOWN]).await?;
-    // Requests that send mail, or seem to, are limited for each address: each address is used once
+    // Requests that send email, or seem to, are limited for each address: each address is used once
     const RECOVER: u64 = 10;
     const OTP: u64 = 11;
     const SIGN_UP: u64 = 12;

@@ -1,4 +1,4 @@
--- POST /verify with a code from a mail: `post`, `by_code` and `redeem` of
+-- POST /verify with a code from an email: `post`, `by_code` and `redeem` of
 -- crates/auth/src/account/verify/, and `issue` of session/mod.rs, their statements in
 -- crates/auth/src/sql, in the same round trips. The accounts are numbered; each is used once.
 \ir start.sql

@@ -20,7 +20,7 @@
 //! - `http`: routes and extraction; `model`: rows and the JSON that clients see; `error`: one table
 //!   of statuses, codes and texts; `settings`; `sql`: the statements by table
 //!
-//! Guarantees: the effects of a response are committed; a mail is in the outbox before the
+//! Guarantees: the effects of a response are committed; an email is in the outbox before the
 //! response; a response never shows whether another person has an account, except where the wire
 //! contract demands it.
 //!
@@ -116,7 +116,7 @@ struct AuthState {
 const DELETIONS_KEPT: usize = 1024;
 
 impl Auth {
-    /// Makes the service. A task that runs as long as the service sends mails through `mail`.
+    /// Makes the service. A task that runs as long as the service sends emails through `mail`.
     ///
     /// # Errors
     /// [`SettingsError`] names the setting that cannot work.
@@ -132,7 +132,7 @@ impl Auth {
         Ok(auth)
     }
 
-    /// Makes a service that sends no mail: they stay in the outbox for a server. For commands.
+    /// Makes a service that sends no emails: they stay in the outbox for a server. For commands.
     ///
     /// # Errors
     /// Those of [`Auth::new`].
@@ -249,7 +249,7 @@ impl Auth {
         self.inner.captcha.as_ref()
     }
 
-    /// Returns the rules for the addresses that mail may be sent to.
+    /// Returns the rules for the addresses that email may be sent to.
     fn recipients(&self) -> &Recipients {
         &self.inner.recipients
     }

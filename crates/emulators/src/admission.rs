@@ -1,6 +1,6 @@
 //! The pages that may use a stand-in from a browser.
 //!
-//! Mails hold links and codes that sign people in, and the identity provider lets its caller sign
+//! Emails hold links and codes that sign people in, and the identity provider lets its caller sign
 //! in as any account. Their ports are open to every page in a developer's browser, so
 //! [`AllowedOrigins`] decides about each request.
 

@@ -1,4 +1,4 @@
-//! Stand-ins for the services that an application meets in production: a mail server whose mails
+//! Stand-ins for the services that an application meets in production: a mail server whose emails
 //! are read on a page ([`Mailbox`]), and an OpenID provider in Google's place
 //! ([`IdentityProvider`]).
 //!

@@ -421,7 +421,8 @@ fn called_and_inner(uri: Uri, prefix: &str, keeps_key: bool) -> Option<(HeaderVa
 }
 
 /// Returns true for paths of services, whether these exist or not (`/rest/v1/...`): a page must not
-/// answer them. The web app itself redirects password managers to the page for a new password.
+/// be their response. The web app itself redirects password managers to the page for a new
+/// password.
 fn is_service_path(path: &str) -> bool {
     let mut segments = path.split('/').skip(1);
     let (first, second) = (segments.next().unwrap_or_default(), segments.next());

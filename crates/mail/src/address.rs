@@ -127,7 +127,7 @@ impl fmt::Display for Address {
 
 impl fmt::Debug for Address {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Addresses are personal data: a debug line shows where a mail goes, not to whom
+        // Addresses are personal data: a debug line shows where an email goes, not to whom
         write!(formatter, "Address(***@{})", self.domain())
     }
 }

@@ -32,8 +32,20 @@ pub(crate) fn decode(text: &str, character: impl Fn(&str) -> Option<char>) -> Co
     out.into()
 }
 
-/// Returns the character that a name such as `#8203` or `#x200b` stands for.
-pub(crate) fn numbered(name: &str) -> Option<char> {
+/// Returns the character that a name stands for in XML too: one of its five words, or a number such
+/// as `#8203` or `#x200b`.
+pub(crate) fn xml_character(name: &str) -> Option<char> {
+    Some(match name {
+        "amp" => '&',
+        "lt" => '<',
+        "gt" => '>',
+        "quot" => '"',
+        "apos" => '\'',
+        name => return numbered(name),
+    })
+}
+
+fn numbered(name: &str) -> Option<char> {
     let number = name.strip_prefix('#')?;
     let code = match number.strip_prefix(['x', 'X']) {
         Some(hex) => u32::from_str_radix(hex, 16).ok()?,

@@ -1,4 +1,4 @@
-//! A mail that is ready to be sent.
+//! An email that is ready to be sent.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use crate::{Address, address::is_invisible};
 
 /// The longest header line that every server passes on (RFC 5322, 2.1.1).
 const LONGEST_LINE: usize = 998;
-/// The most headers that can be added to a mail.
+/// The most headers that can be added to an email.
 const MOST_HEADERS: usize = 32;
 
 /// One line of text for a header: no control characters, so no line break, and at most 998 bytes.
@@ -78,7 +78,7 @@ impl fmt::Display for HeaderLine {
     }
 }
 
-/// The sender of a mail.
+/// The sender of an email.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sender {
     name: HeaderLine,
@@ -103,7 +103,7 @@ impl Sender {
     }
 }
 
-/// A mail to one person: HTML, with the plain text derived from it on the way out
+/// An email to one person: HTML, with the plain text derived from it on the way out
 /// ([`plain_text`](crate::plain_text)).
 #[derive(Debug, Clone)]
 pub struct Email {
@@ -116,7 +116,7 @@ pub struct Email {
 }
 
 impl Email {
-    /// Makes a mail with the usual headers only.
+    /// Makes an email with the usual headers only.
     pub fn new(from: Sender, to: Address, subject: HeaderLine, html: impl Into<String>) -> Self {
         Self { from, to, subject, html: html.into(), headers: Vec::new(), id: None }
     }
@@ -140,8 +140,8 @@ impl Email {
         Ok(self)
     }
 
-    /// Gives the mail an identifier of its own, from which its `Message-ID` is made. A mail that is
-    /// sent a second time, because the first answer got lost, then arrives once. Anything but
+    /// Gives the email an identifier of its own, from which its `Message-ID` is made. An email that
+    /// is sent a second time, because the first answer got lost, then arrives once. Anything but
     /// letters, digits, `-` and `_` is dropped.
     pub fn with_id(mut self, id: &str) -> Self {
         let id: String = id

@@ -1,13 +1,14 @@
 //! Email: addresses, messages, templates and delivery over SMTP; and text messages
 //! ([`text_message`]).
 //!
-//! A service renders a mail with [`Templates`], makes an [`Email`] of it and hands it to a
+//! A service renders an email with [`Templates`], makes an [`Email`] of it and hands it to a
 //! [`Transport`]. Nothing that enters a header can hold a line break ([`HeaderLine`], [`Address`]),
 //! so input cannot inject a header; nothing is written into a body without the escaping of its
 //! context ([`Template`]).
 //!
-//! This crate must not know accounts, limits, or when a mail is due. It keeps no queue; a caller
-//! that may not lose a mail stores it first and deletes it when [`Transport::send`] has succeeded.
+//! This crate must not know accounts, limits, or when an email is due. It keeps no queue; a caller
+//! that may not lose an email stores it first and deletes it when [`Transport::send`] has
+//! succeeded.
 
 mod address;
 mod built_in;
@@ -31,7 +32,7 @@ pub use templates::{RenderedMail, Templates};
 pub use transport::{Discard, SendError, Transport};
 pub use variables::Variables;
 
-/// Returns a mail as the lines that travel over the wire, with its plain-text part, date and
+/// Returns an email as the lines that travel over the wire, with its plain-text part, date and
 /// identifier.
 ///
 /// # Errors

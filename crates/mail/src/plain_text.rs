@@ -1,4 +1,4 @@
-//! The plain-text part of an HTML mail.
+//! The plain-text part of an HTML email.
 
 use std::borrow::Cow;
 
@@ -7,8 +7,8 @@ use crate::character_references;
 /// The longest text that is made, in bytes. The rest is dropped.
 const LONGEST: usize = 256 << 10;
 
-/// Returns a readable text of an HTML mail: paragraphs and breaks as lines, links with their target
-/// in brackets, list items with a dash, nothing of scripts, styles and hidden elements.
+/// Returns a readable text of an HTML email: paragraphs and breaks as lines, links with their
+/// target in brackets, list items with a dash, nothing of scripts, styles and hidden elements.
 pub fn plain_text(html: &str) -> String {
     let mut writer = PlainTextWriter::default();
     let mut rest = html;
@@ -244,11 +244,6 @@ fn skip_element<'h>(html: &'h str, name: &str) -> &'h str {
 fn decode(text: &str) -> Cow<'_, str> {
     character_references::decode(text, |name| {
         Some(match name {
-            "amp" => '&',
-            "lt" => '<',
-            "gt" => '>',
-            "quot" => '"',
-            "apos" => '\'',
             "nbsp" => '\u{a0}',
             "copy" => '©',
             "reg" => '®',
@@ -262,7 +257,7 @@ fn decode(text: &str) -> Cow<'_, str> {
             "middot" => '·',
             "bull" => '•',
             "euro" => '€',
-            name => return character_references::numbered(name).filter(|character| !character.is_control()),
+            name => return character_references::xml_character(name).filter(|character| !character.is_control()),
         })
     })
 }

@@ -35,7 +35,7 @@ pub enum SmtpTls {
     /// STARTTLS if the server offers it. With a password, and a server on another machine, it is
     /// required.
     Opportunistic,
-    /// STARTTLS, or no mail.
+    /// STARTTLS, or no email.
     Required,
     /// TLS from the first byte.
     Implicit,
@@ -175,8 +175,8 @@ impl Transport for SmtpTransport {
 
 fn classify(error: &Error, needs_utf8: bool) -> SendError {
     let reason = describe(error);
-    // A refused login (530, 534, 535, 538) is our configuration's fault: the mail is fine once that
-    // is put right
+    // A refused login (530, 534, 535, 538) is our configuration's fault: the email is fine once
+    // that is put right
     let about_the_mail = error.is_permanent()
         && error.status().is_none_or(|code| !matches!(u16::from(code), 500 | 502 | 503 | 530 | 534 | 535 | 538));
     if about_the_mail || (needs_utf8 && error.is_client()) {
@@ -213,7 +213,7 @@ pub(crate) struct WireMessage {
     pub bytes: Vec<u8>,
 }
 
-/// Puts the parts of a mail together.
+/// Puts the parts of an email together.
 pub(crate) fn message(email: &Email) -> Result<WireMessage, SendError> {
     let name = email.from.name();
     let from = Mailbox::new((!name.is_empty()).then(|| name.to_owned()), email.from.address().wire().clone());

@@ -16,7 +16,7 @@ use crate::{HeaderLine, MailKind, Template, TemplateError};
 /// The size of the largest template file, in bytes.
 const LARGEST_FILE: u64 = 1_000_000;
 
-/// The subject and body of every kind of mail.
+/// The subject and body of every kind of email.
 ///
 /// Clones share what they have read. A body that comes from a file is read again when the file has
 /// changed; when that fails, the previous body stays in use and the reason is logged.
@@ -54,7 +54,7 @@ impl Default for Templates {
     }
 }
 
-/// The subject and body of a mail.
+/// The subject and body of an email.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RenderedMail {
     /// The subject, on one line.
@@ -138,7 +138,7 @@ impl Templates {
         Ok(())
     }
 
-    /// Renders the mail of a kind. A template of the project's that fails while rendering is
+    /// Renders the email of a kind. A template of the project's that fails while rendering is
     /// replaced by the built-in one, so that a code is delivered in any case; the reason is logged.
     ///
     /// # Errors

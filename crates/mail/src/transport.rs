@@ -1,12 +1,12 @@
-//! The delivery of mails.
+//! The delivery of emails.
 
 use futures_util::future::BoxFuture;
 
 use crate::Email;
 
-/// Something that takes mails: a mail server, or the mailbox of a development server.
+/// Something that takes emails: a mail server, or the mailbox of a development server.
 pub trait Transport: Send + Sync {
-    /// Hands the mail over. Success means that the other side has taken it upon itself to deliver
+    /// Hands the email over. Success means that the other side has taken it upon itself to deliver
     /// it.
     ///
     /// # Errors
@@ -15,14 +15,15 @@ pub trait Transport: Send + Sync {
     fn send(&self, email: Email) -> BoxFuture<'_, Result<(), SendError>>;
 }
 
-/// The reason for which a mail was not accepted. The texts name the reason and never the recipient.
+/// The reason for which an email was not accepted. The texts name the reason and never the
+/// recipient.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
-    /// The server could not be reached, was busy or refused our login: the same mail may be taken
+    /// The server could not be reached, was busy or refused our login: the same email may be taken
     /// later.
     #[error("the mail server did not take the mail for now: {0}")]
     Temporary(String),
-    /// The server will never take this mail.
+    /// The server will never take this email.
     #[error("the mail server refused the mail: {0}")]
     Permanent(String),
 }
@@ -34,7 +35,7 @@ impl SendError {
     }
 }
 
-/// The transport of a server without a mail server: discards every mail.
+/// The transport of a server without a mail server: discards every email.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Discard;
 

@@ -1,9 +1,9 @@
-//! The variables of mail templates.
+//! The variables of email templates.
 
 use serde::Serialize;
 use serde_json::Value;
 
-/// The variables of a mail template. One that is absent renders as nothing.
+/// The variables of an email template. One that is absent renders as nothing.
 ///
 /// The fields serialize under the names that templates use: `{{ .SiteURL }}`, `{{ .Data.name }}`.
 #[derive(Debug, Clone, Default, Serialize)]

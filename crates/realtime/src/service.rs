@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::authorise::Authoriser;
 use crate::changes::DatabaseChanges;
-use crate::cluster::{ClusterMember, ClusterParts, ClusterTimes};
+use crate::cluster::{ClusterFoundation, ClusterMember, ClusterTimes};
 use crate::identity::TokenVerifier;
 use crate::meter::{Meter, SAMPLE_PERIOD, Samples};
 use crate::presence::Presence;
@@ -23,7 +23,7 @@ use crate::socket::outbox::{Outbox, SocketCommand};
 use crate::socket::{CloseSpread, FrameMemory, SocketEnd};
 use crate::stream::{ChangeStream, ChangeStreamSettings, StreamConsumers, StreamTimes, StreamUse};
 
-/// The parts of a server that the service needs.
+/// The connections, keys and clock of a server, which the service needs.
 pub struct RealtimeFoundation {
     /// The connections to the database.
     pub database: Database,
@@ -173,7 +173,7 @@ impl RealtimeService {
         let Some(settings) = &self.settings.cluster else { return };
         let service = Arc::downgrade(self);
         let sockets = move || service.upgrade().map_or(0, |service| service.sockets.load(Ordering::Relaxed) as u64);
-        let parts = ClusterParts {
+        let foundation = ClusterFoundation {
             database,
             pool: self.reads.pool().clone(),
             rooms: self.rooms.clone(),
@@ -181,7 +181,7 @@ impl RealtimeService {
             clock: self.clock.clone(),
             sockets: Box::new(sockets),
         };
-        *self.cluster() = Some(ClusterMember::start(settings, ClusterTimes::default(), parts));
+        *self.cluster() = Some(ClusterMember::start(settings, ClusterTimes::default(), foundation));
     }
 
     fn cluster(&self) -> MutexGuard<'_, Option<ClusterMember>> {

@@ -42,7 +42,7 @@ pub(crate) struct BucketChanges {
 pub(crate) struct BucketListRequest {
     pub limit: Option<u64>,
     pub offset: u64,
-    /// A part of the name.
+    /// A text that the name contains.
     pub search: String,
     /// A column that can be sorted by.
     pub column: &'static str,

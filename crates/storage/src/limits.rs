@@ -81,10 +81,10 @@ fn is_mime_type(entry: &str) -> bool {
 /// [`StorageError::InvalidMimeType`]
 pub(crate) fn check_mime_type(declared: &str, allowed: Option<&[String]>) -> Result<()> {
     let Some(allowed) = allowed.filter(|allowed| !allowed.is_empty()) else { return Ok(()) };
-    let parts = |text: &str| text.split_once('/').map(|(kind, rest)| (kind.to_owned(), rest.to_owned()));
-    let (kind, subtype) = parts(declared).unwrap_or_default();
+    let split = |text: &str| text.split_once('/').map(|(kind, rest)| (kind.to_owned(), rest.to_owned()));
+    let (kind, subtype) = split(declared).unwrap_or_default();
     let matches = |entry: &String| {
-        parts(entry).is_some_and(|(allowed, rest)| {
+        split(entry).is_some_and(|(allowed, rest)| {
             !kind.is_empty() && allowed == kind && (rest == subtype || (rest == "*" && allowed != "*"))
         })
     };

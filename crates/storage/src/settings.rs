@@ -132,7 +132,7 @@ impl BackendSettings {
 pub struct S3StoreSettings {
     /// The URL of the store; `None`: that of Amazon S3 in the region.
     pub endpoint: Option<String>,
-    /// The region, which is part of every signature.
+    /// The region, which every signature contains.
     pub region: String,
     /// The name of the bucket. It must exist.
     pub bucket: String,

@@ -1,4 +1,4 @@
-//! Signature Version 4: the parts that requests to this server and requests to a store have in
+//! Signature Version 4, as far as requests to this server and requests to a store have it in
 //! common.
 
 use aws_lc_rs::hmac;
@@ -25,9 +25,9 @@ impl SigningScope<'_> {
     /// Derives the signing key of a secret.
     pub fn signing_key(&self, secret: &Secret) -> hmac::Key {
         let first = [b"AWS4", secret.expose().as_bytes()].concat();
-        let parts = [self.date, self.region, self.service, "aws4_request"];
-        parts.iter().fold(hmac::Key::new(hmac::HMAC_SHA256, &first), |key, part| {
-            hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&key, part.as_bytes()).as_ref())
+        let fields = [self.date, self.region, self.service, "aws4_request"];
+        fields.iter().fold(hmac::Key::new(hmac::HMAC_SHA256, &first), |key, field| {
+            hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&key, field.as_bytes()).as_ref())
         })
     }
 

@@ -254,7 +254,7 @@ pub(crate) const DELETE_LOST_ROWS: &str = "delete from storage.objects as o \
     using rows from (pg_catalog.unnest($1::uuid[]), pg_catalog.unnest($2::text[])) as lost (id, version) \
     where o.id = lost.id and coalesce(o.version, '') = lost.version returning o.id";
 
-/// Answers whether the database does.
+/// Selects a constant, to see that the database answers.
 pub(crate) const PING: &str = "select '1'";
 
 /// Finds the next entry behind a bound, and the bound of the one after it.

@@ -74,7 +74,7 @@ impl<'a> Visitor<'a> {
         self.server.post("/auth/v1/token?grant_type=password").json(&self.credentials()).send().await
     }
 
-    /// Opens the link of the newest mail to the address. Waits for the mail if there is none yet.
+    /// Opens the link of the newest email to the address. Waits for the email if there is none yet.
     pub async fn opens_link(&self) -> TestResponse {
         let mail = self.server.mail_to(&self.email).await;
         self.server.get(link_in(mail.html()).as_str()).send().await

@@ -32,11 +32,14 @@ pub struct Google<'a> {
     server: &'a TestServer,
 }
 
-impl<'a> Google<'a> {
-    pub(crate) fn new(server: &'a TestServer) -> Self {
-        Self { server }
+impl TestServer {
+    /// Returns the emulated Google, driven as a browser would.
+    pub fn google(&self) -> Google<'_> {
+        Google { server: self }
     }
+}
 
+impl Google<'_> {
     /// Answers the provider's page that `authorize` (the redirect of `/authorize`) leads to, and
     /// follows the redirect to the server. Returns the response of `/callback`.
     ///

@@ -1,4 +1,4 @@
-//! The mails that a server under test sends, and their content.
+//! The emails that a server under test sends, and their content.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,7 +7,7 @@ use portico_mail::{Email, SendError, Transport};
 use regex::Regex;
 use tokio::sync::watch;
 
-/// A transport that collects mails.
+/// A transport that collects emails.
 #[derive(Clone)]
 pub(crate) struct CollectedMails {
     mails: Arc<Mutex<Vec<Email>>>,
@@ -19,13 +19,13 @@ impl CollectedMails {
         Self { mails: Arc::default(), arrivals: watch::Sender::new(0) }
     }
 
-    /// Returns the mails to `address`, oldest first.
+    /// Returns the emails to `address`, oldest first.
     pub(crate) fn to(&self, address: &str) -> Vec<Email> {
         let mails = self.mails.lock().unwrap_or_else(PoisonError::into_inner);
         mails.iter().filter(|mail| mail.to().as_str().eq_ignore_ascii_case(address)).cloned().collect()
     }
 
-    /// Returns all mails, oldest first.
+    /// Returns all emails, oldest first.
     pub(crate) fn all(&self) -> Vec<Email> {
         self.mails.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -44,7 +44,7 @@ impl Transport for CollectedMails {
     }
 }
 
-/// Returns the link to the server's own `/verify` in a mail's HTML.
+/// Returns the link to the server's own `/verify` in an email's HTML.
 ///
 /// # Panics
 /// When there is none.
@@ -56,7 +56,7 @@ pub fn link_in(html: &str) -> url::Url {
     found[1].replace("&amp;", "&").replace("&#43;", "+").parse().expect("the link is a URL")
 }
 
-/// Returns the six-digit code in a mail's HTML.
+/// Returns the six-digit code in an email's HTML.
 ///
 /// # Panics
 /// When there is none.

@@ -28,7 +28,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::mail::CollectedMails;
 use crate::request::Cookies;
 use crate::text_messages::OutgoingTextMessages;
-use crate::{Google, Request, cluster};
+use crate::{Request, cluster};
 
 /// The time for which a test waits for the server. It only ends a test that would hang.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -56,11 +56,11 @@ pub struct TestServer {
 /// The settings that a test may change before the server starts.
 pub struct TestSettings {
     /// The account service. By default with confirmations, a cheap password hash, and no pause
-    /// between mails.
+    /// between emails.
     pub auth: AuthSettings,
     /// The requests that need an API key.
     pub key_policy: KeyPolicy,
-    /// Delivers mail in place of the mailbox that the test reads.
+    /// Delivers email in place of the mailbox that the test reads.
     pub mail: Option<Arc<dyn Transport>>,
     /// Delivers text messages in place of the collection that the test reads.
     pub texts: Option<Arc<dyn TextTransport>>,
@@ -251,7 +251,7 @@ impl TestServer {
         self.sign_in(email, password).await
     }
 
-    /// Creates a confirmed account, by sign-up and SQL. Returns its id. The confirmation mail has
+    /// Creates a confirmed account, by sign-up and SQL. Returns its id. The confirmation email has
     /// been delivered.
     ///
     /// # Panics
@@ -310,11 +310,6 @@ impl TestServer {
     /// When it is turned off.
     pub fn files(&self) -> &std::path::Path {
         self.files.as_ref().expect("the storage service is on").path()
-    }
-
-    /// Returns the emulated Google, driven as a browser would.
-    pub fn google(&self) -> Google<'_> {
-        Google::new(self)
     }
 
     /// Returns the server's connections to the database.

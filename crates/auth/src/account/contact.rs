@@ -90,7 +90,7 @@ pub(crate) async fn begin_change(
     options: MessageOptions<'_>,
 ) -> Result<MessageDelivery, AuthError> {
     let autoconfirm = ContactSettings::of(op.auth.settings(), new.kind()).autoconfirm;
-    // A confirmed address is defended by its confirmation mail. An anonymous account has none.
+    // A confirmed address is defended by its confirmation email. An anonymous account has none.
     let applies = match new {
         Contact::Email(_) => autoconfirm && user.is_anonymous,
         Contact::Phone(_) => autoconfirm,

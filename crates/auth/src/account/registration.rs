@@ -1,7 +1,7 @@
 //! The registration of an account with an email address or a phone number.
 //!
 //! One flow serves sign-up by password, sign-in links and codes. A contact that another account has
-//! is answered like a new one, so that a sign-up does not reveal who has an account.
+//! gets the response of a new one, so that a sign-up does not reveal who has an account.
 
 use serde_json::json;
 

@@ -72,9 +72,9 @@ pub async fn resend(
     if body.email.is_empty() && body.phone.is_empty() {
         return Err(ContractError::ResendNeedsContact.into());
     }
-    // The current address gets a mail of a change only where both addresses confirm it. The domain
-    // of the new one was checked when the change began. Addresses without an account are checked
-    // alike.
+    // The current address gets an email of a change only where both addresses confirm it. The
+    // domain of the new one was checked when the change began. Addresses without an account are
+    // checked alike.
     let gets_mail = match resent {
         ResentMessage::Confirmation(kind) => kind == ContactKind::Email,
         ResentMessage::Change(kind) => kind == ContactKind::Email && auth.settings().email.secure_change,
@@ -87,7 +87,7 @@ pub async fn resend(
     Ok(axum::Json(delivery.deliver(&auth).await?).into_response())
 }
 
-/// Writes the mail, or reserves the text message.
+/// Writes the email, or reserves the text message.
 async fn send(
     auth: &Auth,
     request: &RequestInfo,
@@ -109,8 +109,8 @@ async fn send(
     };
     let user = users::lock_by_contact(&tx, &contact, &request.aud).await?;
     if let Contact::Email(email) = &contact {
-        // An account without a pending confirmation is answered as slowly, and as often, as one
-        // with one
+        // An account without a pending confirmation gets its response as slowly, and as often, as
+        // one with one
         let is_change = resent == ResentMessage::Change(ContactKind::Email);
         let is_pending = user.as_ref().is_some_and(|user| match is_change {
             true => !user.email_change.is_empty(),

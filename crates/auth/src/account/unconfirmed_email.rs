@@ -56,10 +56,10 @@ pub(crate) async fn withdraw(tx: &Tx, claimant: &User, now: OffsetDateTime) -> R
 }
 
 /// Stores the address of a provider that does not vouch for it as a pending change of `user`, who
-/// has no address, and sends the mail whose link proves it.
+/// has no address, and sends the email whose link proves it.
 ///
 /// # Errors
-/// 429 when it is too soon, 400 when the address may not get mail.
+/// 429 when it is too soon, 400 when the address may not get email.
 pub(crate) async fn await_proof(op: AccountOperation<'_>, user: &User, email: &str) -> Result<(), AuthError> {
     message::send_claim_confirmation(op, user, &EmailAddress::from_stored(email)).await
 }

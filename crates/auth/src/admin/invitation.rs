@@ -1,4 +1,4 @@
-//! `POST /invite`: an account for a person who confirms it by a mail.
+//! `POST /invite`: an account for a person who confirms it by an email.
 
 use axum::extract::State;
 use serde::Deserialize;

@@ -1,5 +1,5 @@
-//! `POST /admin/generate_link`: the link and the code of a mail, for an application that sends its
-//! mails itself.
+//! `POST /admin/generate_link`: the link and the code of an email, for an application that sends
+//! its emails itself.
 
 use axum::extract::State;
 use portico_mail::MailKind;
@@ -70,7 +70,7 @@ impl LinkType {
         }
     }
 
-    /// Returns the kind of mail that carries such a link.
+    /// Returns the kind of email that carries such a link.
     const fn mail(self) -> MailKind {
         match self {
             Self::SignUp => MailKind::Confirmation,

@@ -171,7 +171,7 @@ fn check_may_add(user: &User, is_aal2: bool) -> Result<(), AuthError> {
     Ok(())
 }
 
-/// Notifies the account's owner of an added or removed factor, if such mails are enabled.
+/// Notifies the account's owner of an added or removed factor, if such emails are enabled.
 pub(crate) async fn notify(
     op: AccountOperation<'_>,
     user: &User,

@@ -167,7 +167,7 @@ async fn use_up(
     Ok(response)
 }
 
-/// Notifies the account's owner of a used code, if such mails are enabled.
+/// Notifies the account's owner of a used code, if such emails are enabled.
 async fn notify(op: AccountOperation<'_>, user: &User, remaining: usize) -> Result<(), AuthError> {
     let variables = Variables { recovery_codes_left: Some(remaining.to_string()), ..mailer::variables(op.auth, user) };
     message::notify(op, user, MailKind::RecoveryCodeUsed, &variables).await

@@ -1,4 +1,4 @@
-//! The hook that sends mails in place of the mail server.
+//! The hook that sends emails in place of the mail server.
 
 use portico_mail::{MailKind, Variables};
 use serde_json::{Value, json};
@@ -9,8 +9,8 @@ use crate::model::{JsonObject, User};
 use crate::operation::AccountOperation;
 use crate::settings::HookPoint;
 
-/// The data of a mail in the input of the hook. Every member is present; those that a mail does not
-/// have are empty.
+/// The data of an email in the input of the hook. Every member is present; those that an email does
+/// not have are empty.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct EmailData {
     /// The code.
@@ -43,7 +43,7 @@ impl EmailData {
     }
 }
 
-/// Returns the kind of a mail as hooks know it.
+/// Returns the kind of an email as hooks know it.
 fn action_type(kind: MailKind) -> &'static str {
     match kind {
         MailKind::Confirmation => "signup",
@@ -80,7 +80,7 @@ async fn call(op: AccountOperation<'_>, user: &User, kind: MailKind, data: Email
     Ok(HookCall::new(op.request.ip, HookPoint::SendEmail, members).asking(question))
 }
 
-/// Sends a mail with a code or a link.
+/// Sends an email with a code or a link.
 ///
 /// # Errors
 /// Those of the hook.

@@ -412,7 +412,7 @@ mod tests {
             let hooks = HttpHooks::new(HookTimes { budget, pause }, false).unwrap();
             hooks.call(&url, &[], NOW, b"{}").await
         };
-        // Connections are accepted, and nothing is answered
+        // Connections are accepted, and get no response
         let outcome = call(Duration::from_millis(50), Duration::ZERO).await;
         assert_eq!(outcome, Err(HttpHookError::TimedOut));
         drop(listener);

@@ -74,7 +74,7 @@ impl HookLedger {
     }
 
     /// Returns true the first time that this request does something that must not happen again in
-    /// another run, such as counting a mail.
+    /// another run, such as counting an email.
     pub(crate) fn is_first(&self, what: String) -> bool {
         self.state().done.insert(what)
     }
@@ -126,7 +126,7 @@ impl HookLedger {
         self.state().created.take()
     }
 
-    /// Notes that the transaction does the work of a mail and sends none.
+    /// Notes that the transaction does the work of an email and sends none.
     pub(crate) fn note_decoy(&self) {
         self.state().has_decoy = true;
     }

@@ -59,7 +59,7 @@ pub(crate) struct Hooks {
     allow_private_addresses: bool,
     /// Built at the first call, since loading root certificates would delay the start.
     http: OnceLock<HttpHooks>,
-    /// The duration of the last call that sent a mail.
+    /// The duration of the last call that sent an email.
     mail_duration: Mutex<Duration>,
     /// Runs the hooks that are functions, outside of transactions.
     database: RolePool,
@@ -98,7 +98,7 @@ impl Hooks {
         self.points.contains_key(&point)
     }
 
-    /// Returns the duration of the last call over HTTP that sent a mail; zero where none does.
+    /// Returns the duration of the last call over HTTP that sent an email; zero where none does.
     fn mail_duration(&self) -> Duration {
         *self.mail_duration.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -262,7 +262,7 @@ where
                     .await
                     .inspect_err(|_| request.hooks.note_failure(HookPoint::AfterUserCreated))?;
                 if request.hooks.has_decoy() {
-                    // As slow as for an address that gets a mail
+                    // As slow as for an address that gets an email
                     tokio::time::sleep(hooks.mail_duration()).await;
                 }
                 return Ok(done);

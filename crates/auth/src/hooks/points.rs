@@ -1,4 +1,4 @@
-//! The points at which hooks are called, with their inputs and outputs. The mails are in `emails`.
+//! The points at which hooks are called, with their inputs and outputs. The emails are in `emails`.
 
 use std::borrow::Cow;
 

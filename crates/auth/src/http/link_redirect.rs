@@ -1,4 +1,4 @@
-//! The redirect that ends a link of a mail: the target with the outcome in its fragment or query.
+//! The redirect that ends a link of an email: the target with the outcome in its fragment or query.
 
 use axum::response::{IntoResponse as _, Response};
 use http::header::{CACHE_CONTROL, LOCATION, REFERRER_POLICY};

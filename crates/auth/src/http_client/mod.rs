@@ -1,5 +1,5 @@
 //! The HTTP client for services that are not Portico's own, with strict limits for each call:
-//! identity providers, captcha services, and sources of mail bodies.
+//! identity providers, captcha services, and sources of email bodies.
 //!
 //! Such a service is not trusted: it may be slow, respond with megabytes, redirect elsewhere, or
 //! (when its URL comes from a database row) point into a private network. The effect of any of

@@ -1,8 +1,8 @@
-//! The mailer: renders mails, enqueues them in the outbox, and delivers them.
+//! The mailer: renders emails, enqueues them in the outbox, and delivers them.
 //!
-//! A mail is enqueued in the transaction that makes it necessary. A task of the service delivers it
-//! after the commit, with retries. So a response takes as long for a known address as for an
-//! unknown one, no acknowledged mail is lost when the mail server or this program is down, and a
+//! An email is enqueued in the transaction that makes it necessary. A task of the service delivers
+//! it after the commit, with retries. So a response takes as long for a known address as for an
+//! unknown one, no acknowledged email is lost when the mail server or this program is down, and a
 //! rollback sends nothing.
 
 use std::sync::{Arc, Weak};
@@ -26,14 +26,14 @@ use crate::settings::{AuthSettings, EmailSettings, SettingsError};
 use crate::sql::Tx;
 use crate::sql::outbox::{self, QueuedMail};
 
-/// Interval of the search for mails that another server claimed before it crashed.
+/// Interval of the search for emails that another server claimed before it crashed.
 const POLL_INTERVAL: Duration = Duration::from_secs(30);
 /// Longest time between two attempts.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(600);
 /// First delay after an attempt failed, because the mail server or the database does not respond.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
 
-/// Renders and delivers mails.
+/// Renders and delivers emails.
 pub(crate) struct Mailer {
     templates: Templates,
     bodies: FetchedBodies,
@@ -79,8 +79,8 @@ impl Mailer {
         Ok(Arc::new(Self { templates, bodies, sender, transport, database, settings, wake: Arc::default() }))
     }
 
-    /// Starts the tasks that deliver mails and read templates. They end with the service. Without a
-    /// runtime mails stay in the outbox until the next start.
+    /// Starts the tasks that deliver emails and read templates. They end with the service. Without
+    /// a runtime emails stay in the outbox until the next start.
     pub(crate) fn start(self: &Arc<Self>) {
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(deliver_forever(Arc::downgrade(self), self.wake.clone()));
@@ -88,7 +88,7 @@ impl Mailer {
         }
     }
 
-    /// Sends the mails that are due. Returns the time until the next one.
+    /// Sends the emails that are due. Returns the time until the next one.
     async fn deliver(&self) -> Result<Duration, AuthError> {
         let client = self.database.client().await?;
         loop {
@@ -128,7 +128,7 @@ impl Mailer {
         self.transport.send(email).await
     }
 
-    /// Enqueues a mail in the transaction that makes it necessary. It is sent after the commit.
+    /// Enqueues an email in the transaction that makes it necessary. It is sent after the commit.
     ///
     /// # Errors
     /// 500 when it cannot be rendered or stored.
@@ -147,7 +147,7 @@ impl Mailer {
         Ok(())
     }
 
-    /// Enqueues a decoy and removes it, so that the transaction takes as long as one with a mail.
+    /// Enqueues a decoy and removes it, so that the transaction takes as long as one with an email.
     ///
     /// # Errors
     /// Those of the database.
@@ -222,7 +222,7 @@ fn retry_delay(attempts: i32) -> Duration {
     (RETRY_DELAY * 2u32.pow(doublings)).min(MAX_RETRY_DELAY)
 }
 
-/// Returns the variables of every mail about a user.
+/// Returns the variables of every email about a user.
 pub(crate) fn variables(auth: &Auth, user: &User) -> Variables {
     Variables {
         site_url: auth.settings().site_url.clone(),
@@ -233,7 +233,7 @@ pub(crate) fn variables(auth: &Auth, user: &User) -> Variables {
     }
 }
 
-/// Returns the link of a mail.
+/// Returns the link of an email.
 pub(crate) fn confirmation_url(auth: &Auth, kind: MailKind, hash: &str, request: &RequestInfo) -> String {
     let paths = &auth.settings().email.url_paths;
     let path = match kind {
@@ -259,7 +259,7 @@ pub(crate) fn confirmation_url(auth: &Auth, kind: MailKind, hash: &str, request:
     format!("{base}{separator}token={hash}&type={link_type}&redirect_to={redirect_to}")
 }
 
-/// Counts a mail of the whole service, unless new addresses need no confirmation.
+/// Counts an email of the whole service, unless new addresses need no confirmation.
 ///
 /// # Errors
 /// 429 `over_email_send_rate_limit`.

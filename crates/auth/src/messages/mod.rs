@@ -1,4 +1,4 @@
-//! Mails and text messages.
+//! Emails and text messages.
 
 pub(crate) mod mailer;
 pub(crate) mod recipients;

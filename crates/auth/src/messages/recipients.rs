@@ -1,4 +1,4 @@
-//! The addresses that mail may be sent to.
+//! The addresses that email may be sent to.
 
 use portico_mail::Address;
 
@@ -7,7 +7,7 @@ use crate::model::ids::EmailAddress;
 use crate::protection::mail_domain::MailDomains;
 use crate::settings::EmailSettings;
 
-/// The rules for the addresses that mail may be sent to.
+/// The rules for the addresses that email may be sent to.
 pub(crate) struct Recipients {
     extended_validation: bool,
     authorized_addresses: Vec<String>,
@@ -23,7 +23,7 @@ impl Recipients {
         }
     }
 
-    /// Checks that an address may be sent mail.
+    /// Checks that an address may be sent email.
     ///
     /// # Errors
     /// 400 `email_address_not_authorized`, `email_address_invalid`, or `validation_failed` for one
@@ -44,7 +44,7 @@ impl Recipients {
         Ok(())
     }
 
-    /// Checks that the domain of an address accepts mail, if extended validation is enabled. To be
+    /// Checks that the domain of an address accepts email, if extended validation is enabled. To be
     /// called before a transaction, since name servers may be slow. [`check`](Self::check) uses the
     /// cached result.
     ///
@@ -58,8 +58,8 @@ impl Recipients {
         Err(invalid_address(to))
     }
 
-    /// Like [`check_domain`](Self::check_domain), but for an address that may not be sent any mail:
-    /// [`check`](Self::check) decides when one is due.
+    /// Like [`check_domain`](Self::check_domain), but for an address that may not be sent any
+    /// email: [`check`](Self::check) decides when one is due.
     pub(crate) async fn look_up_domain(&self, to: &EmailAddress) {
         let _ = self.check_domain(to).await;
     }
@@ -77,7 +77,7 @@ fn without_label(address: &str) -> String {
     }
 }
 
-/// Returns true for domains that cannot receive mail, and for well-known fake addresses.
+/// Returns true for domains that cannot receive email, and for well-known fake addresses.
 fn is_invented(address: &EmailAddress) -> bool {
     let domain = address.domain();
     let reserved = ["test", "example", "invalid", "local", "localhost"];

@@ -1,4 +1,4 @@
-//! Mail bodies that are fetched from a URL, in the background, so that no mail waits for them.
+//! Email bodies that are fetched from a URL, in the background, so that no email waits for them.
 //!
 //! The built-in body is used until the first one has been fetched, and afterwards the last valid
 //! one. The URL may point anywhere, so its calls are as guarded as those of custom providers.

@@ -1,7 +1,7 @@
-//! The messages that carry a one-time code and, in a mail, a link.
+//! The messages that carry a one-time code and, in an email, a link.
 //!
 //! Each function checks how often such a message may be sent, stores the token, remembers the flow
-//! of an app with a proof key, and writes the mail or reserves the text message. All of it is part
+//! of an app with a proof key, and writes the email or reserves the text message. All of it is part
 //! of the caller's transaction; the caller delivers the message after the commit.
 
 use portico_mail::{MailKind, Variables};
@@ -26,7 +26,7 @@ use crate::sql::{one_time_tokens, users};
 /// The choices of a request about the message that it causes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct MessageOptions<'a> {
-    /// The challenge of an app with a proof key; for mails only.
+    /// The challenge of an app with a proof key; for emails only.
     pub(crate) challenge: Option<&'a Challenge>,
     /// The channel of a text message; empty is `sms`.
     pub(crate) channel: &'a str,
@@ -35,7 +35,7 @@ pub(crate) struct MessageOptions<'a> {
 /// A message whose token is stored. It must be delivered when the transaction is committed.
 #[must_use = "a text message is sent by `deliver` only"]
 pub(crate) enum MessageDelivery {
-    /// Nothing is left to do: a mail is in the outbox.
+    /// Nothing is left to do: an email is in the outbox.
     Complete,
     /// A text message that the gateway does not have yet.
     Text(Box<ReservedText>),
@@ -62,7 +62,7 @@ impl MessageDelivery {
     }
 }
 
-/// Checks the limits of a mail with a token, and makes the token.
+/// Checks the limits of an email with a token, and makes the token.
 fn prepare_mail(
     op: AccountOperation<'_>,
     user: &User,
@@ -81,13 +81,13 @@ fn prepare_mail(
     Ok(make_token(op, kind, to, is_pkce))
 }
 
-/// Makes the token of a mail, which is the same when the transaction runs again.
+/// Makes the token of an email, which is the same when the transaction runs again.
 fn make_token(op: AccountOperation<'_>, kind: TokenKind, to: &EmailAddress, is_pkce: bool) -> OneTimeToken {
     let entropy = op.request.hooks.bytes(&format!("token {} {to}", kind.as_str()));
     OneTimeToken::from_entropy(entropy, to.as_str(), op.auth.settings().email.otp_length, is_pkce)
 }
 
-/// Sends a mail to the address of `user`, by the hook or through the outbox.
+/// Sends an email to the address of `user`, by the hook or through the outbox.
 async fn send(op: AccountOperation<'_>, user: &User, kind: MailKind, variables: &Variables) -> Result<(), AuthError> {
     if op.auth.hooks().has(HookPoint::SendEmail) {
         return Box::pin(hooks::send_email(op, user, kind, EmailData::of(variables))).await;
@@ -188,11 +188,11 @@ pub(crate) async fn send_confirmation(
     Ok(MessageDelivery::Complete)
 }
 
-/// Sends an invitation. Unlike other mails it does not wait for an interval: an administrator sends
-/// it.
+/// Sends an invitation. Unlike other emails it does not wait for an interval: an administrator
+/// sends it.
 ///
 /// # Errors
-/// 429 when too many mails were sent, 400 when the address may not get mail.
+/// 429 when too many emails were sent, 400 when the address may not get email.
 pub(crate) async fn send_invitation(op: AccountOperation<'_>, user: &User) -> Result<(), AuthError> {
     let kind = TokenKind::Confirmation;
     let email = EmailAddress::from_stored(&user.email);
@@ -212,7 +212,7 @@ pub(crate) async fn send_invitation(op: AccountOperation<'_>, user: &User) -> Re
     mail
 }
 
-/// The two mails that share the recovery token.
+/// The two emails that share the recovery token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RecoveryMail {
     /// A link to set a new password.
@@ -224,7 +224,7 @@ pub(crate) enum RecoveryMail {
 /// Sends a link to set a new password, or to sign in.
 ///
 /// # Errors
-/// 429 when it is too soon, 400 when the address may not get mail.
+/// 429 when it is too soon, 400 when the address may not get email.
 pub(crate) async fn send_recovery(
     op: AccountOperation<'_>,
     user: &User,
@@ -377,7 +377,7 @@ fn change_data(new: &OneTimeToken, current: Option<&OneTimeToken>) -> EmailData 
 /// token belongs to the pending change, so that it can prove no other address.
 ///
 /// # Errors
-/// 429 when it is too soon, 400 when the address may not get mail.
+/// 429 when it is too soon, 400 when the address may not get email.
 pub(crate) async fn send_claim_confirmation(
     op: AccountOperation<'_>,
     user: &User,
@@ -424,11 +424,11 @@ pub(crate) async fn send_account_exists(
     op.auth.mailer().enqueue(op.tx, MailKind::AccountExists, email.as_str(), &variables).await
 }
 
-/// Does the work of sending a mail of this kind, and sends nothing: an address that gets no mail is
-/// answered as slowly as one that does, and as often.
+/// Does the work of sending an email of this kind, and sends nothing: for an address that gets no
+/// email the response comes as slowly as for one that does, and as often.
 ///
 /// # Errors
-/// The same as for a mail that is sent.
+/// The same as for an email that is sent.
 pub(crate) async fn enqueue_decoy(
     op: AccountOperation<'_>,
     kind: TokenKind,

@@ -66,7 +66,7 @@ async fn lock_owner(tx: &Tx, signed_in: &SignedIn) -> Result<User, AuthError> {
     Ok(user)
 }
 
-/// Notifies the owner of an added or removed passkey, if such mails are enabled.
+/// Notifies the owner of an added or removed passkey, if such emails are enabled.
 async fn notify(op: AccountOperation<'_>, owner: &User, kind: MailKind, passkey: &Passkey) -> Result<(), AuthError> {
     let name = Some(passkey.friendly_name.clone()).filter(|name| !name.is_empty());
     let variables = Variables { passkey_name: name, ..mailer::variables(op.auth, owner) };

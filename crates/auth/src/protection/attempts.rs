@@ -56,7 +56,7 @@ const fn limit(name: &'static str, size: u32, period: Duration) -> GuessLimit {
 ///   within a year.
 /// - Attackers in several networks, which a single one has with IPv6, can use that up, for as long
 ///   as they continue. It does not count in known networks: each has its own 200 guesses in any 24
-///   hours. Elsewhere the person can use the link of a mail, which is not counted.
+///   hours. Elsewhere the person can use the link of an email, which is not counted.
 const CODES: [GuessLimit; 4] = [
     limit("codes-per-address", 10, HOUR),
     limit("codes-per-account", 50, HOUR),

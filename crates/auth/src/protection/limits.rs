@@ -98,7 +98,7 @@ pub struct AccountRateLimits {
     settings: RateLimitSettings,
     clock: Clock,
     buckets: TokenBuckets<(Limiter, String)>,
-    /// The monotonic time at which a mail was last decoys to an address.
+    /// The monotonic time at which an email of a kind to an address was last replaced by a decoy.
     decoys: Mutex<HashMap<(TokenKind, String), Duration>>,
     emails: Option<Mutex<SendBudget>>,
     texts: Option<Mutex<SendBudget>>,
@@ -109,7 +109,7 @@ pub struct AccountRateLimits {
 struct FailedLoginBudget {
     of_network: TokenBuckets<Option<String>>,
     of_all: Mutex<TokenBucket>,
-    /// FailedLoginBudget without an entry, since the last one with an entry.
+    /// The failed sign-ins without an entry, since the last one with an entry.
     omitted: AtomicU64,
 }
 
@@ -148,7 +148,7 @@ impl AccountRateLimits {
         taken.map_err(|wait| too_many_requests(limiter.name(), wait))
     }
 
-    /// Counts a mail.
+    /// Counts an email.
     ///
     /// # Errors
     /// 429 `over_email_send_rate_limit`.
@@ -167,8 +167,8 @@ impl AccountRateLimits {
         lock(emails).clone().take(&self.clock).map_err(too_many_emails)
     }
 
-    /// Checks the least time between two mails of a kind to one address, for an address that is
-    /// sent decoys.
+    /// Checks the least time between two emails of a kind to one address, for an address that gets
+    /// decoys instead.
     ///
     /// # Errors
     /// 429 `over_email_send_rate_limit`, as for an address that has an account.
@@ -216,7 +216,7 @@ impl AccountRateLimits {
         None
     }
 
-    /// Returns true if the limit permits no mail at all.
+    /// Returns true if the limit permits no email at all.
     pub fn blocks_all_email(&self) -> bool {
         matches!(self.settings.emails, Some(SendLimit::PerHour(0) | SendLimit::Bucket(0, _)))
     }

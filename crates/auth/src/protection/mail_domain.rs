@@ -1,6 +1,6 @@
-//! Mail domains: checks that a domain accepts mail.
+//! Mail domains: checks that a domain accepts email.
 //!
-//! It does if it has a mail server (MX), or at least an address (A, AAAA). Domains whose mail goes
+//! It does if it has a mail server (MX), or at least an address (A, AAAA). Domains whose email goes
 //! to a blocked server, such as those of disposable addresses, count as accepting none.
 //!
 //! A lookup that fails counts as acceptance: a name server that is down must not prevent sign-ups.
@@ -38,7 +38,7 @@ const MAX_SERVERS: usize = 3;
 enum DnsRecords {
     /// At least one. Of mail servers, their names in lower case.
     Found(Vec<String>),
-    /// A mail server record that states "no mail here" (RFC 7505).
+    /// A mail server record that states "no email here" (RFC 7505).
     NullMx,
     /// None.
     Absent,
@@ -62,7 +62,7 @@ impl MailDomains {
         Self { servers, blocked, cached: Mutex::default(), lookups: Semaphore::new(MAX_LOOKUPS) }
     }
 
-    /// Returns true if `domain` accepts mail, or if that cannot be found out.
+    /// Returns true if `domain` accepts email, or if that cannot be found out.
     pub(crate) async fn accepts_mail(&self, domain: &str) -> bool {
         // International names become ASCII; an IP address in place of a name needs no lookup
         let Ok(url::Host::Domain(domain)) = url::Host::parse(domain) else { return true };
@@ -84,7 +84,7 @@ impl MailDomains {
         accepts
     }
 
-    /// Returns true if a cached lookup found that `domain` accepts no mail. Never waits.
+    /// Returns true if a cached lookup found that `domain` accepts no email. Never waits.
     pub(crate) fn is_known_to_reject(&self, domain: &str) -> bool {
         matches!(url::Host::parse(domain), Ok(url::Host::Domain(domain)) if self.cached(&domain) == Some(false))
     }

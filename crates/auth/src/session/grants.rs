@@ -246,7 +246,7 @@ async fn exchange(auth: &Auth, request: &RequestInfo, body: &PkceBody) -> Result
         match oauth::flow::manual_linking::complete_pending_link(op, user, &flow).await? {
             oauth::SignInOutcome::SignedIn(linked) => user = *linked,
             oauth::SignInOutcome::AwaitsConfirmation { error, .. } => {
-                // The code was used: a mail continues the flow
+                // The code was used: an email continues the flow
                 flow_state::delete(&tx, flow.id).await?;
                 tx.commit().await?;
                 return Err(error);

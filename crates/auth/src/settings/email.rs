@@ -1,4 +1,4 @@
-//! The settings of accounts with an email address, and of their mails.
+//! The settings of accounts with an email address, and of their emails.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ pub struct EmailSettings {
     pub enabled: bool,
     /// Sign-in by a link or code.
     pub magic_link_enabled: bool,
-    /// If not empty, only these addresses are sent mail.
+    /// If not empty, only these addresses are sent email.
     pub authorized_addresses: Vec<String>,
     /// New addresses count as confirmed.
     pub autoconfirm: bool,
@@ -27,9 +27,9 @@ pub struct EmailSettings {
     pub otp_expiry: Duration,
     /// Digits of a code, 6 to 10.
     pub otp_length: usize,
-    /// Least time between two mails of a kind to one person.
+    /// Least time between two emails of a kind to one person.
     pub max_frequency: Duration,
-    /// Paths or URLs that the links in mails point to.
+    /// Paths or URLs that the links in emails point to.
     pub url_paths: UrlPaths,
     /// Own subjects and bodies.
     pub templates: BTreeMap<MailKind, TemplateSettings>,
@@ -44,32 +44,32 @@ pub struct EmailSettings {
     /// The page where people request a new password, which the notification of a changed password
     /// links to.
     pub recovery_page: Option<String>,
-    /// The page where people sign in, which the mail about a sign-up with an address that has an
+    /// The page where people sign in, which the email about a sign-up with an address that has an
     /// account links to.
     pub sign_in_page: Option<String>,
-    /// The name of the product in the built-in mails.
+    /// The name of the product in the built-in emails.
     pub brand_name: String,
-    /// The colour of buttons in the built-in mails. `None`: Portico's.
+    /// The colour of buttons in the built-in emails. `None`: Portico's.
     pub brand_accent: Option<Colour>,
     /// Name of the sender.
     pub sender_name: String,
     /// Address of the sender.
     pub sender_address: String,
-    /// Further headers of every mail; `$messageType` becomes the kind.
+    /// Further headers of every email; `$messageType` becomes the kind.
     pub headers: Vec<(String, String)>,
     /// Host names that links may contain besides that of `external_url`.
     pub external_hosts: Vec<String>,
     /// Reject addresses of reserved and obviously invented domains, and of domains that accept no
-    /// mail.
+    /// email.
     pub extended_validation: bool,
-    /// Names of mail servers. With `extended_validation`, addresses whose mail goes to one, or to
+    /// Names of mail servers. With `extended_validation`, addresses whose email goes to one, or to
     /// one below its name, are rejected.
     pub blocked_mail_servers: Vec<String>,
     /// Name servers for the lookup of domains. Empty: those of the machine.
     pub name_servers: Vec<SocketAddr>,
 }
 
-/// The targets of links in mails, resolved against the external URL.
+/// The targets of links in emails, resolved against the external URL.
 #[derive(Debug, Clone)]
 pub struct UrlPaths {
     /// `type=invite`
@@ -82,7 +82,7 @@ pub struct UrlPaths {
     pub email_change: String,
 }
 
-/// The subject and body of one kind of mail. `None`: the built-in one.
+/// The subject and body of one kind of email. `None`: the built-in one.
 #[derive(Debug, Clone, Default)]
 pub struct TemplateSettings {
     /// Template text.

@@ -23,10 +23,10 @@ pub enum SettingsError {
         /// The reason.
         reason: String,
     },
-    /// A mail template cannot be parsed.
+    /// An email template cannot be parsed.
     #[error("template of {kind}: {reason}")]
     Template {
-        /// Key of the mail.
+        /// Key of the email.
         kind: &'static str,
         /// The reason, with the line.
         reason: String,

@@ -40,7 +40,7 @@ macro_rules! hook_points {
 hook_points! {
     /// Replaces the claims of an access token.
     CustomAccessToken "custom_access_token" "customize-access-token",
-    /// Sends mails in place of the mail server.
+    /// Sends emails in place of the mail server.
     SendEmail "send_email" "send-email",
     /// Sends text messages in place of the gateway.
     SendSms "send_sms" "send-sms",

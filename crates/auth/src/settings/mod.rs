@@ -58,7 +58,7 @@ pub struct AuthSettings {
     pub jwt: JwtSettings,
     /// Rules for and hashing of passwords.
     pub password: PasswordSettings,
-    /// Accounts with an email address, and their mails.
+    /// Accounts with an email address, and their emails.
     pub email: EmailSettings,
     /// Accounts with a phone number.
     pub sms: SmsSettings,
@@ -170,7 +170,7 @@ impl Default for AuthSettings {
 }
 
 impl AuthSettings {
-    /// Returns the URL of the body of these mails, if it is fetched from one.
+    /// Returns the URL of the body of these emails, if it is fetched from one.
     ///
     /// # Errors
     /// When the setting is not a URL.

@@ -51,7 +51,7 @@ pub struct RateLimitSettings {
     pub passkeys: u32,
     /// Limit wrong passwords per account and per network.
     pub passwords: bool,
-    /// Mails of the whole service. `None`: no limit.
+    /// Emails of the whole service. `None`: no limit.
     pub emails: Option<SendLimit>,
     /// Text messages of the whole service. `None`: no limit.
     pub texts: Option<SendLimit>,

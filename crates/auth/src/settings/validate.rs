@@ -178,8 +178,8 @@ fn check_duration(
     check(name, !duration.is_zero() && duration <= longest, reason)
 }
 
-/// Checks that every kind of mail can have these headers, so that a wrong one is found at start and
-/// not when a mail is sent.
+/// Checks that every kind of email can have these headers, so that a wrong one is found at start
+/// and not when an email is sent.
 fn headers(headers: &[(String, String)], sender: &Address) -> Result<(), SettingsError> {
     for kind in MailKind::ALL {
         let from = Sender::new("", sender.clone());

@@ -170,9 +170,9 @@ impl FlowState {
         }
     }
 
-    /// Returns whether the flow took longer than `expiry`. A flow that a mail continues counts from
-    /// the time at which its link was opened: until then the life of the link counts, not that of a
-    /// round trip to a provider.
+    /// Returns whether the flow took longer than `expiry`. A flow that an email continues counts
+    /// from the time at which its link was opened: until then the life of the link counts, not that
+    /// of a round trip to a provider.
     #[must_use]
     pub fn is_expired(&self, now: OffsetDateTime, expiry: std::time::Duration) -> bool {
         let from = match self.auth_code_issued_at {
@@ -252,7 +252,8 @@ pub async fn lock_by_code(tx: &Tx, code: &str) -> Result<Option<FlowState>, Erro
     Ok(tx.query_opt(LOCK_BY_CODE, &[&code]).await?.as_ref().map(FlowState::from_row))
 }
 
-/// Locks and returns the newest flow of a user with this method, which a link in a mail continues.
+/// Locks and returns the newest flow of a user with this method, which a link in an email
+/// continues.
 pub async fn lock_newest(tx: &Tx, user: UserId, method: &str) -> Result<Option<FlowState>, Error> {
     Ok(tx.query_opt(LOCK_NEWEST, &[&user, &method]).await?.as_ref().map(FlowState::from_row))
 }

@@ -1,4 +1,4 @@
-//! `portico.mail_outbox`: mails that were written in a transaction and are not delivered yet.
+//! `portico.mail_outbox`: emails that were written in a transaction and are not delivered yet.
 //!
 //! Uses PostgreSQL's clock: the servers on a database coordinate by it, and no request's time
 //! matters.
@@ -16,7 +16,7 @@ statements! {
     /// A row that no other transaction sees: it is deleted in the transaction that inserts it.
     const INSERT_NOTHING = "
         insert into portico.mail_outbox (kind, recipient, subject, html) values ($1, '', $2, $3) returning id";
-    /// Claims due mails for a while. If this server stops meanwhile, another one claims them
+    /// Claims due emails for a while. If this server stops meanwhile, another one claims them
     /// afterwards.
     const CLAIM = "
         update portico.mail_outbox
@@ -38,12 +38,12 @@ statements! {
         select extract(epoch from min(next_attempt_at) - now())::double precision from portico.mail_outbox";
 }
 
-/// A mail in the outbox.
+/// An email in the outbox.
 #[derive(Debug, Clone)]
 pub struct QueuedMail {
     /// Primary key.
     pub id: i64,
-    /// Key of the kind of mail.
+    /// Key of the kind of email.
     pub kind: String,
     /// Address.
     pub recipient: String,
@@ -55,13 +55,13 @@ pub struct QueuedMail {
     pub headers: Value,
     /// The number of attempts, including the one that begins now.
     pub attempts: i32,
-    /// The mail is too old to be of use.
+    /// The email is too old to be of use.
     pub is_stale: bool,
     /// The time at which it was written, in seconds since 1970.
     pub promised_at: i64,
 }
 
-/// Writes a mail, in the transaction that makes it necessary.
+/// Writes an email, in the transaction that makes it necessary.
 pub async fn insert(
     tx: &Tx,
     kind: &str,
@@ -81,7 +81,7 @@ pub async fn insert_decoy(tx: &Tx, kind: &str, subject: &str, html: &str) -> Res
     Ok(())
 }
 
-/// Claims some due mails.
+/// Claims some due emails.
 pub async fn claim(run: &impl Run) -> Result<Vec<QueuedMail>, Error> {
     let rows = run.rows(CLAIM, &[]).await?;
     Ok(rows
@@ -100,17 +100,17 @@ pub async fn claim(run: &impl Run) -> Result<Vec<QueuedMail>, Error> {
         .collect())
 }
 
-/// Deletes a mail that was delivered or given up.
+/// Deletes an email that was delivered or given up.
 pub async fn delete(run: &impl Run, id: i64) -> Result<(), Error> {
     run.rows(DELETE, &[&id]).await.map(drop)
 }
 
-/// Schedules the next attempt at a mail that could not be delivered.
+/// Schedules the next attempt at an email that could not be delivered.
 pub async fn postpone(run: &impl Run, id: i64, wait: Duration, error: &str) -> Result<(), Error> {
     run.rows(POSTPONE, &[&id, &wait.as_secs_f64(), &error]).await.map(drop)
 }
 
-/// Returns the time until the next mail is due; `None` if there is none.
+/// Returns the time until the next email is due; `None` if there is none.
 pub async fn next(run: &impl Run) -> Result<Option<Duration>, Error> {
     let rows = run.rows(NEXT, &[]).await?;
     let seconds: Option<f64> = rows.first().and_then(|row| row.get(0));

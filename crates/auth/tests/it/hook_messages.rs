@@ -1,4 +1,4 @@
-//! Hooks that send mails and text messages.
+//! Hooks that send emails and text messages.
 
 use portico_auth::settings::{HookPoint, SendLimit};
 use portico_mail::MailKind;
@@ -49,7 +49,7 @@ async fn a_hook_sends_the_mails() {
     let body = json!({"type": "email", "email": ADA, "token": data["token"]});
     t.post("/auth/v1/verify").json(&body).send().await.expect(200);
 
-    // Each mail counts once
+    // Each email counts once
     t.post("/auth/v1/recover").json(&json!({"email": ADA})).send().await.expect(200);
     let data = hook.inputs().remove(1)["email_data"].take();
     assert_eq!(text(&data, "email_action_type"), "recovery");

@@ -1,4 +1,4 @@
-//! The delivery of mails when the mail server fails, and bodies that are fetched.
+//! The delivery of emails when the mail server fails, and bodies that are fetched.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use portico_testkit::TestServer;
 use serde_json::json;
 use tokio::sync::watch;
 
-/// Rejects the first mails and accepts later ones.
+/// Rejects the first emails and accepts later ones.
 struct Moody {
     refusals: AtomicUsize,
     error: SendError,
@@ -63,7 +63,7 @@ async fn an_empty_outbox_is_left_alone() {
          end $$",
     )
     .await;
-    // The delivery of the mail may end during the first looks
+    // The delivery of the email may end during the first looks
     for _ in 0..20 {
         if !t.query("select public.is_asked_for()").await[0].get::<_, bool>(0) {
             return;
@@ -105,7 +105,7 @@ async fn a_mail_that_a_crashed_server_claimed_is_sent() {
     assert_eq!(t.mail_to("left@example.com").await.subject().as_str(), "Hello");
 }
 
-/// Serves the body of a mail, or an error, and counts the requests.
+/// Serves the body of an email, or an error, and counts the requests.
 async fn texts(body: Arc<Mutex<Result<String, u16>>>) -> (String, watch::Receiver<usize>) {
     let (asked, count) = watch::channel(0);
     let app = axum::Router::new().fallback(async move || {

@@ -162,8 +162,8 @@ async fn a_silent_name_server_prevents_no_sign_up() {
     assert_eq!(read_question(&question[..length]), ("mail.dev".to_owned(), MX));
 }
 
-/// Starts a server with a name server: mail.dev accepts mail, gone.dev does not exist, spam.dev has
-/// a blocked mail server.
+/// Starts a server with a name server: mail.dev accepts email, gone.dev does not exist, spam.dev
+/// has a blocked mail server.
 async fn server_with_name_server(change: impl FnOnce(&mut AuthSettings)) -> (TestServer, NameServer) {
     let key = |name: &str, kind| (name.to_owned(), kind);
     let at = |name: &[u8]| vec![(MX, [&[0, 10], name].concat())];
@@ -202,7 +202,7 @@ async fn an_unverified_address_of_a_provider_is_checked_before_it_is_sent_mail()
     assert_eq!(come("ada@gone.dev").await, "email_address_invalid");
     assert_eq!(t.count("select count(*) from auth.users").await, 0);
     assert_eq!(come("ada@mail.dev").await, "provider_email_needs_verification");
-    // A confirmed account is sent no mail, so its domain is not checked
+    // A confirmed account is sent no email, so its domain is not checked
     t.execute("update auth.users set email = 'ada@gone.dev', email_confirmed_at = now()").await;
     t.execute("update auth.identities set identity_data = identity_data || '{\"email\": \"ada@gone.dev\"}'").await;
     let url = t.get("/auth/v1/authorize?provider=google").send().await.expect(302).location();

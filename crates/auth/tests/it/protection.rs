@@ -1,4 +1,4 @@
-//! Captchas, limits by address, and the addresses that may be sent mail.
+//! Captchas, limits by address, and the addresses that may be sent email.
 
 use axum::routing::post;
 use axum::{Json, Router};
@@ -148,7 +148,7 @@ async fn a_code_cannot_be_guessed_from_many_addresses_or_over_many_days() {
     assert!((190..=200).contains(&tried), "{tried} in a day");
     assert_eq!(exhaust().await.1, "codes-per-day");
 
-    // The link of the mail is not counted
+    // The link of the email is not counted
     t.post("/auth/v1/otp").json(&json!({"email": ADA})).send().await.expect(200);
     let link = portico_testkit::link_in(t.nth_mail_to(ADA, 2).await.html());
     let followed = t.get(link.as_str()).send().await.expect(303);
@@ -278,7 +278,7 @@ async fn squatted(with_phone: bool) -> (TestServer, Value) {
     (t, eve)
 }
 
-/// Requests a mail for Ada and follows its link. Returns her user.
+/// Requests an email for Ada and follows its link. Returns her user.
 async fn prove(t: &TestServer, path: &str) -> Value {
     let body = json!({"email": ADA, "password": "adas-own-password"});
     t.post(&format!("/auth/v1/{path}")).json(&body).send().await.expect(200);

@@ -188,7 +188,7 @@ async fn a_waiting_address_can_be_proved_by_another_account() {
     let eve = user_of(&t, &eve).await;
     assert_ne!(eve["id"], json!(ada));
     assert_eq!(eve["email"], "");
-    // The mail that Eve caused does nothing any more
+    // The email that Eve caused does nothing any more
     let late = t.get(link.as_str()).send().await.expect(303);
     assert_eq!(late.location_fragment("error_code").as_deref(), Some("email_exists"), "{late:?}");
     assert_eq!(t.sign_in(ADA, PASSWORD).await["user"]["id"], json!(ada));

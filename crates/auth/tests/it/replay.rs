@@ -45,7 +45,7 @@ async fn put(t: &TestServer, tokens: &Value, body: Value) -> TestResponse {
     t.put("/auth/v1/user").bearer(tokens["access_token"].as_str().unwrap()).json(&body).send().await
 }
 
-/// Returns the forms of the token in a mail: digits, hash, link.
+/// Returns the forms of the token in an email: digits, hash, link.
 fn forms(verify_type: &str, address: &str, mail: &Email) -> Vec<Form> {
     let hash = link_in(mail.html()).query_pairs().find(|(name, _)| name == "token").unwrap().1.into_owned();
     vec![

@@ -277,7 +277,7 @@ async fn mails_have_an_hourly_limit() {
             assert_eq!(answer.header("x-ratelimit-name"), Some("emails-sent"));
         }
     }
-    // A rejected mail leaves nothing behind
+    // A rejected email leaves nothing behind
     assert_eq!(t.count("select count(*) from auth.users").await, 2);
 }
 

@@ -149,7 +149,7 @@ impl IdentityProvider {
 
     /// Returns the endpoints, to be mounted where the issuer says: for programs, and for pages of
     /// this machine and of `origins`. Pages of other websites are refused, and no page may read
-    /// answers to calls across origins.
+    /// the responses to calls across origins.
     pub fn router(&self, origins: AllowedOrigins) -> Router {
         let admission = AdmissionRules { origins, shares: false };
         Router::new()

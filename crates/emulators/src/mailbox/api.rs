@@ -275,7 +275,7 @@ impl Selection {
         serde_json::from_slice::<Option<Self>>(body).map(Option::unwrap_or_default)
     }
 
-    /// Returns a function that selects mails. No ids mean all, unless a search narrows them.
+    /// Returns a function that selects emails. No ids mean all, unless a search narrows them.
     fn selects(&self) -> impl Fn(&StoredMail) -> bool {
         let search = self.search.as_deref().map(MailSearch::parse).filter(|search| !search.is_empty());
         let ids = self.ids.clone().unwrap_or_default();

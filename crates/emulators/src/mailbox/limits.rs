@@ -3,11 +3,11 @@
 /// The limits of the mailbox.
 #[derive(Debug, Clone, Copy)]
 pub struct MailboxLimits {
-    /// Mails; also the most text messages.
+    /// Emails; also the most text messages.
     pub messages: usize,
-    /// Bytes of all mails together.
+    /// Bytes of all emails together.
     pub bytes: usize,
-    /// Bytes of one mail; a larger one is refused.
+    /// Bytes of one email; a larger one is refused.
     pub message_bytes: usize,
 }
 

@@ -20,7 +20,7 @@ pub struct CapturedAddress {
     pub address: String,
 }
 
-/// A mail in the mailbox.
+/// An email in the mailbox.
 #[derive(Debug, Clone)]
 pub struct CapturedMail {
     /// The mailbox's own name for it.
@@ -116,7 +116,7 @@ impl CapturedMail {
         Some(mail)
     }
 
-    /// Returns whether the mail was delivered to this address, also as a blind copy.
+    /// Returns whether the email was delivered to this address, also as a blind copy.
     pub fn is_to(&self, address: &str) -> bool {
         self.to.iter().chain(&self.cc).chain(&self.bcc).any(|known| known.address.eq_ignore_ascii_case(address))
     }
@@ -163,7 +163,7 @@ impl CapturedMail {
         clean_tags(tags.map(str::to_owned))
     }
 
-    /// Returns roughly the bytes of memory that the mail takes.
+    /// Returns roughly the bytes of memory that the email takes.
     pub(super) fn weight(&self) -> usize {
         let parts: usize = self.parts.iter().map(|part| part.content.len() + 200).sum();
         self.raw.len() + self.text.len() + self.html.len() + parts + 1_000

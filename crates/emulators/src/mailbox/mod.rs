@@ -1,6 +1,6 @@
-//! The development mailbox: takes every mail and text message and delivers none.
+//! The development mailbox: takes every email and text message and delivers none.
 //!
-//! Mails come in through [`Mailbox::transport`] or over SMTP ([`Mailbox::listen_smtp`]), and are
+//! Emails come in through [`Mailbox::transport`] or over SMTP ([`Mailbox::listen_smtp`]), and are
 //! read with the HTTP API of Mailpit, which existing test suites speak (`api`), or live as
 //! server-sent events. What exceeds the limits pushes out the oldest. Nothing is kept on disk.
 //!
@@ -35,7 +35,7 @@ use store::Store;
 /// Something that happened in the mailbox.
 #[derive(Debug, Clone)]
 pub enum MailboxEvent {
-    /// A mail came in.
+    /// An email came in.
     Mail(Arc<CapturedMail>),
     /// A text message came in.
     Text(Arc<CapturedText>),
@@ -70,7 +70,7 @@ impl Mailbox {
         Self { inner: Arc::new(MailboxState { store: Mutex::new(Store::default()), events, limits, clock, started }) }
     }
 
-    /// Returns a transport that puts every mail into this mailbox.
+    /// Returns a transport that puts every email into this mailbox.
     pub fn transport(&self) -> Arc<dyn Transport> {
         Arc::new(Capture(self.clone()))
     }
@@ -82,13 +82,13 @@ impl Mailbox {
         api::router(self.clone(), AllowedOrigins::new(sites.iter().copied()))
     }
 
-    /// Takes mails over SMTP until `shutdown` is done. Any login is accepted, and nothing is passed
-    /// on.
+    /// Takes emails over SMTP until `shutdown` is done. Any login is accepted, and nothing is
+    /// passed on.
     pub async fn serve_smtp(&self, listener: TcpListener, shutdown: impl Future<Output = ()> + Send) {
         smtp::serve(self.clone(), listener, shutdown).await;
     }
 
-    /// Takes mails over SMTP in a task of its own, until the returned value is dropped.
+    /// Takes emails over SMTP in a task of its own, until the returned value is dropped.
     pub fn listen_smtp(&self, listener: TcpListener) -> SmtpListener {
         let mailbox = self.clone();
         SmtpListener(tokio::spawn(async move { smtp::serve(mailbox, listener, std::future::pending()).await }))
@@ -120,7 +120,7 @@ impl Mailbox {
         text
     }
 
-    /// Returns the mails, newest first.
+    /// Returns the emails, newest first.
     pub fn messages(&self) -> Vec<Arc<CapturedMail>> {
         self.store().mails().map(|entry| Arc::clone(&entry.mail)).collect()
     }
@@ -135,22 +135,22 @@ impl Mailbox {
         self.inner.events.subscribe()
     }
 
-    /// Returns the newest mail that `wanted` accepts: one that is there already, or the first to
+    /// Returns the newest email that `wanted` accepts: one that is there already, or the first to
     /// come. Waits without end.
     pub async fn wait_for(&self, wanted: impl Fn(&CapturedMail) -> bool) -> Arc<CapturedMail> {
-        // Subscribed before looking, so that a mail between the two is not missed
+        // Subscribed before looking, so that an email between the two is not missed
         let mut events = self.subscribe();
         loop {
             if let Some(mail) = self.messages().into_iter().find(|mail| wanted(mail)) {
                 return mail;
             }
-            // A closed channel cannot be: this mailbox holds its sender. After a lag the mails are
+            // A closed channel cannot be: this mailbox holds its sender. After a lag the emails are
             // looked through again
             let _ = events.recv().await;
         }
     }
 
-    /// Forgets all mails and text messages.
+    /// Forgets all emails and text messages.
     pub fn clear(&self) {
         self.store().clear();
         self.announce(MailboxEvent::Changed);

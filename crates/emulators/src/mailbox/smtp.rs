@@ -53,7 +53,7 @@ pub(super) async fn serve(mailbox: Mailbox, listener: TcpListener, shutdown: imp
     }
 }
 
-/// The envelope of the mail that is being handed over.
+/// The envelope of the email that is being handed over.
 #[derive(Default)]
 struct SmtpEnvelope {
     sender: Option<String>,

@@ -8,7 +8,7 @@ use std::{
 use super::limits::MailboxLimits;
 use super::message::{CapturedMail, CapturedText};
 
-/// A mail and what its reader has done with it.
+/// An email and what its reader has done with it.
 #[derive(Debug)]
 pub(super) struct StoredMail {
     pub mail: Arc<CapturedMail>,
@@ -49,7 +49,7 @@ impl Store {
         }
     }
 
-    /// Returns the mails, newest first.
+    /// Returns the emails, newest first.
     pub(super) fn mails(&self) -> impl Iterator<Item = &StoredMail> {
         self.entries.iter().rev()
     }
@@ -59,7 +59,7 @@ impl Store {
         self.texts.iter().rev()
     }
 
-    /// Returns the mail with this id; `latest` is the newest.
+    /// Returns the email with this id; `latest` is the newest.
     pub(super) fn find(&mut self, id: &str) -> Option<&mut StoredMail> {
         match id {
             "latest" => self.entries.back_mut(),
@@ -99,7 +99,7 @@ impl Store {
         self.bytes
     }
 
-    /// Returns all tags, with the number of mails that have each.
+    /// Returns all tags, with the number of emails that have each.
     pub(super) fn tags(&self) -> BTreeMap<&str, usize> {
         let mut tags = BTreeMap::new();
         for tag in self.entries.iter().flat_map(|entry| &entry.tags) {

@@ -2,11 +2,11 @@
 //! arrives.
 //!
 //! The first to close are connections on which no complete head has arrived, the oldest first: they
-//! cost a client nothing to open and to hold. Then those follow on which every request is answered,
-//! then those that are so new that their first head may be on its way (otherwise new connections
-//! would close each other). A connection with a request in progress closes only after the response,
-//! and only if there are no others. A network that has reached its own limit loses one of its own
-//! connections, never another network's.
+//! cost a client nothing to open and to hold. Then those follow on which every request has its
+//! response, then those that are so new that their first head may be on its way (otherwise new
+//! connections would close each other). A connection with a request in progress closes only after
+//! the response, and only if there are no others. A network that has reached its own limit loses
+//! one of its own connections, never another network's.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::IpAddr;

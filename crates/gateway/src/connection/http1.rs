@@ -110,7 +110,7 @@ pub(super) async fn http1_connection(
     }
 }
 
-/// Reads and discards the rest of a request that is answered already, within bounds.
+/// Reads and discards the rest of a request that has its response already, within bounds.
 async fn linger(stream: RequestLines<TcpStream>) {
     if stream.is_cut_off() {
         return;

@@ -1,10 +1,11 @@
-//! The built-in bodies: one layout, filled with the wording of each mail.
+//! The built-in bodies: one layout, filled with the wording of each email.
 //!
 //! They need no images and no scripts, follow the reader's light or dark setting, and are read well
 //! by a screen reader and as plain text. Each has at most one link, the one to follow, so that a
-//! reader, and a test suite that looks for the link of a mail, cannot take the wrong one; the code
-//! stands before it for the same reason. The link of a notification leads to the page where a
-//! change can be undone, and has no token in it; nor has that of a mail about an existing account.
+//! reader, and a test suite that looks for the link of an email, cannot take the wrong one; the
+//! code stands before it for the same reason. The link of a notification leads to the page where a
+//! change can be undone, and has no token in it; nor has that of an email about an existing
+//! account.
 
 use portico_base::colour::Colour;
 
@@ -102,7 +103,7 @@ fn provider_name() -> String {
     format!("{{{{ {known}}}}}{OTHER_PROVIDER}{{{{ end }}}}")
 }
 
-/// Returns the button of a mail. The link of a one-time token is always known, a page of the
+/// Returns the button of an email. The link of a one-time token is always known, a page of the
 /// application only where the settings name it.
 fn button(kind: MailKind, label: &str) -> String {
     let labelled = BUTTON.replace("[[LABEL]]", label);

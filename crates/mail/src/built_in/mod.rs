@@ -1,9 +1,9 @@
-//! The built-in mails: their names, and their texts ([`wording`]) in one layout ([`body`]).
+//! The built-in emails: their names, and their texts ([`wording`]) in one layout ([`body`]).
 
 mod body;
 mod wording;
 
-/// A kind of mail. `docs/accounts.md` names the settings that replace its subject and its body.
+/// A kind of email. `docs/accounts.md` names the settings that replace its subject and its body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MailKind {
     /// Confirms the address of a new account.
@@ -116,12 +116,13 @@ impl MailKind {
         }
     }
 
-    /// Returns the value of a configured header in mails of this kind: `$messageType` is filled in.
+    /// Returns the value of a configured header in emails of this kind: `$messageType` is filled
+    /// in.
     pub fn in_header(self, value: &str) -> String {
         value.replace("$messageType", self.message_type())
     }
 
-    /// Returns the `type` of the link in the mail; `None` for mails without a link.
+    /// Returns the `type` of the link in the email; `None` for emails without a link.
     pub fn link_type(self) -> Option<&'static str> {
         match self {
             Self::Confirmation => Some("signup"),

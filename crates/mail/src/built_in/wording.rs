@@ -1,11 +1,11 @@
-//! The wording of the built-in mails, one constant for each. Each text is a template.
+//! The wording of the built-in emails, one constant for each. Each text is a template.
 //!
 //! `[[FACTOR]]` and `[[PROVIDER]]` become the name of the second factor and of the identity
-//! provider that the mail is about.
+//! provider that the email is about.
 
 use super::MailKind;
 
-/// The wording of a mail.
+/// The wording of an email.
 pub(super) struct Wording {
     /// The built-in subject.
     pub subject: &'static str,
@@ -198,7 +198,7 @@ const RECOVERY_CODES_CREATED: Wording = Wording {
            that you don’t know.",
 };
 
-/// Returns the wording of a kind of mail.
+/// Returns the wording of a kind of email.
 pub(super) const fn of(kind: MailKind) -> &'static Wording {
     match kind {
         MailKind::Confirmation => &CONFIRMATION,

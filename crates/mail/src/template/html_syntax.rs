@@ -107,16 +107,11 @@ pub(super) fn meaning_of(attribute: &str) -> AttributeMeaning {
 pub(super) fn decode(text: &str) -> Cow<'_, str> {
     character_references::decode(text, |name| {
         Some(match name {
-            "amp" => '&',
-            "lt" => '<',
-            "gt" => '>',
-            "quot" => '"',
-            "apos" => '\'',
             "quest" => '?',
             "num" => '#',
             "sol" => '/',
             "colon" => ':',
-            name => return character_references::numbered(name),
+            name => return character_references::xml_character(name),
         })
     })
 }

@@ -1,12 +1,12 @@
-//! Templates in the language of Go's `html/template`, as far as mails use it.
+//! Templates in the language of Go's `html/template`, as far as emails use it.
 //!
-//! Existing projects bring their mails in that language (`docs/accounts.md`, "Emails"). Supported:
+//! Existing projects bring their emails in that language (`docs/accounts.md`, "Emails"). Supported:
 //! fields (`.Data.name`), variables, pipelines, `if`, `else if`, `with`, `range` with `break` and
 //! `continue`, `define`, `template`, `block`, comments, trim markers, all functions but `call`, and
 //! the escaping of values for the place where they stand: text, attributes, links, scripts and
 //! styles.
 //!
-//! Where the language would stop a mail because a person's data has another shape than its author
+//! Where the language would stop an email because a person's data has another shape than its author
 //! thought (a field of a text, a missing list), nothing is written instead. Numbers print as people
 //! write them (`1000000`, not `1e+06`). Rendering ends at a limit of work, depth and output, so a
 //! template cannot hold up its server.

@@ -24,7 +24,7 @@ fn openssl(folder: &Path, arguments: &str) {
     assert!(output.status.success(), "openssl {arguments}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// A mail server that speaks TLS, the authority of its certificate, and the mails that it took.
+/// A mail server that speaks TLS, the authority of its certificate, and the emails that it took.
 struct Server {
     port: u16,
     authority: Vec<u8>,
@@ -73,7 +73,7 @@ async fn server(implicit: bool) -> Server {
     Server { port, authority: std::fs::read(folder.path().join("ca.pem")).unwrap(), mails }
 }
 
-/// Takes mails until the client leaves, or asks for TLS (`true`).
+/// Takes emails until the client leaves, or asks for TLS (`true`).
 async fn talk(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     greeting: &str,

@@ -1,5 +1,5 @@
 //! The stand-ins of a development server: an OpenID provider in place of Google unless credentials
-//! are configured, and the mailbox that captures mails and text messages.
+//! are configured, and the mailbox that captures emails and text messages.
 
 use std::path::PathBuf;
 use std::sync::Arc;

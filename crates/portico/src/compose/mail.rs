@@ -1,4 +1,4 @@
-//! Delivery of mails by the configured mail server, or without one not at all.
+//! Delivery of emails by the configured mail server, or without one not at all.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub fn smtp(config: &SmtpConfig) -> anyhow::Result<Arc<dyn Transport>> {
     })?))
 }
 
-/// Returns a transport that discards mails, and logs once that it does.
+/// Returns a transport that discards emails, and logs once that it does.
 #[must_use]
 pub fn none() -> Arc<dyn Transport> {
     tracing::warn!("no mail server is configured: mails are discarded");

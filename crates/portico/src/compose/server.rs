@@ -24,7 +24,7 @@ use super::service::{Foundation, Upkeep};
 use super::{analytics, auth, functions, graphql, realtime, rest, signing_keys, storage, web_app};
 
 /// Everything that decides how a server behaves, apart from its database. Servers that are made
-/// from clones of one description share nothing but the transports of mails and text messages.
+/// from clones of one description share nothing but the transports of emails and text messages.
 #[derive(Clone)]
 pub struct ServerDescription {
     /// The settings of the account service.
@@ -41,7 +41,7 @@ pub struct ServerDescription {
     pub keys: ServerKeys,
     /// The requests that need an API key.
     pub key_policy: KeyPolicy,
-    /// Delivers mails.
+    /// Delivers emails.
     pub mail: Arc<dyn Transport>,
     /// Delivers text messages; `None` turns sign-in by phone off.
     pub text_transport: Option<Arc<dyn TextTransport>>,

@@ -154,8 +154,8 @@ impl Drop for Upkeep {
     }
 }
 
-/// Returns a stand-in for a service that this version does not have: every path below `prefix` is
-/// answered by `rejection`.
+/// Returns a stand-in for a service that this version does not have: every path below `prefix`
+/// responds with `rejection`.
 ///
 /// The responses are those of the real service for a feature that is turned off, in JSON with a
 /// code: client libraries read such a body, and an application can distinguish it from a wrong

@@ -73,7 +73,7 @@ pub fn config(facts: PageFacts<'_>) -> Value {
         AnalyticsAdapter::Ga4 { measurement_id } => json!({ "adapter": "ga4", "key": measurement_id, "host": null }),
         AnalyticsAdapter::None => json!({ "adapter": "none", "key": null, "host": null }),
     };
-    // The links that have to be opened to change the address: one of the mails to the old and the
+    // The links that have to be opened to change the address: one of the emails to the old and the
     // new address, both, or the one to the new address
     let email_change = match (auth.email.secure_change, auth.email.autoconfirm) {
         (false, _) => "new",

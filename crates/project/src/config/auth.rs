@@ -24,7 +24,7 @@ pub struct AuthConfig {
     /// True if [`site_url`](Self::site_url) is written, false if it is the default of a developer's
     /// machine.
     pub has_site_url: bool,
-    /// The base of links in mails and of OAuth callbacks: normally `<api.external_url>/auth/v1`.
+    /// The base of links in emails and of OAuth callbacks: normally `<api.external_url>/auth/v1`.
     pub external_url: String,
     /// True if [`external_url`](Self::external_url) is written, false if it is derived.
     pub has_external_url: bool,
@@ -108,7 +108,7 @@ pub enum PasswordRequirements {
 /// `[auth.rate_limit]`
 #[derive(Debug, Clone)]
 pub struct RateLimits {
-    /// Mails per hour; only applied when `auth.email.smtp` is enabled.
+    /// Emails per hour; only applied when `auth.email.smtp` is enabled.
     pub email_sent: u32,
     /// Text messages per hour.
     pub sms_sent: u32,

@@ -1,4 +1,4 @@
-//! `[auth.email]`: mail and sign-in by mail.
+//! `[auth.email]`: email and sign-in by email.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ pub struct EmailConfig {
     pub enable_confirmations: bool,
     /// True if a new password needs a recent sign-in.
     pub secure_password_change: bool,
-    /// The pause between two mails to one address.
+    /// The pause between two emails to one address.
     pub max_frequency: Duration,
     /// The digits of a one-time code.
     pub otp_length: u32,
@@ -156,8 +156,8 @@ impl SmtpConfig {
     }
 }
 
-/// Returns the file or the address of a mail's body. A file is read here once, so that a wrong path
-/// fails at the start.
+/// Returns the file or the address of an email's body. A file is read here once, so that a wrong
+/// path fails at the start.
 fn content(section: &mut Section<'_, '_, '_>, base: &Path) -> (Option<PathBuf>, Option<String>) {
     if section.text("content").is_some() {
         section

@@ -75,7 +75,7 @@ impl StudioConfig {
 /// `[inbucket]`: the local mailbox. `[local_smtp]` is read as another name of it.
 #[derive(Debug, Clone)]
 pub struct InbucketConfig {
-    /// True if local mail is captured.
+    /// True if local email is captured.
     pub enabled: bool,
     /// Port of the page and its HTTP API.
     pub port: u16,
@@ -83,9 +83,9 @@ pub struct InbucketConfig {
     pub smtp_port: Option<u16>,
     /// POP3 port, if it should be reachable.
     pub pop3_port: Option<u16>,
-    /// From address of local mail.
+    /// From address of local email.
     pub admin_email: String,
-    /// From name of local mail.
+    /// From name of local email.
     pub sender_name: String,
 }
 

@@ -24,7 +24,7 @@ pub struct AccountSettings {
     pub create_email_identity_on_password_set: Option<bool>,
     /// True if the list of accounts has pages behind a cursor.
     pub cursor_pagination: Option<bool>,
-    /// The lifetime of a sign-in that is in progress at a provider or in a mail.
+    /// The lifetime of a sign-in that is in progress at a provider or in an email.
     pub flow_state_expiry: Option<Duration>,
     /// The time for which discovery documents and keys of providers are cached.
     pub oidc_cache_ttl: Option<Duration>,
@@ -135,9 +135,9 @@ pub struct EmailExtras {
     pub sign_in_page: Option<String>,
     /// True if provider accounts with an unverified address may sign in.
     pub allow_unverified_sign_ins: Option<bool>,
-    /// If not empty, the only addresses that receive mail.
+    /// If not empty, the only addresses that receive email.
     pub authorized_addresses: Option<Vec<String>>,
-    /// True to reject addresses that cannot receive mail.
+    /// True to reject addresses that cannot receive email.
     pub extended_validation: Option<bool>,
     /// Mail servers whose domains `extended_validation` rejects.
     pub blocked_mail_servers: Option<Vec<String>>,
@@ -147,11 +147,11 @@ pub struct EmailExtras {
     pub template_max_age: Option<Duration>,
     /// The time after which a failed download of a body is retried.
     pub template_retry: Option<Duration>,
-    /// Further host names for the links in mails.
+    /// Further host names for the links in emails.
     pub external_hosts: Option<Vec<String>>,
-    /// `[auth.email.headers]`: further headers of every mail.
+    /// `[auth.email.headers]`: further headers of every email.
     pub headers: Vec<(String, String)>,
-    /// `[auth.email.templates]`: the sources of mail bodies: an address, or a path of the
+    /// `[auth.email.templates]`: the sources of email bodies: an address, or a path of the
     /// application.
     pub templates: BTreeMap<String, String>,
     /// `[auth.email.link_paths]`

@@ -1,4 +1,5 @@
-//! `[auth]`: mails and text messages: the targets of links, the lifetime of codes, and rate limits.
+//! `[auth]`: emails and text messages: the targets of links, the lifetime of codes, and rate
+//! limits.
 
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ pub struct SmsExtras {
     pub test_otp_valid_until: Option<OffsetDateTime>,
 }
 
-/// `[auth.email.link_paths]`: the targets of links in mails, as addresses or paths of the account
+/// `[auth.email.link_paths]`: the targets of links in emails, as addresses or paths of the account
 /// service's address.
 #[derive(Debug, Clone, Default)]
 pub struct LinkPaths {
@@ -38,7 +39,7 @@ pub struct LinkPaths {
 pub struct RateLimitExtras {
     /// The request header that identifies clients.
     pub header: Option<String>,
-    /// Mails of the whole service.
+    /// Emails of the whole service.
     pub emails: Option<SendRate>,
     /// Text messages of the whole service.
     pub texts: Option<SendRate>,

@@ -113,11 +113,11 @@ impl Probe {
             ProbeKind::Read { presence: true } => b"p",
             ProbeKind::Write => b"w",
         };
-        let parts = [self.identity.claims(), &self.headers, &self.topic];
+        let fields = [self.identity.claims(), &self.headers, &self.topic];
         let mut bytes = kind.to_vec();
-        for part in parts {
-            bytes.extend((part.len() as u64).to_le_bytes());
-            bytes.extend(part.as_bytes());
+        for field in fields {
+            bytes.extend((field.len() as u64).to_le_bytes());
+            bytes.extend(field.as_bytes());
         }
         hash::sha256(&bytes)
     }

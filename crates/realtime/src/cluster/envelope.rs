@@ -1,5 +1,5 @@
-//! The form in which messages travel: in parts, as large as the way allows, each encrypted with a
-//! key that only the servers of the project have.
+//! The form in which messages travel: in fragments, as large as the way allows, each encrypted with
+//! a key that only the servers of the project have.
 //!
 //! Others may use the same NATS server, and every login of the database may listen to its
 //! notifications and send some. They can neither read messages nor make some. A message that is
@@ -22,9 +22,10 @@ const MAX_MESSAGE: usize = 16 * 1024 * 1024;
 /// The age beyond which a message is dropped, and by how much it may be ahead of the clock here:
 /// the clocks of servers differ, and messages may wait on their way.
 pub(super) const MAX_AGE: Duration = Duration::from_secs(60);
-/// The node, the number of the message, its time, the index of the part, and the number of parts.
+/// The node, the number of the message, its time, the index of the fragment, and the number of
+/// fragments.
 const HEAD: usize = 6 + 8 + 8 + 4 + 4;
-/// The bytes by which a part is longer than its content.
+/// The bytes by which a fragment is longer than its content.
 pub(super) const OVERHEAD: usize = HEAD + NONCE_LEN + 16;
 
 /// The key of the servers of one project.
@@ -43,24 +44,25 @@ impl ClusterKey {
         Self(LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &key).expect("the key has 32 bytes")))
     }
 
-    fn seal(&self, mut part: Vec<u8>) -> Option<Vec<u8>> {
+    fn seal(&self, mut fragment: Vec<u8>) -> Option<Vec<u8>> {
         let nonce: [u8; NONCE_LEN] = random::bytes();
-        let sealed = self.0.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), Aad::empty(), &mut part);
+        let sealed = self.0.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), Aad::empty(), &mut fragment);
         sealed.ok()?;
-        part.extend(nonce);
-        Some(part)
+        fragment.extend(nonce);
+        Some(fragment)
     }
 
     fn open(&self, sealed: &[u8]) -> Option<Bytes> {
         let (sealed, nonce) = sealed.split_last_chunk::<NONCE_LEN>()?;
-        let mut part = BytesMut::from(sealed);
-        let length = self.0.open_in_place(Nonce::assume_unique_for_key(*nonce), Aad::empty(), &mut part).ok()?.len();
-        part.truncate(length);
-        Some(part.freeze())
+        let mut fragment = BytesMut::from(sealed);
+        let length =
+            self.0.open_in_place(Nonce::assume_unique_for_key(*nonce), Aad::empty(), &mut fragment).ok()?.len();
+        fragment.truncate(length);
+        Some(fragment.freeze())
     }
 }
 
-/// Makes the parts of this server's messages.
+/// Makes the fragments of this server's messages.
 #[derive(Debug)]
 pub(super) struct Wrapper {
     node: NodeId,
@@ -73,9 +75,10 @@ impl Wrapper {
         Self { node, clock, last_number: 0 }
     }
 
-    /// Returns the parts of a message, each of `max_part` bytes at most. `None`: it is too large.
-    pub fn wrap(&mut self, key: &ClusterKey, message: &[u8], max_part: usize) -> Option<Vec<Vec<u8>>> {
-        let content = max_part.checked_sub(OVERHEAD).filter(|content| *content > 0)?;
+    /// Returns the fragments of a message, each of `max_fragment` bytes at most. `None`: it is too
+    /// large.
+    pub fn wrap(&mut self, key: &ClusterKey, message: &[u8], max_fragment: usize) -> Option<Vec<Vec<u8>>> {
+        let content = max_fragment.checked_sub(OVERHEAD).filter(|content| *content > 0)?;
         if message.len() > MAX_MESSAGE {
             return None;
         }
@@ -83,18 +86,18 @@ impl Wrapper {
         let time = milliseconds(&self.clock);
         let count = u32::try_from(message.len().div_ceil(content).max(1)).ok()?;
         let mut contents = message.chunks(content);
-        let parts = (0..count).map(|index| {
+        let fragments = (0..count).map(|index| {
             let content = contents.next().unwrap_or_default();
-            let mut part = Vec::with_capacity(content.len() + OVERHEAD);
-            part.put_slice(&self.node.bytes());
-            part.put_u64(self.last_number);
-            part.put_i64(time);
-            part.put_u32(index);
-            part.put_u32(count);
-            part.put_slice(content);
-            key.seal(part)
+            let mut fragment = Vec::with_capacity(content.len() + OVERHEAD);
+            fragment.put_slice(&self.node.bytes());
+            fragment.put_u64(self.last_number);
+            fragment.put_i64(time);
+            fragment.put_u32(index);
+            fragment.put_u32(count);
+            fragment.put_slice(content);
+            key.seal(fragment)
         });
-        parts.collect()
+        fragments.collect()
     }
 }
 
@@ -104,7 +107,7 @@ fn milliseconds(clock: &Clock) -> i64 {
     now.unix_timestamp() * 1_000 + i64::from(now.millisecond())
 }
 
-/// Puts the parts of other servers together.
+/// Puts the fragments of other servers together.
 #[derive(Debug)]
 pub(super) struct Unwrapper {
     clock: Clock,
@@ -118,14 +121,14 @@ struct UnfinishedMessage {
     /// The last message that was complete, and the latest time of any message.
     last_number: u64,
     last_time: i64,
-    /// The message whose parts arrive.
+    /// The message whose fragments arrive.
     number: u64,
     received: u32,
     content: BytesMut,
 }
 
 impl UnfinishedMessage {
-    /// Drops the parts that have arrived.
+    /// Drops the fragments that have arrived.
     fn restart(&mut self) {
         (self.number, self.received, self.content) = (0, 0, BytesMut::new());
     }
@@ -136,17 +139,18 @@ impl Unwrapper {
         Self { clock, servers: HashMap::new(), has_dropped: false }
     }
 
-    /// Adds a part. Returns the message that it completes, and the server that it comes from. Parts
-    /// of one server arrive in order; a message whose part is missing is dropped.
-    pub fn unwrap(&mut self, key: &ClusterKey, own: NodeId, part: &[u8]) -> Option<(NodeId, Bytes)> {
-        let mut part = key.open(part)?;
-        if part.len() < HEAD {
+    /// Adds a fragment. Returns the message that it completes, and the server that it comes from.
+    /// Fragments of one server arrive in order; a message whose fragment is missing is dropped.
+    pub fn unwrap(&mut self, key: &ClusterKey, own: NodeId, fragment: &[u8]) -> Option<(NodeId, Bytes)> {
+        let mut fragment = key.open(fragment)?;
+        if fragment.len() < HEAD {
             return None;
         }
         let mut node = [0; 6];
-        part.copy_to_slice(&mut node);
+        fragment.copy_to_slice(&mut node);
         let node = NodeId::from(node);
-        let (number, time, index, count) = (part.get_u64(), part.get_i64(), part.get_u32(), part.get_u32());
+        let (number, time, index, count) =
+            (fragment.get_u64(), fragment.get_i64(), fragment.get_u32(), fragment.get_u32());
         if node == own {
             return None;
         }
@@ -168,14 +172,14 @@ impl Unwrapper {
             server.restart();
             server.number = number;
         }
-        if number != server.number || index != server.received || server.content.len() + part.len() > MAX_MESSAGE {
+        if number != server.number || index != server.received || server.content.len() + fragment.len() > MAX_MESSAGE {
             return None;
         }
         server.received += 1;
         let content = if count == 1 {
-            part
+            fragment
         } else {
-            server.content.put(part);
+            server.content.put(fragment);
             if server.received < count {
                 return None;
             }
@@ -218,12 +222,13 @@ mod tests {
         let (mut wrapper, mut unwrapper) = (Wrapper::new(node, Clock::system()), Unwrapper::new(Clock::system()));
         for size in [0, 1, 49, 50, 51, 100, 1_000] {
             let message = vec![7; size];
-            let parts = wrapper.wrap(&key, &message, OVERHEAD + 50).unwrap();
-            assert_eq!(parts.len(), size.div_ceil(50).max(1));
-            assert!(parts.iter().all(|part| part.len() <= OVERHEAD + 50));
-            let arrived: Vec<_> = parts.iter().filter_map(|part| unwrapper.unwrap(&key, own, part)).collect();
+            let fragments = wrapper.wrap(&key, &message, OVERHEAD + 50).unwrap();
+            assert_eq!(fragments.len(), size.div_ceil(50).max(1));
+            assert!(fragments.iter().all(|fragment| fragment.len() <= OVERHEAD + 50));
+            let arrived: Vec<_> =
+                fragments.iter().filter_map(|fragment| unwrapper.unwrap(&key, own, fragment)).collect();
             assert_eq!(arrived, [(node, Bytes::from(message))]);
-            assert!(parts.iter().all(|part| unwrapper.unwrap(&key, own, part).is_none()), "sent again");
+            assert!(fragments.iter().all(|fragment| unwrapper.unwrap(&key, own, fragment).is_none()), "sent again");
         }
         assert!(wrapper.wrap(&key, &vec![0; MAX_MESSAGE + 1], 1_000).is_none());
     }
@@ -234,36 +239,36 @@ mod tests {
         let (mut wrapper, mut unwrapper) = (Wrapper::new(node, Clock::system()), Unwrapper::new(Clock::system()));
         let mut wrap = || wrapper.wrap(&key, &[1; 100], OVERHEAD + 40).unwrap();
         for missing in 0..3 {
-            let mut parts = wrap();
-            parts.remove(missing);
-            assert!(parts.iter().all(|part| unwrapper.unwrap(&key, own, part).is_none()), "{missing}");
+            let mut fragments = wrap();
+            fragments.remove(missing);
+            assert!(fragments.iter().all(|fragment| unwrapper.unwrap(&key, own, fragment).is_none()), "{missing}");
         }
-        let arrived = wrap().iter().filter_map(|part| unwrapper.unwrap(&key, own, part)).count();
+        let arrived = wrap().iter().filter_map(|fragment| unwrapper.unwrap(&key, own, fragment)).count();
         assert_eq!(arrived, 1);
     }
 
     #[test]
-    fn parts_of_others_are_dropped() {
+    fn fragments_of_others_are_dropped() {
         let (own, node) = (NodeId::random(), NodeId::random());
-        let part = Wrapper::new(node, Clock::system()).wrap(&key("a"), b"x", 200).unwrap().remove(0);
+        let fragment = Wrapper::new(node, Clock::system()).wrap(&key("a"), b"x", 200).unwrap().remove(0);
         let mut unwrapper = Unwrapper::new(Clock::system());
-        assert_eq!(unwrapper.unwrap(&key("b"), own, &part), None, "another project");
-        for index in 0..part.len() {
-            let mut changed = part.clone();
+        assert_eq!(unwrapper.unwrap(&key("b"), own, &fragment), None, "another project");
+        for index in 0..fragment.len() {
+            let mut changed = fragment.clone();
             changed[index] ^= 1;
             assert_eq!(unwrapper.unwrap(&key("a"), own, &changed), None);
-            assert_eq!(unwrapper.unwrap(&key("a"), own, &part[..index]), None);
+            assert_eq!(unwrapper.unwrap(&key("a"), own, &fragment[..index]), None);
         }
-        assert_eq!(unwrapper.unwrap(&key("a"), node, &part), None, "its own");
-        assert!(unwrapper.unwrap(&key("a"), own, &part).is_some());
+        assert_eq!(unwrapper.unwrap(&key("a"), node, &fragment), None, "its own");
+        assert!(unwrapper.unwrap(&key("a"), own, &fragment).is_some());
     }
 
     #[test]
     fn recorded_messages_are_dropped_by_a_server_that_starts_later() {
         let (key, node, own) = (key("a"), NodeId::random(), NodeId::random());
         let clock = Clock::movable(time::OffsetDateTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000));
-        let part = Wrapper::new(node, clock.clone()).wrap(&key, b"x", 200).unwrap().remove(0);
-        let arrives = |clock: &Clock| Unwrapper::new(clock.clone()).unwrap(&key, own, &part).is_some();
+        let fragment = Wrapper::new(node, clock.clone()).wrap(&key, b"x", 200).unwrap().remove(0);
+        let arrives = |clock: &Clock| Unwrapper::new(clock.clone()).unwrap(&key, own, &fragment).is_some();
         assert!(arrives(&clock));
         clock.advance(time::Duration::try_from(MAX_AGE).unwrap());
         assert!(arrives(&clock));
@@ -279,11 +284,11 @@ mod tests {
         let clock = Clock::movable(time::OffsetDateTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000));
         let mut unwrapper = Unwrapper::new(clock.clone());
         for _ in 0..10 {
-            let part = Wrapper::new(NodeId::random(), clock.clone()).wrap(&key, b"x", 200).unwrap().remove(0);
-            assert!(unwrapper.unwrap(&key, own, &part).is_some());
-            assert!(unwrapper.unwrap(&key, own, &part).is_none(), "sent again");
+            let fragment = Wrapper::new(NodeId::random(), clock.clone()).wrap(&key, b"x", 200).unwrap().remove(0);
+            assert!(unwrapper.unwrap(&key, own, &fragment).is_some());
+            assert!(unwrapper.unwrap(&key, own, &fragment).is_none(), "sent again");
             clock.advance(time::Duration::seconds(61));
-            assert!(unwrapper.unwrap(&key, own, &part).is_none(), "sent again");
+            assert!(unwrapper.unwrap(&key, own, &fragment).is_none(), "sent again");
             assert!(unwrapper.take_dropped() && !unwrapper.take_dropped());
         }
         assert_eq!(unwrapper.servers.len(), 1);

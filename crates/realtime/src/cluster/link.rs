@@ -1,4 +1,4 @@
-//! The ways on which parts travel between servers.
+//! The ways on which fragments travel between servers.
 
 use std::time::Duration;
 
@@ -16,17 +16,17 @@ use portico_database::{Database, DatabaseError, Listener};
 /// The channel of the notifications.
 const CHANNEL: &str = "portico_realtime";
 /// A notification has less than 8000 bytes, in base64. Messages are split rather than put into a
-/// table: the parts of one message are one transaction either way, and nothing has to be removed.
+/// table: the fragments of one message are one transaction either way, and nothing has to be
+/// removed.
 const MAX_NOTIFICATION: usize = 5_990;
-/// The parts of one transaction.
-const PARTS_PER_TRANSACTION: usize = 256;
-/// Sends a notification for each part.
-const NOTIFY: &str =
-    "select pg_catalog.pg_notify('portico_realtime', part) from pg_catalog.unnest($1::pg_catalog.text[]) as part";
+/// The fragments of one transaction.
+const FRAGMENTS_PER_TRANSACTION: usize = 256;
+/// Sends a notification for each fragment.
+const NOTIFY: &str = "select pg_catalog.pg_notify('portico_realtime', fragment) from pg_catalog.unnest($1::pg_catalog.text[]) as fragment";
 
-/// The largest part on NATS, whose servers accept a megabyte unless they are set up otherwise.
-const MAX_NATS_PART: usize = 64 * 1024;
-/// The parts that may wait to be read: 256 MiB of the largest ones. Further ones are dropped.
+/// The largest fragment on NATS, whose servers accept a megabyte unless they are set up otherwise.
+const MAX_NATS_FRAGMENT: usize = 64 * 1024;
+/// The fragments that may wait to be read: 256 MiB of the largest ones. Further ones are dropped.
 const NATS_QUEUE: usize = 4 * 1024;
 const NATS_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -86,20 +86,21 @@ impl LinkSettings {
 }
 
 impl ClusterLink {
-    /// Returns the size of the largest part.
-    pub fn max_part(&self) -> usize {
+    /// Returns the size of the largest fragment.
+    pub fn max_fragment(&self) -> usize {
         match self {
             Self::Notify { .. } => MAX_NOTIFICATION,
-            Self::Nats { client, .. } => client.server_info().max_payload.clamp(1_024, MAX_NATS_PART),
+            Self::Nats { client, .. } => client.server_info().max_payload.clamp(1_024, MAX_NATS_FRAGMENT),
         }
     }
 
-    /// Sends parts, in their order.
-    pub async fn send(&mut self, parts: &[Vec<u8>]) -> Result<(), LinkError> {
+    /// Sends fragments, in their order.
+    pub async fn send(&mut self, fragments: &[Vec<u8>]) -> Result<(), LinkError> {
         match self {
             Self::Notify { pool, .. } => {
-                for parts in parts.chunks(PARTS_PER_TRANSACTION) {
-                    let texts: Vec<String> = parts.iter().map(|part| STANDARD_NO_PAD.encode(part)).collect();
+                for fragments in fragments.chunks(FRAGMENTS_PER_TRANSACTION) {
+                    let texts: Vec<String> =
+                        fragments.iter().map(|fragment| STANDARD_NO_PAD.encode(fragment)).collect();
                     // Base64 needs no quotes
                     let array = format!("{{{}}}", texts.join(","));
                     let values = [Some(array.as_bytes())];
@@ -109,13 +110,13 @@ impl ClusterLink {
                 Ok(())
             }
             Self::Nats { client, subject, .. } => {
-                for part in parts {
+                for fragment in fragments {
                     // Its own attempts to connect again would let this wait
                     if client.connection_state() != State::Connected {
                         return Err(LinkError::Nats("the connection was lost".to_owned()));
                     }
-                    let part = Bytes::copy_from_slice(part);
-                    client.publish(subject.clone(), part).await.map_err(|error| nats_error(&error))?;
+                    let fragment = Bytes::copy_from_slice(fragment);
+                    client.publish(subject.clone(), fragment).await.map_err(|error| nats_error(&error))?;
                 }
                 Ok(())
             }
@@ -132,14 +133,14 @@ impl ClusterLink {
         }
     }
 
-    /// Waits for the next part of any server. `None`: the way is closed. Nothing is lost if the
+    /// Waits for the next fragment of any server. `None`: the way is closed. Nothing is lost if the
     /// future is dropped.
     pub async fn next(&mut self) -> Option<Bytes> {
         match self {
             Self::Notify { listener, .. } => loop {
                 // Others may notify the channel too
-                if let Ok(part) = STANDARD_NO_PAD.decode(listener.next().await?) {
-                    return Some(part.into());
+                if let Ok(fragment) = STANDARD_NO_PAD.decode(listener.next().await?) {
+                    return Some(fragment.into());
                 }
             },
             Self::Nats { subscription, .. } => subscription.next().await.map(|message| message.payload),

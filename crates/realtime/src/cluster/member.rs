@@ -22,7 +22,7 @@ use crate::rooms::{Publication, RoomMessage, Rooms};
 /// The number of other servers at most.
 const MAX_PEERS: usize = 1_000;
 /// The size from which on entries of the presence are sent in a further message.
-const STATE_PART_BYTES: usize = 256 * 1024;
+const STATE_ENTRIES_BYTES: usize = 256 * 1024;
 /// The time between two reports of messages that were dropped because of their time.
 const REPORT_PERIOD: Duration = Duration::from_secs(60);
 
@@ -152,9 +152,9 @@ impl ClusterTask {
                         self.send(link, &message).await?;
                     }
                 }
-                part = link.next() => {
-                    let part = part.ok_or(None)?;
-                    if let Some((node, message)) = self.unwrapper.unwrap(&self.key, self.node, &part)
+                fragment = link.next() => {
+                    let fragment = fragment.ok_or(None)?;
+                    if let Some((node, message)) = self.unwrapper.unwrap(&self.key, self.node, &fragment)
                         && let Some(message) = ClusterMessage::decode(message)
                     {
                         let is_new = !self.peers.contains_key(&node);
@@ -193,9 +193,10 @@ impl ClusterTask {
     }
 
     async fn send(&mut self, link: &mut ClusterLink, message: &ClusterMessage) -> Result<(), LinkError> {
-        let parts = message.encode().and_then(|message| self.wrapper.wrap(&self.key, &message, link.max_part()));
-        match parts {
-            Some(parts) => link.send(&parts).await,
+        let fragments =
+            message.encode().and_then(|message| self.wrapper.wrap(&self.key, &message, link.max_fragment()));
+        match fragments {
+            Some(fragments) => link.send(&fragments).await,
             None => {
                 tracing::warn!("a message is too large for the other servers");
                 Ok(())
@@ -221,14 +222,14 @@ impl ClusterTask {
             let entry = StateEntry { room, channel, key, meta: meta.json().clone() };
             size += entry.size();
             entries.push(entry);
-            if size >= STATE_PART_BYTES {
+            if size >= STATE_ENTRIES_BYTES {
                 let entries = std::mem::take(&mut entries);
-                self.send(link, &ClusterMessage::StatePart { entries }).await?;
+                self.send(link, &ClusterMessage::StateEntries { entries }).await?;
                 size = 0;
             }
         }
         if !entries.is_empty() {
-            self.send(link, &ClusterMessage::StatePart { entries }).await?;
+            self.send(link, &ClusterMessage::StateEntries { entries }).await?;
         }
         self.send(link, &ClusterMessage::StateEnd { entries: count }).await
     }
@@ -269,7 +270,7 @@ impl ClusterTask {
                 peer.change = Some(number);
                 peer.state = Some(HashSet::new());
             }
-            ClusterMessage::StatePart { entries } => {
+            ClusterMessage::StateEntries { entries } => {
                 for StateEntry { room, channel, key, meta } in entries {
                     if let Some(state) = &mut peer.state {
                         state.insert(channel);

@@ -25,13 +25,13 @@ pub(super) enum ClusterMessage {
     StateRequest { of: NodeId },
     /// The presence of the server after the change with this number: its entries follow.
     StateBegin { number: u64 },
-    /// Entries of the state.
-    StatePart { entries: Vec<StateEntry> },
+    /// Some entries of the state.
+    StateEntries { entries: Vec<StateEntry> },
     /// All entries of the state were sent.
     StateEnd { entries: u64 },
 }
 
-/// A channel that tracks, as a part of the presence of a server.
+/// A channel that tracks, as an entry of the presence of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct StateEntry {
     pub room: RoomKey,
@@ -57,7 +57,7 @@ const UNTRACKED: u8 = 7;
 const STATE_REQUEST: u8 = 8;
 const STATE_BEGIN: u8 = 9;
 const STATE_END: u8 = 10;
-const STATE_PART: u8 = 11;
+const STATE_ENTRIES: u8 = 11;
 
 impl ClusterMessage {
     /// Returns the message as bytes. `None`: it is none for other servers.
@@ -112,8 +112,8 @@ impl ClusterMessage {
                 out.put_u8(STATE_BEGIN);
                 out.put_u64(*number);
             }
-            Self::StatePart { entries } => {
-                out.put_u8(STATE_PART);
+            Self::StateEntries { entries } => {
+                out.put_u8(STATE_ENTRIES);
                 for StateEntry { room, channel, key, meta } in entries {
                     put_room(&mut out, room);
                     out.put_u64(channel.number());
@@ -152,13 +152,13 @@ impl ClusterMessage {
             UNTRACKED => Self::Untracked { number: fields.number()?, room: fields.room()?, channel: fields.channel()? },
             STATE_REQUEST => Self::StateRequest { of: NodeId::from(<[u8; 6]>::try_from(&*fields.0).ok()?) },
             STATE_BEGIN => Self::StateBegin { number: fields.number()? },
-            STATE_PART => {
+            STATE_ENTRIES => {
                 let mut entries = Vec::new();
                 while !fields.0.is_empty() {
                     let (room, channel) = (fields.room()?, fields.channel()?);
                     entries.push(StateEntry { room, channel, key: fields.text()?.into(), meta: fields.bytes()? });
                 }
-                Self::StatePart { entries }
+                Self::StateEntries { entries }
             }
             STATE_END => Self::StateEnd { entries: fields.number()? },
             _ => return None,
@@ -237,8 +237,8 @@ mod tests {
             ClusterMessage::Untracked { number: 2, room: room.clone(), channel },
             ClusterMessage::StateRequest { of: NodeId::random() },
             ClusterMessage::StateBegin { number: 9 },
-            ClusterMessage::StatePart { entries: Vec::new() },
-            ClusterMessage::StatePart { entries: vec![entry.clone(), entry] },
+            ClusterMessage::StateEntries { entries: Vec::new() },
+            ClusterMessage::StateEntries { entries: vec![entry.clone(), entry] },
             ClusterMessage::StateEnd { entries: 7 },
         ]
     }

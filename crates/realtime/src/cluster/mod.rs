@@ -7,7 +7,7 @@
 //! presence with it.
 //!
 //! - `message`: the messages as bytes
-//! - `envelope`: the parts in which they travel, encrypted
+//! - `envelope`: the fragments in which they travel, encrypted
 //! - `outgoing`: the queue of this server
 //! - `link`: NATS, or notifications of PostgreSQL
 //! - `member`: the task, and what it knows about the other servers
@@ -38,8 +38,8 @@ use link::LinkSettings;
 use member::ClusterTask;
 use outgoing::ClusterSender;
 
-/// The parts of a server that it shares with the others.
-pub(crate) struct ClusterParts {
+/// The connections of a server, and the state that it shares with the others.
+pub(crate) struct ClusterFoundation {
     pub database: Database,
     pub pool: Pool,
     pub rooms: Rooms,
@@ -59,8 +59,8 @@ pub(crate) struct ClusterMember {
 
 impl ClusterMember {
     /// Joins the cluster, in a task. Needs a Tokio runtime.
-    pub fn start(settings: &RealtimeClusterSettings, times: ClusterTimes, parts: ClusterParts) -> Self {
-        let ClusterParts { database, pool, rooms, presence, clock, sockets } = parts;
+    pub fn start(settings: &RealtimeClusterSettings, times: ClusterTimes, foundation: ClusterFoundation) -> Self {
+        let ClusterFoundation { database, pool, rooms, presence, clock, sockets } = foundation;
         let way = match &settings.transport {
             RealtimeClusterTransport::Notify => LinkSettings::Notify { database, pool },
             RealtimeClusterTransport::Nats { url } => {
@@ -72,8 +72,8 @@ impl ClusterMember {
         presence.share(Arc::new(sender));
         let remote_sockets = Arc::new(AtomicU64::new(0));
         let key = ClusterKey::derive(&settings.secret);
-        let parts = (rooms, presence);
-        let member = ClusterTask::new(times, (key, clock), parts, (sockets, Arc::clone(&remote_sockets)));
+        let state = (rooms, presence);
+        let member = ClusterTask::new(times, (key, clock), state, (sockets, Arc::clone(&remote_sockets)));
         let leave = CancellationToken::new();
         let task = AbortOnDropHandle::new(tokio::spawn(member.run(way, queue, leave.clone())));
         Self { remote_sockets, leave, task }

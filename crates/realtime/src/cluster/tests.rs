@@ -25,7 +25,7 @@ impl Server {
     fn start(database: &ScratchDatabase, settings: &RealtimeClusterSettings, sockets: u64) -> Self {
         let rooms = Rooms::new(Arc::default(), None);
         let presence = Presence::new(rooms.clone(), &RealtimeLimits::default());
-        let parts = ClusterParts {
+        let foundation = ClusterFoundation {
             database: crate::fixture::open(database.endpoint()),
             pool: database.pool(WirePoolSettings::default()),
             rooms: rooms.clone(),
@@ -33,7 +33,7 @@ impl Server {
             clock: Clock::system(),
             sockets: Box::new(move || sockets),
         };
-        let cluster = Some(ClusterMember::start(settings, TIMES, parts));
+        let cluster = Some(ClusterMember::start(settings, TIMES, foundation));
         Self { rooms, presence, cluster }
     }
 
@@ -90,7 +90,7 @@ async fn servers_share_everything(settings: &RealtimeClusterSettings) {
     let first = one.join(&a);
     one.track(&first, "ann", json!({ "n": 1 }));
 
-    // Entries of several parts of a state
+    // Entries of several messages of a state
     let crowd: Vec<_> = (0..40).map(|_| one.join(&a)).collect();
     for (number, channel) in crowd.iter().enumerate() {
         one.track(channel, &format!("member {number}"), json!({ "text": "x".repeat(20_000) }));

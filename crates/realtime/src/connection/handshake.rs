@@ -126,7 +126,7 @@ fn accepted_key(headers: &HeaderMap) -> Option<HeaderValue> {
             .iter()
             .filter_map(|value| value.to_str().ok())
             .flat_map(|value| value.split(','))
-            .any(|part| part.trim().eq_ignore_ascii_case(token))
+            .any(|item| item.trim().eq_ignore_ascii_case(token))
     };
     let is_handshake = has_token(header::CONNECTION, "upgrade")
         && has_token(header::UPGRADE, "websocket")

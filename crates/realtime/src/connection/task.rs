@@ -60,7 +60,7 @@ pub(crate) async fn serve(service: Arc<RealtimeService>, head: SocketHead, io: i
         timer: Box::pin(tokio::time::sleep(limits.idle_timeout)),
         closing: false,
         violated: false,
-        parting: None,
+        ending: None,
     };
     while let Some(event) = std::future::poll_fn(|context| connection.poll_event(context)).await {
         connection.handle(event);
@@ -104,7 +104,7 @@ struct SocketConnection<S> {
     /// The client broke the protocol, and may be sending still.
     violated: bool,
     /// The channels have ended; the socket is closed at its turn.
-    parting: Option<(Instant, SocketEnd)>,
+    ending: Option<(Instant, SocketEnd)>,
 }
 
 /// A client that has read nothing since a moment.
@@ -233,7 +233,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SocketConnection<S> {
             }
             SocketEvent::Command(SocketCommand::CheckTokens { close_after }) => {
                 let end = self.channels.check_tokens();
-                end.and_then(|end| self.part(end, close_after))
+                end.and_then(|end| self.end_after(end, close_after))
             }
             SocketEvent::Command(SocketCommand::ShutDown(channel, reason)) => {
                 self.channels.shut_down(channel, &reason);
@@ -256,7 +256,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SocketConnection<S> {
             self.end_channels();
         }
         // The token of a socket that waits for its close is void
-        if self.closing || self.parting.is_some() || message.is_ping() || message.is_pong() {
+        if self.closing || self.ending.is_some() || message.is_ping() || message.is_pong() {
             return None;
         }
         let is_text = message.is_text();
@@ -287,7 +287,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SocketConnection<S> {
             self.outbox.close();
             return None;
         }
-        if let Some((_, end)) = self.parting.take_if(|(at, _)| now >= *at) {
+        if let Some((_, end)) = self.ending.take_if(|(at, _)| now >= *at) {
             return Some(end);
         }
         if now >= self.received_at + self.idle_timeout {
@@ -317,8 +317,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SocketConnection<S> {
 
     fn next_limit(&self) -> Instant {
         let idle = self.received_at + self.idle_timeout;
-        let parting = self.parting.as_ref().map(|(at, _)| *at);
-        [self.channels.next_limit(), self.stall_limit(), parting].into_iter().flatten().fold(idle, Instant::min)
+        let ending = self.ending.as_ref().map(|(at, _)| *at);
+        [self.channels.next_limit(), self.stall_limit(), ending].into_iter().flatten().fold(idle, Instant::min)
     }
 
     /// Hands everything that waits in the outbox to the library, for a last message before a close.
@@ -333,13 +333,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SocketConnection<S> {
     }
 
     /// Ends the channels at once, and the socket after a time. Returns the end if that time is now.
-    fn part(&mut self, end: SocketEnd, after: Duration) -> Option<SocketEnd> {
+    fn end_after(&mut self, end: SocketEnd, after: Duration) -> Option<SocketEnd> {
         if after.is_zero() {
             return Some(end);
         }
         self.channels.end();
         let at = Instant::now() + after;
-        self.parting = Some((at, end));
+        self.ending = Some((at, end));
         self.timer.as_mut().reset(at);
         None
     }

@@ -147,7 +147,7 @@ fn json() -> BoxedStrategy<String> {
     let leaf = prop_oneof![
         Just("null".to_owned()),
         Just("true".to_owned()),
-        (-1000..1000_i32, 0..100_u32).prop_map(|(whole, part)| format!("{whole}.{part:02}")),
+        (-1000..1000_i32, 0..100_u32).prop_map(|(whole, fraction)| format!("{whole}.{fraction:02}")),
         texts().prop_map(|text| serde_json::to_string(&text).unwrap()),
     ];
     leaf.prop_recursive(3, 20, 4, |inner| {

@@ -16,7 +16,7 @@ const TYPES: &str = "
     with recursive known (oid) as (
       select pg_catalog.unnest($1)
       union
-      select part.oid
+      select component.oid
         from known
              join pg_catalog.pg_type as type on type.oid = known.oid
              cross join lateral (
@@ -29,7 +29,7 @@ const TYPES: &str = "
                  from pg_catalog.pg_attribute as attribute
                 where type.typtype = 'c' and attribute.attrelid = type.typrelid
                   and attribute.attnum > 0 and not attribute.attisdropped
-             ) as part (oid)
+             ) as component (oid)
     )
     select type.oid,
            type.typname::text,

@@ -177,7 +177,7 @@ impl Presence {
         let holder = PresenceHolder { node, channel };
         let Some(meta) = PresenceMeta::of_json(meta).filter(|_| node != self.0.node) else { return };
         self.change(room, |room| match room.get(holder) {
-            // A part of a state
+            // The state of its server repeats it
             Some(known) if known.reference == meta.reference => PresenceChange::default(),
             _ => room.set(holder, key, meta),
         });

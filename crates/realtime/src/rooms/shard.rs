@@ -35,7 +35,7 @@ type Room = IndexMap<ChannelId, Arc<Subscriber>>;
 pub(crate) struct Shard {
     number: usize,
     rooms: Mutex<HashMap<RoomKey, Room>>,
-    /// The number of rooms by a part of their hash.
+    /// The number of rooms by the last bits of their hash.
     counts: Box<[AtomicU32]>,
     hasher: RandomState,
     queue: mpsc::Sender<Publication>,

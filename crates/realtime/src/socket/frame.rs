@@ -32,7 +32,7 @@ impl Version {
     /// Parses `vsn`. Without one it is 1.0.0; a version of neither kind is `None`.
     pub fn parse(vsn: Option<&str>) -> Option<Self> {
         let Some(vsn) = vsn else { return Some(Self::V1) };
-        let mut numbers = vsn.split('.').map(|part| part.parse::<u32>().ok());
+        let mut numbers = vsn.split('.').map(|number| number.parse::<u32>().ok());
         let version = (numbers.next()??, numbers.next()??, numbers.next()??);
         match (version, numbers.next()) {
             ((1, 0, _), None) => Some(Self::V1),
@@ -252,9 +252,9 @@ fn is_json_object(bytes: &[u8]) -> bool {
     is_object(bytes) && is_json(bytes)
 }
 
-/// Returns the slice of `whole` that `part` borrows from it.
-fn slice_of(whole: &Bytes, part: &str) -> Bytes {
-    whole.slice_ref(part.as_bytes())
+/// Returns the slice of `whole` that `text` borrows from it.
+fn slice_of(whole: &Bytes, text: &str) -> Bytes {
+    whole.slice_ref(text.as_bytes())
 }
 
 #[derive(Deserialize)]

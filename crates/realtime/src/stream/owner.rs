@@ -43,7 +43,7 @@ pub(crate) enum StreamState {
     Failed(Arc<str>),
 }
 
-/// The parts of a stream that its users follow.
+/// The values of a stream that its users follow.
 #[derive(Debug, Clone)]
 pub(crate) struct FollowedStream {
     pub state: watch::Receiver<StreamState>,
@@ -89,7 +89,7 @@ impl ChangeStream {
         self.followed.state.clone()
     }
 
-    /// Returns the parts of the stream that can be followed.
+    /// Returns the values of the stream that can be followed.
     pub fn follow(&self) -> FollowedStream {
         self.followed.clone()
     }

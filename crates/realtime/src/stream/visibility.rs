@@ -49,9 +49,9 @@ struct TransactionSnapshot {
 impl TransactionSnapshot {
     /// Reads `xmin:xmax:xip,xip`.
     fn read(text: &str) -> Option<Self> {
-        let mut parts = text.split(':');
-        let (oldest, next) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-        let running = parts.next()?.split(',').filter(|id| !id.is_empty());
+        let mut fields = text.split(':');
+        let (oldest, next) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+        let running = fields.next()?.split(',').filter(|id| !id.is_empty());
         Some(Self { oldest, next, running: running.map(|id| id.parse().ok()).collect::<Option<_>>()? })
     }
 

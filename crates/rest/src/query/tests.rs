@@ -5,8 +5,6 @@ mod properties;
 
 use std::cell::Cell;
 
-use self::errors::parse_error;
-
 use super::*;
 use crate::RestError;
 
@@ -21,6 +19,14 @@ pub(super) fn count_scanned(bytes: usize) {
 
 fn relation(raw: &str) -> RequestQuery {
     parse(raw, QueryTarget::Relation).unwrap()
+}
+
+/// Returns message and details of the error.
+fn parse_error(raw: &str) -> (String, String) {
+    match parse(raw, QueryTarget::Relation) {
+        Err(RestError::Parse { message, details }) => (message, details),
+        other => panic!("{raw}: {other:?}"),
+    }
 }
 
 fn select(text: &str) -> Vec<SelectItem> {

@@ -43,7 +43,7 @@ pub(crate) struct RequestHead<'a> {
     pub role: RequestRole,
     pub profile: SchemaProfile<'a>,
     /// The schema in which the resource is looked up: that of the profile, or of the function that
-    /// answers the root.
+    /// responds at the root.
     pub schema: &'a str,
     pub resource: Resource,
     pub action: RequestAction,

@@ -155,7 +155,7 @@ impl Reloader {
         Ok(())
     }
 
-    /// Collects the notifications of a burst after a load, for one more load. Requests are answered
+    /// Collects the notifications of a burst after a load, for one more load. Requests are served
     /// meanwhile.
     async fn collect_burst(&mut self, listener: &mut Listener) -> Result<(), DatabaseError> {
         let end = Instant::now() + BURST;

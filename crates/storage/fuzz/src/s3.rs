@@ -18,7 +18,7 @@ use time::macros::datetime;
 
 use self::payload::PayloadBody;
 use self::query::S3Query;
-use self::signature::{RequestSignature, SignedParts};
+use self::signature::{RequestSignature, SignedRequest};
 use self::xml::{XmlElement, XmlWriter};
 use crate::{PIECES, body, lines};
 
@@ -48,14 +48,14 @@ pub fn check_signature(input: &[u8]) {
     let _ = signature.check_scope(Some("local"));
     let _ = signature.check_time(datetime!(2026-08-01 09:00 UTC));
     let secret = Secret::new("a secret that no input has");
-    let parts = SignedParts {
+    let request = SignedRequest {
         method: &Method::PUT,
         headers: &headers,
         path: "/b/%61",
         query: &query,
         hosts: &["h".to_owned()],
     };
-    assert!(signature.verify(&parts, &secret).is_err());
+    assert!(signature.verify(&request, &secret).is_err());
 
     let outcomes = PIECES.map(|piece| {
         let key = signature.scope.signing().signing_key(&secret);

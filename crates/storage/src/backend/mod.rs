@@ -12,8 +12,8 @@ mod model;
 pub(crate) mod object_store;
 pub(crate) mod parts;
 mod path;
+pub(crate) mod piece_permit;
 mod sized_body;
-pub(crate) mod turn;
 
 pub(crate) use self::interface::Backend;
 pub(crate) use self::model::{

@@ -62,7 +62,7 @@ pub(crate) struct StoredFile {
     pub is_version: bool,
 }
 
-/// A part of the content, in bytes.
+/// A range of the content, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ByteRange {
     /// From the first to the second position, or to the end.
@@ -87,8 +87,8 @@ impl ByteRange {
 pub(crate) struct OpenContent {
     /// The size of the whole content.
     pub size: u64,
-    /// The part that the body has: the first position and the one after the last.
-    pub part: (u64, u64),
+    /// The bytes that the body has: the first position and the one after the last.
+    pub range: (u64, u64),
     pub body: Body,
 }
 
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn ranges_are_clamped_to_the_size() {
-        for (range, size, part) in [
+        for (range, size, resolved) in [
             (ByteRange::From(0, Some(4)), 10, Some((0, 5))),
             (ByteRange::From(5, None), 10, Some((5, 10))),
             (ByteRange::From(5, Some(100)), 10, Some((5, 10))),
@@ -159,7 +159,7 @@ mod tests {
             (ByteRange::Last(0), 10, None),
             (ByteRange::Last(1), 0, None),
         ] {
-            assert_eq!(range.resolve(size), part, "{range:?} {size}");
+            assert_eq!(range.resolve(size), resolved, "{range:?} {size}");
         }
     }
 

@@ -1,8 +1,8 @@
 //! The paths of versions: `<bucket>/<name>/<version>`, where each segment of the name is a folder.
 //!
-//! A segment that a file system could misread is replaced by a readable part, `%`, and its digest:
-//! one that is too long, is empty or consists of dots, has upper-case letters (file systems may
-//! fold them), or characters outside of a small set (file systems may normalise them). Names
+//! A segment that a file system could misread is replaced by its readable characters, `%`, and its
+//! digest: one that is too long, is empty or consists of dots, has upper-case letters (file systems
+//! may fold them), or characters outside of a small set (file systems may normalise them). Names
 //! without that never contain `%`, so two names never share a path, and no path leaves the root.
 
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ const MAX_SEGMENT: usize = 120;
 const MAX_PATH: usize = 1500;
 /// The most segments of a name that become folders. A name with more is replaced as a whole.
 const MAX_SEGMENTS: usize = 32;
-/// The length of the readable part of a replaced segment, in bytes.
+/// The most readable characters of a replaced segment.
 const READABLE: usize = 60;
 /// The folder of the names that are replaced as a whole. No segment has this form.
 const LONG_NAMES: &str = "%long";
@@ -139,7 +139,7 @@ mod tests {
         #[test]
         fn no_path_leaves_the_root(bucket in "\\PC{0,20}|[./\\\\]{0,6}", name in "\\PC{0,40}|[./a\\\\]{0,12}", version in proptest::option::of("\\PC{0,20}|[./]{0,6}")) {
             let path = of(&VersionKey::new(&bucket, &name, version.as_deref()));
-            prop_assert!(path.components().all(|part| matches!(part, Component::Normal(_))));
+            prop_assert!(path.components().all(|segment| matches!(segment, Component::Normal(_))));
             prop_assert!(path.components().count() >= 3);
         }
 

@@ -1,4 +1,4 @@
-//! The parts of HTTP that the protocols share: requests, their bodies, and the headers of objects.
+//! HTTP as far as the protocols share it: requests, their bodies, and the headers of objects.
 
 pub(crate) mod body;
 pub(crate) mod call;

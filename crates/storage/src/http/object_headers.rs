@@ -109,7 +109,7 @@ fn is_passive(stored: &str) -> bool {
     // A second type, as in a list, could be the one that a browser uses
     let is_plain = lower.chars().all(|c| c.is_ascii_graphic() || c == ' ') && !lower.contains(',');
     let is_media = ["image/", "audio/", "video/", "font/"].iter().any(|kind| essence.starts_with(kind));
-    let is_markup = ["xml", "svg", "html"].iter().any(|part| lower.contains(part));
+    let is_markup = ["xml", "svg", "html"].iter().any(|word| lower.contains(word));
     is_plain && !is_markup && (is_media || PASSIVE.contains(&essence))
 }
 
@@ -154,7 +154,7 @@ pub(crate) fn http_date(time: OffsetDateTime) -> String {
     httpdate::fmt_http_date(time.into())
 }
 
-/// Returns the requested part.
+/// Returns the requested range.
 ///
 /// # Errors
 /// [`StorageError::InvalidRange`] for several ranges and malformed ones.

@@ -4,7 +4,7 @@ use futures_util::StreamExt;
 use uuid::Uuid;
 
 use crate::backend::BackendError;
-use crate::backend::turn::{PIECE_SIZE, arrived};
+use crate::backend::piece_permit::{PIECE_SIZE, arrived};
 use crate::error::StorageError;
 use crate::http::body::UploadBody;
 use crate::unfinished::{PartialContent, UploadLock, UploadProgress, UploadRecord, UploadStore};
@@ -50,13 +50,13 @@ pub(super) async fn receive(
             () = lock.taken_over() => break BodyEnd::TakenOver,
             first = body.next() => first,
         };
-        let turn = store.turns.take().await;
+        let permit = store.permits.acquire().await;
         let (chunks, mut end) = gather(first, &mut body).await;
         let gathered: u64 = chunks.iter().map(|chunk| chunk.len() as u64).sum();
         if content.offset.saturating_add(gathered) > limit {
             end = Some(BodyEnd::TooLong);
         } else if gathered > 0 {
-            let (appended, outcome) = content.append(chunks, turn).await;
+            let (appended, outcome) = content.append(chunks, permit).await;
             let Some(appended) = appended else {
                 return ReceivedBytes {
                     durable: None,
@@ -106,7 +106,7 @@ async fn gather(
         if size >= PIECE_SIZE {
             return (chunks, None);
         }
-        // No turn is held while a client is waited for
+        // No permit is held while a client is waited for
         match arrived(body).await {
             Some(arrived) => next = arrived,
             None => return (chunks, None),

@@ -32,7 +32,7 @@ const LAST_HTTP_DATE: u64 = 253_402_300_799;
 struct OperationName(&'static str, &'static str);
 
 const CREATE: OperationName = OperationName("storage.tus.upload.create", "storage.tus.upload.create_signed");
-const PART: OperationName = OperationName("storage.tus.upload.part", "storage.tus.upload.part_signed");
+const PATCH: OperationName = OperationName("storage.tus.upload.part", "storage.tus.upload.part_signed");
 const DELETE: OperationName = OperationName("storage.tus.upload.delete", "storage.tus.upload.delete_signed");
 
 /// Responds to a request below `/upload/resumable`. Errors become responses.
@@ -149,7 +149,7 @@ impl ResumableCall<'_> {
     async fn describe(&self, id: &str) -> Result<Response, TusError> {
         self.authenticate()?;
         TusHeaders::parse(&Method::HEAD, &self.call.parts().headers)?;
-        let (id, access, record) = self.find(id, &PART).await?;
+        let (id, access, record) = self.find(id, &PATCH).await?;
         match access.permit(&id, &parsed(&record)?, record.length).await {
             // The policies have allowed the row: a finished upload can be described
             Ok(_) | Err(StorageError::Exists(_)) => {}
@@ -178,7 +178,7 @@ impl ResumableCall<'_> {
         if !headers.has_bytes {
             return Err(TusError::ContentTypeRequired);
         }
-        let (id, access, record) = self.find(id, &PART).await?;
+        let (id, access, record) = self.find(id, &PATCH).await?;
         let length = record.visible_length().or(headers.length).or(record.length);
         let permit = access.permit(&id, &parsed(&record)?, length).await?;
         let (lock, record) = access.take_over(&id).await?;

@@ -203,7 +203,7 @@ impl ObjectAddress {
     }
 }
 
-/// Decodes a part of a path; `None` if it is too long.
+/// Decodes a parameter in a path; `None` if it is too long.
 fn parameter(raw: &str) -> Result<Option<String>> {
     let decoded = percent_decode_str(raw)
         .decode_utf8()

@@ -108,7 +108,7 @@ fn list_request(fields: &JsonFields) -> Result<BucketListRequest> {
 fn permits_type(headers: &HeaderMap) -> bool {
     let is_older = |header: HeaderName, product: &str, since: [u32; 3]| {
         let value = headers.get(header).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let version = value.split(' ').find_map(|part| part.strip_prefix(product)?.strip_prefix('/'));
+        let version = value.split(' ').find_map(|name| name.strip_prefix(product)?.strip_prefix('/'));
         version.and_then(version_numbers).is_some_and(|version| version < since)
     };
     !is_older(HeaderName::from_static("x-client-info"), "supabase-py", [2, 18, 0])
@@ -117,11 +117,11 @@ fn permits_type(headers: &HeaderMap) -> bool {
 
 /// Returns the numbers of a version such as `2.17.3` or `2.17.3rc1`.
 fn version_numbers(version: &str) -> Option<[u32; 3]> {
-    let mut parts = version.splitn(3, '.').map(|part| {
-        let end = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
-        part[..end].parse().ok()
+    let mut numbers = version.splitn(3, '.').map(|text| {
+        let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        text[..end].parse().ok()
     });
-    Some([parts.next()??, parts.next()??, parts.next()??])
+    Some([numbers.next()??, numbers.next()??, numbers.next()??])
 }
 
 #[cfg(test)]

@@ -40,12 +40,12 @@ impl StorageCall<'_> {
             Some(row) => describe(&row, caching, download.as_deref()),
             None => headers,
         };
-        let (start, end) = content.part;
+        let (start, end) = content.range;
         let status = match range {
             None => StatusCode::OK,
             Some(_) => {
-                let part = format!("bytes {start}-{}/{}", end.saturating_sub(1), content.size);
-                set(&mut headers, header::CONTENT_RANGE, &part);
+                let sent = format!("bytes {start}-{}/{}", end.saturating_sub(1), content.size);
+                set(&mut headers, header::CONTENT_RANGE, &sent);
                 StatusCode::PARTIAL_CONTENT
             }
         };

@@ -18,7 +18,7 @@ const MAX_JSON: usize = 1024 * 1024;
 #[derive(Debug, Default)]
 pub(super) struct JsonFields {
     /// The name of the object in errors: `body`, `querystring`.
-    part: &'static str,
+    source: &'static str,
     values: Map<String, Value>,
     /// The memory that is reserved for the body.
     _memory: Option<CappedPermit>,
@@ -50,7 +50,7 @@ impl JsonFields {
             });
         }
         match shallow_json::parse(&bytes) {
-            Ok(Value::Object(values)) => Ok(Self { part: "body", values, _memory: Some(memory) }),
+            Ok(Value::Object(values)) => Ok(Self { source: "body", values, _memory: Some(memory) }),
             Ok(_) => Err(StorageError::Schema("body must be object".into())),
             Err(_) => {
                 Err(StorageError::Body("Body is not valid JSON but content-type is set to 'application/json'".into()))
@@ -62,7 +62,7 @@ impl JsonFields {
     pub fn of_query(query: Option<&str>) -> Self {
         let pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
         let values = pairs.map(|(name, value)| (name.into_owned(), Value::String(value.into_owned()))).collect();
-        Self { part: "querystring", values, _memory: None }
+        Self { source: "querystring", values, _memory: None }
     }
 
     /// Returns a field as it is; `None` if it is missing.
@@ -72,12 +72,12 @@ impl JsonFields {
 
     /// Returns the error of a field with another value than its route accepts.
     pub fn invalid(&self, name: &str, problem: &str) -> StorageError {
-        StorageError::Schema(format!("{}/{name} {problem}", self.part))
+        StorageError::Schema(format!("{}/{name} {problem}", self.source))
     }
 
     /// Returns the error of a field that is missing.
     pub fn missing(&self, name: &str) -> StorageError {
-        StorageError::Schema(format!("{} must have required property '{name}'", self.part))
+        StorageError::Schema(format!("{} must have required property '{name}'", self.source))
     }
 
     /// Returns a text.
@@ -202,7 +202,7 @@ impl JsonFields {
             None | Some(Value::Null) => Ok(None),
             Some(Value::Object(values)) => {
                 let fields = Self { values: values.clone(), ..Self::default() };
-                Ok(Some(NestedFields(fields, format!("{}/{name}", self.part))))
+                Ok(Some(NestedFields(fields, format!("{}/{name}", self.source))))
             }
             Some(_) => Err(self.invalid(name, "must be object")),
         }

@@ -245,13 +245,13 @@ fn check_robots_tag(tag: &str) -> Result<()> {
         |name: &str| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
     // A date has a comma: what follows an end of availability belongs to it
     let mut after_date = false;
-    for part in tag.split(',').map(str::trim) {
-        let behind_robot = part.split_once(':').filter(|(name, _)| is_robot(name.trim())).map(|(_, rule)| rule.trim());
-        let is_valid = is_rule(part) || behind_robot.is_some_and(is_rule);
+    for rule in tag.split(',').map(str::trim) {
+        let behind_robot = rule.split_once(':').filter(|(name, _)| is_robot(name.trim())).map(|(_, rule)| rule.trim());
+        let is_valid = is_rule(rule) || behind_robot.is_some_and(is_rule);
         if !is_valid && !after_date {
-            return Err(StorageError::InvalidRobotsTag(part.to_owned()));
+            return Err(StorageError::InvalidRobotsTag(rule.to_owned()));
         }
-        after_date = part.contains("unavailable_after");
+        after_date = rule.contains("unavailable_after");
     }
     Ok(())
 }

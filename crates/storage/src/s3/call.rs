@@ -13,7 +13,7 @@ use portico_base::{CappedPermit, Secret};
 use super::address::S3Address;
 use super::payload::{self, PayloadBody};
 use super::query::S3Query;
-use super::signature::{RequestSignature, SignatureForm, SignedParts};
+use super::signature::{RequestSignature, SignatureForm, SignedRequest};
 use crate::error::{Result, S3Error, StorageError};
 use crate::http::body::UploadBody;
 use crate::identity::CallerIdentity;
@@ -60,7 +60,7 @@ impl<'a> S3Request<'a> {
         let prefix = self.headers.get("x-forwarded-prefix").and_then(|prefix| prefix.to_str().ok());
         let path = [prefix.unwrap_or_default(), self.parts.uri.path()].concat();
         let hosts = self.hosts();
-        let signed = SignedParts {
+        let signed = SignedRequest {
             method: &self.parts.method,
             headers: &self.parts.headers,
             path: &path,
@@ -177,8 +177,9 @@ impl S3Call<'_> {
         header.or_else(|| self.request.query.get_header(name).filter(|_| is_moved))
     }
 
-    /// Checks that the query asks for nothing besides these parameters: an unknown one may be a
-    /// part of the bucket or the object that is not implemented, and must not address the whole.
+    /// Checks that the query asks for nothing besides these parameters: an unknown one may
+    /// name a subresource of the bucket or the object that is not implemented, and must not address
+    /// the whole.
     pub fn allow_parameters(&self, allowed: &[&str]) -> Result<()> {
         let is_known = |name: &str| {
             let is_of_signature = name.get(..6).is_some_and(|begin| begin.eq_ignore_ascii_case("x-amz-"));

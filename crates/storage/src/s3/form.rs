@@ -36,7 +36,7 @@ const MAX_FIELD: usize = 64 * 1024;
 const MAX_FIELDS_SIZE: usize = 128 * 1024;
 /// The most conditions of a policy.
 const MAX_CONDITIONS: usize = 200;
-/// The part of a key that stands for the name of the file.
+/// The placeholder in a key for the name of the file.
 const FILE_NAME: &str = "${filename}";
 
 /// The fields before the file: names in lower case, and values.
@@ -87,15 +87,15 @@ impl UploadPolicy {
                         conditions.push(PolicyCondition::Equal(name.to_ascii_lowercase(), value));
                     }
                 }
-                Value::Array(parts) => conditions.push(Self::parse_condition(parts)?),
+                Value::Array(condition) => conditions.push(Self::parse_condition(condition)?),
                 _ => return None,
             }
         }
         Some(Self { expiration, conditions })
     }
 
-    fn parse_condition(parts: &[Value]) -> Option<PolicyCondition> {
-        let [operator, first, second] = parts else { return None };
+    fn parse_condition(condition: &[Value]) -> Option<PolicyCondition> {
+        let [operator, first, second] = condition else { return None };
         let field = || Some(first.as_str()?.strip_prefix('$')?.to_ascii_lowercase());
         let number = |value: &Value| value.as_u64().or_else(|| value.as_str()?.parse().ok());
         Some(match operator.as_str()?.to_ascii_lowercase().as_str() {
@@ -115,7 +115,7 @@ impl UploadPolicy {
                 PolicyCondition::Equal(name, wanted) => (name, value(name) == Some(wanted)),
                 PolicyCondition::StartsWith(name, begin) => {
                     // A list of types is compared one by one
-                    let begins = |value: &str| value.split(',').all(|part| part.trim().starts_with(begin.as_str()));
+                    let begins = |value: &str| value.split(',').all(|each| each.trim().starts_with(begin.as_str()));
                     let is_met = |value: &str| match name.as_str() {
                         "content-type" => begins(value),
                         _ => value.starts_with(begin.as_str()),

@@ -83,7 +83,7 @@ impl S3Call<'_> {
         if range.is_some_and(|(_, end)| end >= content.size) {
             return Err(StorageError::InvalidRange);
         }
-        let size = content.part.1 - content.part.0;
+        let size = content.range.1 - content.range.0;
         let permit = multipart::permit_part(&operation, &upload, size).await?;
         let mut stream = content.body.into_data_stream().map(|chunk| {
             chunk.map_err(|error| {
@@ -256,7 +256,7 @@ fn parts_to_complete(document: &[u8]) -> Result<Vec<(u16, String)>> {
     parts.ok_or_else(|| S3Error::malformed_xml("parts with numbers and ETags are expected").into())
 }
 
-/// Parses `bytes=a-b`: both positions are part of the range.
+/// Parses `bytes=a-b`: both positions are in the range.
 fn parse_range(text: &str) -> Option<(u64, u64)> {
     let (start, end) = text.strip_prefix("bytes=")?.split_once('-')?;
     let (start, end) = (start.parse().ok()?, end.parse().ok()?);

@@ -160,7 +160,7 @@ impl S3Call<'_> {
         let opened = download::open(&operation, ReadRule::PublicOrPolicies, &path, &found.row, range).await?;
         let (replaced, content) = opened;
         let headers = replaced.map_or(headers, |row| self.describe(&row, found.is_public));
-        let (start, end) = content.part;
+        let (start, end) = content.range;
         let is_partial = range.is_some() || (is_part && content.size > 0);
         let status = if is_partial { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK };
         let mut response = respond(status, headers, content.body);
@@ -318,7 +318,7 @@ impl S3Call<'_> {
     }
 }
 
-/// Adds the range of a response with a part of the content.
+/// Adds the range of a response with some of the content.
 fn set_content_range(response: &mut Response, (start, end): (u64, u64), size: u64) {
     if response.status() == StatusCode::PARTIAL_CONTENT {
         set(response, "content-range", &format!("bytes {start}-{}/{size}", end.saturating_sub(1)));

@@ -37,9 +37,9 @@ pub(super) struct CredentialScope {
 impl CredentialScope {
     /// Parses a credential. An access key may contain slashes, the rest may not.
     pub fn parse(text: &str) -> Option<Self> {
-        let mut parts = text.rsplitn(5, '/');
-        let end = parts.next()?;
-        let (service, region, date, access_key) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+        let mut fields = text.rsplitn(5, '/');
+        let end = fields.next()?;
+        let (service, region, date, access_key) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
         let is_date = date.len() == 8 && date.bytes().all(|byte| byte.is_ascii_digit());
         (end == "aws4_request" && is_date && !access_key.is_empty()).then(|| Self {
             access_key: access_key.to_owned(),
@@ -105,8 +105,8 @@ pub(super) struct RequestSignature {
     payload: String,
 }
 
-/// The parts of a request that a signature covers.
-pub(super) struct SignedParts<'a> {
+/// A request as far as a signature covers it, besides its body.
+pub(super) struct SignedRequest<'a> {
     pub method: &'a Method,
     /// The headers, with those that a proxy has added.
     pub headers: &'a HeaderMap,
@@ -250,17 +250,17 @@ impl RequestSignature {
     ///
     /// # Errors
     /// `SignatureDoesNotMatch`
-    pub fn verify(&self, parts: &SignedParts<'_>, secret: &Secret) -> Result<hmac::Key> {
+    pub fn verify(&self, request: &SignedRequest<'_>, secret: &Secret) -> Result<hmac::Key> {
         let scope = self.scope.signing();
         let key = scope.signing_key(secret);
-        let decoded = percent_encoding::percent_decode_str(parts.path).decode_utf8_lossy();
+        let decoded = percent_encoding::percent_decode_str(request.path).decode_utf8_lossy();
         let encoded = encode_path(&decoded);
         // A client may have signed another encoding of the same path than the usual one
-        let paths = [encoded.as_str(), parts.path];
+        let paths = [encoded.as_str(), request.path];
         let paths = if paths[0] == paths[1] { &paths[..1] } else { &paths[..] };
-        for host in parts.hosts {
+        for host in request.hosts {
             for path in paths {
-                let canonical = self.canonical_request(parts, path, host);
+                let canonical = self.canonical_request(request, path, host);
                 let text = scope.string_to_sign(&self.time.text, &canonical);
                 if is_signed_with(&key, text.as_bytes(), &self.signature) {
                     return Ok(key);
@@ -270,20 +270,20 @@ impl RequestSignature {
         Err(StorageError::from(S3Error::WRONG_SIGNATURE))
     }
 
-    fn canonical_request(&self, parts: &SignedParts<'_>, path: &str, host: &str) -> String {
+    fn canonical_request(&self, request: &SignedRequest<'_>, path: &str, host: &str) -> String {
         let mut headers = String::new();
         for name in &self.signed_headers {
             let value = match name.as_str() {
                 "host" => host.to_owned(),
                 // A proxy may have changed what the client accepts
-                "accept-encoding" if parts.headers.contains_key("x-original-accept-encoding") => {
-                    canonical_value(parts.headers, "x-original-accept-encoding")
+                "accept-encoding" if request.headers.contains_key("x-original-accept-encoding") => {
+                    canonical_value(request.headers, "x-original-accept-encoding")
                 }
-                name => canonical_value(parts.headers, name),
+                name => canonical_value(request.headers, name),
             };
             headers.push_str(&format!("{name}:{value}\n"));
         }
-        let (method, query, names) = (parts.method, parts.query.canonical(), self.signed_headers.join(";"));
+        let (method, query, names) = (request.method, request.query.canonical(), self.signed_headers.join(";"));
         format!("{method}\n{path}\n{query}\n{headers}\n{names}\n{}", self.payload)
     }
 }
@@ -292,7 +292,7 @@ impl RequestSignature {
 fn canonical_value(headers: &HeaderMap, name: &str) -> String {
     let values = headers.get_all(name).iter().map(|value| {
         let value = String::from_utf8_lossy(value.as_bytes());
-        value.split(' ').filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ").trim().to_owned()
+        value.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ").trim().to_owned()
     });
     values.collect::<Vec<_>>().join(",")
 }
@@ -337,8 +337,8 @@ mod tests {
         let query = S3Query::parse(query).unwrap();
         let signature = RequestSignature::read(headers, &query)?;
         let hosts = ["other.example".to_owned(), host.to_owned()];
-        let parts = SignedParts { method: &Method::GET, headers, path, query: &query, hosts: &hosts };
-        signature.verify(&parts, &Secret::new(SECRET)).map(drop)
+        let request = SignedRequest { method: &Method::GET, headers, path, query: &query, hosts: &hosts };
+        signature.verify(&request, &Secret::new(SECRET)).map(drop)
     }
 
     fn example() -> HeaderMap {

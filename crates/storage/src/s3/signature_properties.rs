@@ -6,7 +6,7 @@ use portico_base::Secret;
 use proptest::prelude::*;
 
 use super::query::S3Query;
-use super::signature::{RequestSignature, SignedParts};
+use super::signature::{RequestSignature, SignedRequest};
 use crate::error::Result;
 
 const DATE: &str = "20260801T090000Z";
@@ -79,8 +79,8 @@ impl ClientRequest {
         let canonical = format!("{}\n{path}\n{query}\n{lines}\n{names}\n{payload}", self.method);
         let text = format!("AWS4-HMAC-SHA256\n{DATE}\n{}\n{}", self.scope(), sha256(&canonical));
         let mut key = format!("AWS4{SECRET}").into_bytes();
-        for part in self.scope().split('/') {
-            key = mac(&key, part);
+        for field in self.scope().split('/') {
+            key = mac(&key, field);
         }
         hex::encode(mac(&key, &text))
     }
@@ -140,8 +140,8 @@ impl SentRequest {
         let signature = RequestSignature::read(&self.headers, &query)?;
         let hosts = [self.host.clone()];
         let SentRequest { method, headers, path, .. } = self;
-        let parts = SignedParts { method, headers, path, query: &query, hosts: &hosts };
-        signature.verify(&parts, &Secret::new(secret)).map(drop)
+        let request = SignedRequest { method, headers, path, query: &query, hosts: &hosts };
+        signature.verify(&request, &Secret::new(secret)).map(drop)
     }
 
     fn changed(&self, change: impl FnOnce(&mut Self)) -> Self {
@@ -150,7 +150,7 @@ impl SentRequest {
         changed
     }
 
-    /// Returns the requests that differ in one part which the signature covers.
+    /// Returns the requests that differ in one thing which the signature covers.
     fn all_changed(&self) -> Vec<Self> {
         let mut all = vec![
             self.changed(|sent| sent.method = Method::from_bytes(b"OTHER").unwrap()),

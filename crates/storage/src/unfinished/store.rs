@@ -18,7 +18,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::backend::BackendError;
-use crate::backend::turn::{PieceTurn, PieceTurns};
+use crate::backend::piece_permit::{PiecePermit, PiecePermits};
 use crate::name::ObjectPath;
 
 /// The ending of the names of files with bytes.
@@ -32,8 +32,8 @@ const DRAFT: &str = "new";
 #[derive(Debug, Clone)]
 pub(crate) struct UploadStore {
     folder: PathBuf,
-    /// The turns of those that are written.
-    pub turns: PieceTurns,
+    /// The permits of those that are written.
+    pub permits: PiecePermits,
 }
 
 /// The facts about an upload.
@@ -96,7 +96,7 @@ impl UploadStore {
         if let Some(parent) = folder.parent() {
             flush_folder(parent)?;
         }
-        Ok(Self { folder: folder.to_owned(), turns: PieceTurns::default() })
+        Ok(Self { folder: folder.to_owned(), permits: PiecePermits::default() })
     }
 
     /// Returns the unfinished uploads that count for a requester.
@@ -265,8 +265,8 @@ impl PartialContent {
         Ok(Self { file, digest, offset: progress.offset, unflushed })
     }
 
-    /// Appends bytes, and then ends their turn. If that fails, none of them stays.
-    pub async fn append(mut self, chunks: Vec<Bytes>, turn: PieceTurn) -> (Option<Self>, Result<(), BackendError>) {
+    /// Appends bytes, and then ends their permit. If that fails, none of them stays.
+    pub async fn append(mut self, chunks: Vec<Bytes>, permit: PiecePermit) -> (Option<Self>, Result<(), BackendError>) {
         let writing = spawn_blocking(move || {
             let before = (self.offset, self.unflushed, self.digest.clone());
             let mut outcome = chunks.iter().try_for_each(|chunk| self.write(chunk));
@@ -277,7 +277,7 @@ impl PartialContent {
                 outcome = cut.map_err(BackendError::from).and(outcome);
             }
             drop(chunks);
-            drop(turn);
+            drop(permit);
             (Some(self), outcome)
         });
         writing.await.unwrap_or_else(|error| (None, Err(BackendError::Io(io::Error::other(error)))))
@@ -378,7 +378,7 @@ mod tests {
 
     async fn append(content: PartialContent, bytes: &'static [u8]) -> PartialContent {
         let (content, outcome) =
-            content.append(vec![Bytes::from_static(bytes)], PieceTurns::default().take().await).await;
+            content.append(vec![Bytes::from_static(bytes)], PiecePermits::default().acquire().await).await;
         outcome.unwrap();
         content.unwrap()
     }

@@ -90,7 +90,7 @@ async fn a_resumable_upload_without_space_goes_on_from_its_durable_bytes_when_th
     f.store("files/other", &"x".repeat(1024 * 1024)).await.expect(200);
     let content = "0123456789abcdef".repeat(96 * 1024);
     let url = f.created("a", content.len()).await;
-    let refused = f.service(f.part(&url, 0, content.clone())).send().await;
+    let refused = f.service(f.patch(&url, 0, content.clone())).send().await;
     resumable::assert_refused(&refused, 507, "There is no space left for the object");
     let head = f.service(f.tus(Method::HEAD, &url)).send().await.expect(200);
     let offset: usize = head.header("upload-offset").unwrap().parse().unwrap();
@@ -101,7 +101,7 @@ async fn a_resumable_upload_without_space_goes_on_from_its_durable_bytes_when_th
     while disk.path.join("objects/files/other").exists() {
         tokio::task::yield_now().await;
     }
-    let last = f.service(f.part(&url, offset, content[offset..].to_owned())).send().await.expect(204);
+    let last = f.service(f.patch(&url, offset, content[offset..].to_owned())).send().await.expect(204);
     assert_eq!(last.header("tus-complete"), Some("1"));
     assert_eq!(f.content("files/a").await, content);
 }

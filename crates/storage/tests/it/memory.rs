@@ -29,7 +29,7 @@ fn stall(begin: &str, request: impl Fn(reqwest::Body) -> Request) -> Vec<JoinHan
         let begin = futures_util::stream::iter([begin.as_bytes().to_vec()]);
         streamed(futures_util::StreamExt::chain(begin, futures_util::stream::pending()))
     };
-    // Half of the memory, which is the part of one address
+    // Half of the memory, which is the share of one address
     (0..32).map(|_| tokio::spawn(request(body()).send())).collect()
 }
 

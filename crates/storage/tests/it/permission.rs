@@ -234,7 +234,7 @@ async fn no_call_reaches_an_object_of_another_user() {
             .iter()
             .map(|row| (row.get(0), row.get(1), row.get(2)))
             .collect();
-    // A call for a hidden object is answered like one for an object that does not exist
+    // A call for a hidden object gets the response of one for an object that does not exist
     let of_hidden = every_call(&f, &alice, "files", &hidden, &own(&alice, "mine.txt")).await;
     let of_missing =
         every_call(&f, &alice, "files", &format!("{}x/secret.txt", bob.id()), &own(&alice, "mine.txt")).await;

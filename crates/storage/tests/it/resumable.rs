@@ -37,7 +37,7 @@ impl Files {
     }
 
     /// Builds a request with bytes of an upload.
-    pub fn part(&self, url: &str, offset: usize, bytes: impl Into<reqwest::Body>) -> Request {
+    pub fn patch(&self, url: &str, offset: usize, bytes: impl Into<reqwest::Body>) -> Request {
         let request = self.tus(Method::PATCH, url).header("upload-offset", &offset.to_string());
         request.header("content-type", BYTES).body(bytes)
     }
@@ -89,8 +89,8 @@ async fn an_upload_in_parts_becomes_an_object_at_its_end() {
     let version = id.strip_prefix(&format!("files/{name}/")).unwrap();
     assert_eq!((created.header("upload-offset"), created.header("tus-complete")), (None, None));
 
-    let part = alice.sends(f.part(&url, 0, "01234")).send().await.expect(204);
-    assert_eq!((part.header("upload-offset"), part.header("tus-complete")), (Some("5"), None));
+    let patched = alice.sends(f.patch(&url, 0, "01234")).send().await.expect(204);
+    assert_eq!((patched.header("upload-offset"), patched.header("tus-complete")), (Some("5"), None));
     assert_eq!(f.t.count("select count(*) from storage.objects").await, 0);
     let head = alice.sends(f.tus(Method::HEAD, &url)).send().await.expect(200);
     let facts = ["upload-offset", "upload-length", "cache-control", "tus-resumable"].map(|name| head.header(name));
@@ -99,7 +99,7 @@ async fn an_upload_in_parts_becomes_an_object_at_its_end() {
     stored[3].1 = "max-age=3600";
     assert_eq!(head.header("upload-metadata"), Some(metadata(&stored).as_str()));
 
-    let last = alice.sends(f.part(&url, 5, "56789")).send().await.expect(204);
+    let last = alice.sends(f.patch(&url, 5, "56789")).send().await.expect(204);
     assert_eq!((last.header("upload-offset"), last.header("tus-complete")), (Some("10"), Some("1")));
     let row = &f.t.query("select version, owner_id, metadata, user_metadata, name from storage.objects").await[0];
     assert_eq!((row.get::<_, &str>(0), row.get::<_, &str>(1)), (version, alice.id()));
@@ -120,13 +120,13 @@ async fn an_upload_in_parts_becomes_an_object_at_its_end() {
 async fn a_finished_upload_is_described_while_its_object_is_there() {
     let f = Files::with_buckets().await;
     let url = f.created("a", 1).await;
-    f.service(f.part(&url, 0, "x")).send().await.expect(204);
+    f.service(f.patch(&url, 0, "x")).send().await.expect(204);
     let head = f.service(f.tus(Method::HEAD, &url)).send().await.expect(200);
     assert_eq!((head.header("upload-offset"), head.header("upload-length")), (Some("1"), Some("1")));
     assert_eq!(head.header("upload-expires"), None);
-    let again = f.service(f.part(&url, 1, "").header("x-upsert", "true")).send().await.expect(204);
+    let again = f.service(f.patch(&url, 1, "").header("x-upsert", "true")).send().await.expect(204);
     assert_eq!((again.header("upload-offset"), again.header("tus-complete")), (Some("1"), Some("1")));
-    assert_refused(&f.service(f.part(&url, 1, "")).send().await, 409, "The resource already exists");
+    assert_refused(&f.service(f.patch(&url, 1, "")).send().await, 409, "The resource already exists");
     let ended = f.service(f.tus(Method::DELETE, &url).header("x-upsert", "true")).send().await;
     assert_refused(&ended, 400, "Cannot terminate an already completed upload");
     assert_refused(&f.service(f.tus(Method::DELETE, &url)).send().await, 409, "The resource already exists");
@@ -144,7 +144,7 @@ async fn an_upload_is_complete_with_its_creation_if_the_request_has_all_bytes() 
     assert_eq!((empty.header("upload-offset"), empty.header("tus-complete")), (None, Some("1")));
     let half = f.service(f.creation("half", 10).header("content-type", BYTES).body("hello")).send().await.expect(201);
     assert_eq!((half.header("upload-offset"), half.header("tus-complete")), (Some("5"), None));
-    f.service(f.part(&url_of(&half), 5, "world")).send().await.expect(204);
+    f.service(f.patch(&url_of(&half), 5, "world")).send().await.expect(204);
     let contents = [f.content("files/whole").await, f.content("files/empty").await, f.content("files/half").await];
     assert_eq!(contents, ["hello", "", "helloworld"]);
 }
@@ -157,21 +157,21 @@ async fn a_length_can_follow_later() {
         f.service(request.header("upload-metadata", &object(name))).send()
     };
     let url = url_of(&creation("a").await.expect(201));
-    f.service(f.part(&url, 0, "hello")).send().await.expect(204);
+    f.service(f.patch(&url, 0, "hello")).send().await.expect(204);
     let head = f.service(f.tus(Method::HEAD, &url)).send().await.expect(200);
     assert_eq!((head.header("upload-defer-length"), head.header("upload-length")), (Some("1"), None));
-    let short = f.service(f.part(&url, 5, "").header("upload-length", "4")).send().await;
+    let short = f.service(f.patch(&url, 5, "").header("upload-length", "4")).send().await;
     assert_refused(&short, 400, "Upload-Length or Upload-Defer-Length header required");
-    f.service(f.part(&url, 5, "").header("upload-length", "8")).send().await.expect(204);
-    let again = f.service(f.part(&url, 5, "").header("upload-length", "9")).send().await;
+    f.service(f.patch(&url, 5, "").header("upload-length", "8")).send().await.expect(204);
+    let again = f.service(f.patch(&url, 5, "").header("upload-length", "9")).send().await;
     assert_refused(&again, 400, "Upload-Length or Upload-Defer-Length header required");
-    f.service(f.part(&url, 5, "you")).send().await.expect(204);
+    f.service(f.patch(&url, 5, "you")).send().await.expect(204);
     // With the last bytes, and behind them
     let url = url_of(&creation("b").await.expect(201));
-    f.service(f.part(&url, 0, "hello").header("upload-length", "5")).send().await.expect(204);
+    f.service(f.patch(&url, 0, "hello").header("upload-length", "5")).send().await.expect(204);
     let url = url_of(&creation("c").await.expect(201));
-    f.service(f.part(&url, 0, "hello")).send().await.expect(204);
-    f.service(f.part(&url, 5, "").header("upload-length", "5")).send().await.expect(204);
+    f.service(f.patch(&url, 0, "hello")).send().await.expect(204);
+    f.service(f.patch(&url, 5, "").header("upload-length", "5")).send().await.expect(204);
     let contents = [f.content("files/a").await, f.content("files/b").await, f.content("files/c").await];
     assert_eq!(contents, ["helloyou", "hello", "hello"]);
 }
@@ -183,9 +183,9 @@ async fn an_existing_object_is_replaced_only_by_requests_that_say_so() {
     assert_refused(&f.service(f.creation("a", 3)).send().await, 409, "The resource already exists");
     let created = f.service(f.creation("a", 3).header("x-upsert", "true")).send().await.expect(201);
     let url = url_of(&created);
-    assert_refused(&f.service(f.part(&url, 0, "new")).send().await, 409, "The resource already exists");
+    assert_refused(&f.service(f.patch(&url, 0, "new")).send().await, 409, "The resource already exists");
     assert_eq!(f.content("files/a").await, "old");
-    f.service(f.part(&url, 0, "new").header("x-upsert", "true")).send().await.expect(204);
+    f.service(f.patch(&url, 0, "new").header("x-upsert", "true")).send().await.expect(204);
     assert_eq!(f.content("files/a").await, "new");
     f.has_files(2).await;
 }
@@ -194,9 +194,9 @@ async fn an_existing_object_is_replaced_only_by_requests_that_say_so() {
 async fn an_upload_is_ended_by_its_client() {
     let f = Files::with_buckets().await;
     let url = f.created("a", 10).await;
-    f.service(f.part(&url, 0, "hello")).send().await.expect(204);
+    f.service(f.patch(&url, 0, "hello")).send().await.expect(204);
     f.service(f.tus(Method::DELETE, &url)).send().await.expect(204);
-    for request in [f.tus(Method::HEAD, &url), f.part(&url, 5, "world"), f.tus(Method::DELETE, &url)] {
+    for request in [f.tus(Method::HEAD, &url), f.patch(&url, 5, "world"), f.tus(Method::DELETE, &url)] {
         f.service(request).send().await.expect(404);
     }
     f.has_files(0).await;
@@ -210,16 +210,16 @@ async fn an_upload_expires_and_is_deleted() {
     let until = f.t.clock().now() + time::Duration::days(1);
     let expires = httpdate::fmt_http_date(until.into());
     assert_eq!(created.header("upload-expires"), Some(expires.as_str()));
-    let part = f.service(f.part(&url, 0, "hello")).send().await.expect(204);
+    let patched = f.service(f.patch(&url, 0, "hello")).send().await.expect(204);
     let head = f.service(f.tus(Method::HEAD, &url)).send().await.expect(200);
     assert_eq!(
-        (part.header("upload-expires"), head.header("upload-expires")),
+        (patched.header("upload-expires"), head.header("upload-expires")),
         (Some(expires.as_str()), Some(expires.as_str()))
     );
     f.t.storage().clean_up(std::time::Duration::from_secs(3600)).await;
     assert_eq!(f.unfinished(), 2);
     f.t.clock().advance(time::Duration::days(1));
-    assert_refused(&f.service(f.part(&url, 5, "world")).send().await, 410, "The file for this url no longer exists");
+    assert_refused(&f.service(f.patch(&url, 5, "world")).send().await, 410, "The file for this url no longer exists");
     f.service(f.tus(Method::HEAD, &url)).send().await.expect(410);
     f.t.storage().clean_up(std::time::Duration::from_secs(3600)).await;
     f.service(f.tus(Method::HEAD, &url)).send().await.expect(404);
@@ -275,22 +275,22 @@ async fn a_signed_url_stores_its_object_alone_without_a_token() {
     let url = url_of(&create(&name).header("x-signature", &token).send().await.expect(201));
     assert!(url.contains("/storage/v1/upload/resumable/sign/"), "{url}");
     for (request, text) in [
-        (f.part(&url, 0, "hello"), "Missing x-signature header"),
-        (f.part(&url, 0, "hello").header("x-signature", &other), "Invalid signature"),
+        (f.patch(&url, 0, "hello"), "Missing x-signature header"),
+        (f.patch(&url, 0, "hello").header("x-signature", &other), "Invalid signature"),
     ] {
         assert_refused(&request.send().await, 400, text);
     }
-    let part = f.part(&url, 0, "hel").header("x-signature", &token).send().await.expect(204);
-    assert_eq!(part.header("upload-offset"), Some("3"));
+    let patched = f.patch(&url, 0, "hel").header("x-signature", &token).send().await.expect(204);
+    assert_eq!(patched.header("upload-offset"), Some("3"));
     let head = f.tus(Method::HEAD, &url).header("x-signature", &token).send().await.expect(200);
     assert_eq!(head.header("upload-offset"), Some("3"));
-    f.part(&url, 3, "lo").header("x-signature", &token).send().await.expect(204);
+    f.patch(&url, 3, "lo").header("x-signature", &token).send().await.expect(204);
     let row = &f.t.query("select owner_id from storage.objects").await[0];
     assert_eq!(row.get::<_, &str>(0), alice.id());
     // Without the right to replace
     assert_refused(&create(&name).header("x-signature", &token).send().await, 409, "The resource already exists");
     assert_refused(
-        &f.part(&url, 5, "").header("x-signature", &token).header("x-upsert", "true").send().await,
+        &f.patch(&url, 5, "").header("x-signature", &token).header("x-upsert", "true").send().await,
         409,
         "The resource already exists",
     );
@@ -344,18 +344,18 @@ async fn the_rights_of_the_caller_are_tested_with_every_request() {
     let request = f.tus(Method::POST, PATH).header("upload-length", "1").header("upload-metadata", &typed);
     assert_refused(&alice.sends(request).send().await, 403, RLS);
     let url = url_of(&alice.sends(f.creation("a", 10)).send().await.expect(201));
-    alice.sends(f.part(&url, 0, "01234")).send().await.expect(204);
+    alice.sends(f.patch(&url, 0, "01234")).send().await.expect(204);
     alice.sends(f.tus(Method::HEAD, &url)).send().await.expect(200);
     f.t.migrate("drop policy typed on storage.objects").await;
-    for request in [f.part(&url, 5, "56789"), f.tus(Method::DELETE, &url)] {
+    for request in [f.patch(&url, 5, "56789"), f.tus(Method::DELETE, &url)] {
         assert_refused(&alice.sends(request).send().await, 403, RLS);
     }
     alice.sends(f.tus(Method::HEAD, &url)).send().await.expect(403);
     assert_eq!(f.t.count("select count(*) from storage.objects").await, 0);
     // An upsert needs the rights of one
     f.t.migrate("create policy anyone on storage.objects for insert to authenticated with check (true)").await;
-    assert_refused(&alice.sends(f.part(&url, 5, "56789").header("x-upsert", "true")).send().await, 403, RLS);
-    alice.sends(f.part(&url, 5, "56789")).send().await.expect(204);
+    assert_refused(&alice.sends(f.patch(&url, 5, "56789").header("x-upsert", "true")).send().await, 403, RLS);
+    alice.sends(f.patch(&url, 5, "56789")).send().await.expect(204);
     assert_eq!(f.content("files/a").await, "0123456789");
 }
 
@@ -366,17 +366,17 @@ async fn an_upload_belongs_to_the_user_who_created_it() {
     f.t.migrate("create policy anyone on storage.objects to authenticated using (true) with check (true)").await;
     let (alice, mallory) = (f.t.member("alice@example.com").await, f.t.member("mallory@example.com").await);
     let url = url_of(&alice.sends(f.creation("a", 10)).send().await.expect(201));
-    alice.sends(f.part(&url, 0, "01234")).send().await.expect(204);
+    alice.sends(f.patch(&url, 0, "01234")).send().await.expect(204);
     let missing = "The file for this url was not found";
     let every = |member: &Member<'_>| {
-        [f.part(&url, 5, "XXXXX"), f.part(&url, 0, "XXXXX"), f.tus(Method::DELETE, &url)]
+        [f.patch(&url, 5, "XXXXX"), f.patch(&url, 0, "XXXXX"), f.tus(Method::DELETE, &url)]
             .map(|request| member.sends(request))
     };
     for request in every(&mallory) {
         assert_refused(&request.send().await, 404, missing);
     }
     mallory.sends(f.tus(Method::HEAD, &url)).send().await.expect(404);
-    assert_eq!(f.anon(f.part(&url, 5, "XXXXX")).send().await.status, 404);
+    assert_eq!(f.anon(f.patch(&url, 5, "XXXXX")).send().await.status, 404);
     // The id with another object
     let id = url.rsplit('/').next().unwrap();
     let decoded = String::from_utf8(URL_SAFE_NO_PAD.decode(id).unwrap()).unwrap();
@@ -386,8 +386,8 @@ async fn an_upload_belongs_to_the_user_who_created_it() {
         decoded.replacen("/a/", "/x/../a/", 1),
     ] {
         let url = format!("{PATH}/{}", URL_SAFE_NO_PAD.encode(other));
-        assert_refused(&alice.sends(f.part(&url, 5, "56789")).send().await, 404, missing);
+        assert_refused(&alice.sends(f.patch(&url, 5, "56789")).send().await, 404, missing);
     }
-    alice.sends(f.part(&url, 5, "56789")).send().await.expect(204);
+    alice.sends(f.patch(&url, 5, "56789")).send().await.expect(204);
     assert_eq!(f.content("files/a").await, "0123456789");
 }

@@ -14,7 +14,7 @@ const PATH: &str = "/upload/resumable";
 async fn a_request_without_a_valid_token_is_refused_before_the_protocol() {
     let f = Files::with_buckets().await;
     let url = f.created("a", 5).await;
-    for request in [f.creation("b", 1), f.part(&url, 0, "hello"), f.tus(Method::DELETE, &url)] {
+    for request in [f.creation("b", 1), f.patch(&url, 0, "hello"), f.tus(Method::DELETE, &url)] {
         let refused = request.send().await;
         assert_error(&refused, 400, "403", "AccessDenied", "Invalid Compact JWS");
         assert_eq!(refused.header("access-control-allow-origin"), Some("*"));
@@ -61,7 +61,7 @@ async fn headers_of_another_form_are_named() {
         ),
         (f.tus(Method::PATCH, &url).header("content-type", BYTES).body("hello"), 403, "Upload-Offset header required"),
         (f.tus(Method::PATCH, &url).header("upload-offset", "0"), 403, "Content-Type header required"),
-        (f.part(&url, 0, "hello").header("upload-length", "x"), 400, "Invalid upload-length"),
+        (f.patch(&url, 0, "hello").header("upload-length", "x"), 400, "Invalid upload-length"),
         (f.tus(Method::PUT, PATH), 404, "Not found"),
         (f.tus(Method::GET, &url), 404, "Not found"),
         (f.tus(Method::PATCH, PATH), 404, "Not found"),
@@ -151,7 +151,7 @@ async fn ids_of_another_form_or_of_no_upload_are_refused() {
         (traversal, 404, "The file for this url was not found"),
     ] {
         let url = format!("{PATH}/{id}");
-        for request in [f.part(&url, 0, "x"), f.tus(Method::DELETE, &url)] {
+        for request in [f.patch(&url, 0, "x"), f.tus(Method::DELETE, &url)] {
             assert_refused(&f.service(request).send().await, status, text);
         }
         f.service(f.tus(Method::HEAD, &url)).send().await.expect(status);
@@ -163,19 +163,19 @@ async fn ids_of_another_form_or_of_no_upload_are_refused() {
 async fn offsets_and_lengths_that_lie_change_nothing() {
     let f = Files::with_buckets().await;
     let url = f.created("a", 10).await;
-    f.service(f.part(&url, 0, "01234")).send().await.expect(204);
+    f.service(f.patch(&url, 0, "01234")).send().await.expect(204);
     for offset in [0, 4, 6, 10, 1_000_000] {
-        let refused = f.service(f.part(&url, offset, "56789")).send().await;
+        let refused = f.service(f.patch(&url, offset, "56789")).send().await;
         assert_refused(&refused, 409, "Upload-Offset conflict");
         assert_eq!(refused.header("connection"), Some("close"));
     }
-    assert_refused(&f.service(f.part(&url, 5, "56789X")).send().await, 413, "upload's size exceeded");
+    assert_refused(&f.service(f.patch(&url, 5, "56789X")).send().await, 413, "upload's size exceeded");
     // The same without a declared length: nothing of it stays
     let chunks = || streamed(futures_util::stream::iter([b"56".to_vec(), b"789".to_vec(), b"X".to_vec()]));
-    assert_refused(&f.service(f.part(&url, 5, chunks())).send().await, 413, "upload's size exceeded");
+    assert_refused(&f.service(f.patch(&url, 5, chunks())).send().await, 413, "upload's size exceeded");
     let head = f.service(f.tus(Method::HEAD, &url)).send().await.expect(200);
     assert_eq!(head.header("upload-offset"), Some("5"));
-    f.service(f.part(&url, 5, "56789")).send().await.expect(204);
+    f.service(f.patch(&url, 5, "56789")).send().await.expect(204);
     assert_eq!(f.content("files/a").await, "0123456789");
     let longer = f.service(f.creation("b", 2).header("content-type", BYTES).body("123")).send().await;
     assert_refused(&longer, 413, "upload's size exceeded");
@@ -191,15 +191,15 @@ async fn a_length_that_follows_is_limited_like_any_other() {
     let named = metadata(&[("bucketName", "small"), ("objectName", "a")]);
     let created = f.tus(Method::POST, PATH).header("upload-defer-length", "1").header("upload-metadata", &named);
     let url = url_of(&f.service(created).send().await.expect(201));
-    f.service(f.part(&url, 0, "0123")).send().await.expect(204);
+    f.service(f.patch(&url, 0, "0123")).send().await.expect(204);
     for request in [
-        f.part(&url, 4, "4567"),
-        f.part(&url, 4, streamed(futures_util::stream::iter([b"45".to_vec(), b"67".to_vec()]))),
-        f.part(&url, 4, "4567").header("upload-length", "8"),
+        f.patch(&url, 4, "4567"),
+        f.patch(&url, 4, streamed(futures_util::stream::iter([b"45".to_vec(), b"67".to_vec()]))),
+        f.patch(&url, 4, "4567").header("upload-length", "8"),
     ] {
         assert_refused(&f.service(request).send().await, 413, "Maximum size exceeded");
     }
-    f.service(f.part(&url, 4, "45").header("upload-length", "6")).send().await.expect(204);
+    f.service(f.patch(&url, 4, "45").header("upload-length", "6")).send().await.expect(204);
     assert_eq!(f.content("small/a").await, "012345");
 }
 
@@ -223,10 +223,10 @@ async fn a_user_has_a_bounded_number_of_unfinished_uploads() {
     }
     f.t.restart().await;
     create(&f, &alice_id, &alice_token, "c").send().await.expect(429);
-    f.part(&first, 0, "hello").bearer(&alice_token).send().await.expect(204);
+    f.patch(&first, 0, "hello").bearer(&alice_token).send().await.expect(204);
     let third = url_of(&create(&f, &alice_id, &alice_token, "c").send().await.expect(201));
     create(&f, &alice_id, &alice_token, "g").send().await.expect(429);
     f.tus(Method::DELETE, &second).bearer(&alice_token).send().await.expect(204);
     create(&f, &alice_id, &alice_token, "g").send().await.expect(201);
-    f.part(&third, 0, "hello").bearer(&alice_token).send().await.expect(204);
+    f.patch(&third, 0, "hello").bearer(&alice_token).send().await.expect(204);
 }

@@ -42,12 +42,12 @@ async fn offset(f: &Files, url: &str) -> String {
 async fn a_restart_of_the_server_loses_no_offset() {
     let mut f = Files::with_buckets().await;
     let url = f.created("a", 15).await;
-    f.service(f.part(&url, 0, "hello")).send().await.expect(204);
+    f.service(f.patch(&url, 0, "hello")).send().await.expect(204);
     f.t.restart().await;
     assert_eq!(offset(&f, &url).await, "5");
-    f.service(f.part(&url, 5, " hell")).send().await.expect(204);
+    f.service(f.patch(&url, 5, " hell")).send().await.expect(204);
     f.t.restart().await;
-    f.service(f.part(&url, 10, "o you")).send().await.expect(204);
+    f.service(f.patch(&url, 10, "o you")).send().await.expect(204);
     assert_eq!(f.content("files/a").await, "hello hello you");
     let row = &f.t.query("select metadata ->> 'eTag' from storage.objects").await[0];
     assert_eq!(row.get::<_, &str>(0), "\"0d492f28c6c2e7625ceab370de833071\"");
@@ -65,12 +65,12 @@ async fn bytes_before_a_dropped_connection_are_kept() {
         until(async || received(&f) == 5).await;
     };
     tokio::select! {
-        answered = f.service(f.part(&url, 0, body)).try_send() => panic!("{answered:?}"),
+        answered = f.service(f.patch(&url, 0, body)).try_send() => panic!("{answered:?}"),
         () = dropped => {}
     }
     drop(sender);
     assert_eq!(offset(&f, &url).await, "5");
-    f.service(f.part(&url, 5, "56789")).send().await.expect(204);
+    f.service(f.patch(&url, 5, "56789")).send().await.expect(204);
     assert_eq!(f.content("files/a").await, "0123456789");
 }
 
@@ -80,12 +80,12 @@ async fn a_newer_request_takes_over_from_one_that_waits_for_bytes() {
     let url = f.created("a", 10).await;
     let (sender, body) = piecewise();
     sender.send(b"01234".to_vec()).unwrap();
-    let stale = f.service(f.part(&url, 0, body)).send();
+    let stale = f.service(f.patch(&url, 0, body)).send();
     let resumed = async {
         until(async || received(&f) == 5).await;
         // The stale connection is open all the time
         assert_eq!(offset(&f, &url).await, "5");
-        f.service(f.part(&url, 5, "56789")).send().await.expect(204);
+        f.service(f.patch(&url, 5, "56789")).send().await.expect(204);
         drop(sender);
     };
     let (stale, ()) = futures_util::future::join(stale, resumed).await;
@@ -100,7 +100,7 @@ async fn a_request_that_sends_nothing_more_is_ended_and_keeps_its_bytes() {
     f.bucket("files", serde_json::json!({})).await;
     let url = f.created("a", 10).await;
     let silent = futures_util::stream::iter([b"01234".to_vec()]).chain(futures_util::stream::pending());
-    let ended = f.service(f.part(&url, 0, streamed(silent))).send().await;
+    let ended = f.service(f.patch(&url, 0, streamed(silent))).send().await;
     assert_refused(&ended, 408, "The upload sent nothing for too long");
     assert_eq!(offset(&f, &url).await, "5");
 }
@@ -109,7 +109,7 @@ async fn a_request_that_sends_nothing_more_is_ended_and_keeps_its_bytes() {
 async fn many_requests_for_one_upload_at_once_never_mix_their_bytes() {
     let f = Files::with_buckets().await;
     let url = f.created("a", 40_000).await;
-    // Every sender sends the part that the server wants, until the whole is there
+    // Every sender sends the bytes that the server wants, until the whole is there
     let sender = |letter: u8| {
         let (f, url) = (&f, &url);
         async move {
@@ -122,8 +122,8 @@ async fn many_requests_for_one_upload_at_once_never_mix_their_bytes() {
                 if at == 40_000 {
                     return;
                 }
-                let part = f.service(f.part(url, at, vec![letter; 1000])).send().await;
-                assert!(matches!(part.status, 204 | 409 | 423 | 503), "{part:?}");
+                let patched = f.service(f.patch(url, at, vec![letter; 1000])).send().await;
+                assert!(matches!(patched.status, 204 | 409 | 423 | 503), "{patched:?}");
             }
         }
     };
@@ -131,8 +131,8 @@ async fn many_requests_for_one_upload_at_once_never_mix_their_bytes() {
     until(async || offset(&f, &url).await == "40000").await;
     let content = f.content("files/a").await.into_bytes();
     assert_eq!(content.len(), 40_000);
-    for part in content.chunks(1000) {
-        assert!(part.iter().all(|byte| *byte == part[0]), "a part of two requests");
+    for chunk in content.chunks(1000) {
+        assert!(chunk.iter().all(|byte| *byte == chunk[0]), "a chunk of two requests");
     }
 }
 
@@ -151,16 +151,16 @@ async fn an_upload_whose_commit_fails_is_not_complete_and_can_be_completed_later
     f.t.migrate("create policy anyone on storage.objects for insert to authenticated with check (true)").await;
     let alice = f.t.member("alice@example.com").await;
     let url = url_of(&alice.sends(f.creation("a", 10)).send().await.expect(201));
-    alice.sends(f.part(&url, 0, "01234")).send().await.expect(204);
+    alice.sends(f.patch(&url, 0, "01234")).send().await.expect(204);
     f.t.migrate(END_SESSIONS).await;
     for _ in 0..2 {
-        let failed = alice.sends(f.part(&url, 5, "56789")).send().await;
+        let failed = alice.sends(f.patch(&url, 5, "56789")).send().await;
         assert!(failed.status >= 500, "{failed:?}");
         let head = alice.sends(f.tus(Method::HEAD, &url)).send().await.expect(200);
         assert_eq!((head.header("upload-offset"), head.header("upload-length")), (Some("5"), Some("10")));
     }
     f.t.migrate("drop trigger end_session on storage.objects").await;
-    alice.sends(f.part(&url, 5, "56789")).send().await.expect(204);
+    alice.sends(f.patch(&url, 5, "56789")).send().await.expect(204);
     assert_eq!(f.content("files/a").await, "0123456789");
     f.t.storage().clean_up(Duration::ZERO).await;
     assert_eq!(f.content("files/a").await, "0123456789");
@@ -172,7 +172,7 @@ async fn an_upload_whose_commit_fails_is_not_complete_and_can_be_completed_later
 async fn a_commit_that_the_server_did_not_record_is_found_by_the_row() {
     let mut f = Files::with_buckets().await;
     let url = f.created("a", 5).await;
-    f.service(f.part(&url, 0, "hello")).send().await.expect(204);
+    f.service(f.patch(&url, 0, "hello")).send().await.expect(204);
     // As a crash between the commit and the record of it leaves it
     let folder = f.t.files().join("resumable");
     let record = std::fs::read_dir(&folder).unwrap().next().unwrap().unwrap().path();
@@ -182,7 +182,7 @@ async fn a_commit_that_the_server_did_not_record_is_found_by_the_row() {
     std::fs::write(&record, fields.to_string()).unwrap();
     f.t.restart().await;
     assert_eq!(offset(&f, &url).await, "5");
-    let again = f.service(f.part(&url, 5, "").header("x-upsert", "true")).send().await.expect(204);
+    let again = f.service(f.patch(&url, 5, "").header("x-upsert", "true")).send().await.expect(204);
     assert_eq!(again.header("tus-complete"), Some("1"));
     assert_eq!(f.t.count("select count(*) from storage.objects").await, 1);
 }
@@ -193,7 +193,7 @@ async fn an_object_that_another_request_stores_meanwhile_is_not_replaced() {
     let url = f.created("a", 10).await;
     let (sender, body) = piecewise();
     sender.send(b"01234".to_vec()).unwrap();
-    let slow = f.service(f.part(&url, 0, body)).send();
+    let slow = f.service(f.patch(&url, 0, body)).send();
     let meanwhile = async {
         until(async || received(&f) == 5).await;
         f.store("files/a", "other").await.expect(200);

@@ -1,4 +1,4 @@
-//! The mails and text messages that the server under test sends.
+//! The emails and text messages that the server under test sends.
 
 use portico_auth::TextMessage;
 use portico_mail::Email;
@@ -6,7 +6,7 @@ use portico_mail::Email;
 use super::{PATIENCE, TestServer};
 
 impl TestServer {
-    /// Returns the only mail to `address`. Waits for it.
+    /// Returns the only email to `address`. Waits for it.
     ///
     /// # Panics
     /// When it does not arrive, or when there are several: "the newest" would depend on which of
@@ -17,7 +17,7 @@ impl TestServer {
         mail
     }
 
-    /// Returns the mail to `address` that arrives as number `index` (from 0). Waits for it.
+    /// Returns the email to `address` that arrives as number `index` (from 0). Waits for it.
     ///
     /// # Panics
     /// When it does not arrive.
@@ -41,19 +41,19 @@ impl TestServer {
         }
     }
 
-    /// Waits until every mail has been delivered and deleted from the outbox.
+    /// Waits until every email has been delivered and deleted from the outbox.
     pub(super) async fn mail_is_out(&self) {
         // The deletion of a row sends no event, so it is polled
         let gone = async { while self.count("select count(*) from portico.mail_outbox").await > 0 {} };
         assert!(tokio::time::timeout(PATIENCE, gone).await.is_ok(), "a mail is still waiting to be sent");
     }
 
-    /// Returns the mails to `address` that have arrived, oldest first.
+    /// Returns the emails to `address` that have arrived, oldest first.
     pub fn mails_to(&self, address: &str) -> Vec<Email> {
         self.outgoing.to(address)
     }
 
-    /// Returns every mail that was sent, oldest first.
+    /// Returns every email that was sent, oldest first.
     pub fn mails(&self) -> Vec<Email> {
         self.outgoing.all()
     }

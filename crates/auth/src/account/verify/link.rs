@@ -1,4 +1,4 @@
-//! `GET /verify`: the link of a mail. Everything but a missing parameter ends in a redirect.
+//! `GET /verify`: the link of an email. Everything but a missing parameter ends in a redirect.
 
 use axum::extract::State;
 use axum::response::Response;

@@ -76,7 +76,7 @@ async fn confirm_email(op: AccountOperation<'_>, user: &User, verify_type: Verif
     if !user.is_email_confirmed() {
         let signed_up_by_mail =
             identities::of_user(op.tx, user.id).await?.iter().any(|identity| identity.provider == "email");
-        // The password was chosen by the sign-up that this mail belongs to, if there was one
+        // The password was chosen by the sign-up that this email belongs to, if there was one
         unconfirmed_email::clear_access(op, user, signed_up_by_mail).await?;
         if signed_up_by_mail {
             // Identities of providers may be another person's, who must not get into an account
@@ -144,7 +144,7 @@ async fn change_email(op: AccountOperation<'_>, user: &User, kind: TokenKind) ->
     Ok(true)
 }
 
-/// Makes the address that an identity claimed the account's own. The identity stays, as the mail
+/// Makes the address that an identity claimed the account's own. The identity stays, as the email
 /// promised.
 async fn confirm_claim(op: AccountOperation<'_>, user: &User, new: EmailAddress) -> Result<(), AuthError> {
     unconfirmed_email::clear_access(op, user, false).await?;

@@ -70,8 +70,8 @@ pub(crate) fn is_lost_race(error: &AuthError) -> bool {
     }
 }
 
-/// Looks up the mail domain of an unverified address, which may be sent a mail. To be called before
-/// the transaction, in which the mail is rejected if the domain accepts none.
+/// Looks up the mail domain of an unverified address, which may be sent an email. To be called
+/// before the transaction, in which the email is rejected if the domain accepts none.
 pub(crate) async fn look_up_domain(auth: &Auth, profile: &Profile) {
     let Some(email) = profile.primary_email().filter(|email| !email.verified) else { return };
     if let Ok(address) = EmailAddress::parse(&email.address) {
@@ -155,7 +155,7 @@ pub(crate) async fn record_link(op: AccountOperation<'_>, user: &User, identity:
     notify(op, user, MailKind::IdentityLinked, identity).await
 }
 
-/// Notifies the account's owner of a linked or unlinked identity, if such mails are enabled.
+/// Notifies the account's owner of a linked or unlinked identity, if such emails are enabled.
 pub(crate) async fn notify(
     op: AccountOperation<'_>,
     user: &User,

@@ -135,7 +135,7 @@ fn check(
     flow: Option<FlowState>,
 ) -> Result<FlowState, AuthError> {
     let flow = flow
-        // Flows of mails are in the same table
+        // Flows of emails are in the same table
         .filter(|flow| flow.authentication_method == flow_state::method::OAUTH)
         .ok_or(ContractError::StateUnknown)?;
     if flow.is_expired(request.now, auth.settings().flow_state_expiry) {
@@ -218,7 +218,7 @@ async fn finish(
     let provider = provider?;
     let secrets = client_state(auth, callback.request, flow).await?;
     let (tokens, profile) = identify(auth, callback.request, &provider, callback.fields, secrets.as_ref()).await?;
-    // The links in mails of this sign-in lead to the app as well
+    // The links in emails of this sign-in lead to the app as well
     let request = &RequestInfo { redirect_to: target.to_owned(), ..callback.request.clone() };
     let callback = &CallbackRequest { request, ..*callback };
     account_linking::look_up_domain(auth, &profile).await;
@@ -374,7 +374,7 @@ async fn complete(
     let user: Box<User> = match user {
         SignInOutcome::SignedIn(user) => user,
         SignInOutcome::AwaitsConfirmation { error, email } => {
-            // The state has been used: the person continues by mail
+            // The state has been used: the person continues by email
             flow_state::delete(&tx, flow.id).await?;
             tx.commit().await?;
             return Ok(CallbackOutcome::Unconfirmed { error, email });

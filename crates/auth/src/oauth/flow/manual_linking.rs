@@ -153,7 +153,7 @@ pub(crate) async fn complete_pending_link(
         .ok_or_else(not_found)?;
     let profile: Profile =
         serde_json::from_str(stored.code_verifier.as_deref().unwrap_or_default()).map_err(|_| not_found())?;
-    // The links in mails of this flow lead to the app as well
+    // The links in emails of this flow lead to the app as well
     let redirect_to = flow.referrer.clone().unwrap_or_else(|| op.request.redirect_to.clone());
     let request = &RequestInfo { redirect_to, ..op.request.clone() };
     link(AccountOperation { request, ..op }, user, &flow.provider_type, &profile).await

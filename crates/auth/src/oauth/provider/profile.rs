@@ -15,7 +15,7 @@ pub struct UnreadableProfile(pub &'static str);
 pub struct ProviderEmail {
     /// The address as the provider wrote it.
     pub address: String,
-    /// The provider states that the person receives mail at it.
+    /// The provider states that the person receives email at it.
     pub verified: bool,
     /// The one that the person prefers.
     pub primary: bool,

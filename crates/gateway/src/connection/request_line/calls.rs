@@ -42,9 +42,9 @@ pub(crate) enum BodyLength {
 pub(crate) enum ConnectionStanding {
     /// No complete head has arrived yet, or a further one has arrived in part.
     Unfinished,
-    /// All requests are answered.
+    /// All requests have their responses.
     Idle,
-    /// A request is being answered, or its response is being sent.
+    /// A request is in progress, or its response is being sent.
     Busy,
 }
 

@@ -30,7 +30,7 @@ pub use portico_toml::{add, add_brand, enable_notifications};
 /// small batches and skips locked rows.
 const CLEAN_UP_PERIOD: Duration = Duration::from_secs(60);
 
-/// The paths that need no API key: links in mails and redirects of providers arrive without one.
+/// The paths that need no API key: links in emails and redirects of providers arrive without one.
 const OPEN_PATHS: [&str; 9] = [
     "/verify",
     "/callback",
@@ -62,7 +62,7 @@ pub(super) fn open(
     })
 }
 
-/// Opens the account service of a command, on the database of a project. It sends no mail.
+/// Opens the account service of a command, on the database of a project. It sends no email.
 ///
 /// # Errors
 /// When a setting is invalid; the text names it.

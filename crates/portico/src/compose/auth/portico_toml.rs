@@ -16,7 +16,7 @@ pub fn enable_notifications(settings: &mut AuthSettings, config: &Config, own: &
     }
 }
 
-/// Puts the name and the colour of the product into its mails.
+/// Puts the name and the colour of the product into its emails.
 pub fn add_brand(settings: &mut AuthSettings, brand: &BrandSettings) {
     let email = &mut settings.email;
     email.brand_name.clone_from(&brand.name);

@@ -2,16 +2,8 @@
 
 use super::*;
 
-/// Returns message and details of the error.
-pub(super) fn parse_error(raw: &str) -> (String, String) {
-    match parse(raw, QueryTarget::Relation) {
-        Err(RestError::Parse { message, details }) => (message, details),
-        other => panic!("{raw}: {other:?}"),
-    }
-}
-
 #[test]
-pub(super) fn parse_errors_have_message_and_details() {
+fn parse_errors_have_message_and_details() {
     let expected = |message: &str, details: &str| (message.to_owned(), details.to_owned());
     assert_eq!(
         parse_error("order=id.asc.nullslasttt"),

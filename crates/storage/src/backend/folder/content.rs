@@ -66,11 +66,11 @@ fn opened<E>(
         return Err(BackendError::NotFound);
     }
     let size = metadata.len();
-    let part = match range {
+    let range = match range {
         Some(range) => range.resolve(size).ok_or(BackendError::Range)?,
         None => (0, size),
     };
-    let (start, end) = part;
+    let (start, end) = range;
     let body = if end - start > SMALL {
         let (file, buffers) = (Arc::new(file), Arc::clone(buffers));
         Body::new(SizedBody::new(FileChunks { file, position: start, end, reading: None, buffers }, end - start))
@@ -83,10 +83,10 @@ fn opened<E>(
         }
         Body::from(bytes.freeze())
     };
-    Ok(OpenedVersion::Whole(OpenContent { size, part, body }))
+    Ok(OpenedVersion::Whole(OpenContent { size, range, body }))
 }
 
-/// The bytes of a part of a file. It keeps the file open, so that a deletion does not disturb it.
+/// The bytes of a range of a file. It keeps the file open, so that a deletion does not disturb it.
 struct FileChunks {
     file: Arc<File>,
     /// The position that is read next.

@@ -4,14 +4,11 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use portico_md5::Md5State;
 
 use super::durable::DurableFolders;
-use super::file::changed;
-use super::store::ContentFolder;
-use crate::backend::model::{BackendError, StoredContent};
+use crate::backend::model::BackendError;
 
 /// The attempts to make a folder that another deletion removes at the same time.
 const FOLDER_ATTEMPTS: usize = 8;
@@ -65,30 +62,6 @@ impl DraftWriter {
 pub(super) struct ReceivedDraft {
     pub written: DraftWriter,
     pub size: u64,
-}
-
-impl ReceivedDraft {
-    /// Moves the draft to its place as a version, and makes it durable there. Returns when content,
-    /// name and folders are on disk; after an error the version may be left at its place.
-    pub async fn store(self, folder: &ContentFolder, place: PathBuf) -> Result<StoredContent, BackendError> {
-        let etag = Some(format!("\"{}\"", self.written.digest()));
-        let Self { written: DraftWriter { file, draft, .. }, size } = self;
-        let file = Arc::new(file);
-        let flushed = Arc::clone(&file);
-        let flushing = folder.flushing.run(move || flushed.sync_data());
-        let (folders, root) = (Arc::clone(&folder.folders), folder.objects.clone());
-        let moving = folder.naming.run(move || {
-            place_in(&folders, &root, &place, || fs::rename(&draft.0, &place))?;
-            draft.keep();
-            Ok::<_, io::Error>(())
-        });
-        // Both to their ends, so that nothing is at work on a version that is given up
-        let (flushed, moved) = tokio::join!(flushing, moving);
-        flushed?;
-        moved?;
-        let modified = changed(&file.metadata()?).into();
-        Ok(StoredContent { etag, size, modified })
-    }
 }
 
 /// Makes the folder of a version, gives the file its place there by `put`, and flushes the folders

@@ -10,7 +10,7 @@ use super::file::finished;
 use super::store::ContentFolder;
 use super::writers::{Piece, PieceTarget, WrittenPiece};
 use crate::backend::model::{BackendError, ContentStream};
-use crate::backend::turn::{PIECE_SIZE, PieceTurns, arrived};
+use crate::backend::piece_permit::{PIECE_SIZE, PiecePermits, arrived};
 
 impl ContentFolder {
     /// Receives content of at most `limit` bytes into a draft. A piece is received while that
@@ -21,7 +21,7 @@ impl ContentFolder {
         let received = async {
             let mut size = 0_u64;
             loop {
-                let piece = gather(content, &self.turns).await?;
+                let piece = gather(content, &self.permits).await?;
                 let has_ended = piece.has_ended;
                 size += piece.size as u64;
                 if size > limit {
@@ -68,9 +68,9 @@ async fn written(piece: WrittenPiece) -> Result<DraftWriter, BackendError> {
 
 /// Waits for content, and returns it with what has arrived meanwhile: it shares the hop to another
 /// thread.
-async fn gather(content: ContentStream<'_>, turns: &PieceTurns) -> Result<Piece, BackendError> {
+async fn gather(content: ContentStream<'_>, permits: &PiecePermits) -> Result<Piece, BackendError> {
     let first = content.next().await.transpose().map_err(BackendError::Source)?;
-    let mut piece = Piece { chunks: Vec::new(), size: 0, has_ended: first.is_none(), _turn: turns.take().await };
+    let mut piece = Piece { chunks: Vec::new(), size: 0, has_ended: first.is_none(), _permit: permits.acquire().await };
     let mut next = first;
     while let Some(chunk) = next {
         piece.size += chunk.len();
@@ -78,7 +78,7 @@ async fn gather(content: ContentStream<'_>, turns: &PieceTurns) -> Result<Piece,
         if piece.size >= PIECE_SIZE {
             break;
         }
-        // No turn is held while a client is waited for
+        // No permit is held while a client is waited for
         let Some(arrived) = arrived(content).await else { break };
         next = arrived.transpose().map_err(BackendError::Source)?;
         piece.has_ended = next.is_none();
@@ -101,7 +101,7 @@ mod tests {
     use crate::backend::model::VersionKey;
     use crate::error::StorageError;
 
-    /// The uploads of a test: many more than there are turns.
+    /// The uploads of a test: many more than there are permits.
     const UPLOADS: u128 = 200;
     /// Long enough for a machine under load; no passing test waits that long.
     const PATIENCE: Duration = Duration::from_secs(60);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn silent_clients_hold_no_turn() {
+    async fn silent_clients_hold_no_permit() {
         let root = tempfile::tempdir().unwrap();
         let folder = Arc::new(ContentFolder::open(root.path()).unwrap());
         let silent = (0..UPLOADS).map(|version| {
@@ -131,11 +131,11 @@ mod tests {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(PATIENCE, are_written).await.expect("every upload has had a turn");
+        tokio::time::timeout(PATIENCE, are_written).await.expect("every upload has had a permit");
         let mut whole = stream::iter([Ok(Bytes::from_static(b"abc"))]);
         let key = key(UPLOADS);
         let stored = tokio::time::timeout(PATIENCE, folder.put(&key, &mut whole, 100));
-        assert_eq!(stored.await.expect("another one has a turn").unwrap().size, 3);
+        assert_eq!(stored.await.expect("another one has a permit").unwrap().size, 3);
         silent.iter().for_each(tokio::task::JoinHandle::abort);
     }
 
@@ -164,7 +164,7 @@ mod tests {
         static MOST: AtomicUsize = AtomicUsize::new(0);
         let root = tempfile::tempdir().unwrap();
         let folder = ContentFolder::open(root.path()).unwrap();
-        let turns = folder.turns.free();
+        let permits = folder.permits.free();
         let uploads = (0..UPLOADS).map(|version| {
             let folder = &folder;
             async move {
@@ -177,9 +177,9 @@ mod tests {
             }
         });
         assert!(join_all(uploads).await.iter().all(|size| *size == 64 * CHUNK as u64));
-        assert_eq!((IN_MEMORY.load(Ordering::Relaxed), folder.turns.free()), (0, turns));
-        // A piece for each turn, and the chunk with which each upload waits for one
-        let most = turns * PIECE_SIZE + UPLOADS as usize * CHUNK;
+        assert_eq!((IN_MEMORY.load(Ordering::Relaxed), folder.permits.free()), (0, permits));
+        // A piece for each permit, and the chunk with which each upload waits for one
+        let most = permits * PIECE_SIZE + UPLOADS as usize * CHUNK;
         assert!(MOST.load(Ordering::Relaxed) <= most, "{MOST:?} bytes, {most} at most");
     }
 }

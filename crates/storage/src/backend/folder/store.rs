@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 use super::buffer::ReadBuffers;
 use super::content;
-use super::draft::{Draft, place_in, remove_empty};
+use super::draft::{Draft, DraftWriter, ReceivedDraft, place_in, remove_empty};
 use super::durable::{DurableFolders, flush_folder};
 use super::file::{blocking, changed};
 use super::writers::PieceWriters;
@@ -24,7 +24,7 @@ use crate::backend::model::{
     VersionKey,
 };
 use crate::backend::path;
-use crate::backend::turn::PieceTurns;
+use crate::backend::piece_permit::PiecePermits;
 
 /// A folder with content.
 pub(crate) struct ContentFolder {
@@ -33,14 +33,14 @@ pub(crate) struct ContentFolder {
     /// The parts of versions that are not assembled yet.
     pub(super) multipart: PathBuf,
     pub(super) folders: Arc<DurableFolders>,
-    /// The turns of uploads.
-    pub(super) turns: PieceTurns,
+    /// The permits of uploads.
+    pub(super) permits: PiecePermits,
     /// The threads that write uploads.
     pub(super) writers: PieceWriters,
     /// The threads that flush content.
     pub(super) flushing: DiskThreads,
     /// The threads that give versions their names. They need not wait for large files.
-    pub(super) naming: DiskThreads,
+    naming: DiskThreads,
     /// The buffers of downloads.
     buffers: Arc<ReadBuffers>,
 }
@@ -61,7 +61,7 @@ impl ContentFolder {
             incoming,
             multipart,
             folders: Arc::default(),
-            turns: PieceTurns::default(),
+            permits: PiecePermits::default(),
             writers: PieceWriters::default(),
             flushing: DiskThreads::default(),
             naming: DiskThreads::default(),
@@ -71,6 +71,29 @@ impl ContentFolder {
 
     pub(super) fn place(&self, key: &VersionKey) -> PathBuf {
         self.objects.join(path::of(key))
+    }
+
+    /// Moves a draft to its place as a version, and makes it durable there. Returns when content,
+    /// name and folders are on disk; after an error the version may be left at its place.
+    async fn store(&self, received: ReceivedDraft, place: PathBuf) -> Result<StoredContent, BackendError> {
+        let ReceivedDraft { written, size } = received;
+        let etag = Some(format!("\"{}\"", written.digest()));
+        let DraftWriter { file, draft, .. } = written;
+        let file = Arc::new(file);
+        let flushed = Arc::clone(&file);
+        let flushing = self.flushing.run(move || flushed.sync_data());
+        let (folders, root) = (Arc::clone(&self.folders), self.objects.clone());
+        let moving = self.naming.run(move || {
+            place_in(&folders, &root, &place, || fs::rename(draft.path(), &place))?;
+            draft.keep();
+            Ok::<_, io::Error>(())
+        });
+        // Both to their ends, so that nothing is at work on a version that is given up
+        let (flushed, moved) = tokio::join!(flushing, moving);
+        flushed?;
+        moved?;
+        let modified = changed(&file.metadata()?).into();
+        Ok(StoredContent { etag, size, modified })
     }
 
     /// Gives a durable file a second name, or copies it where that is not possible.
@@ -105,7 +128,7 @@ impl Backend for ContentFolder {
     ) -> BackendFuture<'a, StoredContent> {
         Box::pin(async move {
             let received = self.receive(content, limit).await?;
-            received.store(self, self.place(at)).await
+            self.store(received, self.place(at)).await
         })
     }
 
@@ -270,7 +293,7 @@ mod tests {
         let content = folder.get(at, range).await?;
         let exact = content.body.size_hint().exact();
         let bytes = content.body.collect().await.unwrap().to_bytes();
-        assert_eq!((exact, content.part.1 - content.part.0), (Some(bytes.len() as u64), bytes.len() as u64));
+        assert_eq!((exact, content.range.1 - content.range.0), (Some(bytes.len() as u64), bytes.len() as u64));
         Ok(bytes)
     }
 
@@ -291,8 +314,8 @@ mod tests {
         let stored = put(&folder, &key("a/b", 1), &content).await.unwrap();
         assert_eq!((stored.size, stored.etag), (600_000, Some(format!("\"{}\"", hex::encode(Md5::digest(&content))))));
         assert_eq!(get(&folder, &key("a/b", 1), None).await.unwrap(), content);
-        let part = get(&folder, &key("a/b", 1), Some(ByteRange::From(100, Some(400_000)))).await.unwrap();
-        assert_eq!(part, &content[100..=400_000]);
+        let middle = get(&folder, &key("a/b", 1), Some(ByteRange::From(100, Some(400_000)))).await.unwrap();
+        assert_eq!(middle, &content[100..=400_000]);
         assert!(matches!(
             get(&folder, &key("a/b", 1), Some(ByteRange::From(600_000, None))).await,
             Err(BackendError::Range)

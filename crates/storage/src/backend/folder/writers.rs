@@ -19,15 +19,15 @@ use tokio::sync::oneshot;
 
 use super::draft::DraftWriter;
 use crate::backend::model::BackendError;
-use crate::backend::turn::PieceTurn;
+use crate::backend::piece_permit::PiecePermit;
 
-/// Content that has arrived. Its turn ends when it is dropped.
+/// Content that has arrived. Its permit ends when it is dropped.
 pub(super) struct Piece {
     pub chunks: Vec<Bytes>,
     pub size: usize,
     /// Nothing follows.
     pub has_ended: bool,
-    pub _turn: PieceTurn,
+    pub _permit: PiecePermit,
 }
 
 /// The file that a piece is appended to.
@@ -170,11 +170,11 @@ mod tests {
     use md5::{Digest as _, Md5};
 
     use super::*;
-    use crate::backend::turn::PieceTurns;
+    use crate::backend::piece_permit::PiecePermits;
 
-    async fn piece(turns: &PieceTurns, content: &[u8]) -> Piece {
+    async fn piece(permits: &PiecePermits, content: &[u8]) -> Piece {
         let chunks = content.chunks(1000).map(Bytes::copy_from_slice).collect();
-        Piece { chunks, size: content.len(), has_ended: false, _turn: turns.take().await }
+        Piece { chunks, size: content.len(), has_ended: false, _permit: permits.acquire().await }
     }
 
     fn content(number: usize) -> Vec<u8> {
@@ -189,14 +189,14 @@ mod tests {
     #[tokio::test]
     async fn each_file_receives_its_own_pieces() {
         let root = tempfile::tempdir().unwrap();
-        let (turns, writers) = (PieceTurns::default(), PieceWriters::default());
+        let (permits, writers) = (PiecePermits::default(), PieceWriters::default());
         let files = (0..3 * LANES).map(|number| {
             let path = root.path().join(number.to_string());
-            let (turns, writers) = (&turns, &writers);
+            let (permits, writers) = (&permits, &writers);
             async move {
                 let content = content(number);
-                let begun = writers.write(PieceTarget::New(path), piece(turns, &content).await).await;
-                let more = piece(turns, &content).await;
+                let begun = writers.write(PieceTarget::New(path), piece(permits, &content).await).await;
+                let more = piece(permits, &content).await;
                 (content, writers.write(PieceTarget::Begun(begun.unwrap().unwrap()), more).await.unwrap().unwrap())
             }
         });
@@ -208,7 +208,7 @@ mod tests {
     #[tokio::test]
     async fn a_write_that_fails_affects_no_other_one() {
         let root = tempfile::tempdir().unwrap();
-        let turns = PieceTurns::default();
+        let permits = PiecePermits::default();
         let path = |name: &str| root.path().join(name);
         let writer = |name: &str| DraftWriter::create(path(name)).unwrap();
         let closed = DraftWriter { file: File::open(writer("closed").draft.path()).unwrap(), ..writer("read-only") };
@@ -221,12 +221,12 @@ mod tests {
         let (mut batch, mut outcomes) = (Vec::new(), Vec::new());
         for (number, target) in (1..).zip(targets) {
             let (written, outcome) = oneshot::channel();
-            batch.push(PieceWrite { target, piece: piece(&turns, &content(number)).await, written });
+            batch.push(PieceWrite { target, piece: piece(&permits, &content(number)).await, written });
             outcomes.push(outcome);
         }
-        let free = turns.free();
+        let free = permits.free();
         write_together(batch.into_iter());
-        assert_eq!(turns.free(), free + 4);
+        assert_eq!(permits.free(), free + 4);
         let outcomes: Vec<_> = outcomes.into_iter().map(|mut outcome| outcome.try_recv().unwrap()).collect();
         let [Ok(first), Err(_), Err(_), Ok(last)] = outcomes.as_slice() else { panic!("another outcome") };
         assert_has(root.path(), first, &content(1));

@@ -37,13 +37,13 @@ pub(super) async fn open(
     }
     let response = client.open(request).await?;
     let size = size_of(response.headers()).ok_or(StoreError::Malformed)?;
-    let (part, size) = match content_range(response.headers()) {
+    let (sent, size) = match content_range(response.headers()) {
         Some((start, end, size)) => ((start, end), size),
         None => ((0, size), size),
     };
     // A store may respond to a range that it cannot satisfy with the whole content
     if let Some(range) = range
-        && range.resolve(size) != Some(part)
+        && range.resolve(size) != Some(sent)
     {
         return Err(BackendError::Range);
     }
@@ -51,16 +51,16 @@ pub(super) async fn open(
         client: Arc::clone(client),
         key,
         etag: etag_of(response.headers()),
-        position: part.0,
-        end: part.1,
+        position: sent.0,
+        end: sent.1,
         response: Some(response),
         resumptions: 0,
     };
     let chunks = stream::try_unfold(download, |mut download| async move {
         Ok(download.next().await?.map(|chunk| (chunk, download)))
     });
-    let body = Body::new(SizedBody::new(chunks.boxed(), part.1 - part.0));
-    Ok(OpenContent { size, part, body })
+    let body = Body::new(SizedBody::new(chunks.boxed(), sent.1 - sent.0));
+    Ok(OpenContent { size, range: sent, body })
 }
 
 /// Returns the value of `Range`; `None` for a range without bytes.
@@ -73,11 +73,12 @@ fn value_of(range: ByteRange) -> Option<String> {
     }
 }
 
-/// Returns the first position of a part, the one after the last, and the size of the whole content.
+/// Returns the first position of a range, the one after the last, and the size of the whole
+/// content.
 fn content_range(headers: &HeaderMap) -> Option<(u64, u64, u64)> {
     let value = headers.get(header::CONTENT_RANGE)?.to_str().ok()?.strip_prefix("bytes ")?;
-    let (part, size) = value.split_once('/')?;
-    let (start, last) = part.split_once('-')?;
+    let (range, size) = value.split_once('/')?;
+    let (start, last) = range.split_once('-')?;
     let (start, last) = (start.parse().ok()?, last.parse::<u64>().ok()?);
     Some((start, last.checked_add(1)?, size.parse().ok()?)).filter(|(start, end, _)| start < end)
 }
@@ -131,8 +132,8 @@ impl Download {
             request = request.header(header::IF_MATCH, etag);
         }
         let response = self.client.open(request).await?;
-        let part = content_range(response.headers());
-        if part.is_none_or(|(start, end, _)| (start, end) != (self.position, self.end)) {
+        let sent = content_range(response.headers());
+        if sent.is_none_or(|(start, end, _)| (start, end) != (self.position, self.end)) {
             return Err(StoreError::Malformed);
         }
         self.response = Some(response);
@@ -145,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_part_of_an_answer_is_read() {
+    fn the_range_of_a_response_is_read() {
         let of = |value: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(header::CONTENT_RANGE, value.parse().unwrap());

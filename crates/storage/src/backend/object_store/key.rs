@@ -1,7 +1,7 @@
 //! The keys of versions in a store: `<prefix>/<bucket>/<name>/<version>`, as the hosted service
 //! stores them.
 //!
-//! A row without a version refers to the key without that part. Names that clients can choose stay
+//! A row without a version refers to the key without one. Names that clients can choose stay
 //! readable. What SQL alone can write (a bucket with `/`, segments of dots, `%`, control
 //! characters) and what is too long for a store is replaced by a digest behind `%`, so two names
 //! never share a key, and no URL library changes one.
@@ -30,8 +30,7 @@ pub(super) fn of(prefix: &str, at: &VersionKey) -> String {
     }
 }
 
-/// Returns the part of its keys that all versions of an object have in common, with a slash at the
-/// end.
+/// Returns the prefix of the keys of all versions of an object, with a slash at the end.
 pub(super) fn folder_of(prefix: &str, bucket: &str, name: &str) -> String {
     let is_plain = |text: &str| {
         !text.contains('%')

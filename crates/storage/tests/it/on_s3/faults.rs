@@ -16,7 +16,7 @@ use super::place::server_url;
 /// A fault of the next request that it fits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
-    /// The store answers with a status, and does nothing.
+    /// The store responds with a status, and does nothing.
     Status(u16),
     /// The connection ends after some bytes of a download.
     Cut(usize),

@@ -1,10 +1,10 @@
-//! The turns of uploads that are written to disk.
+//! The permits of uploads that are written to disk.
 //!
 //! Content is written piece by piece, on threads that may block. Few pieces are in memory at a
-//! time, however many uploads there are: each piece needs a turn, and turns are given in the order
-//! in which uploads ask for them. An upload asks when bytes of it have arrived, fills the piece
-//! with what is there, and gives the turn back when the piece is written. So a client that is slow
-//! or silent holds none, and an upload with a turn never waits for another one.
+//! time, however many uploads there are: each piece needs a permit, and permits are given in the
+//! order in which uploads ask for them. An upload asks when bytes of it have arrived, fills the
+//! piece with what is there, and gives the permit back when the piece is written. So a client that
+//! is slow or silent holds none, and an upload with a permit never waits for another one.
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// The bytes of a piece, to which the last chunk may add.
 pub(crate) const PIECE_SIZE: usize = 128 * 1024;
 
-/// The turns. Clones share them.
+/// The permits. Clones share them.
 #[derive(Debug, Clone)]
-pub(crate) struct PieceTurns(Arc<Semaphore>);
+pub(crate) struct PiecePermits(Arc<Semaphore>);
 
-/// A turn, which ends when it is dropped.
+/// A permit for a piece in memory, which ends when it is dropped.
 #[derive(Debug)]
-pub(crate) struct PieceTurn(#[expect(dead_code, reason = "it is held")] Option<OwnedSemaphorePermit>);
+pub(crate) struct PiecePermit(#[expect(dead_code, reason = "it is held")] Option<OwnedSemaphorePermit>);
 
-impl Default for PieceTurns {
+impl Default for PiecePermits {
     /// Eight for each processor: that many pieces are hashed at once, and others are filled
     /// meanwhile.
     fn default() -> Self {
@@ -32,14 +32,14 @@ impl Default for PieceTurns {
     }
 }
 
-impl PieceTurns {
-    /// Waits for a turn.
-    pub async fn take(&self) -> PieceTurn {
+impl PiecePermits {
+    /// Waits for a permit.
+    pub async fn acquire(&self) -> PiecePermit {
         // It is never closed
-        PieceTurn(Arc::clone(&self.0).acquire_owned().await.ok())
+        PiecePermit(Arc::clone(&self.0).acquire_owned().await.ok())
     }
 
-    /// Returns the number of turns that can be taken at once.
+    /// Returns the number of permits that can be acquired at once.
     #[cfg(test)]
     pub fn free(&self) -> usize {
         self.0.available_permits()
