@@ -16,7 +16,8 @@ use crate::factors::{
 
 const PHONE: &str = "15550001111";
 
-fn with_phones(settings: &mut AuthSettings) {
+/// Turns on phones as second factors.
+pub fn with_phone_factors(settings: &mut AuthSettings) {
     let phone = &mut settings.factors.phone;
     (phone.switches.enroll, phone.switches.verify) = (true, true);
 }
@@ -36,7 +37,7 @@ async fn prove_phone(t: &TestServer, session: &Value, id: &str, messages: usize)
 #[tokio::test]
 async fn a_code_of_a_message_raises_the_session() {
     let t = TestServer::with_auth(|settings| {
-        with_phones(settings);
+        with_phone_factors(settings);
         settings.factors.phone.template = "{{ .Code }} opens Acme".into();
         settings.factors.phone.otp_length = 8;
     })
@@ -75,7 +76,7 @@ async fn a_code_of_a_message_raises_the_session() {
 
 #[tokio::test]
 async fn numbers_are_checked() {
-    let t = TestServer::with_auth(with_phones).await;
+    let t = TestServer::with_auth(with_phone_factors).await;
     let session = t.signed_in(ADA, PASSWORD).await;
     let missing = enroll(&t, &session, &json!({"factor_type": "phone"})).await;
     assert_eq!(refused(&missing), refusal(400, "validation_failed", "Phone number required to enroll Phone factor"));
@@ -101,7 +102,7 @@ async fn numbers_are_checked() {
 #[tokio::test]
 async fn messages_keep_an_interval_also_between_concurrent_requests() {
     let t = TestServer::with_auth(|settings| {
-        with_phones(settings);
+        with_phone_factors(settings);
         settings.factors.phone.max_frequency = std::time::Duration::from_secs(60);
     })
     .await;
@@ -123,7 +124,7 @@ async fn messages_keep_an_interval_also_between_concurrent_requests() {
 #[tokio::test]
 async fn messages_to_a_number_keep_an_interval_also_when_it_is_enrolled_again() {
     let t = TestServer::with_auth(|settings| {
-        with_phones(settings);
+        with_phone_factors(settings);
         settings.factors.phone.max_frequency = std::time::Duration::from_secs(60);
     })
     .await;
@@ -156,7 +157,7 @@ async fn messages_to_a_number_keep_an_interval_also_when_it_is_enrolled_again() 
 
 #[tokio::test]
 async fn channels_are_checked() {
-    let t = TestServer::with_auth(with_phones).await;
+    let t = TestServer::with_auth(with_phone_factors).await;
     let session = t.signed_in(ADA, PASSWORD).await;
     let id = enroll_phone(&t, &session, PHONE).await;
     let send = async |body: Value| post(&t, &session, &format!("factors/{id}/challenge"), &body).send().await;
@@ -192,7 +193,7 @@ async fn a_message_that_cannot_be_sent_leaves_nothing_behind_and_a_gateway_may_c
     let gateway = Arc::new(Gateway::default());
     let texts: Arc<dyn TextTransport> = gateway.clone();
     let t = TestServer::with(|settings| {
-        with_phones(&mut settings.auth);
+        with_phone_factors(&mut settings.auth);
         settings.texts = Some(texts);
     })
     .await;
@@ -213,7 +214,7 @@ async fn a_message_that_cannot_be_sent_leaves_nothing_behind_and_a_gateway_may_c
 #[tokio::test]
 async fn test_numbers_have_a_fixed_code_and_get_no_message() {
     let t = TestServer::with_auth(|settings| {
-        with_phones(settings);
+        with_phone_factors(settings);
         settings.sms.test_otps.insert(PHONE.into(), "123456".into());
     })
     .await;
@@ -226,7 +227,7 @@ async fn test_numbers_have_a_fixed_code_and_get_no_message() {
 
 #[tokio::test]
 async fn a_session_with_two_types_keeps_its_level_until_both_are_removed() {
-    let t = TestServer::with_auth(with_phones).await;
+    let t = TestServer::with_auth(with_phone_factors).await;
     let (app, session) = with_totp(&t, ADA).await;
     let phone = enroll_phone(&t, &session, PHONE).await;
     let session = prove_phone(&t, &session, &phone, 1).await.expect(200).json();
