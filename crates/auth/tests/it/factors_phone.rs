@@ -171,6 +171,30 @@ async fn channels_are_checked() {
     send(json!({"factorId": id, "channel": "sms"})).await.expect(200);
 }
 
+#[tokio::test]
+async fn an_account_sends_few_messages_an_hour_to_however_many_numbers() {
+    let t = TestServer::with_auth(with_phone_factors).await;
+    let ada = t.signed_in(ADA, PASSWORD).await;
+    let send = async |session: &Value, number: usize| {
+        let id = enroll_phone(&t, session, &format!("1555000{number:04}")).await;
+        let answer = challenge(&t, session, &id).await;
+        unenroll(&t, session, &id).await.expect(200);
+        answer
+    };
+    for number in 0..10 {
+        send(&ada, number).await.expect(200);
+    }
+    let refused = send(&ada, 10).await;
+    assert_eq!(refused.rejection(), (429, "over_sms_send_rate_limit".into()));
+    assert_eq!(refused.header("retry-after"), Some("360"));
+    assert!(t.texts_to("15550000010").is_empty());
+    send(&t.signed_in(EVE, PASSWORD).await, 10).await.expect(200);
+
+    t.clock().advance(Duration::minutes(6));
+    send(&ada, 11).await.expect(200);
+    assert_eq!(send(&ada, 12).await.status, 429);
+}
+
 /// A gateway that fails at first, and then creates its own codes.
 #[derive(Default)]
 struct Gateway {
@@ -199,8 +223,11 @@ async fn a_message_that_cannot_be_sent_leaves_nothing_behind_and_a_gateway_may_c
     .await;
     let session = t.signed_in(ADA, PASSWORD).await;
     let id = enroll_phone(&t, &session, PHONE).await;
-    let failed = challenge(&t, &session, &id).await;
-    assert_eq!(refused(&failed), refusal(500, "unexpected_failure", "error sending message"));
+    // More often than an account may send messages
+    for _ in 0..12 {
+        let failed = challenge(&t, &session, &id).await;
+        assert_eq!(refused(&failed), refusal(500, "unexpected_failure", "error sending message"));
+    }
     assert_eq!(t.count("select count(*) from auth.mfa_challenges").await, 0);
     assert_eq!(t.count("select count(*) from auth.mfa_factors where last_challenged_at is not null").await, 0);
 
