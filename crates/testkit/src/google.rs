@@ -40,6 +40,15 @@ impl TestServer {
 }
 
 impl Google<'_> {
+    /// Begins a sign-in with Google and answers its page. Returns the response of `/callback`.
+    ///
+    /// # Panics
+    /// When the server or the provider does not redirect.
+    pub async fn sign_in(&self, person: GooglePerson<'_>) -> TestResponse {
+        let page = self.server.get("/auth/v1/authorize?provider=google").send().await.expect(302).location();
+        self.answer(&page, person).await
+    }
+
     /// Answers the provider's page that `authorize` (the redirect of `/authorize`) leads to, and
     /// follows the redirect to the server. Returns the response of `/callback`.
     ///

@@ -18,10 +18,10 @@ mod request;
 mod server;
 mod text_messages;
 
-pub use actors::{Member, Operator, Visitor};
+pub use actors::{Member, Operator, Visitor, google_page};
 pub use cluster::TestDatabase;
 pub use google::{Google, GooglePerson};
-pub use mail::{code_in, link_in};
+pub use mail::{code_in, link_in, token_hash_in};
 pub use person::{Pkce, claims_of};
 pub use request::{Request, TestResponse};
 pub use server::{PeerServer, TestServer, TestSettings};

@@ -56,6 +56,18 @@ pub fn link_in(html: &str) -> url::Url {
     found[1].replace("&amp;", "&").replace("&#43;", "+").parse().expect("the link is a URL")
 }
 
+/// Returns the hash of the token in that link.
+///
+/// # Panics
+/// When there is none.
+#[must_use]
+#[track_caller]
+pub fn token_hash_in(html: &str) -> String {
+    let link = link_in(html);
+    let found = link.query_pairs().find(|(name, _)| name == "token");
+    found.unwrap_or_else(|| panic!("no token in {link}")).1.into_owned()
+}
+
 /// Returns the six-digit code in an email's HTML.
 ///
 /// # Panics

@@ -1,5 +1,7 @@
 //! Phones as second factors: codes in text messages.
 
+use std::time::Duration;
+
 use portico_base::hash;
 use portico_mail::Template;
 use serde::Deserialize;
@@ -18,9 +20,16 @@ use crate::model::{Factor, User};
 use crate::one_time::text_code::{TypedCode, is_made_by_gateway};
 use crate::one_time::text_message::check_channel;
 use crate::one_time::token::{OneTimeToken, code_matches};
-use crate::sql::attempts::{self, MessagePause};
+use crate::sql::attempts::{self, ChargedLimit, MessagePause};
 use crate::sql::mfa_challenges::FactorChallenge;
 use crate::sql::{Tx, mfa_factors};
+
+/// The messages that an account may send at once. A person has few phones, but a session can enrol
+/// any number, and each has a pause of its own.
+const ACCOUNT_MESSAGES: u32 = 10;
+
+/// The time in which an account may send [`ACCOUNT_MESSAGES`] again.
+const ACCOUNT_PERIOD: Duration = Duration::from_secs(3600);
 
 /// Reads the number of a new factor.
 pub(super) fn draft(user: &User, body: &EnrollBody) -> Result<FactorDraft, AuthError> {
@@ -85,6 +94,8 @@ pub(super) async fn send(
 /// A message whose time is recorded.
 struct ReservedMessage {
     pause: MessagePause,
+    /// The limit of the account, unless the number is a test number, which is sent nothing.
+    charged: Option<ChargedLimit>,
     /// The time of the factor's challenge before it.
     challenged_before: Option<OffsetDateTime>,
 }
@@ -92,7 +103,7 @@ struct ReservedMessage {
 /// Records the time of a message to the number of a factor.
 ///
 /// The pause belongs to the account and the number, and not to the factor: a person can enrol the
-/// same number again.
+/// same number again. All numbers of an account share a further limit.
 async fn reserve(
     auth: &Auth,
     own: &OwnFactor,
@@ -111,9 +122,21 @@ async fn reserve(
     if let Some(wait) = attempts::start_pause(&tx, &pause).await? {
         return Err(AuthError::too_soon(wait, |seconds| ContractError::TextTooSoon { seconds }));
     }
+    let is_sent = auth.settings().sms.test_code(phone.as_str(), now).is_none();
+    let charged = is_sent.then(|| ChargedLimit {
+        kind: "factor-messages-per-account",
+        account: hash::sha256(format!("factor messages of {}", own.owner.user.id).as_bytes()).to_vec(),
+        each: ACCOUNT_PERIOD / ACCOUNT_MESSAGES,
+        size: ACCOUNT_MESSAGES,
+    });
+    if let Some(limit) = &charged
+        && let Some(wait) = attempts::charge_message(&tx, limit, now).await?
+    {
+        return Err(AuthError::too_soon(wait, |seconds| ContractError::TextTooSoon { seconds }));
+    }
     mfa_factors::set_challenged(&tx, factor.id, now).await?;
     tx.commit().await?;
-    Ok(ReservedMessage { pause, challenged_before: factor.last_challenged_at })
+    Ok(ReservedMessage { pause, charged, challenged_before: factor.last_challenged_at })
 }
 
 /// Has the hook send a message.
@@ -139,11 +162,12 @@ async fn deliver(auth: &Auth, message: TextMessage) -> Result<(), AuthError> {
 
 /// Undoes [`reserve`]: the next message need not wait.
 async fn undo(auth: &Auth, factor: &Factor, reserved: &ReservedMessage) {
-    let ReservedMessage { pause, challenged_before } = reserved;
+    let ReservedMessage { pause, charged, challenged_before } = reserved;
     let undone = async {
         let tx = Tx::begin(auth.database()).await?;
         mfa_factors::undo_challenged(&tx, factor.id, pause.start, *challenged_before).await?;
         attempts::cancel_pause(&tx, pause).await?;
+        attempts::give_back(&tx, charged.as_slice()).await?;
         tx.commit().await
     };
     if let Err(error) = undone.await {

@@ -107,6 +107,18 @@ statements! {
             or known.full_at > $4::timestamptz + ($4::timestamptz - $3::timestamptz)";
     const END_OF_PAUSE = "select full_at from portico.attempts where kind = $1 and account = $2";
     const CANCEL_PAUSE = "delete from portico.attempts where kind = $1 and account = $2 and full_at = $3";
+    /// A bucket of messages. A time farther away than an empty bucket takes to fill was written
+    /// before the clock was set back.
+    const CHARGE_MESSAGE = "
+        insert into portico.attempts as known (kind, account, full_at)
+        values ($1, $2, $3::timestamptz + make_interval(secs => $4::double precision))
+        on conflict (kind, account) do update
+           set full_at = case
+                           when known.full_at > $3 + make_interval(secs => $4 * $5::double precision) then $3
+                           else greatest(known.full_at, $3)
+                         end + make_interval(secs => $4)
+         where known.full_at <= $3 + make_interval(secs => $4 * ($5 - 1))
+            or known.full_at > $3 + make_interval(secs => $4 * $5)";
     /// No bucket takes longer than a day to fill: a time that is farther away was written while the
     /// clock was wrong.
     const DELETE_OLD = "
@@ -145,7 +157,7 @@ statements! {
                                          for update skip locked)";
 }
 
-/// A limit that a guess is charged to.
+/// A limit that a guess or a message is charged to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChargedLimit {
     /// The name of the limit.
@@ -258,6 +270,19 @@ pub async fn start_pause(tx: &Tx, pause: &MessagePause) -> Result<Option<Duratio
 /// Undoes [`start_pause`], unless another pause has started since.
 pub async fn cancel_pause(tx: &Tx, pause: &MessagePause) -> Result<(), Error> {
     tx.execute(CANCEL_PAUSE, &[&pause.kind, &pause.account, &pause.end]).await.map(drop)
+}
+
+/// Counts a message. Returns the time until one is allowed if none is allowed now; then nothing is
+/// written. [`give_back`] undoes it.
+pub async fn charge_message(tx: &Tx, limit: &ChargedLimit, now: OffsetDateTime) -> Result<Option<Duration>, Error> {
+    let ChargedLimit { kind, account, each, size } = limit;
+    let (seconds, count) = (each.as_secs_f64(), f64::from(*size));
+    if tx.execute(CHARGE_MESSAGE, &[kind, account, &now, &seconds, &count]).await? > 0 {
+        return Ok(None);
+    }
+    let full_at = tx.query_opt(END_OF_PAUSE, &[kind, account]).await?.map_or(now + *each * *size, |row| row.get(0));
+    let allowed_at = full_at - *each * size.saturating_sub(1);
+    Ok(Some((allowed_at - now).try_into().unwrap_or(Duration::ZERO)))
 }
 
 /// Deletes limits that have been full since `before`. Returns their number.

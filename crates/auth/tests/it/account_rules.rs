@@ -2,47 +2,24 @@
 //! by one.
 
 use portico_auth::AuthSettings;
-use portico_testkit::{GooglePerson, TestResponse, TestServer, claims_of};
-use serde_json::{Value, json};
-use url::Url;
+use portico_testkit::{GooglePerson, TestResponse, TestServer, claims_of, google_page};
+use serde_json::json;
 
+use crate::id_token::id_token;
 use crate::misbehaving::{Provider, begin, return_from_provider, server_and, server_with};
 
 const PASSWORD: &str = "correct horse";
 const ADA: GooglePerson<'static> = GooglePerson::Verified { name: "Ada L", email: "ada@example.com" };
 const UNVERIFIED_ADA: GooglePerson<'static> = GooglePerson::Unverified { name: "Ada L", email: "ada@example.com" };
 
-async fn linking(change: impl FnOnce(&mut AuthSettings)) -> TestServer {
+/// Starts a server on which identities can be linked, also by anonymous accounts.
+pub async fn linking(change: impl FnOnce(&mut AuthSettings)) -> TestServer {
     TestServer::with_auth(|auth| {
         auth.manual_linking = true;
         auth.anonymous_users = true;
         change(auth);
     })
     .await
-}
-
-async fn callback(server: &TestServer, person: GooglePerson<'_>) -> TestResponse {
-    let url = server.get("/auth/v1/authorize?provider=google").send().await.expect(302).location();
-    server.google().answer(&url, person).await
-}
-
-async fn begin_link(server: &TestServer, token: &str) -> Url {
-    let target = "/auth/v1/user/identities/authorize?provider=google&skip_http_redirect=true";
-    let answer = server.get(target).bearer(token).send().await.expect(200);
-    answer.json()["url"].as_str().unwrap().parse().unwrap()
-}
-
-async fn user_of(server: &TestServer, token: &str) -> Value {
-    server.get("/auth/v1/user").bearer(token).send().await.expect(200).json()
-}
-
-async fn anonymous(server: &TestServer) -> String {
-    let session = server.post("/auth/v1/signup").json(&json!({})).send().await.expect(200).json();
-    session["access_token"].as_str().unwrap().to_owned()
-}
-
-async fn token_of(server: &TestServer, email: &str) -> String {
-    server.signed_in(email, PASSWORD).await["access_token"].as_str().unwrap().to_owned()
 }
 
 #[track_caller]
@@ -64,29 +41,25 @@ async fn identity(server: &TestServer, owner: &str, provider: &str, email: &str,
     server.query(&sql).await[0].get(0)
 }
 
-async fn unlink(server: &TestServer, token: &str, id: &str) -> TestResponse {
-    server.delete(&format!("/auth/v1/user/identities/{id}")).bearer(token).send().await
-}
-
 #[tokio::test]
 async fn linking_an_address_of_another_account_is_reported() {
     let server = linking(|_| {}).await;
     server.account("ada@example.com", PASSWORD).await;
-    let token = anonymous(&server).await;
-    let answer = server.google().answer(&begin_link(&server, &token).await, ADA).await.expect(302);
+    let guest = server.anonymous_member().await;
+    let answer = guest.links_google(ADA).await.expect(302);
     reports(&answer, "invalid_request", "email_exists", "A user with this email address has already been registered");
-    assert_eq!(user_of(&server, &token).await["identities"], json!([]));
+    assert_eq!(guest.account().await["identities"], json!([]));
 }
 
 #[tokio::test]
 async fn linking_an_unverified_address_requires_its_confirmation() {
     let server = linking(|_| {}).await;
-    let token = anonymous(&server).await;
-    let answer = server.google().answer(&begin_link(&server, &token).await, UNVERIFIED_ADA).await.expect(302);
+    let guest = server.anonymous_member().await;
+    let answer = guest.links_google(UNVERIFIED_ADA).await.expect(302);
     let text = "Unverified email with google. A confirmation email has been sent to your google email";
     reports(&answer, "server_error", "email_not_confirmed", text);
     assert_eq!(answer.location_query("error_id"), None, "not an error of the server");
-    let user = user_of(&server, &token).await;
+    let user = guest.account().await;
     assert_eq!(user["identities"][0]["provider"], "google", "kept");
     assert_eq!((&user["email"], &user["new_email"]), (&json!(""), &json!("ada@example.com")));
     server.mail_to("ada@example.com").await;
@@ -95,8 +68,8 @@ async fn linking_an_unverified_address_requires_its_confirmation() {
 #[tokio::test]
 async fn a_link_to_an_account_that_is_gone_ends_at_the_site() {
     let server = linking(|_| {}).await;
-    let token = token_of(&server, "eve@example.com").await;
-    let url = begin_link(&server, &token).await;
+    let eve = server.member("eve@example.com").await;
+    let url = google_page(&eve.begins_google_link(None).await.expect(200));
     server.execute("delete from auth.users").await;
     let answer = server.google().answer(&url, ADA).await.expect(303);
     assert_eq!(answer.location_query("error_code").as_deref(), Some("user_not_found"));
@@ -108,15 +81,15 @@ async fn a_link_to_an_account_that_is_gone_ends_at_the_site() {
 #[tokio::test]
 async fn an_address_of_another_account_is_not_promoted() {
     let server = linking(|_| {}).await;
-    let token = token_of(&server, "eve@example.com").await;
-    let email = user_of(&server, &token).await["identities"][0]["identity_id"].as_str().unwrap().to_owned();
+    let eve = server.member("eve@example.com").await;
+    let email = eve.identity("email").await;
     identity(&server, "eve@example.com", "github", "ada@example.com", true).await;
     server.account("bob@example.com", PASSWORD).await;
     server.execute("update auth.users set email = 'ada@example.com' where email = 'bob@example.com'").await;
-    let refused = unlink(&server, &token, &email).await;
+    let refused = eve.unlinks(&email).await;
     assert_eq!(refused.rejection(), (422, "email_conflict_identity_not_deletable".into()));
     assert_eq!(refused.json()["msg"], "Unable to unlink identity due to email conflict");
-    let user = user_of(&server, &token).await;
+    let user = eve.account().await;
     assert_eq!((&user["email"], user["identities"].as_array().unwrap().len()), (&json!("eve@example.com"), 2));
 }
 
@@ -126,18 +99,14 @@ async fn only_an_address_that_an_identity_proves_is_promoted() {
         // Also where addresses need no confirmation: the person did not choose this one
         for autoconfirm in [false, true] {
             let server = linking(|auth| auth.email.autoconfirm = autoconfirm).await;
-            let account = json!({"email": "eve@example.com", "password": PASSWORD});
-            let token = match autoconfirm {
-                true => server.post("/auth/v1/signup").json(&account).send().await.expect(200).json()["access_token"]
-                    .as_str()
-                    .unwrap()
-                    .to_owned(),
-                false => token_of(&server, "eve@example.com").await,
+            let eve = match autoconfirm {
+                true => server.member_with(server.visitor("eve@example.com").signs_up().await.expect(200).json()),
+                false => server.member("eve@example.com").await,
             };
-            let email = user_of(&server, &token).await["identities"][0]["identity_id"].as_str().unwrap().to_owned();
+            let email = eve.identity("email").await;
             identity(&server, "eve@example.com", "spotify", "s@example.com", verified).await;
-            unlink(&server, &token, &email).await.expect(200);
-            let user = user_of(&server, &token).await;
+            eve.unlinks(&email).await.expect(200);
+            let user = eve.account().await;
             assert_eq!(user["email"], promoted);
             assert_eq!(user["email_confirmed_at"].is_string(), verified);
             if !verified {
@@ -148,7 +117,7 @@ async fn only_an_address_that_an_identity_proves_is_promoted() {
     let server = linking(|_| {}).await;
 
     // A number goes with its identity, and the address stays
-    let token = token_of(&server, "bob@example.com").await;
+    let bob = server.member("bob@example.com").await;
     server
         .execute(
             "update auth.users set phone = '15550001111', phone_confirmed_at = now() where email = 'bob@example.com'",
@@ -156,9 +125,9 @@ async fn only_an_address_that_an_identity_proves_is_promoted() {
         .await;
     let phone = identity(&server, "bob@example.com", "phone", "", true).await;
     let other = server.delete(&format!("/auth/v1/user/identities/{phone}")).header("x-jwt-aud", "other");
-    assert_eq!(other.bearer(&token).send().await.rejection(), (403, "unexpected_audience".into()));
-    unlink(&server, &token, &phone).await.expect(200);
-    let user = user_of(&server, &token).await;
+    assert_eq!(bob.sends(other).send().await.rejection(), (403, "unexpected_audience".into()));
+    bob.unlinks(&phone).await.expect(200);
+    let user = bob.account().await;
     assert_eq!((&user["phone"], user.get("phone_confirmed_at")), (&json!(""), None));
     assert!(user["email_confirmed_at"].is_string());
 }
@@ -171,7 +140,7 @@ async fn an_address_of_two_accounts_cannot_sign_in() {
         identity(&server, owner, "github", "ada@example.com", true).await;
     }
     let text = "Multiple accounts with the same email address in the same linking domain detected: default";
-    let answer = callback(&server, ADA).await.expect(302);
+    let answer = server.google().sign_in(ADA).await.expect(302);
     reports(&answer, "server_error", "unexpected_failure", text);
     for field in [TestResponse::location_query, TestResponse::location_fragment] {
         assert_eq!(field(&answer, "error_id").as_deref(), answer.header("x-request-id"));
@@ -185,8 +154,8 @@ async fn providers_of_another_domain_have_accounts_of_their_own() {
     let server = linking(|auth| drop(auth.linking_domains.insert("google".into(), "social".into()))).await;
     let id = server.account("ada@example.com", PASSWORD).await;
     for _ in 0..2 {
-        let token = callback(&server, ADA).await.expect(302).location_fragment("access_token").unwrap();
-        let user = user_of(&server, &token).await;
+        let answer = server.google().sign_in(ADA).await.expect(302);
+        let user = server.member_of(&answer).account().await;
         assert_ne!(user["id"], id);
         assert_eq!(user["email"], "ada@example.com");
     }
@@ -198,9 +167,8 @@ async fn providers_of_another_domain_have_accounts_of_their_own() {
 #[tokio::test]
 async fn unverified_addresses_may_be_let_in() {
     let server = linking(|auth| auth.email.allow_unverified_sign_ins = true).await;
-    let answer = callback(&server, UNVERIFIED_ADA).await.expect(302);
-    let token = answer.location_fragment("access_token").unwrap_or_else(|| panic!("{answer:?}"));
-    assert_eq!(user_of(&server, &token).await.get("email_confirmed_at"), None);
+    let answer = server.google().sign_in(UNVERIFIED_ADA).await.expect(302);
+    assert_eq!(server.member_of(&answer).account().await.get("email_confirmed_at"), None);
     server.mail_to("ada@example.com").await;
 }
 
@@ -218,8 +186,7 @@ async fn people_without_an_address_need_a_provider_that_may_do_without() {
         provider.gives(provider.key.sign(&claims));
         let answer = return_from_provider(&server, &started).await;
         if optional {
-            let token = answer.location_fragment("access_token").unwrap_or_else(|| panic!("{answer:?}"));
-            assert_eq!(user_of(&server, &token).await["email"], "");
+            assert_eq!(server.member_of(&answer).account().await["email"], "");
         } else {
             let text = "Error getting user email from external provider";
             reports(&answer, "server_error", "unexpected_failure", text);
@@ -263,11 +230,8 @@ async fn workos_learns_which_provider_is_meant() {
 async fn id_tokens_are_those_of_the_providers_that_the_contract_names() {
     let provider = Provider::start().await;
     let server = server_with("linkedin_oidc", &provider).await;
-    let ask = async |server: &TestServer, body: Value| {
-        server.post("/auth/v1/token?grant_type=id_token").json(&body).send().await
-    };
     let token = provider.key.sign(&provider.claims(&server, None));
-    let refused = ask(&server, json!({"provider": "linkedin_oidc", "id_token": token})).await;
+    let refused = id_token(&server, &json!({"provider": "linkedin_oidc", "id_token": token})).await;
     assert_eq!(refused.rejection(), (400, "validation_failed".into()));
     assert_eq!(refused.json()["msg"], "Custom OIDC provider \"linkedin_oidc\" not allowed");
 
@@ -279,7 +243,7 @@ async fn id_tokens_are_those_of_the_providers_that_the_contract_names() {
              create trigger refuse before insert on auth.sessions for each row execute function public.refuse()",
         )
         .await;
-    let failed = ask(&server, json!({"provider": "google", "id_token": token})).await.expect(400);
+    let failed = id_token(&server, &json!({"provider": "google", "id_token": token})).await.expect(400);
     assert_eq!(failed.json(), json!({"error": "server_error", "error_description": "Internal Server Error"}));
     assert_eq!(server.count("select count(*) from auth.users").await, 0);
 }
@@ -287,9 +251,9 @@ async fn id_tokens_are_those_of_the_providers_that_the_contract_names() {
 #[tokio::test]
 async fn a_token_without_a_session_signs_out_everywhere() {
     let server = linking(|_| {}).await;
-    let session = server.signed_in("eve@example.com", PASSWORD).await;
-    server.sign_in("eve@example.com", PASSWORD).await;
-    let mut claims = claims_of(session["access_token"].as_str().unwrap());
+    let eve = server.member("eve@example.com").await;
+    eve.on_another_device().await;
+    let mut claims = claims_of(eve.access_token());
     claims.as_object_mut().unwrap().remove("session_id");
     let token = server.keys().ring.sign(&claims).unwrap();
     server.post("/auth/v1/logout?scope=local").bearer(&token).send().await.expect(204);
@@ -303,16 +267,13 @@ async fn classes_of_sessions_do_not_end_each_other() {
         auth.sessions.tags = vec!["web".into(), "app".into()];
     })
     .await;
-    let first = server.signed_in("eve@example.com", PASSWORD).await;
+    let mut first = server.member("eve@example.com").await;
     assert_eq!(server.count("select count(*) from auth.sessions where tag = 'web'").await, 1);
     server.clock().advance(time::Duration::seconds(5));
-    let second = server.sign_in("eve@example.com", PASSWORD).await;
-    let second = claims_of(second["access_token"].as_str().unwrap())["session_id"].clone();
-    let tag = |tag: &str| format!("update auth.sessions set tag = '{tag}' where id = '{}'", second.as_str().unwrap());
-    let refresh = async || server.refresh(&first).await;
-    assert_eq!(refresh().await.rejection(), (400, "session_expired".into()));
-    server.execute(&tag("app")).await;
-    refresh().await.expect(200);
+    let second = first.on_another_device().await.session_id();
+    assert_eq!(first.refreshes().await.rejection(), (400, "session_expired".into()));
+    server.execute(&format!("update auth.sessions set tag = 'app' where id = '{second}'")).await;
+    first.refreshes().await.expect(200);
 }
 
 #[tokio::test]
@@ -346,8 +307,8 @@ async fn two_people_who_link_one_identity_at_once_do_not_both_get_it() {
     let server = linking(|_| {}).await;
     let mut ways_back = Vec::new();
     for email in ["eve@example.com", "bob@example.com"] {
-        let token = token_of(&server, email).await;
-        ways_back.push(server.google().decide(&begin_link(&server, &token).await, ADA).await);
+        let begun = server.member(email).await.begins_google_link(None).await.expect(200);
+        ways_back.push(server.google().decide(&google_page(&begun), ADA).await);
     }
     let answers = futures_util::future::join_all(ways_back.iter().map(|back| server.get(back.as_str()).send())).await;
     let (linked, refused): (Vec<_>, Vec<_>) =

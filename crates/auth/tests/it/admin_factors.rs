@@ -1,16 +1,10 @@
 //! `/admin/users/{user_id}/factors`.
 
 use portico_mail::MailKind;
-use portico_testkit::{TestResponse, TestServer};
+use portico_testkit::TestServer;
 use serde_json::{Value, json};
 
 use crate::factors::{ADA, EVE, PASSWORD, enroll_totp, level, with_totp};
-
-async fn call(t: &TestServer, method: &str, path: &str, body: &Value) -> TestResponse {
-    let request = t.request(method.parse().unwrap(), &format!("/auth/v1/admin/users/{path}"));
-    let request = request.key(t.api_keys().secret());
-    if body.is_null() { request.send().await } else { request.json(body).send().await }
-}
 
 #[tokio::test]
 async fn a_lost_factor_is_removed_and_its_sessions_are_lowered() {
@@ -18,14 +12,23 @@ async fn a_lost_factor_is_removed_and_its_sessions_are_lowered() {
     let (factor, session) = with_totp(&t, ADA).await;
     let user = session["user"]["id"].as_str().unwrap();
     assert_eq!(level(&session), "aal2");
-    let listed = call(&t, "GET", &format!("{user}/factors"), &Value::Null).await.expect(200).json();
+    let listed =
+        t.operator().calls("GET", &format!("admin/users/{user}/factors"), &Value::Null).await.expect(200).json();
     assert_eq!((&listed[0]["id"], &listed[0]["status"]), (&json!(factor.id), &json!("verified")));
     assert!(listed[0].get("secret").is_none());
 
-    let removed = call(&t, "DELETE", &format!("{user}/factors/{}", factor.id), &Value::Null).await.expect(200).json();
+    let removed = t
+        .operator()
+        .calls("DELETE", &format!("admin/users/{user}/factors/{}", factor.id), &Value::Null)
+        .await
+        .expect(200)
+        .json();
     assert_eq!(removed["id"], factor.id.as_str());
     assert_eq!(level(&t.refresh(&session).await.expect(200).json()), "aal1");
-    assert_eq!(call(&t, "GET", &format!("{user}/factors"), &Value::Null).await.expect(200).json(), json!([]));
+    assert_eq!(
+        t.operator().calls("GET", &format!("admin/users/{user}/factors"), &Value::Null).await.expect(200).json(),
+        json!([])
+    );
     let entry = "select count(*) from auth.audit_log_entries
                   where payload->>'action' = 'factor_deleted' and payload->>'actor_username' = 'ada@example.com'";
     assert_eq!(t.count(entry).await, 1);
@@ -42,7 +45,7 @@ async fn the_owner_is_notified_of_a_factor_that_an_administrator_removes() {
     // One that was never proved needs no word
     let draft = enroll_totp(&t, &session, "draft").await;
     for id in [&draft.id, &factor.id] {
-        call(&t, "DELETE", &format!("{user}/factors/{id}"), &Value::Null).await.expect(200);
+        t.operator().calls("DELETE", &format!("admin/users/{user}/factors/{id}"), &Value::Null).await.expect(200);
     }
     let notice = t.nth_mail_to(ADA, 1).await;
     assert_eq!(notice.subject().as_str(), "A verification method was removed from your account");
@@ -58,7 +61,9 @@ async fn a_factor_is_renamed_and_only_a_phone_gets_a_number() {
     let session = t.signed_in(ADA, PASSWORD).await;
     let user = session["user"]["id"].as_str().unwrap();
     let (first, second) = (enroll_totp(&t, &session, "one").await, enroll_totp(&t, &session, "two").await);
-    let put = async |id: &str, body: Value| call(&t, "PUT", &format!("{user}/factors/{id}"), &body).await;
+    let put = async |id: &str, body: Value| {
+        t.operator().calls("PUT", &format!("admin/users/{user}/factors/{id}"), &body).await
+    };
     let changed = put(&first.id, json!({"friendly_name": "app", "phone": "+491700000001"})).await.expect(200).json();
     assert_eq!((&changed["friendly_name"], &changed["phone"]), (&json!("app"), &json!("")));
     assert_eq!(
@@ -95,12 +100,16 @@ async fn factors_of_other_accounts_and_odd_ids_are_not_found() {
         ("7", "validation_failed", "factor_id must be an UUID"),
     ] {
         for method in ["PUT", "DELETE"] {
-            let refused = call(&t, method, &format!("{user}/factors/{id}"), &json!({"friendly_name": "x"})).await;
+            let refused = t
+                .operator()
+                .calls(method, &format!("admin/users/{user}/factors/{id}"), &json!({"friendly_name": "x"}))
+                .await;
             assert_eq!(refused.rejection(), (404, code.into()), "{method}");
             assert_eq!(refused.json()["msg"], message);
         }
     }
-    let unknown = call(&t, "GET", "11111111-1111-4111-8111-111111111111/factors", &Value::Null).await;
+    let unknown =
+        t.operator().calls("GET", "admin/users/11111111-1111-4111-8111-111111111111/factors", &Value::Null).await;
     assert_eq!(unknown.rejection(), (404, "user_not_found".into()));
     assert_eq!(t.count("select count(*) from auth.mfa_factors").await, 1);
 }

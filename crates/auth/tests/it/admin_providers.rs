@@ -2,18 +2,13 @@
 
 use std::num::NonZeroU32;
 
-use portico_testkit::{TestResponse, TestServer, claims_of};
+use portico_testkit::{TestServer, claims_of};
 use serde_json::{Value, json};
 
 use crate::column_encryption::encrypting;
 use crate::misbehaving::{Provider, begin, return_from_provider, server_and, server_with};
 
-const PATH: &str = "/auth/v1/admin/custom-providers";
-
-async fn call(t: &TestServer, method: &str, path: &str, body: &Value) -> TestResponse {
-    let request = t.request(method.parse().unwrap(), &format!("{PATH}{path}")).key(t.api_keys().secret());
-    if body.is_null() { request.send().await } else { request.json(body).send().await }
-}
+const PATH: &str = "admin/custom-providers";
 
 /// Returns a plain OAuth 2 provider with changes; `null` removes a member.
 fn plain(changes: &Value) -> Value {
@@ -50,7 +45,7 @@ async fn an_openid_provider_is_discovered_stored_and_used() {
     })
     .await;
     allow_loopback(&t).await;
-    let created = call(&t, "POST", "", &oidc(&provider)).await.expect(201).json();
+    let created = t.operator().calls("POST", PATH, &oidc(&provider)).await.expect(201).json();
     assert!(created.get("client_secret").is_none());
     assert_eq!(created["scopes"], json!(["openid", "email"]));
     assert_eq!(created["discovery_document"]["jwks_uri"], format!("{}/jwks", provider.base));
@@ -60,7 +55,10 @@ async fn an_openid_provider_is_discovered_stored_and_used() {
     {
         assert_eq!(created[name], value, "{name}");
     }
-    assert_eq!(call(&t, "GET", "/custom:acme", &Value::Null).await.expect(200).json(), created);
+    assert_eq!(
+        t.operator().calls("GET", "admin/custom-providers/custom:acme", &Value::Null).await.expect(200).json(),
+        created
+    );
     // The secret is encrypted, and decrypted for the provider
     assert_eq!(t.count("select count(*) from auth.custom_oauth_providers where client_secret like '{%'").await, 1);
     let started = begin(&t, "custom:acme").await;
@@ -71,14 +69,14 @@ async fn an_openid_provider_is_discovered_stored_and_used() {
     assert_eq!(provider.calls("/token")[0].0["client_secret"], "the-secret");
 
     let change = json!({"name": "", "client_secret": "another", "scopes": [], "enabled": false, "identifier": "custom:x", "provider_type": "oauth2"});
-    let changed = call(&t, "PUT", "/custom:acme", &change).await.expect(200).json();
+    let changed = t.operator().calls("PUT", "admin/custom-providers/custom:acme", &change).await.expect(200).json();
     assert_eq!((&changed["name"], &changed["identifier"]), (&json!("Acme"), &json!("custom:acme")));
     assert_eq!((&changed["scopes"], &changed["enabled"]), (&json!(["openid"]), &json!(false)));
     let refused = t.get("/auth/v1/authorize?provider=custom:acme").send().await;
     assert_eq!(refused.rejection(), (400, "validation_failed".into()));
-    call(&t, "DELETE", "/custom:acme", &Value::Null).await.expect(204);
+    t.operator().calls("DELETE", "admin/custom-providers/custom:acme", &Value::Null).await.expect(204);
     assert_eq!(
-        call(&t, "DELETE", "/custom:acme", &Value::Null).await.rejection(),
+        t.operator().calls("DELETE", "admin/custom-providers/custom:acme", &Value::Null).await.rejection(),
         (404, "custom_provider_not_found".into())
     );
 }
@@ -90,7 +88,7 @@ async fn a_discovery_document_that_cannot_be_used_is_rejected() {
     allow_loopback(&t).await;
     let message = async |document: Value| {
         provider.says("/.well-known/openid-configuration", document);
-        let refused = call(&t, "POST", "", &oidc(&provider)).await;
+        let refused = t.operator().calls("POST", PATH, &oidc(&provider)).await;
         assert_eq!(refused.rejection(), (400, "validation_failed".into()));
         refused.json()["msg"].as_str().unwrap().to_owned()
     };
@@ -127,34 +125,37 @@ async fn attributes_are_checked_in_the_order_of_the_contract() {
         (json!({"token_url": "http://8.8.8.8/"}), "URL must use HTTPS"),
         (json!({"jwks_uri": "https://10.0.0.1/"}), "URL cannot resolve to private network addresses"),
     ] {
-        let refused = call(&t, "POST", "", &plain(&changes)).await;
+        let refused = t.operator().calls("POST", PATH, &plain(&changes)).await;
         assert_eq!(refused.rejection(), (400, "validation_failed".into()), "{changes}");
         assert_eq!(refused.json()["msg"], message);
     }
     // A rule of the table
-    assert_eq!(call(&t, "POST", "", &plain(&json!({"identifier": "custom:Ä"}))).await.status, 500);
+    assert_eq!(t.operator().calls("POST", PATH, &plain(&json!({"identifier": "custom:Ä"}))).await.status, 500);
     assert_eq!(t.count("select count(*) from auth.custom_oauth_providers").await, 0);
 }
 
 #[tokio::test]
 async fn identifiers_are_unique_and_the_number_may_be_limited() {
     let t = TestServer::with_auth(|auth| auth.custom_providers.max_providers = NonZeroU32::new(2)).await;
-    call(&t, "POST", "", &plain(&json!({}))).await.expect(201);
-    let again = call(&t, "POST", "", &plain(&json!({}))).await;
+    t.operator().calls("POST", PATH, &plain(&json!({}))).await.expect(201);
+    let again = t.operator().calls("POST", PATH, &plain(&json!({}))).await;
     assert_eq!(again.rejection(), (400, "conflict".into()));
     assert_eq!(again.json()["msg"], "A custom OAuth provider with this identifier already exists");
     let attempts = (0..4).map(|number| {
         let body = plain(&json!({"identifier": format!("custom:plain-{number}")}));
-        async { call(&t, "POST", "", &{ body }).await }
+        async { t.operator().calls("POST", PATH, &{ body }).await }
     });
     let answers = futures_util::future::join_all(attempts).await;
     assert_eq!(answers.iter().filter(|answer| answer.status == 201).count(), 1, "{answers:?}");
     let refused = answers.iter().find(|answer| answer.status != 201).unwrap();
     assert_eq!(refused.rejection(), (400, "over_custom_provider_quota".into()));
-    let listed = call(&t, "GET", "?type=oauth2", &Value::Null).await.expect(200).json();
+    let listed = t.operator().calls("GET", "admin/custom-providers?type=oauth2", &Value::Null).await.expect(200).json();
     assert_eq!(listed["providers"].as_array().unwrap().len(), 2);
-    assert_eq!(call(&t, "GET", "?type=oidc", &Value::Null).await.expect(200).json(), json!({"providers": []}));
-    let refused = call(&t, "GET", "?type=saml", &Value::Null).await;
+    assert_eq!(
+        t.operator().calls("GET", "admin/custom-providers?type=oidc", &Value::Null).await.expect(200).json(),
+        json!({"providers": []})
+    );
+    let refused = t.operator().calls("GET", "admin/custom-providers?type=saml", &Value::Null).await;
     assert_eq!((refused.status, &refused.json()["msg"]), (400, &json!("type must be either 'oauth2' or 'oidc'")));
 }
 
@@ -165,16 +166,16 @@ async fn the_routes_need_an_administrator_and_the_feature() {
     let off = TestServer::with_auth(|auth| auth.custom_providers.enabled = false).await;
     let routes = [("GET", ""), ("POST", ""), ("GET", "/custom:x"), ("PUT", "/custom:x"), ("DELETE", "/custom:x")];
     for (method, path) in routes {
-        let bare = on.request(method.parse().unwrap(), &format!("{PATH}{path}")).json(&json!({})).send().await;
+        let bare = on.request(method.parse().unwrap(), &format!("/auth/v1/{PATH}{path}")).json(&json!({})).send().await;
         assert_eq!(bare.rejection(), (401, "no_authorization".into()));
-        let anon = on.request(method.parse().unwrap(), &format!("{PATH}{path}")).key(on.api_keys().anon_jwt());
+        let anon = on.request(method.parse().unwrap(), &format!("/auth/v1/{PATH}{path}")).key(on.api_keys().anon_jwt());
         assert_eq!(anon.json(&json!({})).send().await.rejection(), (403, "not_admin".into()));
-        let disabled = call(&off, method, path, &json!({})).await;
+        let disabled = off.operator().calls(method, &format!("{PATH}{path}"), &json!({})).await;
         assert_eq!(disabled.rejection(), (404, "feature_disabled".into()));
         assert_eq!(disabled.json()["msg"], "Custom OAuth providers are disabled");
     }
     for method in ["GET", "PUT", "DELETE"] {
-        let unknown = call(&on, method, "/custom:x", &json!({})).await;
+        let unknown = on.operator().calls(method, &format!("{PATH}/custom:x"), &json!({})).await;
         assert_eq!(unknown.rejection(), (404, "custom_provider_not_found".into()), "{method}");
     }
 }

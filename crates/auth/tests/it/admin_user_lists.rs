@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use time::Duration;
 use time::format_description::well_known::Rfc3339;
 
-use crate::admin_users::{call, create, id_of};
+use crate::admin_users::{create, id_of};
 
 #[tokio::test]
 async fn a_cursor_leads_through_all_accounts_in_both_orders() {
@@ -21,7 +21,8 @@ async fn a_cursor_leads_through_all_accounts_in_both_orders() {
     let bare = "insert into auth.users (instance_id, id, aud, role, email) select '00000000-0000-0000-0000-000000000000',
                 gen_random_uuid(), 'authenticated', 'authenticated', 'bare' || n || '@example.com' from generate_series(1, 3) n";
     t.execute(bare).await;
-    let list = async |query: &str| call(&t, "GET", &format!("users?{query}"), &Value::Null).await.expect(200);
+    let list =
+        async |query: &str| t.operator().calls("GET", &format!("admin/users?{query}"), &Value::Null).await.expect(200);
     let key = |user: &Value| {
         let created_at = time::OffsetDateTime::parse(user["created_at"].as_str().unwrap(), &Rfc3339).unwrap();
         (created_at, id_of(user).to_owned())
@@ -61,7 +62,7 @@ async fn a_cursor_leads_through_all_accounts_in_both_orders() {
     let first = list("limit=4&filter=%40example.com&sort=created_at+desc").await.json();
     create(&t, json!({"email": "newest@example.com"})).await;
     let last = first["users"][3]["id"].as_str().unwrap();
-    call(&t, "DELETE", &format!("users/{last}"), &Value::Null).await.expect(200);
+    t.operator().calls("DELETE", &format!("admin/users/{last}"), &Value::Null).await.expect(200);
     let cursor = first["pagination"]["next_cursor"].as_str().unwrap();
     let rest = list(&format!("cursor={cursor}")).await.json();
     let ids =
@@ -73,12 +74,12 @@ async fn a_cursor_leads_through_all_accounts_in_both_orders() {
     let numbered = list("page=1&limit=1").await;
     assert_eq!((numbered.header("x-total-count"), numbered.json().get("pagination").is_none()), (Some("10"), true));
     for wrong in ["limit=0", "limit=x", "cursor=x", "cursor=e30", "sort=email"] {
-        let refused = call(&t, "GET", &format!("users?{wrong}"), &Value::Null).await;
+        let refused = t.operator().calls("GET", &format!("admin/users?{wrong}"), &Value::Null).await;
         assert_eq!(refused.rejection(), (400, "validation_failed".into()), "{wrong}");
     }
     let other = TestServer::start().await;
     create(&other, json!({"email": "ada@example.com"})).await;
-    let list = call(&other, "GET", "users?limit=0&cursor=x", &Value::Null).await.expect(200);
+    let list = other.operator().calls("GET", "admin/users?limit=0&cursor=x", &Value::Null).await.expect(200);
     assert_eq!((list.header("x-total-count"), list.json().get("pagination").is_none()), (Some("1"), true));
 }
 
@@ -100,7 +101,8 @@ async fn the_list_has_pages_an_order_and_a_filter() {
             .map(|user| user["email"].as_str().unwrap().split('@').next().unwrap().to_owned())
             .collect::<Vec<_>>()
     };
-    let list = async |query: &str| call(&t, "GET", &format!("users?{query}"), &Value::Null).await.expect(200);
+    let list =
+        async |query: &str| t.operator().calls("GET", &format!("admin/users?{query}"), &Value::Null).await.expect(200);
     let first = list("page=1&per_page=2").await;
     assert_eq!(emails(&first), ["dora", "cleo"]);
     assert_eq!(first.header("x-total-count"), Some("5"));
@@ -123,7 +125,7 @@ async fn the_list_has_pages_an_order_and_a_filter() {
         ("sort=email", "Bad Sort Parameters: bad field for sort 'email'"),
         ("page=one", r#"Bad Pagination Parameters: strconv.ParseUint: parsing "one": invalid syntax"#),
     ] {
-        let refused = call(&t, "GET", &format!("users?{query}"), &Value::Null).await;
+        let refused = t.operator().calls("GET", &format!("admin/users?{query}"), &Value::Null).await;
         assert_eq!((refused.rejection().0, &refused.json()["msg"]), (400, &json!(text)));
     }
     let others = t.get("/auth/v1/admin/users").key(t.api_keys().secret()).header("x-jwt-aud", "others").send().await;

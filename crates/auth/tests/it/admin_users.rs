@@ -6,22 +6,12 @@ use time::Duration;
 
 const ADA: &str = "ada@example.com";
 
-/// Calls as an administrator.
-pub(crate) async fn call(t: &TestServer, method: &str, path: &str, body: &Value) -> TestResponse {
-    let request = t.request(method.parse().unwrap(), &format!("/auth/v1/admin/{path}")).key(t.api_keys().secret());
-    if body.is_null() { request.send().await } else { request.json(body).send().await }
-}
-
 pub(crate) async fn create(t: &TestServer, body: Value) -> Value {
-    call(t, "POST", "users", &body).await.expect(200).json()
+    t.operator().calls("POST", "admin/users", &body).await.expect(200).json()
 }
 
 pub(crate) fn id_of(user: &Value) -> &str {
     user["id"].as_str().unwrap()
-}
-
-async fn signs_in(t: &TestServer, email: &str, password: &str) -> TestResponse {
-    t.visitor(email).with_password(password).signs_in().await
 }
 
 #[tokio::test]
@@ -56,11 +46,11 @@ async fn a_created_account_has_the_given_attributes_and_gets_no_mail() {
         expected[contact] = value.into();
         assert_eq!(claims(contact), expected);
     }
-    assert_eq!(call(&t, "GET", &format!("users/{id}"), &Value::Null).await.expect(200).json(), user);
+    assert_eq!(t.operator().calls("GET", &format!("admin/users/{id}"), &Value::Null).await.expect(200).json(), user);
     assert!(t.mails().is_empty());
-    assert_eq!(signs_in(&t, ADA, "abc").await.rejection(), (400, "user_banned".into()));
-    call(&t, "PUT", &format!("users/{id}"), &json!({"ban_duration": "none"})).await.expect(200);
-    signs_in(&t, ADA, "abc").await.expect(200);
+    assert_eq!(t.visitor(ADA).with_password("abc").signs_in().await.rejection(), (400, "user_banned".into()));
+    t.operator().calls("PUT", &format!("admin/users/{id}"), &json!({"ban_duration": "none"})).await.expect(200);
+    t.visitor(ADA).with_password("abc").signs_in().await.expect(200);
 }
 
 #[tokio::test]
@@ -68,7 +58,10 @@ async fn an_account_without_a_password_or_with_a_foreign_hash_can_be_created() {
     let t = TestServer::start().await;
     let plain = create(&t, json!({"email": "bare@example.com"})).await;
     assert!(plain.get("email_confirmed_at").is_none());
-    assert_eq!(signs_in(&t, "bare@example.com", "").await.rejection(), (400, "invalid_credentials".into()));
+    assert_eq!(
+        t.visitor("bare@example.com").with_password("").signs_in().await.rejection(),
+        (400, "invalid_credentials".into())
+    );
     for (number, hash) in [
         "$2y$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW",
         "$argon2id$v=19$m=64,t=1,p=1$c29tZXNhbHRzYWx0$lHyZGcXNFP2U5sVqTMtZIrpvCAEDAy1t",
@@ -78,7 +71,7 @@ async fn an_account_without_a_password_or_with_a_foreign_hash_can_be_created() {
     {
         let email = format!("imported-{number}@example.com");
         create(&t, json!({"email": email, "password_hash": hash, "email_confirm": true})).await;
-        let answer = signs_in(&t, &email, "U*U").await;
+        let answer = t.visitor(&email).with_password("U*U").signs_in().await;
         // The second hash is of another password: it is accepted and does not match
         assert_eq!(answer.status == 200, number == 0, "{answer:?}");
     }
@@ -146,19 +139,20 @@ async fn creation_is_rejected_in_the_order_of_the_contract() {
         ),
         (json!({"email": ADA, "role": "x".repeat(256)}), 400, "validation_failed", "The role is too long"),
     ] {
-        let refused = call(&t, "POST", "users", &body).await;
+        let refused = t.operator().calls("POST", "admin/users", &body).await;
         assert_eq!(refused.rejection(), (status, code.to_owned()), "{body}");
         assert_eq!(refused.json()["msg"], message);
     }
     assert_eq!(t.count("select count(*) from auth.users").await, 2);
-    assert_eq!(call(&t, "POST", "users", &Value::Null).await.rejection(), (400, "bad_json".into()));
+    assert_eq!(t.operator().calls("POST", "admin/users", &Value::Null).await.rejection(), (400, "bad_json".into()));
 }
 
 #[tokio::test]
 async fn two_concurrent_creations_of_one_address_create_one_account() {
     let t = TestServer::start().await;
     let body = json!({"email": ADA, "phone": "491700000001", "password": "abc"});
-    let answers = futures_util::future::join_all((0..6).map(|_| call(&t, "POST", "users", &body))).await;
+    let answers =
+        futures_util::future::join_all((0..6).map(|_| t.operator().calls("POST", "admin/users", &body))).await;
     assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1, "{answers:?}");
     assert!(answers.iter().all(|answer| [200, 422].contains(&answer.status)), "{answers:?}");
     assert_eq!(t.count("select count(*) from auth.users").await, 1);
@@ -171,16 +165,16 @@ async fn a_change_of_the_password_ends_sessions_and_messages() {
     let t = TestServer::start().await;
     let member = t.member(ADA).await;
     t.post("/auth/v1/recover").json(&json!({"email": ADA})).send().await.expect(200);
-    let path = format!("users/{}", member.id());
+    let path = format!("admin/users/{}", member.id());
     for (password, code) in [("abc", "weak_password"), ("", "weak_password")] {
-        let refused = call(&t, "PUT", &path, &json!({"password": password})).await;
+        let refused = t.operator().calls("PUT", &path, &json!({"password": password})).await;
         assert_eq!(refused.rejection(), (422, code.into()));
     }
-    call(&t, "PUT", &path, &json!({"password": "battery-staple"})).await.expect(200);
+    t.operator().calls("PUT", &path, &json!({"password": "battery-staple"})).await.expect(200);
     assert_eq!(member.reads_account().await.rejection(), (403, "session_not_found".into()));
     assert_eq!(t.count("select count(*) from auth.one_time_tokens").await, 0);
     assert_eq!(t.count("select count(*) from auth.users where recovery_token = ''").await, 1);
-    signs_in(&t, ADA, "battery-staple").await.expect(200);
+    t.visitor(ADA).with_password("battery-staple").signs_in().await.expect(200);
 }
 
 #[tokio::test]
@@ -188,8 +182,8 @@ async fn contacts_metadata_and_bans_change_at_once() {
     let t = TestServer::start().await;
     let member = t.member(ADA).await;
     t.post("/auth/v1/recover").json(&json!({"email": ADA})).send().await.expect(200);
-    let path = format!("users/{}", member.id());
-    let put = async |body: Value| call(&t, "PUT", &path, &body).await.expect(200).json();
+    let path = format!("admin/users/{}", member.id());
+    let put = async |body: Value| t.operator().calls("PUT", &path, &body).await.expect(200).json();
     let user = put(json!({
         "email": "Countess@Example.com", "email_confirm": true, "phone": "491700000001", "role": "editor",
         "user_metadata": {"name": "Ada", "email_verified": null}, "app_metadata": {"plan": "pro"},
@@ -212,13 +206,13 @@ async fn contacts_metadata_and_bans_change_at_once() {
     assert_eq!(claims("phone")["phone_verified"], false);
     // The link that went to the address before is no way into the account any more
     assert_eq!(t.count("select count(*) from auth.one_time_tokens").await, 0);
-    signs_in(&t, "countess@example.com", "correct horse").await.expect(200);
+    t.visitor("countess@example.com").with_password("correct horse").signs_in().await.expect(200);
 
     let banned = put(json!({"ban_duration": "1h"})).await;
     assert!(banned["banned_until"].is_string());
     assert_eq!(member.reads_account().await.rejection(), (403, "user_banned".into()));
     t.clock().advance(Duration::minutes(61));
-    signs_in(&t, "countess@example.com", "correct horse").await.expect(200);
+    t.visitor("countess@example.com").with_password("correct horse").signs_in().await.expect(200);
     let unchanged = put(json!({"email_confirm": false, "phone_confirm": false, "app_metadata": {"plan": null}})).await;
     assert!(unchanged["email_confirmed_at"].is_string() && unchanged.get("phone_confirmed_at").is_none());
     assert!(unchanged["app_metadata"].get("plan").is_none());
@@ -229,13 +223,13 @@ async fn a_rejected_change_changes_nothing() {
     let t = TestServer::start().await;
     t.account("taken@example.com", "correct-horse").await;
     let member = t.member(ADA).await;
-    let path = format!("users/{}", member.id());
+    let path = format!("admin/users/{}", member.id());
     let body = json!({"email": "taken@example.com", "user_metadata": {"name": "Eve"}, "password": "battery-staple"});
-    let refused = call(&t, "PUT", &path, &body).await;
+    let refused = t.operator().calls("PUT", &path, &body).await;
     // An error of the database, with its code for older clients
     assert_eq!((refused.status, &refused.json()["code"]), (500, &json!("23505")));
     let key = t.api_keys().secret();
-    let newer = t.put(&format!("/auth/v1/admin/{path}")).key(key).header("x-supabase-api-version", "2024-01-01");
+    let newer = t.put(&format!("/auth/v1/{path}")).key(key).header("x-supabase-api-version", "2024-01-01");
     let newer = newer.json(&body).send().await;
     assert_eq!(newer.expect(500).json(), json!({"code": "unexpected_failure", "message": "Error updating user"}));
     let user = member.reads_account().await.expect(200).json();
@@ -244,15 +238,15 @@ async fn a_rejected_change_changes_nothing() {
         t.count("select count(*) from auth.audit_log_entries where payload->>'action' = 'user_modified'").await,
         0
     );
-    signs_in(&t, ADA, "correct horse").await.expect(200);
+    t.visitor(ADA).with_password("correct horse").signs_in().await.expect(200);
 }
 
 #[tokio::test]
 async fn an_anonymous_account_becomes_permanent_with_a_confirmed_contact_only() {
     let t = TestServer::with_auth(|settings| settings.anonymous_users = true).await;
     let session = t.post("/auth/v1/signup").json(&json!({})).send().await.expect(200).json();
-    let path = format!("users/{}", id_of(&session["user"]));
-    let put = async |body: Value| call(&t, "PUT", &path, &body).await.expect(200).json();
+    let path = format!("admin/users/{}", id_of(&session["user"]));
+    let put = async |body: Value| t.operator().calls("PUT", &path, &body).await.expect(200).json();
     assert_eq!(put(json!({"email": ADA})).await["is_anonymous"], true);
     assert_eq!(put(json!({"email": ADA, "email_confirm": true})).await["is_anonymous"], false);
 }
@@ -266,7 +260,7 @@ async fn unknown_accounts_and_odd_ids_are_not_found() {
     ] {
         for method in ["GET", "PUT", "DELETE"] {
             let body = if method == "PUT" { json!({"email": "nonsense"}) } else { Value::Null };
-            let refused = call(&t, method, &format!("users/{id}"), &body).await;
+            let refused = t.operator().calls(method, &format!("admin/users/{id}"), &body).await;
             assert_eq!(refused.rejection(), (404, code.into()), "{method} {id}");
             assert_eq!(refused.json()["msg"], message);
         }
@@ -279,12 +273,12 @@ async fn a_deletion_removes_everything_of_the_account() {
     let member = t.member(ADA).await;
     t.execute("create table public.notes (owner uuid references auth.users on delete cascade)").await;
     t.execute(&format!("insert into public.notes values ('{}')", member.id())).await;
-    let path = format!("users/{}", member.id());
-    assert_eq!(call(&t, "DELETE", &path, &Value::Null).await.expect(200).json(), json!({}));
+    let path = format!("admin/users/{}", member.id());
+    assert_eq!(t.operator().calls("DELETE", &path, &Value::Null).await.expect(200).json(), json!({}));
     for table in ["auth.users", "auth.identities", "auth.sessions", "auth.refresh_tokens", "public.notes"] {
         assert_eq!(t.count(&format!("select count(*) from {table}")).await, 0, "{table}");
     }
-    assert_eq!(call(&t, "DELETE", &path, &Value::Null).await.rejection(), (404, "user_not_found".into()));
+    assert_eq!(t.operator().calls("DELETE", &path, &Value::Null).await.rejection(), (404, "user_not_found".into()));
 }
 
 #[tokio::test]
@@ -294,10 +288,10 @@ async fn a_soft_deletion_keeps_the_row_and_nothing_of_the_person() {
     t.execute("create table public.notes (owner uuid references auth.users on delete cascade)").await;
     t.execute(&format!("insert into public.notes values ('{}')", member.id())).await;
     t.post("/auth/v1/recover").json(&json!({"email": ADA})).send().await.expect(200);
-    let path = format!("users/{}", member.id());
-    let delete = async || call(&t, "DELETE", &path, &json!({"should_soft_delete": true})).await;
+    let path = format!("admin/users/{}", member.id());
+    let delete = async || t.operator().calls("DELETE", &path, &json!({"should_soft_delete": true})).await;
     assert_eq!(delete().await.expect(200).json(), json!({}));
-    let row = call(&t, "GET", &path, &Value::Null).await.expect(200).json();
+    let row = t.operator().calls("GET", &path, &Value::Null).await.expect(200).json();
     let hidden = |text: &str| {
         use base64::Engine as _;
         let digest = portico_base::hash::sha256(format!("{}{text}", member.id()).as_bytes());
@@ -316,10 +310,13 @@ async fn a_soft_deletion_keeps_the_row_and_nothing_of_the_person() {
     assert_eq!(t.count("select count(*) from public.notes").await, 1);
     assert_eq!(t.count("select count(*) from auth.users where encrypted_password is null").await, 1);
     assert_eq!(member.reads_account().await.rejection(), (403, "session_not_found".into()));
-    assert_eq!(signs_in(&t, ADA, "correct horse").await.rejection(), (400, "invalid_credentials".into()));
+    assert_eq!(
+        t.visitor(ADA).with_password("correct horse").signs_in().await.rejection(),
+        (400, "invalid_credentials".into())
+    );
     // A second one changes nothing, and the address is free
     delete().await.expect(200);
-    assert_eq!(call(&t, "GET", &path, &Value::Null).await.expect(200).json(), row);
+    assert_eq!(t.operator().calls("GET", &path, &Value::Null).await.expect(200).json(), row);
     assert_eq!(
         t.count("select count(*) from auth.audit_log_entries where payload->>'action' = 'user_deleted'").await,
         2
@@ -334,7 +331,7 @@ async fn a_deletion_that_the_application_forbids_leaves_the_account() {
     let member = t.member(ADA).await;
     t.execute("create table public.orders (customer uuid references auth.users)").await;
     t.execute(&format!("insert into public.orders values ('{}')", member.id())).await;
-    let refused = call(&t, "DELETE", &format!("users/{}", member.id()), &Value::Null).await;
+    let refused = t.operator().calls("DELETE", &format!("admin/users/{}", member.id()), &Value::Null).await;
     assert_eq!((refused.status, &refused.json()["code"]), (500, &json!("23503")));
     assert_eq!(
         t.count("select count(*) from auth.audit_log_entries where payload->>'action' = 'user_deleted'").await,
@@ -348,13 +345,13 @@ async fn actions_of_administrators_are_in_the_audit_log() {
     let t = TestServer::start().await;
     let user = create(&t, json!({"email": ADA, "password": "correct-horse", "email_confirm": true})).await;
     t.clock().advance(Duration::minutes(1));
-    call(&t, "PUT", &format!("users/{}", id_of(&user)), &json!({"role": "editor"})).await.expect(200);
+    t.operator().calls("PUT", &format!("admin/users/{}", id_of(&user)), &json!({"role": "editor"})).await.expect(200);
     t.clock().advance(Duration::minutes(1));
-    signs_in(&t, ADA, "correct-horse").await.expect(200);
+    t.visitor(ADA).with_password("correct-horse").signs_in().await.expect(200);
     t.clock().advance(Duration::minutes(1));
-    call(&t, "DELETE", &format!("users/{}", id_of(&user)), &json!({})).await.expect(200);
+    t.operator().calls("DELETE", &format!("admin/users/{}", id_of(&user)), &json!({})).await.expect(200);
 
-    let audit = async |query: &str| call(&t, "GET", &format!("audit?{query}"), &Value::Null).await;
+    let audit = async |query: &str| t.operator().calls("GET", &format!("admin/audit?{query}"), &Value::Null).await;
     let actions = |answer: &TestResponse| {
         let entries = answer.json().as_array().unwrap().clone();
         entries.iter().map(|entry| entry["payload"]["action"].as_str().unwrap().to_owned()).collect::<Vec<_>>()

@@ -1,13 +1,9 @@
 //! `grant_type=id_token` without the name of a provider: the allowed issuers of the project.
 
-use portico_testkit::{TestResponse, TestServer};
 use serde_json::{Value, json};
 
+use crate::id_token::id_token;
 use crate::misbehaving::{CLIENT_ID, Provider, server_and};
-
-async fn sign_in(t: &TestServer, body: &Value) -> TestResponse {
-    t.post("/auth/v1/token?grant_type=id_token").json(body).send().await
-}
 
 #[tokio::test]
 async fn a_token_of_an_allowed_issuer_must_be_for_one_of_the_projects_clients() {
@@ -25,24 +21,24 @@ async fn a_token_of_an_allowed_issuer_must_be_for_one_of_the_projects_clients() 
     // users here
     for (audience, client_id) in [("evil-app", "evil-app"), ("evil-app", CLIENT_ID), ("phone", CLIENT_ID)] {
         let body = json!({"issuer": issuer.base, "client_id": client_id, "id_token": signed(audience.into())});
-        let refused = sign_in(&t, &body).await.expect(400).json();
+        let refused = id_token(&t, &body).await.expect(400).json();
         let text = format!("Unacceptable audience in id_token: [{audience}]");
         assert_eq!(refused, json!({"error": "invalid request", "error_description": text}));
     }
     assert_eq!(t.count("select count(*) from auth.users").await, 0);
     for client_id in [CLIENT_ID, "phone"] {
         let body = json!({"issuer": issuer.base, "client_id": client_id, "id_token": signed(client_id.into())});
-        let user = sign_in(&t, &body).await.expect(200).json()["user"].clone();
+        let user = id_token(&t, &body).await.expect(200).json()["user"].clone();
         assert_eq!(user["app_metadata"]["provider"], json!(issuer.base));
     }
     // Tokens of other issuers are rejected
     let other = Provider::start().await;
     let body =
         json!({"issuer": other.base, "client_id": CLIENT_ID, "id_token": other.key.sign(&other.claims(&t, None))});
-    let refused = sign_in(&t, &body).await;
+    let refused = id_token(&t, &body).await;
     assert_eq!(refused.rejection(), (400, "provider_disabled".into()));
     for built_in in ["https://appleid.apple.com", "https://issuer.example.com"] {
         let body = json!({"issuer": built_in, "client_id": "x", "id_token": "a.b.c"});
-        assert_eq!(sign_in(&t, &body).await.status, 400, "{built_in}");
+        assert_eq!(id_token(&t, &body).await.status, 400, "{built_in}");
     }
 }

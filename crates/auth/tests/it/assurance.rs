@@ -1,40 +1,15 @@
 //! Changes of an account's sign-in methods need the second factor of a person who has one, and a
 //! session that has not ended meanwhile. Also the helpers of other tests about both.
 
-use portico_testkit::{GooglePerson, TestResponse, TestServer};
-use serde_json::{Value, json};
-use url::Url;
+use portico_testkit::{GooglePerson, Member, TestResponse, TestServer};
+use serde_json::json;
 
-use crate::factors::{EVE, PASSWORD, access, account, enroll_totp, prove, refusal, refused, with_totp};
+use crate::account_rules::linking;
+use crate::factors::{EVE, PASSWORD, enroll_totp, prove, refusal, refused, with_totp};
 use crate::misbehaving::{Provider, server_and};
 
 pub(crate) const ADA: GooglePerson<'static> = GooglePerson::Verified { name: "Ada L", email: "ada@example.com" };
 const TEXT: &str = "AAL2 session is required to update email or password when MFA is enabled.";
-
-pub(crate) async fn linking() -> TestServer {
-    TestServer::with_auth(|auth| auth.manual_linking = true).await
-}
-
-async fn begin_link(t: &TestServer, session: &Value) -> TestResponse {
-    let target = "/auth/v1/user/identities/authorize?provider=google&skip_http_redirect=true";
-    t.get(target).bearer(access(session)).send().await
-}
-
-async fn link(t: &TestServer, session: &Value) -> TestResponse {
-    let url: Url = begin_link(t, session).await.expect(200).json()["url"].as_str().unwrap().parse().unwrap();
-    t.google().answer(&url, ADA).await.expect(302)
-}
-
-async fn unlink(t: &TestServer, session: &Value, id: &str) -> TestResponse {
-    t.delete(&format!("/auth/v1/user/identities/{id}")).bearer(access(session)).send().await
-}
-
-async fn identity_id(t: &TestServer, session: &Value, provider: &str) -> String {
-    let account = account(t, session).await;
-    let identities = account["identities"].as_array().unwrap();
-    let found = identities.iter().find(|identity| identity["provider"] == provider).unwrap();
-    found["identity_id"].as_str().unwrap().to_owned()
-}
 
 pub(crate) async fn contacts(t: &TestServer) -> String {
     let sql = "select concat_ws(' ', email, phone, nullif(email_change, ''), nullif(phone_change, '')) from auth.users";
@@ -43,17 +18,17 @@ pub(crate) async fn contacts(t: &TestServer) -> String {
 
 #[tokio::test]
 async fn identities_are_linked_and_unlinked_with_the_second_factor_only() {
-    let t = linking().await;
-    let (factor, owner) = with_totp(&t, EVE).await;
-    assert!(link(&t, &owner).await.location_fragment("access_token").is_some());
-    let thief = t.sign_in(EVE, PASSWORD).await;
-    let email = identity_id(&t, &thief, "email").await;
-    let google = identity_id(&t, &thief, "google").await;
+    let t = linking(|_| {}).await;
+    let (factor, session) = with_totp(&t, EVE).await;
+    let owner = t.member_with(session);
+    assert!(owner.links_google(ADA).await.expect(302).location_fragment("access_token").is_some());
+    let thief = t.visitor(EVE).with_password(PASSWORD).signed_in().await;
+    let (email, google) = (thief.identity("email").await, thief.identity("google").await);
     for answer in [
-        begin_link(&t, &thief).await,
+        thief.begins_google_link(None).await,
         // Would make the address of the other identity that of the account
-        unlink(&t, &thief, &email).await,
-        unlink(&t, &thief, &google).await,
+        thief.unlinks(&email).await,
+        thief.unlinks(&google).await,
     ] {
         assert_eq!(refused(&answer), refusal(401, "insufficient_aal", TEXT));
     }
@@ -61,18 +36,16 @@ async fn identities_are_linked_and_unlinked_with_the_second_factor_only() {
     assert_eq!(t.count("select count(*) from auth.identities").await, 2);
     assert_eq!(t.count("select count(*) from auth.flow_state").await, 0);
 
-    let proved = prove(&t, &thief, &factor).await.expect(200).json();
-    unlink(&t, &proved, &google).await.expect(200);
-    begin_link(&t, &proved).await.expect(200);
+    let proved = t.member_with(prove(&t, thief.session(), &factor).await.expect(200).json());
+    proved.unlinks(&google).await.expect(200);
+    proved.begins_google_link(None).await.expect(200);
 }
 
-fn body_of_link(t: &TestServer, provider: &Provider) -> Value {
+/// Links the identity of an id_token.
+async fn link_by_id_token(person: &Member<'_>, t: &TestServer, provider: &Provider) -> TestResponse {
     let token = provider.key.sign(&provider.claims(t, None));
-    json!({"provider": "google", "id_token": token, "link_identity": true})
-}
-
-async fn link_by_id_token(t: &TestServer, session: &Value, body: &Value) -> TestResponse {
-    t.post("/auth/v1/token?grant_type=id_token").bearer(access(session)).json(body).send().await
+    let body = json!({"provider": "google", "id_token": token, "link_identity": true});
+    person.posts("token?grant_type=id_token", &body).await
 }
 
 #[tokio::test]
@@ -80,12 +53,12 @@ async fn an_id_token_links_with_the_second_factor_only() {
     let provider = Provider::start().await;
     let t = server_and("google", &provider, |_| {}).await;
     let (factor, _) = with_totp(&t, EVE).await;
-    let thief = t.sign_in(EVE, PASSWORD).await;
-    let answer = link_by_id_token(&t, &thief, &body_of_link(&t, &provider)).await;
+    let thief = t.visitor(EVE).with_password(PASSWORD).signed_in().await;
+    let answer = link_by_id_token(&thief, &t, &provider).await;
     assert_eq!(refused(&answer), refusal(401, "insufficient_aal", TEXT));
     assert_eq!(t.count("select count(*) from auth.identities").await, 1);
-    let proved = prove(&t, &thief, &factor).await.expect(200).json();
-    link_by_id_token(&t, &proved, &body_of_link(&t, &provider)).await.expect(200);
+    let proved = t.member_with(prove(&t, thief.session(), &factor).await.expect(200).json());
+    link_by_id_token(&proved, &t, &provider).await.expect(200);
 }
 
 /// A change that is committed between the check of a request's token and its transaction.
@@ -123,14 +96,14 @@ pub(crate) fn factor_missing() -> (u16, String) {
 
 #[tokio::test]
 async fn an_unlink_is_checked_again_behind_the_lock_of_the_account() {
-    let t = linking().await;
-    let session = t.signed_in(EVE, PASSWORD).await;
-    link(&t, &session).await;
-    enroll_totp(&t, &session, "app").await;
-    let email = identity_id(&t, &session, "email").await;
-    assert_eq!(meanwhile(&t, FACTOR_IS_VERIFIED, unlink(&t, &session, &email)).await, factor_missing());
+    let t = linking(|_| {}).await;
+    let eve = t.member(EVE).await;
+    eve.links_google(ADA).await.expect(302);
+    enroll_totp(&t, eve.session(), "app").await;
+    let email = eve.identity("email").await;
+    assert_eq!(meanwhile(&t, FACTOR_IS_VERIFIED, eve.unlinks(&email)).await, factor_missing());
     t.execute("update auth.mfa_factors set status = 'unverified'").await;
-    assert_eq!(meanwhile(&t, SESSION_ENDS, unlink(&t, &session, &email)).await, session_gone());
+    assert_eq!(meanwhile(&t, SESSION_ENDS, eve.unlinks(&email)).await, session_gone());
     assert_eq!(contacts(&t).await, EVE);
     assert_eq!(t.count("select count(*) from auth.identities").await, 2);
 }
@@ -139,11 +112,11 @@ async fn an_unlink_is_checked_again_behind_the_lock_of_the_account() {
 async fn a_link_by_id_token_is_checked_again_behind_the_lock_of_the_account() {
     let provider = Provider::start().await;
     let t = server_and("google", &provider, |_| {}).await;
-    let session = t.signed_in(EVE, PASSWORD).await;
-    enroll_totp(&t, &session, "app").await;
-    let body = body_of_link(&t, &provider);
-    assert_eq!(meanwhile(&t, FACTOR_IS_VERIFIED, link_by_id_token(&t, &session, &body)).await, factor_missing());
+    let eve = t.member(EVE).await;
+    enroll_totp(&t, eve.session(), "app").await;
+    let link = || link_by_id_token(&eve, &t, &provider);
+    assert_eq!(meanwhile(&t, FACTOR_IS_VERIFIED, link()).await, factor_missing());
     t.execute("update auth.mfa_factors set status = 'unverified'").await;
-    assert_eq!(meanwhile(&t, SESSION_ENDS, link_by_id_token(&t, &session, &body)).await, session_gone());
+    assert_eq!(meanwhile(&t, SESSION_ENDS, link()).await, session_gone());
     assert_eq!(t.count("select count(*) from auth.identities").await, 1);
 }

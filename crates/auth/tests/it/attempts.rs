@@ -3,9 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use portico_testkit::{PeerServer, TestResponse, TestServer, code_in, link_in};
-use serde_json::{Value, json};
+use portico_testkit::{Member, PeerServer, TestResponse, TestServer, Visitor, code_in, link_in};
+use serde_json::json;
 use time::Duration;
+
+use crate::phone::with_phones;
 
 const ADA: &str = "ada@example.com";
 const PASSWORD: &str = "correct-horse";
@@ -28,39 +30,32 @@ fn attacker_address(number: usize) -> String {
     format!("192.0.2.{number}")
 }
 
-async fn post(t: &TestServer, target: &str, address: &str, body: &Value) -> TestResponse {
-    let target = if target.starts_with("http") { target.to_owned() } else { format!("/auth/v1/{target}") };
-    t.post(&target).header("x-forwarded-for", address).json(body).send().await
+/// Returns Ada at this IP address.
+fn ada_at<'a>(t: &'a TestServer, address: &str) -> Visitor<'a> {
+    t.visitor(ADA).with_password(PASSWORD).from_address(address)
 }
 
-async fn sign_in_as(t: &TestServer, email: &str, address: &str, password: &str) -> TestResponse {
-    post(t, "token?grant_type=password", address, &json!({"email": email, "password": password})).await
-}
-
-async fn sign_in(t: &TestServer, address: &str, password: &str) -> TestResponse {
-    sign_in_as(t, ADA, address, password).await
+/// Returns a person at this IP address who guesses Ada's password.
+fn guesser_at<'a>(t: &'a TestServer, address: &str) -> Visitor<'a> {
+    ada_at(t, address).with_password("wrong")
 }
 
 fn assert_wrong(answer: &TestResponse) {
     assert_eq!(answer.rejection(), (400, "invalid_credentials".to_owned()));
 }
 
-/// Uses up the limits of the account from other networks.
-async fn use_up(t: &TestServer, email: &str) {
+/// Uses up the limits of Ada's account from other networks, which start with a number.
+async fn use_up_from(t: &TestServer, first: usize) {
     for number in 0..50 {
-        assert_wrong(&sign_in_as(t, email, &attacker_address(number / 10), "wrong").await);
+        assert_wrong(&guesser_at(t, &attacker_address(first + number / 10)).signs_in().await);
     }
 }
 
 /// Creates an account with a pending recovery code. Returns the code.
 async fn with_code(t: &TestServer) -> String {
     t.account(ADA, PASSWORD).await;
-    t.post("/auth/v1/recover").json(&json!({"email": ADA})).send().await.expect(200);
+    t.visitor(ADA).requests_recovery().await.expect(200);
     code_in(t.nth_mail_to(ADA, 1).await.html())
-}
-
-fn typed(code: &str) -> Value {
-    json!({"type": "recovery", "email": ADA, "token": code})
 }
 
 fn not(code: &str) -> &'static str {
@@ -71,7 +66,7 @@ fn not(code: &str) -> &'static str {
 async fn wrong_codes_are_counted_across_restarts_and_right_ones_are_not() {
     let mut t = TestServer::start().await;
     let code = with_code(&t).await;
-    let verify = async |t: &TestServer, code: &str| post(t, "verify", HOME, &typed(code)).await;
+    let verify = async |t: &TestServer, code: &str| ada_at(t, HOME).verifies("recovery", code).await;
     for number in 0..10 {
         if number == 4 {
             t.restart().await;
@@ -103,13 +98,14 @@ async fn servers_share_their_counts_at_once() {
     let t = TestServer::start().await;
     let peer = t.peer().await;
     let code = with_code(&t).await;
-    let verify_at = async |url: &str, code: &str| post(&t, url, HOME, &typed(code)).await;
-    for number in 0..10_u32 {
-        let url = if number.is_multiple_of(2) { "verify".to_owned() } else { peer.url("/auth/v1/verify") };
-        assert_eq!(verify_at(&url, not(&code)).await.rejection(), (403, "otp_expired".into()));
+    let people = [ada_at(&t, HOME), ada_at(&t, HOME).at(&peer)];
+    for number in 0..10 {
+        let refused = people[number % 2].verifies("recovery", not(&code)).await;
+        assert_eq!(refused.rejection(), (403, "otp_expired".into()));
     }
-    assert_limited(&verify_at("verify", &code).await, "codes-per-address");
-    assert_limited(&verify_at(&peer.url("/auth/v1/verify"), &code).await, "codes-per-address");
+    for ada in &people {
+        assert_limited(&ada.verifies("recovery", &code).await, "codes-per-address");
+    }
 }
 
 #[tokio::test]
@@ -117,26 +113,22 @@ async fn two_servers_together_compare_no_more_guesses_than_the_limit() {
     let t = TestServer::start().await;
     let peer = t.peer().await;
     let code = with_code(&t).await;
-    let body = typed(not(&code));
-    let guess = |number: usize| {
-        let url = if number.is_multiple_of(2) { "verify".to_owned() } else { peer.url("/auth/v1/verify") };
-        let (t, body) = (&t, &body);
-        async move { post(t, &url, HOME, body).await.status }
-    };
+    let people = [ada_at(&t, HOME), ada_at(&t, HOME).at(&peer)];
+    let guesses = (0..40).map(|number| people[number % 2].verifies("recovery", not(&code)));
     let mut outcomes = BTreeMap::new();
-    for status in futures_util::future::join_all((0..40).map(guess)).await {
-        *outcomes.entry(status).or_insert(0) += 1;
+    for answer in futures_util::future::join_all(guesses).await {
+        *outcomes.entry(answer.status).or_insert(0) += 1;
     }
     assert_eq!(outcomes, BTreeMap::from([(403, 10), (429, 30)]));
     // Rejected guesses do not count elsewhere
-    post(&t, "verify", &attacker_address(1), &typed(&code)).await.expect(200);
+    ada_at(&t, &attacker_address(1)).verifies("recovery", &code).await.expect(200);
 }
 
 #[tokio::test]
 async fn a_clock_that_is_set_back_and_forth_permits_no_more_guesses() {
     let t = TestServer::start().await;
     let code = with_code(&t).await;
-    let verify = async |code: &str| post(&t, "verify", HOME, &typed(code)).await;
+    let verify = async |code: &str| ada_at(&t, HOME).verifies("recovery", code).await;
     for _ in 0..10 {
         assert_eq!(verify(not(&code)).await.rejection(), (403, "otp_expired".into()));
     }
@@ -155,19 +147,13 @@ async fn a_clock_that_is_set_back_and_forth_permits_no_more_guesses() {
 
 #[tokio::test]
 async fn guesses_elsewhere_do_not_block_codes_in_a_known_network() {
-    let t = TestServer::with_auth(|settings| {
-        settings.sms.enabled = true;
-        settings.sms.max_frequency = std::time::Duration::ZERO;
-    })
-    .await;
+    let t = TestServer::with_auth(with_phones).await;
     let phone = "15550001111";
-    let ask = async || t.post("/auth/v1/otp").json(&json!({"phone": phone})).send().await.expect(200);
-    let verify = async |address: &str, code: &str| {
-        post(&t, "verify", address, &json!({"type": "sms", "phone": phone, "token": code})).await
-    };
-    ask().await;
+    let ada = t.visitor_with_phone(phone);
+    let verify = async |address: &str, code: &str| ada.clone().from_address(address).verifies("sms", code).await;
+    ada.requests_code().await.expect(200);
     verify(HOME, &t.text_to(phone).await.code).await.expect(200);
-    ask().await;
+    ada.requests_code().await.expect(200);
     let code = t.texts_when(phone, 2).await.pop().unwrap().code;
     for number in 0..50 {
         let refused = verify(&format!("2001:db8:0:{:x}::1", number / 10), not(&code)).await;
@@ -195,55 +181,56 @@ async fn wrong_passwords_of_one_network_are_limited_and_right_ones_are_not_count
     let t = TestServer::start().await;
     t.account(ADA, PASSWORD).await;
     for _ in 0..30 {
-        sign_in(&t, HOME, PASSWORD).await.expect(200);
+        ada_at(&t, HOME).signs_in().await.expect(200);
     }
     for number in 0..10 {
         let email = ["ada@example.com", " ADA@example.com ", "Ada@Example.com"][number % 3];
-        assert_wrong(&sign_in_as(&t, email, HOME, "wrong").await);
+        assert_wrong(&t.visitor(email).with_password("wrong").from_address(HOME).signs_in().await);
     }
-    let refused = sign_in(&t, HOME, PASSWORD).await;
+    let refused = ada_at(&t, HOME).signs_in().await;
     let wait = assert_limited(&refused, "passwords-per-address");
     assert_eq!(refused.json()["msg"], "Request rate limit reached");
     assert_eq!(wait, Duration::seconds(360));
     // Only for this account and this network
     t.account("eve@example.com", PASSWORD).await;
-    sign_in_as(&t, "eve@example.com", HOME, PASSWORD).await.expect(200);
-    sign_in(&t, &attacker_address(1), PASSWORD).await.expect(200);
+    let eve = t.visitor("eve@example.com").with_password(PASSWORD).from_address(HOME);
+    eve.signs_in().await.expect(200);
+    ada_at(&t, &attacker_address(1)).signs_in().await.expect(200);
     t.clock().advance(wait);
-    sign_in(&t, HOME, PASSWORD).await.expect(200);
+    ada_at(&t, HOME).signs_in().await.expect(200);
 }
 
 #[tokio::test]
 async fn guesses_elsewhere_do_not_block_passwords_in_a_known_network() {
     let t = TestServer::start().await;
     t.account(ADA, PASSWORD).await;
-    sign_in(&t, HOME, PASSWORD).await.expect(200);
-    use_up(&t, ADA).await;
-    let wait = assert_limited(&sign_in(&t, &attacker_address(6), PASSWORD).await, "passwords-per-account");
-    assert_limited(&sign_in(&t, &attacker_address(1), PASSWORD).await, "passwords-per-address");
+    ada_at(&t, HOME).signs_in().await.expect(200);
+    use_up_from(&t, 0).await;
+    let wait = assert_limited(&ada_at(&t, &attacker_address(6)).signs_in().await, "passwords-per-account");
+    assert_limited(&ada_at(&t, &attacker_address(1)).signs_in().await, "passwords-per-address");
     for _ in 0..3 {
-        sign_in(&t, HOME, PASSWORD).await.expect(200);
+        ada_at(&t, HOME).signs_in().await.expect(200);
     }
     // Guesses in it are limited all the same
     for _ in 0..10 {
-        assert_wrong(&sign_in(&t, HOME, "wrong").await);
+        assert_wrong(&guesser_at(&t, HOME).signs_in().await);
     }
-    assert_limited(&sign_in(&t, HOME, PASSWORD).await, "passwords-per-address");
+    assert_limited(&ada_at(&t, HOME).signs_in().await, "passwords-per-address");
 
     // Elsewhere a guess is permitted from time to time, and a right one makes its network known
     t.clock().advance(wait);
-    sign_in(&t, &attacker_address(6), PASSWORD).await.expect(200);
-    assert_wrong(&sign_in(&t, &attacker_address(7), "wrong").await);
-    assert_limited(&sign_in(&t, &attacker_address(8), PASSWORD).await, "passwords-per-account");
-    sign_in(&t, &attacker_address(6), PASSWORD).await.expect(200);
+    ada_at(&t, &attacker_address(6)).signs_in().await.expect(200);
+    assert_wrong(&guesser_at(&t, &attacker_address(7)).signs_in().await);
+    assert_limited(&ada_at(&t, &attacker_address(8)).signs_in().await, "passwords-per-account");
+    ada_at(&t, &attacker_address(6)).signs_in().await.expect(200);
 
     // So does a link, which is not counted
-    t.post("/auth/v1/recover").json(&json!({"email": ADA})).send().await.expect(200);
+    t.visitor(ADA).requests_recovery().await.expect(200);
     let link = link_in(t.nth_mail_to(ADA, 1).await.html());
-    assert_limited(&sign_in(&t, &attacker_address(9), PASSWORD).await, "passwords-per-account");
-    let followed = t.get(link.as_str()).header("x-forwarded-for", &attacker_address(9)).send().await;
+    assert_limited(&ada_at(&t, &attacker_address(9)).signs_in().await, "passwords-per-account");
+    let followed = ada_at(&t, &attacker_address(9)).sends(t.get(link.as_str())).send().await;
     assert_eq!(followed.status, 303);
-    sign_in(&t, &attacker_address(9), PASSWORD).await.expect(200);
+    ada_at(&t, &attacker_address(9)).signs_in().await.expect(200);
 }
 
 #[tokio::test]
@@ -252,15 +239,15 @@ async fn an_account_permits_a_number_of_guesses_per_day_and_then_few() {
     t.account(ADA, PASSWORD).await;
     let mut compared = 0;
     for number in 0..240 {
-        if sign_in(&t, &format!("2001:db8:0:{number:x}::1"), "wrong").await.status == 400 {
+        if guesser_at(&t, &format!("2001:db8:0:{number:x}::1")).signs_in().await.status == 400 {
             compared += 1;
         }
         t.clock().advance(Duration::minutes(3));
     }
     // Nearly 12 hours: the limit per day at once, and nearly half of it again
     assert_eq!(compared, 100 + 49);
-    assert_wrong(&sign_in(&t, HOME, "wrong").await);
-    let refused = sign_in(&t, HOME, PASSWORD).await;
+    assert_wrong(&guesser_at(&t, HOME).signs_in().await);
+    let refused = ada_at(&t, HOME).signs_in().await;
     assert!(assert_limited(&refused, "passwords-per-day") <= Duration::seconds(864));
 }
 
@@ -272,7 +259,8 @@ async fn limits_do_not_reveal_accounts() {
     for email in [ADA, "nobody@example.com"] {
         let mut seen_here = Vec::new();
         for number in 0..75 {
-            seen_here.push(seen(&sign_in_as(&t, email, &attacker_address(number / 12), "wrong").await));
+            let guesser = t.visitor(email).with_password("wrong").from_address(&attacker_address(number / 12));
+            seen_here.push(seen(&guesser.signs_in().await));
         }
         answers.push(seen_here);
     }
@@ -287,16 +275,15 @@ async fn all_spellings_of_a_number_share_one_limit() {
         settings.sms.autoconfirm = true;
     })
     .await;
-    let phone = |phone: &str, password: &str| json!({"phone": phone, "password": password});
-    post(&t, "signup", HOME, &phone("15550001111", PASSWORD)).await.expect(200);
+    let ada = t.visitor_with_phone("15550001111").with_password(PASSWORD);
+    ada.clone().from_address(HOME).signs_up().await.expect(200);
     let address = attacker_address(1);
     for number in 0..10 {
         let written = ["15550001111", "+15550001111", "+1 555 000 1111", " 1 5550001111"][number % 4];
-        let refused = post(&t, "token?grant_type=password", &address, &phone(written, "wrong")).await;
-        assert_wrong(&refused);
+        let guesser = t.visitor_with_phone(written).with_password("wrong").from_address(&address);
+        assert_wrong(&guesser.signs_in().await);
     }
-    let refused = post(&t, "token?grant_type=password", &address, &phone("15550001111", PASSWORD)).await;
-    assert_limited(&refused, "passwords-per-address");
+    assert_limited(&ada.from_address(&address).signs_in().await, "passwords-per-address");
 }
 
 #[tokio::test]
@@ -307,30 +294,30 @@ async fn a_sign_up_cannot_circumvent_the_limit() {
         settings.sms.autoconfirm = true;
     })
     .await;
-    for (name, value, column) in [("email", ADA, "email_confirmed_at"), ("phone", "15550001111", "phone_confirmed_at")]
+    for (ada, column) in
+        [(t.visitor(ADA), "email_confirmed_at"), (t.visitor_with_phone("15550001111"), "phone_confirmed_at")]
     {
-        let body = |password: &str| json!({name: value, "password": password});
-        post(&t, "signup", HOME, &body(PASSWORD)).await.expect(200);
+        let ada = ada.with_password(PASSWORD).from_address(HOME);
+        let guesser = ada.clone().with_password("wrong-password");
+        ada.signs_up().await.expect(200);
         t.execute(&format!("update auth.users set {column} = null; delete from portico.attempts")).await;
         for _ in 0..10 {
-            assert_eq!(
-                post(&t, "signup", HOME, &body("wrong-password")).await.rejection(),
-                (422, "user_already_exists".into())
-            );
+            assert_eq!(guesser.signs_up().await.rejection(), (422, "user_already_exists".into()));
         }
-        assert_limited(&post(&t, "signup", HOME, &body(PASSWORD)).await, "passwords-per-address");
-        assert_limited(&post(&t, "token?grant_type=password", HOME, &body(PASSWORD)).await, "passwords-per-address");
+        assert_limited(&ada.signs_up().await, "passwords-per-address");
+        assert_limited(&ada.signs_in().await, "passwords-per-address");
     }
 }
 
 #[tokio::test]
 async fn the_current_password_cannot_be_guessed_and_guesses_limit_only_their_session() {
     let t = TestServer::with_auth(|settings| settings.password_change_needs_current = true).await;
-    let stolen = t.signed_in(ADA, PASSWORD).await;
-    let own = t.sign_in(ADA, PASSWORD).await;
-    let change = async |session: &Value, current: &str| {
+    t.account(ADA, PASSWORD).await;
+    let stolen = ada_at(&t, HOME).signed_in().await;
+    let own = stolen.on_another_device().await;
+    let change = async |person: &Member<'_>, current: &str| {
         let body = json!({"password": "battery-staple", "current_password": current});
-        t.put("/auth/v1/user").bearer(session["access_token"].as_str().unwrap()).json(&body).send().await
+        person.changes_account(&body).await
     };
     for _ in 0..10 {
         assert_eq!(change(&stolen, "wrong").await.rejection(), (400, "current_password_invalid".into()));
@@ -345,13 +332,13 @@ async fn an_account_knows_its_ten_newest_networks_and_none_of_an_unverified_addr
     t.account(ADA, PASSWORD).await;
     let known = "select count(*) from portico.known_networks";
     for number in 0..15 {
-        sign_in(&t, &attacker_address(number), PASSWORD).await.expect(200);
+        ada_at(&t, &attacker_address(number)).signs_in().await.expect(200);
         t.clock().advance(Duration::seconds(1));
     }
     assert_eq!(t.count(known).await, 10);
     use_up_from(&t, 100).await;
-    assert_limited(&sign_in(&t, &attacker_address(2), PASSWORD).await, "passwords-per-account");
-    sign_in(&t, &attacker_address(14), PASSWORD).await.expect(200);
+    assert_limited(&ada_at(&t, &attacker_address(2)).signs_in().await, "passwords-per-account");
+    ada_at(&t, &attacker_address(14)).signs_in().await.expect(200);
     t.clock().advance(Duration::days(179));
     t.clean_up().await;
     assert_eq!(t.count(known).await, 10);
@@ -362,16 +349,9 @@ async fn an_account_knows_its_ten_newest_networks_and_none_of_an_unverified_addr
     // The sign-in of an account by its number does not concern its unverified address
     t.execute("update auth.users set email_confirmed_at = null, phone = '15550001111', phone_confirmed_at = now()")
         .await;
-    let by_phone = json!({"phone": "15550001111", "password": PASSWORD});
-    post(&t, "token?grant_type=password", HOME, &by_phone).await.expect(200);
+    let by_phone = t.visitor_with_phone("15550001111").with_password(PASSWORD).from_address(HOME);
+    by_phone.signs_in().await.expect(200);
     assert_eq!(t.count(known).await, 1);
-}
-
-/// Like [`use_up`], but from networks that start with a number.
-async fn use_up_from(t: &TestServer, first: usize) {
-    for number in 0..50 {
-        assert_wrong(&sign_in(t, &attacker_address(first + number / 10), "wrong").await);
-    }
 }
 
 #[tokio::test]
@@ -379,9 +359,9 @@ async fn passwords_are_not_limited_when_the_limit_is_disabled() {
     let t = TestServer::with_auth(|settings| settings.rate_limits.passwords = false).await;
     t.account(ADA, PASSWORD).await;
     for _ in 0..30 {
-        assert_wrong(&sign_in(&t, HOME, "wrong").await);
+        assert_wrong(&guesser_at(&t, HOME).signs_in().await);
     }
-    sign_in(&t, HOME, PASSWORD).await.expect(200);
+    ada_at(&t, HOME).signs_in().await.expect(200);
     assert_eq!(
         t.count("select (select count(*) from portico.known_networks) + (select count(*) from portico.attempts)").await,
         0
@@ -393,12 +373,10 @@ async fn two_servers_count_passwords_together() {
     let t = TestServer::start().await;
     let peer: PeerServer = t.peer().await;
     t.account(ADA, PASSWORD).await;
-    let body = json!({"email": ADA, "password": "wrong"});
-    let guess = |number: usize| {
-        let path = "token?grant_type=password";
-        let url = if number.is_multiple_of(2) { path.to_owned() } else { peer.url(&format!("/auth/v1/{path}")) };
-        let (t, body) = (&t, &body);
-        async move { post(t, &url, &attacker_address(number / 12), body).await.status }
+    let guess = async |number: usize| {
+        let guesser = guesser_at(&t, &attacker_address(number / 12));
+        let guesser = if number.is_multiple_of(2) { guesser } else { guesser.at(&peer) };
+        guesser.signs_in().await.status
     };
     let statuses = futures_util::future::join_all((0..96).map(guess)).await;
     assert_eq!(statuses.iter().filter(|status| **status == 400).count(), 50, "{statuses:?}");

@@ -8,6 +8,7 @@ use time::format_description::well_known::Rfc3339;
 
 use crate::authenticator::with_passkeys;
 use crate::factors::{ADA, EVE, access, challenge_id, code_at, post, prove, verify, with_totp};
+use crate::factors_phone::with_phone_factors;
 
 const UNKNOWN: &str = "00000000-0000-4000-8000-000000000001";
 
@@ -29,15 +30,15 @@ type Case = (Sender, &'static str, String, Vec<u8>, (u16, &'static str));
 fn with_everything(settings: &mut AuthSettings) {
     with_passkeys(settings);
     settings.site_url = "https://app.example".into();
+    with_phone_factors(settings);
     let factors = &mut settings.factors;
-    (factors.phone.switches.enroll, factors.phone.switches.verify) = (true, true);
     (factors.webauthn.enroll, factors.webauthn.verify) = (true, true);
     (settings.web3.ethereum, settings.web3.solana) = (true, true);
 }
 
 /// Returns every row of the account service but the counters of guesses and the audit entries of
 /// failed sign-ins, as one text.
-async fn all_rows(t: &TestServer) -> String {
+pub async fn all_rows(t: &TestServer) -> String {
     let tables = t
         .query(
             "select format('%I.%I', schemaname, tablename) from pg_tables

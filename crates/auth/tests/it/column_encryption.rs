@@ -5,7 +5,7 @@ use aws_lc_rs::hkdf;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use portico_auth::settings::{AuthSettings, EncryptionSettings};
-use portico_testkit::{TestResponse, TestServer};
+use portico_testkit::TestServer;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -54,10 +54,6 @@ async fn stored_key(server: &TestServer) -> (Uuid, String) {
     (row.get(0), row.get(1))
 }
 
-async fn sign_in(server: &TestServer, password: &str) -> TestResponse {
-    server.visitor(ADA).with_password(password).signs_in().await
-}
-
 #[tokio::test]
 async fn new_passwords_are_encrypted_and_accepted_everywhere() {
     let server = TestServer::with_auth(|auth| encrypting(auth, Some("new"))).await;
@@ -65,8 +61,11 @@ async fn new_passwords_are_encrypted_and_accepted_everywhere() {
     let stored: Value = serde_json::from_str(&stored_password(&server).await).unwrap();
     assert_eq!((stored["key_id"].as_str(), stored["alg"].as_str()), (Some("new"), Some("aes-gcm-hkdf")));
 
-    sign_in(&server, PASSWORD).await.expect(200);
-    assert_eq!(sign_in(&server, "wrong").await.rejection(), (400, "invalid_credentials".into()));
+    server.visitor(ADA).signs_in().await.expect(200);
+    assert_eq!(
+        server.visitor(ADA).with_password("wrong").signs_in().await.rejection(),
+        (400, "invalid_credentials".into())
+    );
     let change = |password: &'static str| {
         let token = session["access_token"].as_str().unwrap();
         server.put("/auth/v1/user").bearer(token).json(&json!({ "password": password })).send()
@@ -74,7 +73,7 @@ async fn new_passwords_are_encrypted_and_accepted_everywhere() {
     assert_eq!(change(PASSWORD).await.rejection(), (422, "same_password".into()));
     change("another horse").await.expect(200);
     assert!(stored_password(&server).await.starts_with(r#"{"key_id":"new""#));
-    sign_in(&server, "another horse").await.expect(200);
+    server.visitor(ADA).with_password("another horse").signs_in().await.expect(200);
 }
 
 #[tokio::test]
@@ -86,17 +85,17 @@ async fn a_sign_in_stores_an_outdated_form_anew() {
     let clear = "$2a$10$CCCCCCCCCCCCCCCCCCCCC.7uG0VCzI2bS7j6ymqJi9CdcdxiRTWNy";
     for form in [clear.to_owned(), encrypted("old", &OLD, id, clear)] {
         server.query_with("update auth.users set encrypted_password = $1", &[&form]).await;
-        sign_in(&server, "").await.expect(400);
-        sign_in(&server, "allmine").await.expect(400);
+        server.visitor(ADA).with_password("").signs_in().await.expect(400);
+        server.visitor(ADA).with_password("allmine").signs_in().await.expect(400);
         assert_eq!(stored_password(&server).await, form, "only the owner's sign-in writes");
     }
     let hash = bcrypt::hash_with_result("moved in", 4).unwrap().format_for_version(bcrypt::Version::TwoY);
     for form in [hash.clone(), encrypted("old", &OLD, id, &hash), encrypted("new", &NEW, id, &hash)] {
         server.query_with("update auth.users set encrypted_password = $1", &[&form]).await;
-        sign_in(&server, "moved in").await.expect(200);
+        server.visitor(ADA).with_password("moved in").signs_in().await.expect(200);
         let after = stored_password(&server).await;
         assert!(after.starts_with(r#"{"key_id":"new""#), "{after}");
-        sign_in(&server, "moved in").await.expect(200);
+        server.visitor(ADA).with_password("moved in").signs_in().await.expect(200);
         assert_eq!(stored_password(&server).await.len(), after.len());
     }
 }
@@ -115,11 +114,11 @@ async fn values_of_other_keys_and_rows_are_not_decrypted_and_cause_no_failure() 
         "{}".to_owned(),
     ] {
         server.query_with("update auth.users set encrypted_password = $1", &[&form]).await;
-        assert_eq!(sign_in(&server, PASSWORD).await.rejection(), (400, "invalid_credentials".into()), "{form}");
+        assert_eq!(server.visitor(ADA).signs_in().await.rejection(), (400, "invalid_credentials".into()), "{form}");
     }
     let form = encrypted("old", &OLD, id, &hash);
     server.query_with("update auth.users set encrypted_password = $1", &[&form]).await;
-    sign_in(&server, PASSWORD).await.expect(200);
+    server.visitor(ADA).signs_in().await.expect(200);
     assert_eq!(stored_password(&server).await, form);
 }
 

@@ -1,23 +1,15 @@
 //! Rules of the wire contract that belong to no other file of tests.
 
-use portico_testkit::{TestResponse, TestServer, code_in, link_in};
+use portico_testkit::{TestServer, code_in, link_in, token_hash_in};
 use serde_json::{Value, json};
 use time::Duration;
 
 const ADA: &str = "ada@example.com";
 
-async fn post(t: &TestServer, path: &str, body: Value) -> TestResponse {
-    t.post(&format!("/auth/v1/{path}")).json(&body).send().await
-}
-
-async fn put(t: &TestServer, tokens: &Value, body: Value) -> TestResponse {
-    t.put("/auth/v1/user").bearer(tokens["access_token"].as_str().unwrap()).json(&body).send().await
-}
-
 #[tokio::test]
 async fn a_head_request_does_not_use_a_link() {
     let t = TestServer::start().await;
-    post(&t, "signup", json!({"email": ADA, "password": "correct-horse"})).await.expect(200);
+    t.visitor(ADA).signs_up().await.expect(200);
     let link = link_in(t.mail_to(ADA).await.html());
     let looked = t.request(http::Method::HEAD, link.as_str()).send().await.expect(405);
     assert!(looked.body.is_empty() && looked.header("location").is_none());
@@ -28,26 +20,21 @@ async fn a_head_request_does_not_use_a_link() {
 #[tokio::test]
 async fn another_audience_has_other_accounts() {
     let t = TestServer::start().await;
-    t.account(ADA, "correct-horse").await;
-    let body = json!({"email": ADA, "password": "another-one"});
-    let of = async |aud: &str, path: &str| {
-        t.post(&format!("/auth/v1/{path}")).header("x-jwt-aud", aud).json(&body).send().await
-    };
+    t.account(ADA, "correct horse").await;
+    let ada = || t.visitor(ADA).with_header("x-jwt-aud", "others");
     // The database keeps one address once; another audience has no account of this address
-    assert_eq!(of("others", "token?grant_type=password").await.rejection(), (400, "invalid_credentials".into()));
+    let wrong = ada().with_password("another-one").signs_in().await;
+    assert_eq!(wrong.rejection(), (400, "invalid_credentials".into()));
     t.execute("update auth.users set aud = 'others'").await;
-    let body = json!({"email": ADA, "password": "correct-horse"});
-    let sign_in = t.post("/auth/v1/token?grant_type=password").header("x-jwt-aud", "others").json(&body);
-    let tokens = sign_in.send().await.expect(200).json();
-    let get = || t.get("/auth/v1/user").bearer(tokens["access_token"].as_str().unwrap());
+    let session = ada().signed_in().await;
+    let get = || t.get("/auth/v1/user").bearer(session.access_token());
     assert_eq!(get().send().await.expect(200).json()["aud"], "others");
     get().header("x-jwt-aud", "others").send().await.expect(200);
     let mismatch = get().header("x-jwt-aud", "authenticated").send().await;
     assert_eq!(mismatch.rejection(), (400, "validation_failed".into()));
     assert_eq!(mismatch.json()["msg"], "Token audience doesn't match request audience");
 
-    let new = json!({"email": "eve@example.com", "password": "correct-horse"});
-    let long = t.post("/auth/v1/signup").header("x-jwt-aud", &"x".repeat(256)).json(&new).send().await;
+    let long = t.visitor("eve@example.com").with_header("x-jwt-aud", &"x".repeat(256)).signs_up().await;
     assert_eq!(long.rejection(), (400, "validation_failed".into()));
     assert_eq!(t.count("select count(*) from auth.users").await, 1);
 }
@@ -60,36 +47,36 @@ async fn changes_of_an_account_are_rejected_in_the_order_of_the_contract() {
         settings.jwt.expiry = std::time::Duration::from_secs(7 * 86_400);
     })
     .await;
-    t.account("eve@example.com", "correct-horse").await;
-    let tokens = t.signed_in(ADA, "correct-horse").await;
+    t.account("eve@example.com", "correct horse").await;
+    let ada = t.member(ADA).await;
     t.clock().advance(Duration::hours(25));
-    t.get("/auth/v1/reauthenticate").bearer(tokens["access_token"].as_str().unwrap()).send().await.expect(200);
+    ada.reauthenticates().await.expect(200);
     let nonce: String = t.nth_mail_to(ADA, 1).await.subject().as_str().chars().take(6).collect();
     let wrong = if nonce == "000000" { "000001" } else { "000000" };
     // Each body carries every mistake that is found later
     for (body, status, code) in [
         (json!({"email": "nonsense", "password": "abc"}), 400, "validation_failed"),
         (json!({"email": "eve@example.com", "password": "abc"}), 422, "weak_password"),
-        (json!({"email": "eve@example.com", "password": "correct-horse", "app_metadata": {}}), 403, "not_admin"),
-        (json!({"email": "eve@example.com", "password": "correct-horse"}), 422, "email_exists"),
-        (json!({"password": "correct-horse"}), 400, "reauthentication_needed"),
-        (json!({"password": "correct-horse", "nonce": wrong}), 422, "reauthentication_not_valid"),
-        (json!({"password": "correct-horse", "nonce": nonce}), 400, "current_password_required"),
+        (json!({"email": "eve@example.com", "password": "correct horse", "app_metadata": {}}), 403, "not_admin"),
+        (json!({"email": "eve@example.com", "password": "correct horse"}), 422, "email_exists"),
+        (json!({"password": "correct horse"}), 400, "reauthentication_needed"),
+        (json!({"password": "correct horse", "nonce": wrong}), 422, "reauthentication_not_valid"),
+        (json!({"password": "correct horse", "nonce": nonce}), 400, "current_password_required"),
         (
-            json!({"password": "correct-horse", "nonce": nonce, "current_password": "wrong"}),
+            json!({"password": "correct horse", "nonce": nonce, "current_password": "wrong"}),
             400,
             "current_password_invalid",
         ),
         (
-            json!({"password": "correct-horse", "nonce": nonce, "current_password": "correct-horse"}),
+            json!({"password": "correct horse", "nonce": nonce, "current_password": "correct horse"}),
             422,
             "same_password",
         ),
     ] {
-        assert_eq!(put(&t, &tokens, body).await.rejection(), (status, code.to_owned()));
+        assert_eq!(ada.changes_account(&body).await.rejection(), (status, code.to_owned()));
     }
-    let body = json!({"password": "battery-staple", "nonce": nonce, "current_password": "correct-horse"});
-    put(&t, &tokens, body).await.expect(200);
+    let body = json!({"password": "battery-staple", "nonce": nonce, "current_password": "correct horse"});
+    ada.changes_account(&body).await.expect(200);
 }
 
 #[tokio::test]
@@ -99,15 +86,13 @@ async fn a_nonce_used_twice_concurrently_changes_the_password_once() {
         settings.jwt.expiry = std::time::Duration::from_secs(7 * 86_400);
     })
     .await;
-    let tokens = t.signed_in(ADA, "correct-horse").await;
+    let ada = t.member(ADA).await;
     t.clock().advance(Duration::hours(25));
-    t.get("/auth/v1/reauthenticate").bearer(tokens["access_token"].as_str().unwrap()).send().await.expect(200);
+    ada.reauthenticates().await.expect(200);
     let nonce: String = t.nth_mail_to(ADA, 1).await.subject().as_str().chars().take(6).collect();
-    let change = |number: usize| {
-        let body = json!({"password": format!("battery-staple-{number}"), "nonce": nonce});
-        put(&t, &tokens, body)
-    };
-    let answers = futures_util::future::join_all((0..8).map(change)).await;
+    let bodies: Vec<Value> =
+        (0..8).map(|number| json!({"password": format!("battery-staple-{number}"), "nonce": nonce})).collect();
+    let answers = futures_util::future::join_all(bodies.iter().map(|body| ada.changes_account(body))).await;
     assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1, "{answers:?}");
     assert!(answers.iter().all(|answer| [200, 409, 422].contains(&answer.status)), "{answers:?}");
 }
@@ -127,8 +112,8 @@ async fn links_of_an_unknown_type_are_rejected() {
 #[tokio::test]
 async fn a_malformed_proof_key_is_rejected_by_phone_too() {
     let t = TestServer::with_auth(|settings| settings.sms.enabled = true).await;
-    let body = json!({"phone": "15550001111", "code_challenge": "short", "code_challenge_method": "s256"});
-    let refused = post(&t, "otp", body).await;
+    let key = json!({"code_challenge": "short", "code_challenge_method": "s256"});
+    let refused = t.visitor_with_phone("15550001111").posts("otp", &key).await;
     assert_eq!(refused.rejection(), (400, "validation_failed".into()));
     assert_eq!(refused.json()["msg"], "code challenge has to be between 43 and 128 characters");
     assert_eq!(t.count("select count(*) from auth.users").await, 0);
@@ -137,11 +122,11 @@ async fn a_malformed_proof_key_is_rejected_by_phone_too() {
 #[tokio::test]
 async fn a_sign_in_link_without_confirmations_verifies_the_identity() {
     let t = TestServer::with_auth(|settings| settings.email.autoconfirm = true).await;
-    post(&t, "otp", json!({"email": ADA, "data": {"name": "Ada"}})).await.expect(200);
+    let ada = t.visitor(ADA);
+    ada.posts("otp", &json!({"data": {"name": "Ada"}})).await.expect(200);
     let mail = t.mail_to(ADA).await;
     assert_eq!(mail.subject().as_str(), "Your sign-in link");
-    let body = json!({"type": "magiclink", "email": ADA, "token": code_in(mail.html())});
-    let user = post(&t, "verify", body).await.expect(200).json()["user"].clone();
+    let user = ada.verifies("magiclink", &code_in(mail.html())).await.expect(200).json()["user"].clone();
     assert_eq!(user["user_metadata"]["name"], "Ada");
     assert_eq!(user["user_metadata"]["email_verified"], true);
     assert_eq!(user["identities"][0]["identity_data"]["email_verified"], true);
@@ -154,7 +139,7 @@ async fn a_sign_in_link_without_confirmations_verifies_the_identity() {
 #[tokio::test]
 async fn an_internal_error_is_reported_to_the_app() {
     let t = TestServer::start().await;
-    post(&t, "signup", json!({"email": ADA, "password": "correct-horse"})).await.expect(200);
+    t.visitor(ADA).signs_up().await.expect(200);
     let link = link_in(t.mail_to(ADA).await.html());
     t.execute(
         "create function public.refuse() returns trigger language plpgsql as $$ begin raise exception 'no'; end $$;
@@ -180,14 +165,13 @@ async fn a_request_that_takes_too_long_is_rolled_back() {
     .await;
     // Another transaction locks the row that the request needs until it times out
     t.execute("begin; lock table auth.identities in access exclusive mode").await;
-    let body = json!({"email": ADA, "password": "correct-horse"});
-    let late = post(&t, "signup", body.clone()).await;
+    let late = t.visitor(ADA).signs_up().await;
     t.execute("rollback").await;
     assert_eq!(late.rejection(), (504, "request_timeout".into()));
     assert_eq!(late.json()["msg"], "Processing this request timed out, please retry after a moment.");
     assert!(late.json()["error_id"].is_string());
     assert_eq!(t.count("select count(*) from auth.users").await, 0);
-    post(&t, "signup", body).await.expect(200);
+    t.visitor(ADA).signs_up().await.expect(200);
 }
 
 #[tokio::test]
@@ -199,7 +183,7 @@ async fn an_internal_error_names_the_request_and_nothing_else() {
          create trigger refuse before insert on auth.users for each row execute function public.refuse();",
     )
     .await;
-    let answer = post(&t, "signup", json!({"email": ADA, "password": "correct-horse"})).await.expect(500);
+    let answer = t.visitor(ADA).signs_up().await.expect(500);
     assert_eq!(answer.json()["msg"], "Database error saving new user");
     assert_eq!(answer.json()["error_code"], "unexpected_failure");
     let id = answer.json()["error_id"].as_str().unwrap().to_owned();
@@ -218,7 +202,7 @@ async fn a_status_of_the_application_becomes_the_status_of_the_response() {
             state.to_uppercase()
         ))
         .await;
-        let answer = post(&t, "signup", json!({"email": ADA, "password": "correct-horse"})).await.expect(status);
+        let answer = t.visitor(ADA).signs_up().await.expect(status);
         if status == 402 {
             let shown = json!({"code": "PT402", "message": "pay first", "hint": "", "detail": "d"});
             assert_eq!(answer.json(), shown);
@@ -233,16 +217,13 @@ async fn a_link_of_type_email_continues_a_flow_with_a_proof_key() {
     let t = TestServer::start().await;
     for (path, method) in [("signup", "email/signup"), ("otp", "magiclink"), ("recover", "recovery")] {
         let pkce = portico_testkit::Pkce::new();
-        let body = json!({"email": ADA, "password": "correct-horse",
-                          "code_challenge": pkce.challenge, "code_challenge_method": "S256"});
+        let fields = json!({"password": "correct horse",
+                            "code_challenge": pkce.challenge, "code_challenge_method": "S256"});
         let before = t.mails_to(ADA).len();
-        post(&t, path, body).await.expect(200);
-        let mail = t.nth_mail_to(ADA, before).await;
-        let hash = link_in(mail.html()).query_pairs().find(|(name, _)| name == "token").unwrap().1.into_owned();
+        t.visitor(ADA).posts(path, &fields).await.expect(200);
+        let hash = token_hash_in(t.nth_mail_to(ADA, before).await.html());
         let landed = t.get(&format!("/auth/v1/verify?type=email&token={hash}")).send().await.expect(303);
-        let code = landed.location_query("code").unwrap();
-        let exchange = json!({"auth_code": code, "code_verifier": pkce.verifier});
-        let tokens = post(&t, "token?grant_type=pkce", exchange).await.expect(200).json();
+        let tokens = t.exchange(&landed, &pkce.verifier).await.expect(200).json();
         let claims = portico_testkit::claims_of(tokens["access_token"].as_str().unwrap());
         assert_eq!(claims["amr"][0]["method"], method);
     }
@@ -251,7 +232,7 @@ async fn a_link_of_type_email_continues_a_flow_with_a_proof_key() {
 #[tokio::test]
 async fn a_malformed_proof_key_is_rejected_everywhere() {
     let t = TestServer::start().await;
-    let tokens = t.signed_in("eve@example.com", "correct-horse").await;
+    let (ada, eve) = (t.visitor(ADA), t.member("eve@example.com").await);
     let challenge = "x".repeat(43);
     for (challenge, method, message) in [
         (Some(challenge.as_str()), None, "PKCE flow requires code_challenge_method and code_challenge"),
@@ -259,14 +240,14 @@ async fn a_malformed_proof_key_is_rejected_everywhere() {
         (Some("short"), Some("s256"), "code challenge has to be between 43 and 128 characters"),
         (Some(challenge.as_str()), Some("odd"), "Invalid code_challenge_method"),
     ] {
-        let body = json!({"email": ADA, "password": "correct-horse", "type": "signup",
+        let body = json!({"email": ADA, "password": "correct horse", "type": "signup",
                           "code_challenge": challenge, "code_challenge_method": method});
         for path in ["signup", "otp", "magiclink", "recover", "resend"] {
-            let refused = post(&t, path, body.clone()).await;
+            let refused = ada.posts(path, &body).await;
             assert_eq!(refused.rejection(), (400, "validation_failed".into()), "{path}");
             assert_eq!(refused.json()["msg"], message, "{path}");
         }
-        let refused = put(&t, &tokens, body).await;
+        let refused = eve.changes_account(&body).await;
         assert_eq!(refused.rejection(), (400, "validation_failed".into()));
     }
     assert_eq!(t.count("select count(*) from auth.users").await, 1);
@@ -280,18 +261,17 @@ async fn a_taken_address_is_hidden_although_numbers_need_no_confirmation() {
         settings.sms.autoconfirm = true;
     })
     .await;
-    t.account(ADA, "correct-horse").await;
-    let user = post(&t, "signup", json!({"email": ADA, "password": "another-one"})).await.expect(200).json();
+    t.account(ADA, "correct horse").await;
+    let user = t.visitor(ADA).with_password("another-one").signs_up().await.expect(200).json();
     assert_eq!((&user["role"], &user["identities"]), (&json!(""), &json!([])));
 }
 
 #[tokio::test]
 async fn responses_about_a_person_are_not_cached() {
     let t = TestServer::start().await;
-    let tokens = t.signed_in(ADA, "correct-horse").await;
-    let bearer = tokens["access_token"].as_str().unwrap();
+    let ada = t.member(ADA).await;
     for (path, status) in [("user", 200), ("sessions", 200), ("reauthenticate", 200), ("nothing", 404)] {
-        let answer = t.get(&format!("/auth/v1/{path}")).bearer(bearer).send().await.expect(status);
+        let answer = ada.sends(t.get(&format!("/auth/v1/{path}"))).send().await.expect(status);
         assert_eq!(answer.header("cache-control"), Some("no-store"), "{path}");
         assert_eq!(answer.header("x-content-type-options"), Some("nosniff"), "{path}");
     }

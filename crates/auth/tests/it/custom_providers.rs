@@ -6,7 +6,8 @@ use serde_json::json;
 use uuid::Uuid;
 
 use crate::column_encryption::{NEW, OLD, encrypted, encrypting};
-use crate::misbehaving::{Provider, StartedFlow, begin, begin_at, return_from_provider, server_and};
+use crate::misbehaving::{Provider, begin, begin_at, return_from_provider, server_and};
+use crate::oauth::query_of;
 use crate::provider::custom;
 
 const ACME: &str = "custom:acme";
@@ -15,10 +16,6 @@ async fn server(provider: &Provider, change: impl FnOnce(&mut AuthSettings)) -> 
     let server = server_and("google", provider, change).await;
     custom(&server, provider).await;
     server
-}
-
-fn field(started: &StartedFlow, name: &str) -> Option<String> {
-    started.url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
 }
 
 #[tokio::test]
@@ -58,10 +55,10 @@ async fn they_have_a_callback_url_of_their_own() {
     let server = server(&provider, elsewhere).await;
     let expected = Some("https://accounts.example.com/auth/v1/callback".to_owned());
     for name in [ACME, "custom:plain"] {
-        assert_eq!(field(&begin_at(&server, name, "accounts.example.com").await, "redirect_uri"), expected);
+        assert_eq!(query_of(&begin_at(&server, name, "accounts.example.com").await.url, "redirect_uri"), expected);
     }
     let built_in = Some(format!("{}/auth/v1/callback", server.base()));
-    assert_eq!(field(&begin(&server, "google").await, "redirect_uri"), built_in);
+    assert_eq!(query_of(&begin(&server, "google").await.url, "redirect_uri"), built_in);
 }
 
 #[tokio::test]

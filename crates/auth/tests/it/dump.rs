@@ -5,8 +5,8 @@
 //! lost, and nothing fails with an internal error.
 
 use portico_auth::session::refresh_token::SessionKey;
-use portico_testkit::{TestResponse, TestServer, claims_of};
-use serde_json::{Value, json};
+use portico_testkit::{TestServer, claims_of};
+use serde_json::json;
 use uuid::Uuid;
 
 const COUNTED_SESSION: &str = "5e551000-0000-4000-8000-000000000002";
@@ -89,28 +89,18 @@ async fn imported() -> TestServer {
     server
 }
 
-async fn sign_in(server: &TestServer, body: Value) -> TestResponse {
-    server.post("/auth/v1/token?grant_type=password").json(&body).send().await
-}
-
-async fn refresh(server: &TestServer, token: &str) -> TestResponse {
-    let body = json!({"refresh_token": token});
-    server.post("/auth/v1/token?grant_type=refresh_token").json(&body).send().await
-}
-
 #[tokio::test]
 async fn every_form_of_password_signs_in_and_the_account_can_be_changed() {
     let server = imported().await;
-    for (id, body) in [
-        ("a1", json!({"email": "bcrypt@example.com", "password": "bcrypt word"})),
-        ("a2", json!({"email": "argon@example.com", "password": "hunter42"})),
-        ("a3", json!({"email": "Firebase@example.com", "password": "user1password"})),
-        ("a4", json!({"phone": "+1 555 123 4567", "password": "bcrypt word"})),
+    for (id, person) in [
+        ("a1", server.visitor("bcrypt@example.com").with_password("bcrypt word")),
+        ("a2", server.visitor("argon@example.com").with_password("hunter42")),
+        ("a3", server.visitor("Firebase@example.com").with_password("user1password")),
+        ("a4", server.visitor_with_phone("+1 555 123 4567").with_password("bcrypt word")),
     ] {
-        let mut wrong = body.clone();
-        wrong["password"] = json!("wrong password");
-        assert_eq!(sign_in(&server, wrong).await.rejection(), (400, "invalid_credentials".into()), "{id}");
-        let session = sign_in(&server, body.clone()).await;
+        let wrong = person.clone().with_password("wrong password").signs_in().await;
+        assert_eq!(wrong.rejection(), (400, "invalid_credentials".into()), "{id}");
+        let session = person.signs_in().await;
         assert_eq!(session.status, 200, "{id} {session:?}");
         let session = session.json();
         let user = &session["user"];
@@ -121,44 +111,41 @@ async fn every_form_of_password_signs_in_and_the_account_can_be_changed() {
         assert!(user["identities"].is_array() && user["phone"].is_string() && user["email"].is_string());
         assert!(user["confirmed_at"].is_string(), "{user}");
 
-        let session = refresh(&server, session["refresh_token"].as_str().unwrap()).await.expect(200).json();
-        let token = session["access_token"].as_str().unwrap();
-        let change = |body: Value| server.put("/auth/v1/user").bearer(token).json(&body).send();
-        let changed = change(json!({"data": {"moved": true}})).await.expect(200).json();
+        let mut member = server.member_with(session);
+        member.refreshes().await.expect(200);
+        let changed = member.changes_account(&json!({"data": {"moved": true}})).await.expect(200).json();
         assert_eq!(changed["user_metadata"]["moved"], true);
-        change(json!({"password": "a new password"})).await.expect(200);
-        change(json!({"email": format!("new-{id}@example.com")})).await.expect(200);
-        server.get("/auth/v1/user").bearer(token).send().await.expect(200);
-        let mut anew = body;
-        anew["password"] = json!("a new password");
-        sign_in(&server, anew).await.expect(200);
-        server.post("/auth/v1/logout").bearer(token).send().await.expect(204);
+        member.changes_account(&json!({"password": "a new password"})).await.expect(200);
+        member.changes_account(&json!({"email": format!("new-{id}@example.com")})).await.expect(200);
+        member.reads_account().await.expect(200);
+        person.with_password("a new password").signs_in().await.expect(200);
+        member.sends(server.post("/auth/v1/logout")).send().await.expect(204);
     }
 }
 
 #[tokio::test]
 async fn stored_tokens_stay_valid() {
     let server = imported().await;
-    let parent = refresh(&server, "parentparent").await.expect(200).json();
+    let parent = server.refresh_with("parentparent").await.expect(200).json();
     assert_eq!(parent["refresh_token"], "currentcurre", "whoever lost the answer gets it again");
     let claims = claims_of(parent["access_token"].as_str().unwrap());
     assert_eq!(claims["session_id"], "5e551000-0000-4000-8000-000000000001");
     assert_eq!(claims["amr"][0]["method"], "password");
-    let next = refresh(&server, "currentcurre").await.expect(200).json();
-    refresh(&server, next["refresh_token"].as_str().unwrap()).await.expect(200);
+    let next = server.refresh_with("currentcurre").await.expect(200).json();
+    server.refresh_with(next["refresh_token"].as_str().unwrap()).await.expect(200);
 
-    let bare = refresh(&server, "bareofeveryt").await.expect(200).json();
+    let bare = server.refresh_with("bareofeveryt").await.expect(200).json();
     let claims = claims_of(bare["access_token"].as_str().unwrap());
     assert_eq!((claims["aal"].as_str(), &claims["amr"]), (Some("aal1"), &json!([])));
-    refresh(&server, bare["refresh_token"].as_str().unwrap()).await.expect(200);
+    server.refresh_with(bare["refresh_token"].as_str().unwrap()).await.expect(200);
 
-    let anonymous = refresh(&server, "anonymoustok").await.expect(200).json();
+    let anonymous = server.refresh_with("anonymoustok").await.expect(200).json();
     assert_eq!(anonymous["user"]["is_anonymous"], true);
-    refresh(&server, "withbadkeyto").await.expect(200);
+    server.refresh_with("withbadkeyto").await.expect(200);
 
-    assert_eq!(refresh(&server, "nosessiontok").await.rejection(), (400, "session_not_found".into()));
-    assert_eq!(refresh(&server, "nosessiontok").await.rejection(), (400, "refresh_token_not_found".into()));
-    assert_eq!(refresh(&server, "twentytwocharacterslng").await.rejection(), (400, "validation_failed".into()));
+    assert_eq!(server.refresh_with("nosessiontok").await.rejection(), (400, "session_not_found".into()));
+    assert_eq!(server.refresh_with("nosessiontok").await.rejection(), (400, "refresh_token_not_found".into()));
+    assert_eq!(server.refresh_with("twentytwocharacterslng").await.rejection(), (400, "validation_failed".into()));
 }
 
 #[tokio::test]
@@ -166,29 +153,32 @@ async fn counted_tokens_stay_valid() {
     let server = imported().await;
     let key = SessionKey::from_column(&base64_of(&SESSION_KEY)).unwrap();
     let session = Uuid::parse_str(COUNTED_SESSION).unwrap();
-    let next = refresh(&server, &key.token(session, 41)).await.expect(200).json();
+    let next = server.refresh_with(&key.token(session, 41)).await.expect(200).json();
     assert_eq!(next["refresh_token"], key.token(session, 42));
-    assert_eq!(refresh(&server, &key.token(session, 43)).await.rejection(), (400, "validation_failed".into()));
+    assert_eq!(server.refresh_with(&key.token(session, 43)).await.rejection(), (400, "validation_failed".into()));
     // After the reuse interval
     server.clock().advance(time::Duration::minutes(1));
-    assert_eq!(refresh(&server, &key.token(session, 7)).await.rejection(), (400, "refresh_token_already_used".into()));
+    assert_eq!(
+        server.refresh_with(&key.token(session, 7)).await.rejection(),
+        (400, "refresh_token_already_used".into())
+    );
     let bad = Uuid::parse_str("5e551000-0000-4000-8000-000000000005").unwrap();
-    assert_eq!(refresh(&server, &key.token(bad, 3)).await.rejection(), (400, "refresh_token_not_found".into()));
+    assert_eq!(server.refresh_with(&key.token(bad, 3)).await.rejection(), (400, "refresh_token_not_found".into()));
 }
 
 #[tokio::test]
 async fn no_row_causes_an_internal_error() {
     let server = imported().await;
-    let waiting = json!({"email": "waiting@example.com", "password": "bcrypt word"});
-    assert_eq!(sign_in(&server, waiting).await.rejection(), (400, "email_not_confirmed".into()));
+    let waiting = server.visitor("waiting@example.com").with_password("bcrypt word").signs_in().await;
+    assert_eq!(waiting.rejection(), (400, "email_not_confirmed".into()));
     for email in ["google@example.com", "bare@example.com", ""] {
-        let answer = sign_in(&server, json!({"email": email, "password": ""})).await;
+        let answer = server.visitor(email).with_password("").signs_in().await;
         assert_eq!(answer.status, 400, "{email:?} {answer:?}");
     }
     for email in ["bcrypt", "argon", "firebase", "waiting", "google", "bare", "nobody"] {
-        let body = json!({"email": format!("{email}@example.com"), "password": "chosen now", "type": "signup"});
+        let person = server.visitor(&format!("{email}@example.com"));
         for path in ["recover", "otp", "resend", "signup"] {
-            let answer = server.post(&format!("/auth/v1/{path}")).json(&body).send().await;
+            let answer = person.posts(path, &json!({"password": "chosen now", "type": "signup"})).await;
             assert!(answer.status < 500, "{email} {path} {answer:?}");
         }
     }
@@ -198,14 +188,15 @@ async fn no_row_causes_an_internal_error() {
                             "exp": (server.clock().now() + time::Duration::hours(1)).unix_timestamp()});
         let token =
             portico_tokens::KeyRing::hs256(&portico_tokens::development::JWT_SECRET.into()).sign(&claims).unwrap();
-        let user = server.get("/auth/v1/user").bearer(&token).send().await.expect(200).json();
+        let member = server.member_with(json!({ "access_token": token }));
+        let user = member.account().await;
         assert!(user["user_metadata"].is_object() && user["app_metadata"].is_object(), "{user}");
         for body in [
             json!({"data": {"a": 1}}),
             json!({"password": "chosen later"}),
             json!({"email": format!("later-{id}@example.com")}),
         ] {
-            let answer = server.put("/auth/v1/user").bearer(&token).json(&body).send().await;
+            let answer = member.changes_account(&body).await;
             assert!(answer.status < 500, "{id} {body} {answer:?}");
         }
     }
@@ -216,11 +207,10 @@ async fn no_row_causes_an_internal_error() {
 #[tokio::test]
 async fn an_imported_google_account_is_found_by_its_identity() {
     let server = imported().await;
-    let mail = json!({"email": "google@example.com"});
-    server.post("/auth/v1/otp").json(&mail).send().await.expect(200);
+    let person = server.visitor("google@example.com");
+    person.requests_code().await.expect(200);
     let code = portico_testkit::code_in(server.mail_to("google@example.com").await.html());
-    let body = json!({"type": "email", "email": "google@example.com", "token": code});
-    let session = server.post("/auth/v1/verify").json(&body).send().await.expect(200).json();
+    let session = person.verifies("email", &code).await.expect(200).json();
     assert_eq!(session["user"]["id"], user_id("a6"));
     assert_eq!(session["user"]["identities"][0]["id"], "1093");
     assert_eq!(session["user"]["app_metadata"]["provider"], "google");
@@ -232,10 +222,10 @@ async fn a_ban_is_reported_before_the_state_of_the_session() {
     let ban = |until: &str| format!("update auth.users set banned_until = {until} where id = '{}'", user_id("a1"));
     server.execute(&ban("'2500-01-01'")).await;
     for _ in 0..2 {
-        assert_eq!(refresh(&server, "nosessiontok").await.rejection(), (400, "user_banned".into()));
+        assert_eq!(server.refresh_with("nosessiontok").await.rejection(), (400, "user_banned".into()));
     }
     server.execute(&ban("null")).await;
-    assert_eq!(refresh(&server, "nosessiontok").await.rejection(), (400, "session_not_found".into()));
+    assert_eq!(server.refresh_with("nosessiontok").await.rejection(), (400, "session_not_found".into()));
 }
 
 #[tokio::test]
@@ -252,9 +242,7 @@ async fn imported_second_factors_are_listed() {
             id = user_id("a1")
         ))
         .await;
-    let session = sign_in(&server, json!({"email": "bcrypt@example.com", "password": "bcrypt word"})).await.expect(200);
-    let token = session.json()["access_token"].as_str().unwrap().to_owned();
-    let user = server.get("/auth/v1/user").bearer(&token).send().await.expect(200).json();
+    let user = server.visitor("bcrypt@example.com").with_password("bcrypt word").signed_in().await.account().await;
     assert_eq!(
         user["factors"],
         json!([

@@ -16,7 +16,8 @@ use crate::factors::{
 
 const PHONE: &str = "15550001111";
 
-fn with_phones(settings: &mut AuthSettings) {
+/// Turns on phones as second factors.
+pub fn with_phone_factors(settings: &mut AuthSettings) {
     let phone = &mut settings.factors.phone;
     (phone.switches.enroll, phone.switches.verify) = (true, true);
 }
@@ -36,7 +37,7 @@ async fn prove_phone(t: &TestServer, session: &Value, id: &str, messages: usize)
 #[tokio::test]
 async fn a_code_of_a_message_raises_the_session() {
     let t = TestServer::with_auth(|settings| {
-        with_phones(settings);
+        with_phone_factors(settings);
         settings.factors.phone.template = "{{ .Code }} opens Acme".into();
         settings.factors.phone.otp_length = 8;
     })
@@ -75,7 +76,7 @@ async fn a_code_of_a_message_raises_the_session() {
 
 #[tokio::test]
 async fn numbers_are_checked() {
-    let t = TestServer::with_auth(with_phones).await;
+    let t = TestServer::with_auth(with_phone_factors).await;
     let session = t.signed_in(ADA, PASSWORD).await;
     let missing = enroll(&t, &session, &json!({"factor_type": "phone"})).await;
     assert_eq!(refused(&missing), refusal(400, "validation_failed", "Phone number required to enroll Phone factor"));
@@ -101,7 +102,7 @@ async fn numbers_are_checked() {
 #[tokio::test]
 async fn messages_keep_an_interval_also_between_concurrent_requests() {
     let t = TestServer::with_auth(|settings| {
-        with_phones(settings);
+        with_phone_factors(settings);
         settings.factors.phone.max_frequency = std::time::Duration::from_secs(60);
     })
     .await;
@@ -123,7 +124,7 @@ async fn messages_keep_an_interval_also_between_concurrent_requests() {
 #[tokio::test]
 async fn messages_to_a_number_keep_an_interval_also_when_it_is_enrolled_again() {
     let t = TestServer::with_auth(|settings| {
-        with_phones(settings);
+        with_phone_factors(settings);
         settings.factors.phone.max_frequency = std::time::Duration::from_secs(60);
     })
     .await;
@@ -156,7 +157,7 @@ async fn messages_to_a_number_keep_an_interval_also_when_it_is_enrolled_again() 
 
 #[tokio::test]
 async fn channels_are_checked() {
-    let t = TestServer::with_auth(with_phones).await;
+    let t = TestServer::with_auth(with_phone_factors).await;
     let session = t.signed_in(ADA, PASSWORD).await;
     let id = enroll_phone(&t, &session, PHONE).await;
     let send = async |body: Value| post(&t, &session, &format!("factors/{id}/challenge"), &body).send().await;
@@ -168,6 +169,30 @@ async fn channels_are_checked() {
     assert_eq!(send(json!({"channel": 1})).await.rejection(), (400, "bad_json".into()));
     assert!(t.texts_to(PHONE).is_empty());
     send(json!({"factorId": id, "channel": "sms"})).await.expect(200);
+}
+
+#[tokio::test]
+async fn an_account_sends_few_messages_an_hour_to_however_many_numbers() {
+    let t = TestServer::with_auth(with_phone_factors).await;
+    let ada = t.signed_in(ADA, PASSWORD).await;
+    let send = async |session: &Value, number: usize| {
+        let id = enroll_phone(&t, session, &format!("1555000{number:04}")).await;
+        let answer = challenge(&t, session, &id).await;
+        unenroll(&t, session, &id).await.expect(200);
+        answer
+    };
+    for number in 0..10 {
+        send(&ada, number).await.expect(200);
+    }
+    let refused = send(&ada, 10).await;
+    assert_eq!(refused.rejection(), (429, "over_sms_send_rate_limit".into()));
+    assert_eq!(refused.header("retry-after"), Some("360"));
+    assert!(t.texts_to("15550000010").is_empty());
+    send(&t.signed_in(EVE, PASSWORD).await, 10).await.expect(200);
+
+    t.clock().advance(Duration::minutes(6));
+    send(&ada, 11).await.expect(200);
+    assert_eq!(send(&ada, 12).await.status, 429);
 }
 
 /// A gateway that fails at first, and then creates its own codes.
@@ -192,14 +217,17 @@ async fn a_message_that_cannot_be_sent_leaves_nothing_behind_and_a_gateway_may_c
     let gateway = Arc::new(Gateway::default());
     let texts: Arc<dyn TextTransport> = gateway.clone();
     let t = TestServer::with(|settings| {
-        with_phones(&mut settings.auth);
+        with_phone_factors(&mut settings.auth);
         settings.texts = Some(texts);
     })
     .await;
     let session = t.signed_in(ADA, PASSWORD).await;
     let id = enroll_phone(&t, &session, PHONE).await;
-    let failed = challenge(&t, &session, &id).await;
-    assert_eq!(refused(&failed), refusal(500, "unexpected_failure", "error sending message"));
+    // More often than an account may send messages
+    for _ in 0..12 {
+        let failed = challenge(&t, &session, &id).await;
+        assert_eq!(refused(&failed), refusal(500, "unexpected_failure", "error sending message"));
+    }
     assert_eq!(t.count("select count(*) from auth.mfa_challenges").await, 0);
     assert_eq!(t.count("select count(*) from auth.mfa_factors where last_challenged_at is not null").await, 0);
 
@@ -213,7 +241,7 @@ async fn a_message_that_cannot_be_sent_leaves_nothing_behind_and_a_gateway_may_c
 #[tokio::test]
 async fn test_numbers_have_a_fixed_code_and_get_no_message() {
     let t = TestServer::with_auth(|settings| {
-        with_phones(settings);
+        with_phone_factors(settings);
         settings.sms.test_otps.insert(PHONE.into(), "123456".into());
     })
     .await;
@@ -226,7 +254,7 @@ async fn test_numbers_have_a_fixed_code_and_get_no_message() {
 
 #[tokio::test]
 async fn a_session_with_two_types_keeps_its_level_until_both_are_removed() {
-    let t = TestServer::with_auth(with_phones).await;
+    let t = TestServer::with_auth(with_phone_factors).await;
     let (app, session) = with_totp(&t, ADA).await;
     let phone = enroll_phone(&t, &session, PHONE).await;
     let session = prove_phone(&t, &session, &phone, 1).await.expect(200).json();

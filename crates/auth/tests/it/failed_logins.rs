@@ -7,9 +7,9 @@ use time::Duration;
 const ADA: &str = "ada@example.com";
 const PASSWORD: &str = "correct-horse";
 
-async fn sign_in(t: &TestServer, email: &str, address: &str) -> TestResponse {
-    let body = json!({"email": email, "password": "battery-staple"});
-    t.post("/auth/v1/token?grant_type=password").header("x-forwarded-for", address).json(&body).send().await
+/// Signs in with a wrong password from this IP address.
+async fn fails_from(t: &TestServer, email: &str, address: &str) -> TestResponse {
+    t.visitor(email).with_password("battery-staple").from_address(address).signs_in().await
 }
 
 /// Returns the payloads and client addresses of failed sign-ins, oldest first.
@@ -27,10 +27,9 @@ async fn failures(t: &TestServer) -> Vec<(Value, String)> {
 async fn a_failed_sign_in_is_recorded_with_the_account_if_there_is_one() {
     let t = TestServer::start().await;
     let id = t.account(ADA, PASSWORD).await;
-    sign_in(&t, ADA, "192.0.2.1").await.expect(400);
-    sign_in(&t, "my-password-in-the-wrong-field", "192.0.2.2").await.expect(400);
-    let code = json!({"type": "email", "email": ADA, "token": "000000"});
-    t.post("/auth/v1/verify").header("x-forwarded-for", "192.0.2.3").json(&code).send().await.expect(403);
+    fails_from(&t, ADA, "192.0.2.1").await.expect(400);
+    fails_from(&t, "my-password-in-the-wrong-field", "192.0.2.2").await.expect(400);
+    t.visitor(ADA).from_address("192.0.2.3").verifies("email", "000000").await.expect(403);
     let of_account = |error: &str| {
         json!({
             "actor_id": id, "actor_via_sso": false, "actor_username": ADA, "action": "login_failed",
@@ -57,10 +56,10 @@ async fn a_flood_of_failures_neither_fills_the_log_nor_hides_others() {
     let t = TestServer::with_auth(|settings| settings.rate_limits.passwords = false).await;
     t.account(ADA, PASSWORD).await;
     for number in 0..60 {
-        sign_in(&t, &format!("nobody{number}@example.com"), "192.0.2.1").await.expect(400);
+        fails_from(&t, &format!("nobody{number}@example.com"), "192.0.2.1").await.expect(400);
     }
     assert_eq!(failures(&t).await.len(), 20);
-    sign_in(&t, ADA, "192.0.2.2").await.expect(400);
+    fails_from(&t, ADA, "192.0.2.2").await.expect(400);
     let all = failures(&t).await;
     assert_eq!(all.len(), 21);
     assert_eq!(all[20].0["actor_username"], ADA);
@@ -68,13 +67,13 @@ async fn a_flood_of_failures_neither_fills_the_log_nor_hides_others() {
 
     // The same for a flood from many networks
     for number in 0..600 {
-        sign_in(&t, ADA, &format!("2001:db8:0:{number:x}::1")).await.expect(400);
+        fails_from(&t, ADA, &format!("2001:db8:0:{number:x}::1")).await.expect(400);
     }
     assert_eq!(failures(&t).await.len(), 500);
     t.clock().advance(Duration::minutes(1));
-    sign_in(&t, ADA, "192.0.2.3").await.expect(400);
-    sign_in(&t, ADA, "192.0.2.4").await.expect(400);
-    sign_in(&t, ADA, "192.0.2.5").await.expect(400);
+    fails_from(&t, ADA, "192.0.2.3").await.expect(400);
+    fails_from(&t, ADA, "192.0.2.4").await.expect(400);
+    fails_from(&t, ADA, "192.0.2.5").await.expect(400);
     assert_eq!(failures(&t).await.len(), 502, "two a minute");
 }
 
@@ -82,6 +81,6 @@ async fn a_flood_of_failures_neither_fills_the_log_nor_hides_others() {
 async fn nothing_is_recorded_when_the_audit_log_is_disabled() {
     let t = TestServer::with_auth(|settings| settings.audit_log_disabled = true).await;
     t.account(ADA, PASSWORD).await;
-    sign_in(&t, ADA, "192.0.2.1").await.expect(400);
+    fails_from(&t, ADA, "192.0.2.1").await.expect(400);
     assert!(failures(&t).await.is_empty());
 }

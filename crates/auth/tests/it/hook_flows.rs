@@ -2,46 +2,24 @@
 
 use axum::response::{IntoResponse as _, Response};
 use http::StatusCode;
-use portico_auth::AuthSettings;
 use portico_auth::settings::HookPoint;
 use portico_mail::MailKind;
-use portico_testkit::{GooglePerson, TestResponse, TestServer, claims_of};
+use portico_testkit::{GooglePerson, claims_of};
 use serde_json::{Value, json};
 
 use crate::authenticator::{Authenticator, with_passkeys};
 use crate::factors::{self, access, challenge, challenge_id, code_at, enroll, verify};
-use crate::hook_server::{HookRequest, HookServer, answered, refused};
+use crate::factors_phone::with_phone_factors;
+use crate::hook_server::{HookRequest, answered, refused, server_with_hook, with_tenant};
 use crate::passkeys;
 
 const ADA: &str = "ada@example.com";
 const PASSWORD: &str = "correct horse";
 const PHONE: &str = "15550001111";
 
-async fn with_hook(point: HookPoint, change: impl FnOnce(&mut AuthSettings)) -> (TestServer, HookServer) {
-    let hook = HookServer::start().await;
-    let t = TestServer::with_auth(|settings| {
-        hook.serve(settings, point);
-        change(settings);
-    })
-    .await;
-    (t, hook)
-}
-
-async fn sign_in(t: &TestServer, password: &str) -> TestResponse {
-    let body = json!({"email": ADA, "password": password});
-    t.post("/auth/v1/token?grant_type=password").json(&body).send().await
-}
-
-/// Responds with the claims of the request and a further one.
-fn with_tenant(request: &HookRequest) -> Response {
-    let mut claims = request.input["claims"].clone();
-    claims["tenant"] = json!("acme");
-    answered(&json!({"claims": claims}))
-}
-
 #[tokio::test]
 async fn a_sign_in_with_a_passkey_has_the_claims_of_the_hook() {
-    let (t, hook) = with_hook(HookPoint::CustomAccessToken, with_passkeys).await;
+    let (t, hook) = server_with_hook(HookPoint::CustomAccessToken, with_passkeys).await;
     hook.answer(with_tenant);
     let session = t.signed_in(ADA, PASSWORD).await;
     let mut authenticator = Authenticator::new();
@@ -67,11 +45,7 @@ async fn a_sign_in_with_a_passkey_has_the_claims_of_the_hook() {
 
 #[tokio::test]
 async fn a_hook_sends_the_codes_of_phones_as_second_factors() {
-    let (t, hook) = with_hook(HookPoint::SendSms, |settings| {
-        let phone = &mut settings.factors.phone;
-        (phone.switches.enroll, phone.switches.verify) = (true, true);
-    })
-    .await;
+    let (t, hook) = server_with_hook(HookPoint::SendSms, with_phone_factors).await;
     let session = t.signed_in(ADA, PASSWORD).await;
     let body = json!({"factor_type": "phone", "friendly_name": "mobile", "phone": PHONE});
     let factor = enroll(&t, &session, &body).await.expect(200).json()["id"].as_str().unwrap().to_owned();
@@ -97,7 +71,7 @@ async fn a_hook_sends_the_codes_of_phones_as_second_factors() {
 
 #[tokio::test]
 async fn a_busy_hook_is_called_three_times_if_it_names_a_time() {
-    let (t, hook) = with_hook(HookPoint::CustomAccessToken, |_| {}).await;
+    let (t, hook) = server_with_hook(HookPoint::CustomAccessToken, |_| {}).await;
     t.account(ADA, PASSWORD).await;
     /// Returns a response of an overloaded server.
     fn busy(status: StatusCode) -> Response {
@@ -109,7 +83,7 @@ async fn a_busy_hook_is_called_three_times_if_it_names_a_time() {
         1 => busy(StatusCode::TOO_MANY_REQUESTS),
         _ => with_tenant(request),
     });
-    let session = sign_in(&t, PASSWORD).await.expect(200).json();
+    let session = t.visitor(ADA).signs_in().await.expect(200).json();
     assert_eq!(claims_of(access(&session))["tenant"], "acme");
     let ids = |requests: &[HookRequest]| -> Vec<String> {
         requests.iter().map(|request| request.headers["webhook-id"].to_str().unwrap().to_owned()).collect()
@@ -122,7 +96,7 @@ async fn a_busy_hook_is_called_three_times_if_it_names_a_time() {
     for (answer, attempts) in [(busy as fn(StatusCode) -> Response, 3), (|status| status.into_response(), 1)] {
         let before = hook.requests().len();
         hook.answer(move |_| answer(StatusCode::SERVICE_UNAVAILABLE));
-        let failed = sign_in(&t, PASSWORD).await;
+        let failed = t.visitor(ADA).signs_in().await;
         assert_eq!(failed.rejection(), (500, "unexpected_failure".into()));
         assert_eq!(failed.json()["msg"], "Service currently unavailable due to hook");
         assert_eq!(hook.requests().len() - before, attempts);
@@ -132,7 +106,7 @@ async fn a_busy_hook_is_called_three_times_if_it_names_a_time() {
 
 #[tokio::test]
 async fn the_user_in_the_input_of_a_hook_is_the_stored_one() {
-    let (t, hook) = with_hook(HookPoint::SendEmail, |settings| {
+    let (t, hook) = server_with_hook(HookPoint::SendEmail, |settings| {
         settings.email.notifications = [MailKind::IdentityLinked].into_iter().collect();
     })
     .await;
@@ -144,22 +118,20 @@ async fn the_user_in_the_input_of_a_hook_is_the_stored_one() {
         let identities = input["user"]["identities"].as_array().unwrap();
         identities.iter().map(|identity| identity["identity_id"].as_str().unwrap().to_owned()).collect()
     };
-    let body = json!({"email": ADA, "password": PASSWORD});
-    let user = t.post("/auth/v1/signup").json(&body).send().await.expect(200).json();
+    let ada = t.visitor(ADA);
+    let user = ada.signs_up().await.expect(200).json();
     let input = hook.inputs().remove(0);
     assert_eq!(input["user"]["id"], user["id"]);
     assert_eq!(seen(&input), stored().await);
     assert_eq!(user["identities"][0]["identity_id"], seen(&input)[0].as_str());
 
     // A second identity, of which a notification is sent
-    let token = &input["email_data"]["token"];
-    t.post("/auth/v1/verify").json(&json!({"type": "email", "email": ADA, "token": token})).send().await.expect(200);
-    let url = t.get("/auth/v1/authorize?provider=google").send().await.expect(302).location();
-    t.google().answer(&url, GooglePerson::Verified { name: "Ada", email: ADA }).await.expect(302);
+    ada.verifies("email", input["email_data"]["token"].as_str().unwrap()).await.expect(200);
+    t.google().sign_in(GooglePerson::Verified { name: "Ada", email: ADA }).await.expect(302);
     let input = hook.inputs().pop().unwrap();
     assert_eq!(input["email_data"]["email_action_type"], "identity_linked_notification");
     // An operation that does not need the identities itself
-    t.post("/auth/v1/recover").json(&json!({"email": ADA})).send().await.expect(200);
+    ada.requests_recovery().await.expect(200);
     let recovery = hook.inputs().pop().unwrap();
     assert_eq!(recovery["email_data"]["email_action_type"], "recovery");
     assert_eq!(seen(&recovery).len(), 2);
@@ -171,7 +143,7 @@ async fn the_user_in_the_input_of_a_hook_is_the_stored_one() {
 
 #[tokio::test]
 async fn a_rejection_of_the_access_token_hook_is_no_wrong_guess() {
-    let (t, hook) = with_hook(HookPoint::CustomAccessToken, |settings| {
+    let (t, hook) = server_with_hook(HookPoint::CustomAccessToken, |settings| {
         (settings.factors.totp.enroll, settings.factors.totp.verify) = (true, true);
     })
     .await;
@@ -186,37 +158,46 @@ async fn a_rejection_of_the_access_token_hook_is_no_wrong_guess() {
         [|_| refused(403, "Tenant is suspended"), |_| "plain".into_response(), |_| refused(429, "Later")];
     for round in 0..12 {
         hook.answer(answers[round % answers.len()]);
-        let rejected = sign_in(&t, PASSWORD).await;
+        let rejected = t.visitor(ADA).signs_in().await;
         assert_eq!(rejected.header("x-ratelimit-name"), None, "round {round}");
         let rejected = verify(&t, &session, &factor.id, &challenge, &code).await;
         assert_eq!(rejected.header("x-ratelimit-name"), None, "round {round}");
     }
     for _ in 0..10 {
-        assert_eq!(sign_in(&t, "wrong").await.rejection(), (400, "invalid_credentials".into()));
+        assert_eq!(
+            t.visitor(ADA).with_password("wrong").signs_in().await.rejection(),
+            (400, "invalid_credentials".into())
+        );
     }
-    assert_eq!(sign_in(&t, "wrong").await.rejection(), (429, "over_request_rate_limit".into()));
+    assert_eq!(
+        t.visitor(ADA).with_password("wrong").signs_in().await.rejection(),
+        (429, "over_request_rate_limit".into())
+    );
 }
 
 #[tokio::test]
 async fn a_rejection_of_the_password_hook_counts_whether_the_password_is_right_or_wrong() {
-    let (t, hook) = with_hook(HookPoint::PasswordVerificationAttempt, |_| {}).await;
+    let (t, hook) = server_with_hook(HookPoint::PasswordVerificationAttempt, |_| {}).await;
     t.account(ADA, PASSWORD).await;
     hook.answer(|_| answered(&json!({"decision": "reject"})));
     for round in 0..10 {
         let password = if round % 2 == 0 { PASSWORD } else { "wrong" };
-        assert_eq!(sign_in(&t, password).await.rejection(), (400, "invalid_credentials".into()));
+        assert_eq!(
+            t.visitor(ADA).with_password(password).signs_in().await.rejection(),
+            (400, "invalid_credentials".into())
+        );
     }
-    assert_eq!(sign_in(&t, PASSWORD).await.rejection(), (429, "over_request_rate_limit".into()));
+    assert_eq!(t.visitor(ADA).signs_in().await.rejection(), (429, "over_request_rate_limit".into()));
 }
 
 #[tokio::test]
 async fn a_password_hook_that_is_out_of_order_costs_no_guesses() {
-    let (t, hook) = with_hook(HookPoint::PasswordVerificationAttempt, |_| {}).await;
+    let (t, hook) = server_with_hook(HookPoint::PasswordVerificationAttempt, |_| {}).await;
     t.account(ADA, PASSWORD).await;
     hook.answer(|_| "plain".into_response());
     for _ in 0..12 {
-        assert_eq!(sign_in(&t, PASSWORD).await.rejection(), (400, "hook_payload_invalid_content_type".into()));
+        assert_eq!(t.visitor(ADA).signs_in().await.rejection(), (400, "hook_payload_invalid_content_type".into()));
     }
     hook.answer(|_| answered(&json!({"decision": "continue"})));
-    sign_in(&t, PASSWORD).await.expect(200);
+    t.visitor(ADA).signs_in().await.expect(200);
 }

@@ -12,10 +12,6 @@ use crate::hook_server::function;
 const ADA: &str = "ada@example.com";
 const PASSWORD: &str = "correct horse";
 
-async fn sign_in(t: &TestServer, password: &str) -> TestResponse {
-    t.visitor(ADA).with_password(password).signs_in().await
-}
-
 /// Creates the hook `hook(event)` with a body in PL/pgSQL, as a migration of a project would.
 async fn create(t: &TestServer, argument: &str, body: &str) {
     t.migrate(&format!(
@@ -31,20 +27,19 @@ async fn create(t: &TestServer, argument: &str, body: &str) {
 async fn a_function_replaces_the_claims() {
     let t = TestServer::with_auth(|settings| function(settings, HookPoint::CustomAccessToken, "hook")).await;
     t.account(ADA, PASSWORD).await;
-    let missing = sign_in(&t, PASSWORD).await;
+    let missing = t.visitor(ADA).signs_in().await;
     assert_eq!(missing.rejection(), (500, "unexpected_failure".into()));
     assert_eq!(missing.json()["msg"], "Error running hook URI: pg-functions://postgres/public/hook");
 
     create(&t, "jsonb", "begin return jsonb_set(event, '{claims,tenant}', '\"acme\"'); end").await;
-    let session = sign_in(&t, PASSWORD).await.expect(200).json();
-    let claims = claims_of(session["access_token"].as_str().unwrap());
-    assert_eq!(claims["tenant"], "acme");
+    let mut ada = t.visitor(ADA).signed_in().await;
+    assert_eq!(claims_of(ada.access_token())["tenant"], "acme");
 
     // Replaced while connections are open, also by one with another type
     t.execute("drop function public.hook").await;
     create(&t, "json", "begin return jsonb_set(event::jsonb, '{claims,tenant}', '\"other\"')::json; end").await;
-    let refreshed = t.refresh(&session).await.expect(200).json();
-    assert_eq!(claims_of(refreshed["access_token"].as_str().unwrap())["tenant"], "other");
+    ada.refreshes().await.expect(200);
+    assert_eq!(claims_of(ada.access_token())["tenant"], "other");
 
     for (body, status, message) in [
         ("begin return null; end", 500, "output claims field is missing"),
@@ -53,7 +48,7 @@ async fn a_function_replaces_the_claims() {
         ("begin return '5'; end", 500, "Error unmarshaling JSON output."),
     ] {
         create(&t, "json", body).await;
-        let rejected = sign_in(&t, PASSWORD).await;
+        let rejected = t.visitor(ADA).signs_in().await;
         assert_eq!((rejected.status, &rejected.json()["msg"]), (status, &json!(message)));
     }
     assert_eq!(t.count("select count(*) from auth.sessions").await, 1);
@@ -65,21 +60,19 @@ async fn a_function_that_raises_or_is_slow_fails_the_operation_only() {
     t.account(ADA, PASSWORD).await;
     let message = "Error running hook URI: pg-functions://postgres/public/hook";
     create(&t, "jsonb", "begin raise exception 'not today' using hint = 'tomorrow'; end").await;
-    let old = sign_in(&t, PASSWORD).await;
+    let old = t.visitor(ADA).signs_in().await;
     assert_eq!((old.status, &old.json()["code"]), (500, &json!("P0001")));
     assert_eq!((&old.json()["message"], &old.json()["hint"]), (&json!("not today"), &json!("tomorrow")));
-    let body = json!({"email": ADA, "password": PASSWORD});
-    let request = t.post("/auth/v1/token?grant_type=password").header("x-supabase-api-version", "2024-01-01");
-    let new = request.json(&body).send().await;
+    let new = t.visitor(ADA).with_api_version().signs_in().await;
     assert_eq!(new.json(), json!({"code": "unexpected_failure", "message": message}));
 
     create(&t, "jsonb", "begin perform pg_sleep(60); return event; end").await;
-    let slow = sign_in(&t, PASSWORD).await;
+    let slow = t.visitor(ADA).signs_in().await;
     assert_eq!((slow.status, &slow.json()["msg"]), (500, &json!(message)));
 
     // Connections have their usual time limit again
     create(&t, "jsonb", "begin return event; end").await;
-    sign_in(&t, PASSWORD).await.expect(200);
+    t.visitor(ADA).signs_in().await.expect(200);
     let limit: String = t
         .database()
         .pool(portico_auth::ROLE_PROFILE)
@@ -98,16 +91,13 @@ async fn a_function_sends_mails_in_the_transaction() {
     let t = TestServer::with_auth(|settings| function(settings, HookPoint::SendEmail, "hook")).await;
     t.execute("create table public.jobs (input jsonb); grant all on public.jobs to supabase_auth_admin").await;
     create(&t, "jsonb", "begin insert into public.jobs values (event); return '{}'; end").await;
-    let body = json!({"email": ADA, "password": PASSWORD});
-    t.post("/auth/v1/signup").json(&body).send().await.expect(200);
+    t.visitor(ADA).signs_up().await.expect(200);
     let rows = t.query("select input #>> '{email_data,token}' from public.jobs").await;
-    let verify = json!({"type": "email", "email": ADA, "token": rows[0].get::<_, String>(0)});
-    t.post("/auth/v1/verify").json(&verify).send().await.expect(200);
+    t.visitor(ADA).verifies("email", rows[0].get(0)).await.expect(200);
 
     // The job and the account are committed together, or not at all
     create(&t, "jsonb", "begin insert into public.jobs values (event); raise exception 'full'; end").await;
-    let other = json!({"email": "eve@example.com", "password": PASSWORD});
-    t.post("/auth/v1/signup").json(&other).send().await.expect(500);
+    t.visitor("eve@example.com").signs_up().await.expect(500);
     assert_eq!(t.count("select count(*) from public.jobs").await, 1);
     assert_eq!(t.count("select count(*) from auth.users").await, 1);
     assert!(t.mails().is_empty());
@@ -130,11 +120,11 @@ async fn a_function_counts_attempts_at_a_password_and_the_count_stays() {
     )
     .await;
     for expected in ["Invalid login credentials", "Invalid login credentials", "Wait an hour"] {
-        let rejected = sign_in(&t, "wrong").await;
+        let rejected = t.visitor(ADA).with_password("wrong").signs_in().await;
         assert_eq!((rejected.status, &rejected.json()["msg"]), (400, &json!(expected)));
     }
     assert_eq!(t.count("select count(*) from public.failed").await, 3);
-    sign_in(&t, PASSWORD).await.expect(200);
+    t.visitor(ADA).signs_in().await.expect(200);
 }
 
 fn email_of(person: usize) -> String {
@@ -145,15 +135,15 @@ fn phone_of(person: usize) -> String {
     format!("1555000100{person}")
 }
 
-fn sign_up(t: &TestServer, person: usize) -> BoxFuture<'_, TestResponse> {
-    t.post("/auth/v1/signup").json(&json!({"email": email_of(person), "password": PASSWORD})).send().boxed()
+fn signs_up(t: &TestServer, person: usize) -> BoxFuture<'_, TestResponse> {
+    async move { t.visitor(&email_of(person)).signs_up().await }.boxed()
 }
 
-fn request_text(t: &TestServer, person: usize) -> BoxFuture<'_, TestResponse> {
-    t.post("/auth/v1/otp").json(&json!({"phone": phone_of(person)})).send().boxed()
+fn requests_text(t: &TestServer, person: usize) -> BoxFuture<'_, TestResponse> {
+    async move { t.visitor_with_phone(&phone_of(person)).requests_code().await }.boxed()
 }
 
-fn prove_factor(t: &TestServer, person: usize) -> BoxFuture<'_, TestResponse> {
+fn proves_factor(t: &TestServer, person: usize) -> BoxFuture<'_, TestResponse> {
     async move {
         let session = t.signed_in(&email_of(person), PASSWORD).await;
         let factor = factors::enroll_totp(t, &session, "phone app").await;
@@ -180,14 +170,14 @@ fn function_cases() -> [FunctionCase; 4] {
     [
         FunctionCase {
             point: HookPoint::SendSms,
-            request: request_text,
+            request: requests_text,
             fits: |input, _| input["user"]["phone"] == phone_of(0) && input["sms"]["phone"] == phone_of(0),
             rejection: (error(402, "No credit"), 402, "No credit"),
             accounts: [1, 1, 1],
         },
         FunctionCase {
             point: HookPoint::MfaVerificationAttempt,
-            request: prove_factor,
+            request: proves_factor,
             fits: |input, session| {
                 input["user_id"] == session["user"]["id"]
                     && input["factor_id"] == session["user"]["factors"][0]["id"]
@@ -198,14 +188,14 @@ fn function_cases() -> [FunctionCase; 4] {
         },
         FunctionCase {
             point: HookPoint::BeforeUserCreated,
-            request: sign_up,
+            request: signs_up,
             fits: |input, user| input["user"]["id"] == user["id"] && input["user"]["email"] == email_of(0),
             rejection: (error(403, "Staff only"), 403, "Staff only"),
             accounts: [1, 1, 1],
         },
         FunctionCase {
             point: HookPoint::AfterUserCreated,
-            request: sign_up,
+            request: signs_up,
             fits: |input, user| input["user"]["id"] == user["id"] && input["user"]["email"] == email_of(0),
             // The account stays
             rejection: (error(403, "Staff only"), 500, "Error invoking hook"),

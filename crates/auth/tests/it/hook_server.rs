@@ -9,8 +9,11 @@ use futures_util::future::BoxFuture;
 use http::{HeaderMap, StatusCode};
 use portico_auth::AuthSettings;
 use portico_auth::settings::{HookPoint, HookSettings};
+use portico_testkit::TestServer;
 use serde_json::{Value, json};
 use tokio::sync::watch;
+
+use crate::local_server::serve;
 
 /// A request that the server received.
 #[derive(Clone)]
@@ -51,9 +54,7 @@ impl HookServer {
             let answer = answers.lock().unwrap().clone();
             async move { answer(request).await }
         });
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/hook", listener.local_addr().unwrap());
-        tokio::spawn(async move { axum::serve(listener, router).await });
+        let url = format!("{}/hook", serve(router).await);
         Self { url, answer, requests }
     }
 
@@ -108,4 +109,22 @@ impl HookServer {
 pub fn function(settings: &mut AuthSettings, point: HookPoint, name: &str) {
     let uri = format!("pg-functions://postgres/public/{name}");
     settings.hooks.insert(point, HookSettings { uri, secrets: "".into() });
+}
+
+/// Starts a server that calls a hook at one point.
+pub async fn server_with_hook(point: HookPoint, change: impl FnOnce(&mut AuthSettings)) -> (TestServer, HookServer) {
+    let hook = HookServer::start().await;
+    let t = TestServer::with_auth(|settings| {
+        hook.serve(settings, point);
+        change(settings);
+    })
+    .await;
+    (t, hook)
+}
+
+/// Responds with the claims of the request and a further one.
+pub fn with_tenant(request: &HookRequest) -> Response {
+    let mut claims = request.input["claims"].clone();
+    claims["tenant"] = json!("acme");
+    answered(&json!({"claims": claims}))
 }

@@ -1,41 +1,24 @@
 //! Hooks over HTTP: access tokens, passwords and new accounts.
 
 use portico_auth::settings::HookPoint;
-use portico_testkit::{GooglePerson, TestResponse, TestServer, claims_of};
+use portico_testkit::{GooglePerson, TestServer, claims_of};
 use serde_json::{Value, json};
 
 use crate::factors;
-use crate::hook_server::{HookServer, answered, refused};
+use crate::hook_server::{HookServer, answered, refused, server_with_hook, with_tenant};
 
 const ADA: &str = "ada@example.com";
 const PASSWORD: &str = "correct horse";
 
-async fn sign_in(t: &TestServer, password: &str) -> TestResponse {
-    t.visitor(ADA).with_password(password).signs_in().await
-}
-
-async fn with_hook(point: HookPoint) -> (TestServer, HookServer) {
-    let hook = HookServer::start().await;
-    let t = TestServer::with_auth(|settings| hook.serve(settings, point)).await;
-    (t, hook)
-}
-
-/// Responds with the claims of the request and a further one.
-fn with_tenant(request: &crate::hook_server::HookRequest) -> axum::response::Response {
-    let mut claims = request.input["claims"].clone();
-    claims["tenant"] = json!("acme");
-    answered(&json!({"claims": claims}))
-}
-
 #[tokio::test]
 async fn the_hook_replaces_the_claims_of_every_access_token() {
-    let (t, hook) = with_hook(HookPoint::CustomAccessToken).await;
+    let (t, hook) = server_with_hook(HookPoint::CustomAccessToken, |_| {}).await;
     hook.answer(with_tenant);
     let id = t.account(ADA, PASSWORD).await;
 
-    let session = sign_in(&t, PASSWORD).await.expect(200).json();
+    let mut ada = t.visitor(ADA).signed_in().await;
 
-    let claims = claims_of(session["access_token"].as_str().unwrap());
+    let claims = claims_of(ada.access_token());
     assert_eq!(claims["tenant"], "acme");
     let request = hook.requests().remove(0);
     let metadata = &request.input["metadata"];
@@ -58,10 +41,10 @@ async fn the_hook_replaces_the_claims_of_every_access_token() {
     for header in ["webhook-id", "webhook-timestamp", "webhook-signature"] {
         assert!(request.headers.contains_key(header), "{header}");
     }
-    t.get("/auth/v1/user").bearer(session["access_token"].as_str().unwrap()).send().await.expect(200);
+    ada.reads_account().await.expect(200);
 
-    let refreshed = t.refresh(&session).await.expect(200).json();
-    assert_eq!(claims_of(refreshed["access_token"].as_str().unwrap())["tenant"], "acme");
+    ada.refreshes().await.expect(200);
+    assert_eq!(claims_of(ada.access_token())["tenant"], "acme");
     let inputs = hook.inputs();
     assert_eq!(inputs.len(), 2, "one call for each token");
     assert_eq!(inputs[1]["authentication_method"], "token_refresh");
@@ -70,7 +53,7 @@ async fn the_hook_replaces_the_claims_of_every_access_token() {
 
 #[tokio::test]
 async fn a_failed_hook_leaves_nothing_of_a_sign_in() {
-    let (t, hook) = with_hook(HookPoint::CustomAccessToken).await;
+    let (t, hook) = server_with_hook(HookPoint::CustomAccessToken, |_| {}).await;
     t.account(ADA, PASSWORD).await;
     let entries = "select count(*) from auth.audit_log_entries where payload->>'action' = 'login'";
     /// A response of a hook, and the status, code and text of the error that it becomes.
@@ -106,19 +89,19 @@ async fn a_failed_hook_leaves_nothing_of_a_sign_in() {
     ];
     for (answer, status, code, message) in cases {
         hook.answer(move |_| answer());
-        let rejected = sign_in(&t, PASSWORD).await;
+        let rejected = t.visitor(ADA).signs_in().await;
         assert_eq!(rejected.rejection(), (status, code.to_owned()), "{message}");
         assert_eq!(rejected.json()["msg"], message);
     }
     hook.answer(|_| {
         axum::response::IntoResponse::into_response(([("content-type", "application/json")], vec![b' '; 5_000_000]))
     });
-    assert_eq!(sign_in(&t, PASSWORD).await.rejection(), (422, "hook_payload_over_size_limit".into()));
+    assert_eq!(t.visitor(ADA).signs_in().await.rejection(), (422, "hook_payload_over_size_limit".into()));
     assert_eq!(t.count("select count(*) from auth.sessions").await, 0);
     assert_eq!(t.count(entries).await, 0);
 
     hook.answer(with_tenant);
-    sign_in(&t, PASSWORD).await.expect(200);
+    t.visitor(ADA).signs_in().await.expect(200);
 }
 
 #[tokio::test]
@@ -138,7 +121,7 @@ async fn the_error_of_the_access_token_hook_is_masked_for_anonymous_users() {
 
 #[tokio::test]
 async fn a_hook_that_is_slow_or_gone_ends_in_time() {
-    let (t, hook) = with_hook(HookPoint::CustomAccessToken).await;
+    let (t, hook) = server_with_hook(HookPoint::CustomAccessToken, |_| {}).await;
     t.account(ADA, PASSWORD).await;
     hook.answer_later(|_| std::future::pending());
     let gone = TestServer::with_auth(|settings| {
@@ -149,7 +132,8 @@ async fn a_hook_that_is_slow_or_gone_ends_in_time() {
     })
     .await;
     gone.account(ADA, PASSWORD).await;
-    let (slow, gone) = tokio::join!(sign_in(&t, PASSWORD), sign_in(&gone, PASSWORD));
+    let (ada, ada_of_gone) = (t.visitor(ADA), gone.visitor(ADA));
+    let (slow, gone) = tokio::join!(ada.signs_in(), ada_of_gone.signs_in());
     assert_eq!(slow.rejection(), (422, "hook_timeout".into()));
     assert_eq!(slow.json()["msg"], "Failed to reach hook within maximum time of 5.000000 seconds");
     assert_eq!(gone.rejection(), (422, "hook_timeout_after_retry".into()));
@@ -165,8 +149,7 @@ async fn no_connection_waits_for_a_hook() {
     })
     .await;
     hook.answer(with_tenant);
-    let session = t.signed_in(ADA, PASSWORD).await;
-    let token = session["access_token"].as_str().unwrap();
+    let ada = t.member(ADA).await;
     let (open, opened) = tokio::sync::watch::channel(false);
     hook.answer_later(move |request| {
         let mut opened = opened.clone();
@@ -176,13 +159,12 @@ async fn no_connection_waits_for_a_hook() {
         }
     });
     const WAITING: usize = 8;
-    let sign_ins = futures_util::future::join_all((0..WAITING).map(|_| sign_in(&t, PASSWORD)));
+    let sign_ins = futures_util::future::join_all((0..WAITING).map(|_| ada.visitor().signs_in()));
     let meanwhile = async {
         hook.wait_for(1 + WAITING).await;
         for _ in 0..4 {
-            t.get("/auth/v1/user").bearer(token).send().await.expect(200);
-            let body = json!({"email": "new@example.com", "password": PASSWORD});
-            t.post("/auth/v1/signup").json(&body).send().await.expect(200);
+            ada.reads_account().await.expect(200);
+            t.visitor("new@example.com").signs_up().await.expect(200);
         }
         open.send(true).unwrap();
     };
@@ -195,7 +177,7 @@ async fn no_connection_waits_for_a_hook() {
 
 #[tokio::test]
 async fn the_hook_is_asked_again_when_the_account_was_changed_meanwhile() {
-    let (t, hook) = with_hook(HookPoint::CustomAccessToken).await;
+    let (t, hook) = server_with_hook(HookPoint::CustomAccessToken, |_| {}).await;
     t.account(ADA, PASSWORD).await;
     let (open, opened) = tokio::sync::watch::channel(false);
     hook.answer_later(move |request| {
@@ -210,7 +192,8 @@ async fn the_hook_is_asked_again_when_the_account_was_changed_meanwhile() {
         t.execute("update auth.users set raw_app_meta_data = raw_app_meta_data || '{\"plan\": \"pro\"}'").await;
         open.send(true).unwrap();
     };
-    let (session, ()) = tokio::join!(sign_in(&t, PASSWORD), meanwhile);
+    let ada = t.visitor(ADA);
+    let (session, ()) = tokio::join!(ada.signs_in(), meanwhile);
     let claims = claims_of(session.expect(200).json()["access_token"].as_str().unwrap());
     assert_eq!((&claims["app_metadata"]["plan"], &claims["tenant"]), (&json!("pro"), &json!("acme")));
     assert_eq!(hook.requests().len(), 2);
@@ -218,7 +201,7 @@ async fn the_hook_is_asked_again_when_the_account_was_changed_meanwhile() {
 
 #[tokio::test]
 async fn an_account_that_was_banned_meanwhile_is_not_signed_in() {
-    let (t, hook) = with_hook(HookPoint::CustomAccessToken).await;
+    let (t, hook) = server_with_hook(HookPoint::CustomAccessToken, |_| {}).await;
     t.account(ADA, PASSWORD).await;
     let (open, opened) = tokio::sync::watch::channel(false);
     hook.answer_later(move |request| {
@@ -233,37 +216,38 @@ async fn an_account_that_was_banned_meanwhile_is_not_signed_in() {
         t.execute("update auth.users set banned_until = now() + interval '1 day'").await;
         open.send(true).unwrap();
     };
-    let (rejected, ()) = tokio::join!(sign_in(&t, PASSWORD), meanwhile);
+    let ada = t.visitor(ADA);
+    let (rejected, ()) = tokio::join!(ada.signs_in(), meanwhile);
     assert_eq!(rejected.rejection(), (400, "invalid_credentials".into()));
     assert_eq!(t.count("select count(*) from auth.sessions").await, 0);
 }
 
 #[tokio::test]
 async fn a_hook_decides_about_attempts_at_a_password() {
-    let (t, hook) = with_hook(HookPoint::PasswordVerificationAttempt).await;
+    let (t, hook) = server_with_hook(HookPoint::PasswordVerificationAttempt, |_| {}).await;
     let id = t.account(ADA, PASSWORD).await;
-    sign_in(&t, PASSWORD).await.expect(200);
-    assert_eq!(sign_in(&t, "wrong").await.json()["msg"], "Invalid login credentials");
+    t.visitor(ADA).signs_in().await.expect(200);
+    assert_eq!(t.visitor(ADA).with_password("wrong").signs_in().await.json()["msg"], "Invalid login credentials");
     assert_eq!(hook.inputs(), [json!({"user_id": id, "valid": true}), json!({"user_id": id, "valid": false})]);
     t.visitor("nobody@example.com").signs_in().await.expect(400);
     assert_eq!(hook.requests().len(), 2, "no call for an unknown account");
 
     hook.answer(|_| answered(&json!({"decision": "reject"})));
-    let rejected = sign_in(&t, PASSWORD).await;
+    let rejected = t.visitor(ADA).signs_in().await;
     assert_eq!(rejected.rejection(), (400, "invalid_credentials".into()));
     assert_eq!(rejected.json()["msg"], "Further password verification attempts will be rejected.");
     assert_eq!(t.count("select count(*) from auth.sessions").await, 1);
 
     hook.answer(|_| answered(&json!({"decision": "reject", "message": "Locked", "should_logout_user": true})));
-    let rejected = sign_in(&t, PASSWORD).await;
+    let rejected = t.visitor(ADA).signs_in().await;
     assert_eq!((rejected.status, &rejected.json()["msg"]), (400, &json!("Locked")));
     assert_eq!(t.count("select count(*) from auth.sessions").await, 0);
 
     hook.answer(|_| answered(&json!({"decision": "continue", "should_logout_user": true})));
-    sign_in(&t, PASSWORD).await.expect(200);
+    t.visitor(ADA).signs_in().await.expect(200);
     t.execute("update auth.users set banned_until = now() + interval '1 day'").await;
     let before = hook.requests().len();
-    assert_eq!(sign_in(&t, PASSWORD).await.rejection(), (400, "user_banned".into()));
+    assert_eq!(t.visitor(ADA).signs_in().await.rejection(), (400, "user_banned".into()));
     assert_eq!(hook.requests().len(), before, "no call for a banned account");
 }
 
@@ -276,15 +260,13 @@ async fn a_hook_may_reject_new_accounts() {
     })
     .await;
     hook.answer(|_| refused(422, "Only members of the club"));
-    let body = json!({"email": ADA, "password": PASSWORD, "data": {"name": "Ada"}});
-    let sign_up = async |body: &Value| t.post("/auth/v1/signup").json(body).send().await;
-    let rejected = sign_up(&body).await;
+    let ada = t.visitor(ADA);
+    let data = json!({"data": {"name": "Ada"}});
+    let rejected = ada.signs_up_with(&data).await;
     assert_eq!((rejected.status, &rejected.json()["msg"]), (422, &json!("Only members of the club")));
-    assert_eq!(sign_up(&json!({})).await.status, 422);
-    let otp = t.post("/auth/v1/otp").json(&json!({"email": ADA})).send().await;
-    assert_eq!(otp.status, 422);
-    let url = t.get("/auth/v1/authorize?provider=google").send().await.expect(302).location();
-    let google = t.google().answer(&url, GooglePerson::Verified { name: "Ada", email: ADA }).await;
+    assert_eq!(t.post("/auth/v1/signup").json(&json!({})).send().await.status, 422);
+    assert_eq!(ada.requests_code().await.status, 422);
+    let google = t.google().sign_in(GooglePerson::Verified { name: "Ada", email: ADA }).await;
     assert_eq!(google.location_query("error_description").as_deref(), Some("Only members of the club"));
     assert_eq!(t.count("select count(*) from auth.users").await, 0);
     assert!(t.mails().is_empty());
@@ -298,27 +280,25 @@ async fn a_hook_may_reject_new_accounts() {
     assert_eq!(inputs[3]["user"]["app_metadata"]["provider"], "google");
 
     hook.answer(|_| axum::response::IntoResponse::into_response(http::StatusCode::NO_CONTENT));
-    let user = sign_up(&body).await.expect(200).json();
+    let user = ada.signs_up_with(&data).await.expect(200).json();
     assert_eq!(user["id"], hook.inputs()[4]["user"]["id"]);
     // A repeated sign-up makes no account
-    sign_up(&body).await.expect(200);
+    ada.signs_up_with(&data).await.expect(200);
     assert_eq!(hook.requests().len(), 5);
 }
 
 #[tokio::test]
 async fn a_hook_is_called_after_a_new_account_is_committed() {
-    let (t, hook) = with_hook(HookPoint::AfterUserCreated).await;
-    let body = json!({"email": ADA, "password": PASSWORD});
-    let user = t.post("/auth/v1/signup").json(&body).send().await.expect(200).json();
+    let (t, hook) = server_with_hook(HookPoint::AfterUserCreated, |_| {}).await;
+    let user = t.visitor(ADA).signs_up().await.expect(200).json();
     let inputs = hook.inputs();
     assert_eq!(inputs.len(), 1);
     assert_eq!((&inputs[0]["user"]["id"], &inputs[0]["user"]["email"]), (&user["id"], &json!(ADA)));
-    t.post("/auth/v1/signup").json(&body).send().await.expect(200);
+    t.visitor(ADA).signs_up().await.expect(200);
     assert_eq!(hook.requests().len(), 1, "no call without a new account");
 
     hook.answer(|_| refused(403, "No"));
-    let other = json!({"email": "eve@example.com", "password": PASSWORD});
-    let failed = t.post("/auth/v1/signup").json(&other).send().await;
+    let failed = t.visitor("eve@example.com").signs_up().await;
     assert_eq!((failed.status, &failed.json()["msg"]), (500, &json!("Error invoking hook")));
     assert_eq!(t.count("select count(*) from auth.users").await, 2);
 }

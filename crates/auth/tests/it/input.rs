@@ -3,6 +3,8 @@
 use portico_testkit::TestServer;
 use serde_json::json;
 
+use crate::bad_input::all_rows;
+
 #[tokio::test]
 async fn bodies_that_are_not_json_objects_are_rejected() {
     let t = TestServer::start().await;
@@ -102,29 +104,6 @@ async fn health_and_settings_are_public() {
     let settings = t.get("/auth/v1/settings").send().await.expect(200).json();
     assert_eq!((&settings["external"]["email"], &settings["external"]["github"]), (&json!(true), &json!(false)));
     assert_eq!(settings["mailer_autoconfirm"], false);
-}
-
-/// Returns every row of an account, and every message in the outbox, as one text.
-async fn all_rows(t: &TestServer) -> String {
-    let tables = [
-        "auth.users",
-        "auth.identities",
-        "auth.sessions",
-        "auth.refresh_tokens",
-        "auth.one_time_tokens",
-        "auth.flow_state",
-    ]
-    .into_iter()
-    .chain([
-        "portico.mail_outbox",
-        "(select * from auth.audit_log_entries where payload ->> 'action' <> 'login_failed')",
-    ]);
-    let parts: Vec<String> = tables
-        .map(|table| {
-            format!("(select count(*) || coalesce(md5(string_agg(t::text, '|' order by t::text)), '') from {table} t)")
-        })
-        .collect();
-    t.query(&format!("select concat_ws(' ', {})", parts.join(", "))).await[0].get(0)
 }
 
 /// Method, path, body, and the expected error.

@@ -1,9 +1,11 @@
 //! Links of identities: only the person who started a link can finish it, not a victim of a forged
 //! one.
 
-use portico_testkit::{GooglePerson, Pkce, TestResponse, TestServer};
-use serde_json::{Value, json};
+use portico_testkit::{GooglePerson, Member, Pkce, TestResponse, TestServer, google_page};
+use serde_json::json;
 use url::Url;
+
+use crate::account_rules::linking;
 
 const PASSWORD: &str = "correct horse";
 const ADA: GooglePerson<'static> = GooglePerson::Verified { name: "Ada L", email: "ada@example.com" };
@@ -11,48 +13,15 @@ const UNVERIFIED: GooglePerson<'static> = GooglePerson::Unverified { name: "Ada 
 const EVES: &str = "192.0.2.66";
 const ADAS: &str = "198.51.100.7";
 
-async fn linking() -> TestServer {
-    TestServer::with_auth(|auth| {
-        auth.manual_linking = true;
-        auth.anonymous_users = true;
-    })
-    .await
-}
-
 /// Starts a link from the address `from`. Returns the URL at the provider.
-async fn start_link(server: &TestServer, token: &str, pkce: Option<&Pkce>, from: &str) -> Url {
-    let proof = pkce.map(|pkce| format!("&code_challenge={}&code_challenge_method=s256", pkce.challenge));
-    let target = format!(
-        "/auth/v1/user/identities/authorize?provider=google&skip_http_redirect=true{}",
-        proof.unwrap_or_default()
-    );
-    let answer = server.get(&target).bearer(token).header("x-forwarded-for", from).send().await.expect(200);
-    answer.json()["url"].as_str().unwrap().parse().unwrap()
+async fn begin_link(person: &Member<'_>, pkce: Option<&Pkce>, from: &str) -> Url {
+    google_page(&person.clone().from_address(from).begins_google_link(pkce).await.expect(200))
 }
 
 /// Follows the flow in a browser at the address `from` that has no cookies of this server.
-async fn return_from_provider(server: &TestServer, url: &Url, person: GooglePerson<'_>, from: &str) -> TestResponse {
+async fn return_to(server: &TestServer, url: &Url, person: GooglePerson<'_>, from: &str) -> TestResponse {
     let back = server.google().decide(url, person).await;
     server.get(back.as_str()).from_another_browser().header("x-forwarded-for", from).send().await
-}
-
-async fn exchange(server: &TestServer, answer: &TestResponse, verifier: &str) -> TestResponse {
-    let code = answer.location_query("code").unwrap_or_else(|| panic!("no code: {answer:?}"));
-    let body = json!({"auth_code": code, "code_verifier": verifier});
-    server.post("/auth/v1/token?grant_type=pkce").json(&body).send().await
-}
-
-async fn token_of(server: &TestServer, email: &str) -> String {
-    server.signed_in(email, PASSWORD).await["access_token"].as_str().unwrap().to_owned()
-}
-
-async fn anonymous(server: &TestServer) -> String {
-    let session = server.post("/auth/v1/signup").json(&json!({})).send().await.expect(200).json();
-    session["access_token"].as_str().unwrap().to_owned()
-}
-
-async fn user_of(server: &TestServer, token: &str) -> Value {
-    server.get("/auth/v1/user").bearer(token).send().await.expect(200).json()
 }
 
 async fn google_identities(server: &TestServer) -> i64 {
@@ -61,45 +30,44 @@ async fn google_identities(server: &TestServer) -> i64 {
 
 #[tokio::test]
 async fn with_pkce_nothing_is_linked_before_the_exchange() {
-    let server = linking().await;
-    let eve = token_of(&server, "eve@example.com").await;
+    let server = linking(|_| {}).await;
+    let eve = server.member("eve@example.com").await;
     let pkce = Pkce::new();
     // Eve gives her URL to Ada, whose browser returns with a code that Ada cannot exchange
-    let url = start_link(&server, &eve, Some(&pkce), EVES).await;
-    let ada = return_from_provider(&server, &url, ADA, ADAS).await.expect(302);
+    let url = begin_link(&eve, Some(&pkce), EVES).await;
+    let ada = return_to(&server, &url, ADA, ADAS).await.expect(302);
     assert_eq!(google_identities(&server).await, 0);
-    let refused = exchange(&server, &ada, &Pkce::new().verifier).await;
+    let refused = server.exchange(&ada, &Pkce::new().verifier).await;
     assert_eq!(refused.rejection().1, "bad_code_verifier");
     assert_eq!(google_identities(&server).await, 0);
     // Ada's own sign-in creates her account
-    let own = server.get("/auth/v1/authorize?provider=google").send().await.expect(302).location();
-    let own = server.google().answer(&own, ADA).await.expect(302);
-    let own = user_of(&server, &own.location_fragment("access_token").unwrap()).await;
+    let own = server.google().sign_in(ADA).await.expect(302);
+    let own = server.member_of(&own).account().await;
     assert_eq!(own["email"], "ada@example.com");
 
     // Then the identity is taken, so that the exchange with the verifier is rejected as well
-    let late = exchange(&server, &ada, &pkce.verifier).await;
+    let late = server.exchange(&ada, &pkce.verifier).await;
     assert_eq!(late.rejection(), (422, "identity_already_exists".into()));
-    assert_eq!(user_of(&server, &eve).await["identities"].as_array().unwrap().len(), 1);
+    assert_eq!(eve.account().await["identities"].as_array().unwrap().len(), 1);
 }
 
 #[tokio::test]
 async fn with_pkce_the_exchange_links_and_signs_in_once() {
-    let server = linking().await;
-    let token = anonymous(&server).await;
+    let server = linking(|_| {}).await;
+    let guest = server.anonymous_member().await;
     let pkce = Pkce::new();
-    let url = start_link(&server, &token, Some(&pkce), ADAS).await;
+    let url = begin_link(&guest, Some(&pkce), ADAS).await;
     // The network does not matter: the verifier proves the app
-    let answer = return_from_provider(&server, &url, ADA, EVES).await.expect(302);
-    let session = exchange(&server, &answer, &pkce.verifier).await.expect(200).json();
+    let answer = return_to(&server, &url, ADA, EVES).await.expect(302);
+    let session = server.exchange(&answer, &pkce.verifier).await.expect(200).json();
     assert!(session["provider_token"].is_string());
     let user = &session["user"];
-    assert_eq!(user["id"], user_of(&server, &token).await["id"]);
+    assert_eq!(user["id"], guest.account().await["id"]);
     assert_eq!((&user["is_anonymous"], &user["email"]), (&json!(false), &json!("ada@example.com")));
     assert_eq!(user["app_metadata"]["providers"], json!(["google"]));
     assert_eq!(user["user_metadata"].get("full_name"), None, "linking does not merge metadata");
     assert!(server.actions().await.contains(&"identity_linked".to_owned()));
-    let again = exchange(&server, &answer, &pkce.verifier).await;
+    let again = server.exchange(&answer, &pkce.verifier).await;
     assert_eq!(again.rejection(), (404, "flow_state_not_found".into()));
     for table in ["flow_state", "oauth_client_states"] {
         assert_eq!(server.count(&format!("select count(*) from auth.{table}")).await, 0, "{table}");
@@ -108,36 +76,36 @@ async fn with_pkce_the_exchange_links_and_signs_in_once() {
 
 #[tokio::test]
 async fn with_pkce_errors_are_reported_by_the_callback_and_an_unverified_address_by_the_exchange() {
-    let server = linking().await;
+    let server = linking(|_| {}).await;
     let pkce = Pkce::new();
-    let token = anonymous(&server).await;
+    let guest = server.anonymous_member().await;
     server.account("ada@example.com", PASSWORD).await;
-    let taken = start_link(&server, &token, Some(&pkce), ADAS).await;
-    let taken = return_from_provider(&server, &taken, ADA, ADAS).await.expect(302);
+    let taken = begin_link(&guest, Some(&pkce), ADAS).await;
+    let taken = return_to(&server, &taken, ADA, ADAS).await.expect(302);
     assert_eq!(taken.location_query("error_code").as_deref(), Some("email_exists"));
 
-    let url = start_link(&server, &token, Some(&pkce), ADAS).await;
-    let answer = return_from_provider(&server, &url, UNVERIFIED, ADAS).await.expect(302);
+    let url = begin_link(&guest, Some(&pkce), ADAS).await;
+    let answer = return_to(&server, &url, UNVERIFIED, ADAS).await.expect(302);
     assert!(server.mails_to("new@example.com").is_empty(), "no mail before the exchange");
-    let waiting = exchange(&server, &answer, &pkce.verifier).await;
+    let waiting = server.exchange(&answer, &pkce.verifier).await;
     assert_eq!(waiting.rejection(), (422, "email_not_confirmed".into()));
-    let user = user_of(&server, &token).await;
+    let user = guest.account().await;
     assert_eq!((&user["email"], &user["new_email"]), (&json!(""), &json!("new@example.com")));
     assert_eq!(user["identities"][0]["provider"], "google", "kept");
     server.mail_to("new@example.com").await;
-    assert_eq!(exchange(&server, &answer, &pkce.verifier).await.rejection().1, "flow_state_not_found");
+    assert_eq!(server.exchange(&answer, &pkce.verifier).await.rejection().1, "flow_state_not_found");
 }
 
 #[tokio::test]
 async fn concurrent_exchanges_link_an_identity_to_one_account() {
-    let server = linking().await;
+    let server = linking(|_| {}).await;
     let mut ways = Vec::new();
     for email in ["eve@example.com", "bob@example.com"] {
-        let (token, pkce) = (token_of(&server, email).await, Pkce::new());
-        let url = start_link(&server, &token, Some(&pkce), ADAS).await;
-        ways.push((return_from_provider(&server, &url, ADA, ADAS).await.expect(302), pkce));
+        let (person, pkce) = (server.member(email).await, Pkce::new());
+        let url = begin_link(&person, Some(&pkce), ADAS).await;
+        ways.push((return_to(&server, &url, ADA, ADAS).await.expect(302), pkce));
     }
-    let exchanges = ways.iter().map(|(answer, pkce)| exchange(&server, answer, &pkce.verifier));
+    let exchanges = ways.iter().map(|(answer, pkce)| server.exchange(answer, &pkce.verifier));
     let answers = futures_util::future::join_all(exchanges).await;
     let (linked, refused): (Vec<_>, Vec<_>) = answers.iter().partition(|answer| answer.status == 200);
     assert_eq!((linked.len(), refused.len()), (1, 1), "{answers:?}");
@@ -147,9 +115,9 @@ async fn concurrent_exchanges_link_an_identity_to_one_account() {
 
 #[tokio::test]
 async fn without_pkce_a_link_is_finished_where_it_started() {
-    let server = linking().await;
-    let eve = token_of(&server, "eve@example.com").await;
-    let url = start_link(&server, &eve, None, EVES).await;
+    let server = linking(|_| {}).await;
+    let eve = server.member("eve@example.com").await;
+    let url = begin_link(&eve, None, EVES).await;
     let back = server.google().decide(&url, ADA).await;
     let tricked = server.get(back.as_str()).from_another_browser().header("x-forwarded-for", ADAS);
     let tricked = tricked.send().await.expect(303);
@@ -157,49 +125,48 @@ async fn without_pkce_a_link_is_finished_where_it_started() {
     assert_eq!(tricked.location_fragment("access_token"), None);
     assert_eq!(google_identities(&server).await, 0);
     // The flow can still be finished by the right browser
-    let answer = return_from_provider(&server, &url, ADA, EVES).await.expect(302);
+    let answer = return_to(&server, &url, ADA, EVES).await.expect(302);
     assert!(answer.location_fragment("access_token").is_some(), "{answer:?}");
     assert_eq!(google_identities(&server).await, 1);
 
     // The IPv6 addresses of one network change
-    let bob = token_of(&server, "bob@example.com").await;
-    let url = start_link(&server, &bob, None, "2001:db8:1:2::1").await;
+    let bob = server.member("bob@example.com").await;
+    let url = begin_link(&bob, None, "2001:db8:1:2::1").await;
     let other = GooglePerson::Verified { name: "Bob", email: "other@example.com" };
-    let answer = return_from_provider(&server, &url, other, "2001:db8:1:2:ffff::9").await.expect(302);
+    let answer = return_to(&server, &url, other, "2001:db8:1:2:ffff::9").await.expect(302);
     assert!(answer.location_fragment("access_token").is_some(), "{answer:?}");
 }
 
 /// Links to Eve's account an identity with Ada's address, unverified.
-async fn eve_claims_adas_address(server: &TestServer, eve: &str) {
+async fn eve_claims_adas_address(server: &TestServer, eve: &Member<'_>) {
     let ada = GooglePerson::Unverified { name: "Eve", email: "ada@example.com" };
-    let url = start_link(server, eve, None, EVES).await;
-    return_from_provider(server, &url, ada, EVES).await.expect(302);
+    let url = begin_link(eve, None, EVES).await;
+    return_to(server, &url, ada, EVES).await.expect(302);
 }
 
 #[tokio::test]
 async fn an_unverified_address_of_an_identity_stays_available_to_its_owner() {
-    let server = linking().await;
-    let eve = token_of(&server, "eve@example.com").await;
+    let server = linking(|_| {}).await;
+    let eve = server.member("eve@example.com").await;
     eve_claims_adas_address(&server, &eve).await;
     let claims = "select count(*) from auth.identities where email = 'ada@example.com' and provider = 'google'";
     assert_eq!(server.count(claims).await, 1);
 
     let ada = server.account("ada@example.com", PASSWORD).await;
-    assert_ne!(user_of(&server, &eve).await["id"], ada);
+    assert_ne!(eve.account().await["id"], ada);
     server.sign_in("ada@example.com", PASSWORD).await;
 
     // It is also available to a change of address
     let other = GooglePerson::Unverified { name: "Eve", email: "new@example.com" };
-    let bob = token_of(&server, "bob@example.com").await;
-    return_from_provider(&server, &start_link(&server, &eve, None, EVES).await, other, EVES).await.expect(302);
-    let change = json!({"email": "new@example.com"});
-    server.put("/auth/v1/user").bearer(&bob).json(&change).send().await.expect(200);
+    let bob = server.member("bob@example.com").await;
+    return_to(&server, &begin_link(&eve, None, EVES).await, other, EVES).await.expect(302);
+    bob.changes_account(&json!({"email": "new@example.com"})).await.expect(200);
 }
 
 #[tokio::test]
 async fn an_account_with_a_number_loses_only_its_unverified_address() {
-    let server = linking().await;
-    let eve = anonymous(&server).await;
+    let server = linking(|_| {}).await;
+    let eve = server.anonymous_member().await;
     eve_claims_adas_address(&server, &eve).await;
     // The number is confirmed and the address is not, as other servers store it
     server
@@ -208,7 +175,7 @@ async fn an_account_with_a_number_loses_only_its_unverified_address() {
                     is_anonymous = false",
         )
         .await;
-    let claimant = user_of(&server, &eve).await;
+    let claimant = eve.account().await;
     assert_eq!((&claimant["email"], claimant.get("email_confirmed_at")), (&json!("ada@example.com"), None));
 
     server.clock().advance(time::Duration::minutes(2));

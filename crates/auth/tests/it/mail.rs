@@ -12,6 +12,8 @@ use portico_testkit::TestServer;
 use serde_json::json;
 use tokio::sync::watch;
 
+use crate::local_server::serve;
+
 /// Rejects the first emails and accepts later ones.
 struct Moody {
     refusals: AtomicUsize,
@@ -115,10 +117,7 @@ async fn texts(body: Arc<Mutex<Result<String, u16>>>) -> (String, watch::Receive
             Err(status) => http::StatusCode::from_u16(status).unwrap().into_response(),
         }
     });
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let base = format!("http://{}", listener.local_addr().unwrap());
-    tokio::spawn(async move { axum::serve(listener, app).await });
-    (base, count)
+    (serve(app).await, count)
 }
 
 #[tokio::test]

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use portico_auth::AuthSettings;
-use portico_testkit::{GooglePerson, Pkce, TestResponse, TestServer};
-use serde_json::{Value, json};
+use portico_testkit::{GooglePerson, Pkce, TestResponse, TestServer, google_page};
+use serde_json::json;
 use tokio::net::UdpSocket;
 
 const A: u16 = 1;
@@ -76,11 +76,6 @@ fn answer(query: &[u8], status: u8, records: &[(u16, Vec<u8>)]) -> Vec<u8> {
     bytes
 }
 
-async fn post(t: &TestServer, path: &str, email: &str) -> TestResponse {
-    let body = json!({"email": email, "password": "correct-horse", "type": "signup"});
-    t.post(&format!("/auth/v1/{path}")).json(&body).send().await
-}
-
 fn assert_invalid_address(answer: &TestResponse, email: &str) {
     assert_eq!(answer.rejection(), (400, "email_address_invalid".into()), "{email}");
     assert_eq!(answer.json()["msg"], format!("Email address \"{email}\" is invalid"));
@@ -118,30 +113,26 @@ async fn a_domain_must_accept_mail_as_far_as_is_known() {
     .await;
 
     for domain in ["mail.dev", "web.dev", "six.dev", "broken.dev", "half.dev", "refusing.dev"] {
-        post(&t, "signup", &format!("ada@{domain}")).await.expect(200);
+        t.visitor(&format!("ada@{domain}")).signs_up().await.expect(200);
     }
     let accounts = t.count("select count(*) from auth.users").await;
     for domain in ["empty.dev", "gone.dev", "nomail.dev"] {
         let email = format!("ada@{domain}");
         for path in ["signup", "otp", "magiclink", "recover", "resend"] {
-            assert_invalid_address(&post(&t, path, &email).await, &email);
+            let fields = json!({"password": "correct horse", "type": "signup"});
+            assert_invalid_address(&t.visitor(&email).posts(path, &fields).await, &email);
         }
         assert_eq!(server.asked(domain)[0], MX);
         assert_eq!(server.asked(domain).iter().filter(|kind| **kind == MX).count(), 1, "the answer is kept");
     }
     assert_eq!(t.count("select count(*) from auth.users").await, accounts);
     // Reserved domains need no name server
-    assert_invalid_address(&post(&t, "signup", "ada@host.test").await, "ada@host.test");
+    assert_invalid_address(&t.visitor("ada@host.test").signs_up().await, "ada@host.test");
     assert!(server.asked("host.test").is_empty());
 
-    let tokens: Value = {
-        t.execute("update auth.users set email_confirmed_at = now() where email = 'ada@mail.dev'").await;
-        t.sign_in("ada@mail.dev", "correct-horse").await
-    };
-    let change = |email: &'static str| {
-        let token = tokens["access_token"].as_str().unwrap();
-        t.put("/auth/v1/user").bearer(token).json(&json!({ "email": email })).send()
-    };
+    t.execute("update auth.users set email_confirmed_at = now() where email = 'ada@mail.dev'").await;
+    let ada = t.visitor("ada@mail.dev").signed_in().await;
+    let change = async |email: &str| ada.changes_account(&json!({ "email": email })).await;
     assert_invalid_address(&change("ada@gone.dev").await, "ada@gone.dev");
     change("ada@web.dev").await.expect(422);
     change("lovelace@six.dev").await.expect(200);
@@ -156,7 +147,7 @@ async fn a_silent_name_server_prevents_no_sign_up() {
         settings.email.name_servers = vec![address];
     })
     .await;
-    post(&t, "signup", "ada@mail.dev").await.expect(200);
+    t.visitor("ada@mail.dev").signs_up().await.expect(200);
     let mut question = [0; 600];
     let (length, _) = silent.recv_from(&mut question).await.unwrap();
     assert_eq!(read_question(&question[..length]), ("mail.dev".to_owned(), MX));
@@ -187,16 +178,15 @@ async fn server_with_name_server(change: impl FnOnce(&mut AuthSettings)) -> (Tes
 #[tokio::test]
 async fn a_domain_of_a_blocked_mail_server_is_rejected() {
     let (t, _server) = server_with_name_server(|_| {}).await;
-    assert_invalid_address(&post(&t, "signup", "ada@spam.dev").await, "ada@spam.dev");
-    post(&t, "signup", "ada@mail.dev").await.expect(200);
+    assert_invalid_address(&t.visitor("ada@spam.dev").signs_up().await, "ada@spam.dev");
+    t.visitor("ada@mail.dev").signs_up().await.expect(200);
 }
 
 #[tokio::test]
 async fn an_unverified_address_of_a_provider_is_checked_before_it_is_sent_mail() {
     let (t, _server) = server_with_name_server(|_| {}).await;
     let come = async |email: &'static str| {
-        let url = t.get("/auth/v1/authorize?provider=google").send().await.expect(302).location();
-        let answer = t.google().answer(&url, GooglePerson::Unverified { name: "Ada", email }).await;
+        let answer = t.google().sign_in(GooglePerson::Unverified { name: "Ada", email }).await;
         answer.location_query("error_code").unwrap()
     };
     assert_eq!(come("ada@gone.dev").await, "email_address_invalid");
@@ -205,8 +195,7 @@ async fn an_unverified_address_of_a_provider_is_checked_before_it_is_sent_mail()
     // A confirmed account is sent no email, so its domain is not checked
     t.execute("update auth.users set email = 'ada@gone.dev', email_confirmed_at = now()").await;
     t.execute("update auth.identities set identity_data = identity_data || '{\"email\": \"ada@gone.dev\"}'").await;
-    let url = t.get("/auth/v1/authorize?provider=google").send().await.expect(302).location();
-    let answer = t.google().answer(&url, GooglePerson::Unverified { name: "Ada", email: "ada@mail.dev" }).await;
+    let answer = t.google().sign_in(GooglePerson::Unverified { name: "Ada", email: "ada@mail.dev" }).await;
     assert!(answer.location_fragment("access_token").is_some(), "{answer:?}");
 }
 
@@ -217,33 +206,24 @@ async fn the_domain_of_a_pending_link_is_checked_again_at_the_exchange() {
         settings.anonymous_users = true;
     })
     .await;
-    let session = t.post("/auth/v1/signup").json(&json!({})).send().await.expect(200).json();
     let pkce = Pkce::new();
-    let begin = format!(
-        "/auth/v1/user/identities/authorize?provider=google&skip_http_redirect=true&code_challenge={}&code_challenge_method=s256",
-        pkce.challenge
-    );
-    let started = t.get(&begin).bearer(session["access_token"].as_str().unwrap()).send().await.expect(200).json();
-    let url = started["url"].as_str().unwrap().parse().unwrap();
+    let begun = t.anonymous_member().await.begins_google_link(Some(&pkce)).await.expect(200);
+    let url = google_page(&begun);
     // The name server refuses the domain, so that nothing is cached
     let answer = t.google().answer(&url, GooglePerson::Unverified { name: "Ada", email: "ada@late.dev" }).await;
-    let code = answer.location_query("code").unwrap();
     server.answers.lock().unwrap().insert(("late.dev".to_owned(), MX), (3, Vec::new()));
-    let body = json!({"auth_code": code, "code_verifier": pkce.verifier});
-    assert_invalid_address(&t.post("/auth/v1/token?grant_type=pkce").json(&body).send().await, "ada@late.dev");
+    assert_invalid_address(&t.exchange(&answer, &pkce.verifier).await, "ada@late.dev");
     assert_eq!(t.count("select count(*) from auth.identities").await, 0);
 }
 
 #[tokio::test]
 async fn reauthentication_and_a_resent_change_check_the_domain() {
     let (t, _server) = server_with_name_server(|settings| settings.email.autoconfirm = true).await;
-    let tokens = t.signed_in("ada@mail.dev", "correct-horse").await;
-    let reauthenticate = || t.get("/auth/v1/reauthenticate").bearer(tokens["access_token"].as_str().unwrap()).send();
-    reauthenticate().await.expect(200);
+    let ada = t.member("ada@mail.dev").await;
+    ada.reauthenticates().await.expect(200);
     t.execute("update auth.users set email = 'ada@gone.dev', reauthentication_sent_at = null").await;
-    assert_invalid_address(&reauthenticate().await, "ada@gone.dev");
-    let resend =
-        |email: &'static str| t.post("/auth/v1/resend").json(&json!({"type": "email_change", "email": email})).send();
+    assert_invalid_address(&ada.reauthenticates().await, "ada@gone.dev");
+    let resend = async |email: &str| t.visitor(email).requests_again("email_change").await;
     assert_invalid_address(&resend("ada@gone.dev").await, "ada@gone.dev");
     // The same without an account
     assert_invalid_address(&resend("nobody@gone.dev").await, "nobody@gone.dev");

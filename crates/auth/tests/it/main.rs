@@ -35,6 +35,7 @@ mod id_token;
 mod input;
 mod limits;
 mod linking;
+mod local_server;
 mod logout;
 mod mail;
 mod mail_domains;

@@ -19,6 +19,8 @@ use portico_tokens::{KeyRing, SigningKey};
 use serde_json::{Value, json};
 use url::Url;
 
+use crate::local_server::serve;
+
 pub const CLIENT_ID: &str = "the-client";
 pub const CLIENT_SECRET: &str = "the-secret";
 
@@ -71,11 +73,9 @@ pub struct Provider {
 impl Provider {
     /// Starts a well-behaved provider.
     pub async fn start() -> Self {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let base = format!("http://{}", listener.local_addr().unwrap());
         let shared = ProviderConduct { answers: Arc::default(), calls: Arc::default(), key_reads: Arc::default() };
         let router = Router::new().fallback(answer).with_state(shared.clone());
-        tokio::spawn(async move { axum::serve(listener, router).await });
+        let base = serve(router).await;
         let provider = Self { base: base.clone(), key: Key::new("first"), shared };
         provider.says("/.well-known/openid-configuration", json!({
             "issuer": base, "authorization_endpoint": format!("{base}/authorize"), "token_endpoint": format!("{base}/token"),

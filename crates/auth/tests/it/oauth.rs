@@ -14,20 +14,13 @@ pub async fn authorize(server: &TestServer, query: &str) -> Url {
     server.get(&format!("/auth/v1/authorize?provider=google{query}")).send().await.expect(302).location()
 }
 
-/// Signs in by the implicit flow and returns the response of `/callback`.
-async fn callback(server: &TestServer, person: GooglePerson<'_>) -> TestResponse {
-    server.google().answer(&authorize(server, "").await, person).await
+/// Signs in with Google and returns the account.
+async fn google_user(server: &TestServer, person: GooglePerson<'_>) -> Value {
+    server.member_of(&server.google().sign_in(person).await.expect(302)).account().await
 }
 
-async fn sign_in(server: &TestServer, person: GooglePerson<'_>) -> Value {
-    let answer = callback(server, person).await.expect(302);
-    let token = answer.location_fragment("access_token").unwrap_or_else(|| panic!("no session: {answer:?}"));
-    let mut user = server.get("/auth/v1/user").bearer(&token).send().await.expect(200).json();
-    user["access_token"] = token.into();
-    user
-}
-
-fn query_of(url: &Url, name: &str) -> Option<String> {
+/// Returns a parameter of a URL.
+pub fn query_of(url: &Url, name: &str) -> Option<String> {
     url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
 }
 
@@ -125,7 +118,7 @@ async fn the_code_flow_returns_a_code_that_is_exchanged_once() {
 async fn a_cancelled_sign_in_returns_the_error_of_the_provider() {
     let server = TestServer::start().await;
     for person in [GooglePerson::Cancels, GooglePerson::Breaks] {
-        let answer = callback(&server, person).await.expect(302);
+        let answer = server.google().sign_in(person).await.expect(302);
         let (error, code) = error_of(&answer);
         assert_eq!(code, None);
         assert_eq!(answer.location_fragment("error"), Some(error.clone()));
@@ -140,13 +133,13 @@ async fn a_cancelled_sign_in_returns_the_error_of_the_provider() {
 #[tokio::test]
 async fn the_same_identity_signs_in_to_the_same_account_with_fresh_claims() {
     let server = TestServer::start().await;
-    let first = sign_in(&server, ADA).await;
+    let first = google_user(&server, ADA).await;
     server
         .execute(
             "update auth.users set raw_user_meta_data = raw_user_meta_data || '{\"own\": 1, \"full_name\": \"Old\"}'",
         )
         .await;
-    let second = sign_in(&server, ADA).await;
+    let second = google_user(&server, ADA).await;
     assert_eq!(first["id"], second["id"]);
     assert_eq!(second["user_metadata"]["full_name"], "Ada L");
     assert_eq!(second["user_metadata"]["own"], 1);
@@ -158,7 +151,7 @@ async fn the_same_identity_signs_in_to_the_same_account_with_fresh_claims() {
 async fn a_verified_address_links_to_the_confirmed_account() {
     let server = TestServer::start().await;
     let id = server.account("ada@example.com", PASSWORD).await;
-    let user = sign_in(&server, ADA).await;
+    let user = google_user(&server, ADA).await;
     assert_eq!(user["id"], id);
     assert_eq!(user["app_metadata"], json!({"provider": "email", "providers": ["email", "google"]}));
     assert!(server.actions().await.contains(&"identity_linked".to_owned()));
@@ -176,7 +169,7 @@ async fn the_owner_of_the_address_takes_over_an_unconfirmed_account() {
                   select gen_random_uuid(), id, '', 'totp', 'verified', now(), now(), 'secret' from auth.users";
     server.execute(factor).await;
 
-    let user = sign_in(&server, ADA).await;
+    let user = google_user(&server, ADA).await;
 
     assert_eq!(user.get("factors"), None, "a second factor of the stranger would keep the owner out");
     assert_eq!(user["identities"].as_array().unwrap().len(), 1);
@@ -192,7 +185,7 @@ async fn the_owner_of_the_address_takes_over_an_unconfirmed_account() {
 #[tokio::test]
 async fn an_unverified_address_must_be_confirmed_first() {
     let server = TestServer::start().await;
-    let answer = callback(&server, UNVERIFIED_ADA).await.expect(302);
+    let answer = server.google().sign_in(UNVERIFIED_ADA).await.expect(302);
     assert_eq!(error_of(&answer), ("access_denied".into(), Some("provider_email_needs_verification".into())));
     assert_eq!(
         answer.location_fragment("error_description").as_deref(),
@@ -233,7 +226,7 @@ async fn the_app_gets_the_address_that_a_confirmation_was_sent_to() {
 async fn an_unverified_address_never_links() {
     let server = TestServer::start().await;
     let id = server.account("ada@example.com", PASSWORD).await;
-    let answer = callback(&server, UNVERIFIED_ADA).await.expect(302);
+    let answer = server.google().sign_in(UNVERIFIED_ADA).await.expect(302);
     assert_eq!(error_of(&answer).1.as_deref(), Some("provider_email_needs_verification"));
     assert_eq!(
         answer.location_query("error_description").as_deref(),
@@ -257,21 +250,21 @@ async fn an_unverified_address_of_an_identity_does_not_lead_its_owner_into_that_
              values ('1', '{eve}', '{{\"sub\": \"1\", \"email\": \"ada@example.com\", \"email_verified\": false}}', 'spotify', now(), now())"
         ))
         .await;
-    let ada = sign_in(&server, ADA).await;
+    let ada = google_user(&server, ADA).await;
     assert_ne!(ada["id"], eve);
 }
 
 #[tokio::test]
 async fn disabled_sign_ups_and_bans_are_reported_to_the_app() {
     let server = TestServer::with_auth(|auth| auth.disable_signup = true).await;
-    let answer = callback(&server, ADA).await.expect(302);
+    let answer = server.google().sign_in(ADA).await.expect(302);
     assert_eq!(error_of(&answer), ("access_denied".into(), Some("signup_disabled".into())));
     assert_eq!(count(&server, "users").await, 0);
 
     let server = TestServer::start().await;
-    sign_in(&server, ADA).await;
+    google_user(&server, ADA).await;
     server.execute("update auth.users set banned_until = now() + interval '1 day'").await;
-    let answer = callback(&server, ADA).await.expect(302);
+    let answer = server.google().sign_in(ADA).await.expect(302);
     assert_eq!(error_of(&answer), ("access_denied".into(), Some("user_banned".into())));
     assert_eq!(count(&server, "sessions").await, 1);
 }
@@ -279,7 +272,7 @@ async fn disabled_sign_ups_and_bans_are_reported_to_the_app() {
 #[tokio::test]
 async fn without_confirmations_unverified_addresses_are_accepted() {
     let server = TestServer::with_auth(|auth| auth.email.autoconfirm = true).await;
-    let user = sign_in(&server, UNVERIFIED_ADA).await;
+    let user = google_user(&server, UNVERIFIED_ADA).await;
     assert!(user["email_confirmed_at"].is_string());
     assert!(server.mails().is_empty());
 }

@@ -10,7 +10,8 @@ use crate::authenticator::{Authenticator, BACKED_UP, PRESENT, VERIFIED, encoded,
 pub const ADA: &str = "ada@example.com";
 pub const PASSWORD: &str = "correct horse";
 
-async fn server() -> TestServer {
+/// Starts a server with passkeys.
+pub async fn server() -> TestServer {
     TestServer::with_auth(with_passkeys).await
 }
 

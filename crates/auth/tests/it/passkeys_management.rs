@@ -6,33 +6,26 @@ use serde_json::{Value, json};
 use time::Duration;
 
 use crate::authenticator::{Authenticator, with_passkeys};
-use crate::passkeys::{ADA, PASSWORD, register, sign_in};
+use crate::factors::access;
+use crate::passkeys::{ADA, PASSWORD, register, server, sign_in};
 
 const EVE: &str = "eve@example.com";
 
-async fn server() -> TestServer {
-    TestServer::with_auth(with_passkeys).await
-}
-
-fn token(session: &Value) -> &str {
-    session["access_token"].as_str().unwrap()
-}
-
 async fn options(t: &TestServer, session: &Value) -> TestResponse {
-    t.post("/auth/v1/passkeys/registration/options").bearer(token(session)).json(&json!({})).send().await
+    t.post("/auth/v1/passkeys/registration/options").bearer(access(session)).json(&json!({})).send().await
 }
 
 async fn list(t: &TestServer, session: &Value) -> Value {
-    t.get("/auth/v1/passkeys").bearer(token(session)).send().await.expect(200).json()
+    t.get("/auth/v1/passkeys").bearer(access(session)).send().await.expect(200).json()
 }
 
 async fn rename(t: &TestServer, session: &Value, id: &str, body: &Value) -> TestResponse {
     let path = format!("/auth/v1/passkeys/{id}");
-    t.request(http::Method::PATCH, &path).bearer(token(session)).json(body).send().await
+    t.request(http::Method::PATCH, &path).bearer(access(session)).json(body).send().await
 }
 
 async fn delete(t: &TestServer, session: &Value, id: &str) -> TestResponse {
-    t.delete(&format!("/auth/v1/passkeys/{id}")).bearer(token(session)).send().await
+    t.delete(&format!("/auth/v1/passkeys/{id}")).bearer(access(session)).send().await
 }
 
 #[tokio::test]
@@ -104,7 +97,7 @@ async fn the_number_of_passkeys_is_limited() {
         let credential = Authenticator::new().create(&begun["options"]);
         bodies.push(json!({"challenge_id": begun["challenge_id"], "credential": credential}));
     }
-    let complete = |body| t.post("/auth/v1/passkeys/registration/verify").bearer(token(&session)).json(body).send();
+    let complete = |body| t.post("/auth/v1/passkeys/registration/verify").bearer(access(&session)).json(body).send();
     let (one, two, three) = tokio::join!(complete(&bodies[0]), complete(&bodies[1]), complete(&bodies[2]));
     let mut statuses = [one.status, two.status, three.status];
     statuses.sort_unstable();
@@ -130,7 +123,7 @@ async fn a_person_with_a_second_factor_manages_passkeys_with_it() {
     t.execute(factor).await;
     let credential = Authenticator::new().create(&begun["options"]);
     let body = json!({"challenge_id": begun["challenge_id"], "credential": credential});
-    let verify = || t.post("/auth/v1/passkeys/registration/verify").bearer(token(&session)).json(&body).send();
+    let verify = || t.post("/auth/v1/passkeys/registration/verify").bearer(access(&session)).json(&body).send();
     for answer in [options(&t, &session).await, verify().await, delete(&t, &session, id).await] {
         assert_eq!(answer.rejection(), (403, "insufficient_aal".into()));
         assert_eq!(answer.json()["msg"], "AAL2 session is required to manage passkeys when MFA is enabled");
@@ -226,7 +219,7 @@ async fn administrators_list_and_delete_passkeys_also_while_these_are_disabled()
         assert_eq!(answer.rejection(), (404, "validation_failed".into()));
         assert_eq!(answer.json()["msg"], "Passkey not found");
     }
-    let by_user = t.delete(&one(&ada)).bearer(token(&ada)).send().await;
+    let by_user = t.delete(&one(&ada)).bearer(access(&ada)).send().await;
     assert_eq!(by_user.rejection(), (403, "not_admin".into()));
     assert_eq!(t.get(&of(&ada)).send().await.rejection(), (401, "no_authorization".into()));
     t.delete(&one(&ada)).key(&secret).send().await.expect(204);

@@ -9,6 +9,8 @@ use portico_auth::settings::BreachCheckSettings;
 use portico_testkit::TestServer;
 use serde_json::json;
 
+use crate::local_server::serve;
+
 const ADA: &str = "ada@example.com";
 
 /// Inserts an account as seeds and dumps do: no identity, NULL tokens.
@@ -76,10 +78,7 @@ async fn breach_service(known: &str) -> String {
             }
         }),
     );
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}/range/", listener.local_addr().unwrap());
-    tokio::spawn(async move { axum::serve(listener, app).await });
-    url
+    format!("{}/range/", serve(app).await)
 }
 
 #[tokio::test]

@@ -7,29 +7,18 @@ use std::sync::{Arc, Mutex};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use portico_auth::settings::SendLimit;
-use portico_auth::{AuthSettings, TextMessage, TextTransport};
-use portico_testkit::{TestResponse, TestServer};
+use portico_auth::{TextMessage, TextTransport};
+use portico_testkit::{TestServer, Visitor};
 use serde_json::{Value, json};
 use time::Duration;
 
+use crate::phone::with_phones;
+
 const PHONE: &str = "15550001111";
-const PASSWORD: &str = "correct-horse";
 
-fn with_phones(settings: &mut AuthSettings) {
-    settings.sms.enabled = true;
-    settings.sms.max_frequency = std::time::Duration::ZERO;
-}
-
-async fn post(t: &TestServer, path: &str, body: Value) -> TestResponse {
-    t.post(&format!("/auth/v1/{path}")).json(&body).send().await
-}
-
-async fn verify(t: &TestServer, code: &str) -> TestResponse {
-    post(t, "verify", json!({"type": "sms", "phone": PHONE, "token": code})).await
-}
-
-async fn sign_up(t: &TestServer) -> TestResponse {
-    post(t, "signup", json!({"phone": PHONE, "password": PASSWORD})).await
+/// Returns the owner of [`PHONE`].
+fn ada(t: &TestServer) -> Visitor<'_> {
+    t.visitor_with_phone(PHONE)
 }
 
 /// A gateway that creates its own codes, as Twilio Verify does, and supports WhatsApp.
@@ -83,39 +72,37 @@ impl TextTransport for Verifier {
 #[tokio::test]
 async fn a_gateway_that_creates_the_codes_checks_them() {
     let (t, gateway) = Verifier::start().await;
-    sign_up(&t).await.expect(200);
+    ada(&t).signs_up().await.expect(200);
     // The server's own code is not accepted
     let ours = gateway.sent.lock().unwrap()[0].code.clone();
-    assert_eq!(verify(&t, &ours).await.rejection(), (403, "otp_expired".into()));
-    let outage = verify(&t, Verifier::OUTAGE).await;
+    assert_eq!(ada(&t).verifies("sms", &ours).await.rejection(), (403, "otp_expired".into()));
+    let outage = ada(&t).verifies("sms", Verifier::OUTAGE).await;
     assert_eq!(outage.rejection(), (422, "sms_send_failed".into()));
     assert_eq!(outage.json()["msg"], "Error checking OTP with provider: the provider could not be reached");
     // The gateway also decides on the lifetime of a code
     t.clock().advance(Duration::minutes(5));
-    let tokens = verify(&t, Verifier::CODE).await.expect(200).json();
+    let tokens = ada(&t).verifies("sms", Verifier::CODE).await.expect(200).json();
     assert!(tokens["user"]["phone_confirmed_at"].is_string());
     let checks = gateway.checks.load(Ordering::SeqCst);
-    assert_eq!(verify(&t, Verifier::CODE).await.rejection(), (403, "otp_expired".into()));
+    assert_eq!(ada(&t).verifies("sms", Verifier::CODE).await.rejection(), (403, "otp_expired".into()));
     assert_eq!(gateway.checks.load(Ordering::SeqCst), checks, "nothing waits for a code, so nobody is asked");
 }
 
 #[tokio::test]
 async fn a_gateway_that_creates_the_codes_checks_nonces() {
     let (t, gateway) = Verifier::start().await;
-    sign_up(&t).await.expect(200);
-    let tokens = verify(&t, Verifier::CODE).await.expect(200).json();
-    let token = tokens["access_token"].as_str().unwrap();
+    ada(&t).signs_up().await.expect(200);
+    let member = t.member_with(ada(&t).verifies("sms", Verifier::CODE).await.expect(200).json());
     let change = async |password: &str, nonce: &str| {
-        let body = json!({"password": password, "nonce": nonce});
-        t.put("/auth/v1/user").bearer(token).json(&body).send().await
+        member.changes_account(&json!({"password": password, "nonce": nonce})).await
     };
     t.clock().advance(Duration::hours(25));
     assert_eq!(change("battery-staple", Verifier::CODE).await.rejection(), (422, "reauthentication_not_valid".into()));
-    let sent = t.get("/auth/v1/reauthenticate").bearer(token).send().await.expect(200);
+    let sent = member.reauthenticates().await.expect(200);
     assert_eq!(sent.json(), json!({"message_id": "VE1"}));
     assert_eq!(change("battery-staple", "111111").await.rejection(), (422, "reauthentication_not_valid".into()));
     // The nonce does not sign in
-    assert_eq!(verify(&t, Verifier::CODE).await.rejection(), (403, "otp_expired".into()));
+    assert_eq!(ada(&t).verifies("sms", Verifier::CODE).await.rejection(), (403, "otp_expired".into()));
     change("battery-staple", Verifier::CODE).await.expect(200);
     assert_eq!(change("third-password", Verifier::CODE).await.rejection(), (422, "reauthentication_not_valid".into()));
     assert_eq!(gateway.sent.lock().unwrap().len(), 2);
@@ -124,16 +111,13 @@ async fn a_gateway_that_creates_the_codes_checks_nonces() {
 #[tokio::test]
 async fn whatsapp_needs_a_gateway_that_supports_it() {
     let (t, gateway) = Verifier::start().await;
-    post(&t, "otp", json!({"phone": PHONE, "channel": "whatsapp"})).await.expect(200);
+    ada(&t).posts("otp", &json!({"channel": "whatsapp"})).await.expect(200);
     assert_eq!(gateway.sent.lock().unwrap()[0].channel, "whatsapp");
 
     let t = TestServer::with_auth(with_phones).await;
     for channel in ["whatsapp", "pigeon", "SMS"] {
-        for (path, body) in [
-            ("otp", json!({"phone": PHONE, "channel": channel})),
-            ("signup", json!({"phone": PHONE, "password": PASSWORD, "channel": channel})),
-        ] {
-            let refused = post(&t, path, body).await;
+        for path in ["otp", "signup"] {
+            let refused = ada(&t).posts(path, &json!({"password": "correct horse", "channel": channel})).await;
             assert_eq!(refused.rejection(), (400, "validation_failed".into()), "{path} {channel}");
             let message = refused.json()["msg"].as_str().unwrap().to_owned();
             assert!(message.starts_with("Invalid channel, supported values are 'sms' or 'whatsapp'."), "{message}");
@@ -151,14 +135,18 @@ async fn a_test_number_has_a_fixed_code_and_is_sent_no_message() {
         settings.rate_limits.texts = Some(SendLimit::PerHour(0));
     })
     .await;
-    assert_eq!(verify(&t, "123456").await.rejection(), (403, "otp_expired".into()), "there is no such user");
-    sign_up(&t).await.expect(200);
-    assert_eq!(verify(&t, "654321").await.rejection(), (403, "otp_expired".into()));
-    verify(&t, "123456").await.expect(200);
+    assert_eq!(
+        ada(&t).verifies("sms", "123456").await.rejection(),
+        (403, "otp_expired".into()),
+        "there is no such user"
+    );
+    ada(&t).signs_up().await.expect(200);
+    assert_eq!(ada(&t).verifies("sms", "654321").await.rejection(), (403, "otp_expired".into()));
+    ada(&t).verifies("sms", "123456").await.expect(200);
     // At any time, also without a request for it
     t.clock().advance(Duration::days(1));
-    verify(&t, "123456").await.expect(200);
-    let again = post(&t, "otp", json!({"phone": PHONE})).await.expect(200);
+    ada(&t).verifies("sms", "123456").await.expect(200);
+    let again = ada(&t).requests_code().await.expect(200);
     assert_eq!(again.json(), json!({"message_id": "test-otp"}));
     assert!(t.texts_to(PHONE).is_empty());
 }
@@ -171,23 +159,24 @@ async fn fixed_codes_expire() {
         settings.sms.test_otps_valid_until = Some(time::OffsetDateTime::UNIX_EPOCH);
     })
     .await;
-    sign_up(&t).await.expect(200);
+    ada(&t).signs_up().await.expect(200);
     let code = t.text_to(PHONE).await.code;
     if code != "123456" {
-        assert_eq!(verify(&t, "123456").await.rejection(), (403, "otp_expired".into()));
+        assert_eq!(ada(&t).verifies("sms", "123456").await.rejection(), (403, "otp_expired".into()));
     }
-    verify(&t, &code).await.expect(200);
+    ada(&t).verifies("sms", &code).await.expect(200);
 }
 
 #[tokio::test]
 async fn only_the_request_of_an_existing_account_returns_the_message_id() {
     let t = TestServer::with_auth(with_phones).await;
-    assert_eq!(post(&t, "otp", json!({"phone": PHONE})).await.expect(200).json(), json!({}));
-    verify(&t, &t.text_to(PHONE).await.code).await.expect(200);
-    assert_eq!(post(&t, "otp", json!({"phone": PHONE})).await.expect(200).json(), json!({"message_id": "SM2"}));
+    assert_eq!(ada(&t).requests_code().await.expect(200).json(), json!({}));
+    ada(&t).verifies("sms", &t.text_to(PHONE).await.code).await.expect(200);
+    assert_eq!(ada(&t).requests_code().await.expect(200).json(), json!({"message_id": "SM2"}));
     let code = t.texts_when(PHONE, 2).await.pop().unwrap().code;
     // One code in concurrent requests
-    let (first, second) = tokio::join!(verify(&t, &code), verify(&t, &code));
+    let ada = ada(&t);
+    let (first, second) = tokio::join!(ada.verifies("sms", &code), ada.verifies("sms", &code));
     let mut statuses = [first.status, second.status];
     statuses.sort_unstable();
     assert_eq!(statuses, [200, 403]);
@@ -200,11 +189,10 @@ async fn without_confirmations_no_message_is_sent() {
         settings.sms.autoconfirm = true;
     })
     .await;
-    let tokens = sign_up(&t).await.expect(200).json();
-    assert!(tokens["access_token"].is_string());
-    assert_eq!(sign_up(&t).await.rejection(), (422, "user_already_exists".into()));
-    let change = json!({"phone": "+15550002222"});
-    let user = t.put("/auth/v1/user").bearer(tokens["access_token"].as_str().unwrap()).json(&change).send().await;
+    let member = t.member_with(ada(&t).signs_up().await.expect(200).json());
+    assert!(!member.access_token().is_empty());
+    assert_eq!(ada(&t).signs_up().await.rejection(), (422, "user_already_exists".into()));
+    let user = member.changes_account(&json!({"phone": "+15550002222"})).await;
     assert_eq!(user.expect(200).json()["phone"], "15550002222");
     assert!(t.texts_to(PHONE).is_empty() && t.texts_to("15550002222").is_empty());
 }
@@ -216,23 +204,24 @@ async fn all_messages_together_are_limited() {
         settings.rate_limits.texts = Some(SendLimit::PerHour(1));
     })
     .await;
-    sign_up(&t).await.expect(200);
-    let over = post(&t, "otp", json!({"phone": "15550002222"})).await;
+    ada(&t).signs_up().await.expect(200);
+    let eve = t.visitor_with_phone("15550002222");
+    let over = eve.requests_code().await;
     assert_eq!(over.rejection(), (429, "over_sms_send_rate_limit".into()));
     assert_eq!(over.json()["msg"], "SMS rate limit exceeded");
     assert!(over.header("retry-after").is_some());
     assert_eq!(t.count("select count(*) from auth.users").await, 1);
     t.clock().advance(Duration::hours(1));
-    post(&t, "otp", json!({"phone": "15550002222"})).await.expect(200);
+    eve.requests_code().await.expect(200);
 }
 
 #[tokio::test]
 async fn disabled_phone_sign_in_rejects_every_request() {
     let t = TestServer::start().await;
-    assert_eq!(sign_up(&t).await.rejection(), (400, "phone_provider_disabled".into()));
-    let code = post(&t, "otp", json!({"phone": PHONE})).await;
+    assert_eq!(ada(&t).signs_up().await.rejection(), (400, "phone_provider_disabled".into()));
+    let code = ada(&t).requests_code().await;
     assert_eq!(code.rejection(), (400, "phone_provider_disabled".into()));
-    let again = post(&t, "resend", json!({"type": "sms", "phone": PHONE})).await;
+    let again = ada(&t).requests_again("sms").await;
     assert_eq!(again.rejection(), (400, "phone_provider_disabled".into()));
     let settings = t.get("/auth/v1/settings").send().await.expect(200).json();
     assert_eq!((&settings["external"]["phone"], &settings["sms_provider"]), (&json!(false), &json!("")));
@@ -243,7 +232,7 @@ async fn a_text_that_is_not_a_number_is_rejected() {
     let t = TestServer::with_auth(with_phones).await;
     for phone in ["0123456789", "+", "1", "1555000111122223", "15550001111\r\nx", "１５５５０００１１１１", "abc"]
     {
-        let refused = post(&t, "signup", json!({"phone": phone, "password": PASSWORD})).await;
+        let refused = t.visitor_with_phone(phone).signs_up().await;
         assert_eq!(refused.rejection(), (400, "validation_failed".into()), "{phone:?}");
         assert_eq!(refused.json()["msg"], "Invalid phone number format (E.164 required)");
     }
@@ -298,11 +287,12 @@ impl TextTransport for Slow {
 #[tokio::test]
 async fn a_slow_gateway_blocks_no_other_request() {
     let (t, gateway) = Slow::start(std::time::Duration::ZERO).await;
-    let waiting = sign_up(&t);
+    let ada = ada(&t);
+    let waiting = ada.signs_up();
     let meanwhile = async {
         gateway.asked.acquire().await.unwrap().forget();
         // The only connection is free, and the account is not locked
-        t.account("ada@example.com", PASSWORD).await;
+        t.account("eve@example.com", "correct horse").await;
         t.execute("update auth.users set updated_at = now() where phone is not null").await;
         gateway.accept();
     };
@@ -314,9 +304,9 @@ async fn a_slow_gateway_blocks_no_other_request() {
 async fn a_message_that_cannot_be_sent_is_withdrawn() {
     let minute = std::time::Duration::from_secs(60);
     let (t, gateway) = Slow::start(minute).await;
-    for (path, body) in [("signup", json!({"phone": PHONE, "password": PASSWORD})), ("otp", json!({"phone": PHONE}))] {
+    for path in ["signup", "otp"] {
         gateway.refuse();
-        let refused = post(&t, path, body).await;
+        let refused = ada(&t).posts(path, &json!({"password": "correct horse"})).await;
         assert_eq!(refused.rejection(), (422, "sms_send_failed".into()));
         let text = "Error sending confirmation OTP to provider: the number is not reachable";
         assert_eq!(refused.json()["msg"], text);
@@ -327,40 +317,37 @@ async fn a_message_that_cannot_be_sent_is_withdrawn() {
 
     // An existing account is kept, without a code, and may request another one at once
     gateway.accept();
-    sign_up(&t).await.expect(200);
+    ada(&t).signs_up().await.expect(200);
     t.execute("update auth.users set phone_confirmed_at = now()").await;
     let nothing_waits = "select count(*) from auth.one_time_tokens where token_type = 'confirmation_token'";
     t.clock().advance(Duration::minutes(2));
     gateway.refuse();
-    assert_eq!(post(&t, "otp", json!({"phone": PHONE})).await.rejection(), (422, "sms_send_failed".into()));
+    assert_eq!(ada(&t).requests_code().await.rejection(), (422, "sms_send_failed".into()));
     assert_eq!(t.count(nothing_waits).await, 0);
     assert_eq!(t.count("select count(*) from auth.users where confirmation_token = ''").await, 1);
     gateway.accept();
-    post(&t, "otp", json!({"phone": PHONE})).await.expect(200);
-    assert_eq!(post(&t, "otp", json!({"phone": PHONE})).await.rejection(), (429, "over_sms_send_rate_limit".into()));
+    ada(&t).requests_code().await.expect(200);
+    assert_eq!(ada(&t).requests_code().await.rejection(), (429, "over_sms_send_rate_limit".into()));
 
     // A pending number that cannot be reached is removed
-    let login = json!({"phone": PHONE, "password": PASSWORD});
-    let session = post(&t, "token?grant_type=password", login).await.expect(200).json();
-    let session = session["access_token"].as_str().unwrap();
+    let member = ada(&t).signed_in().await;
     gateway.refuse();
-    let change = json!({"phone": "+15550002222"});
-    let refused = t.put("/auth/v1/user").bearer(session).json(&change).send().await;
+    let refused = member.changes_account(&json!({"phone": "+15550002222"})).await;
     assert_eq!(refused.rejection(), (422, "sms_send_failed".into()));
-    let user = t.get("/auth/v1/user").bearer(session).send().await.expect(200).json();
+    let user = member.account().await;
     assert_eq!((&user["phone"], user.get("new_phone")), (&json!(PHONE), None));
 }
 
 #[tokio::test]
 async fn concurrent_sign_ups_with_one_number_create_one_account() {
     let t = TestServer::with_auth(with_phones).await;
-    let answers = futures_util::future::join_all((0..6).map(|_| sign_up(&t))).await;
+    let (ada, eve) = (ada(&t), t.visitor_with_phone("15550002222"));
+    let answers = futures_util::future::join_all((0..6).map(|_| ada.signs_up())).await;
     let ids: Vec<Value> = answers.into_iter().map(|answer| answer.expect(200).json()["id"].take()).collect();
     assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
     assert_eq!(t.texts_when(PHONE, 6).await.len(), 6);
 
-    let other = || post(&t, "otp", json!({"phone": "15550002222"}));
-    for answer in futures_util::future::join_all((0..6).map(|_| other())).await {
+    for answer in futures_util::future::join_all((0..6).map(|_| eve.requests_code())).await {
         answer.expect(200);
     }
     assert_eq!(t.texts_when("15550002222", 6).await.len(), 6, "no response promises a text that is not sent");

@@ -7,6 +7,9 @@ use portico_base::Secret;
 use portico_testkit::TestServer;
 use serde_json::{Value, json};
 
+use crate::local_server::serve;
+use crate::phone::with_phones;
+
 const ADA: &str = "ada@example.com";
 
 /// Starts a captcha service that accepts one token.
@@ -20,10 +23,7 @@ async fn captcha_service() -> String {
             Json(json!({"success": is_right, "error-codes": if is_right { json!([]) } else { json!(["invalid-input-response"]) }}))
         }),
     );
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}/siteverify", listener.local_addr().unwrap());
-    tokio::spawn(async move { axum::serve(listener, app).await });
-    url
+    format!("{}/siteverify", serve(app).await)
 }
 
 #[tokio::test]
@@ -64,8 +64,7 @@ async fn requests_of_one_address_are_limited() {
     let t = TestServer::with_auth(|settings| settings.rate_limits.header = Some("x-real-ip".into())).await;
     let verify = async |from: &str| {
         let email = format!("{}@example.com", portico_base::random::alphanumeric(12));
-        let body = json!({"type": "email", "email": email, "token": "000000"});
-        t.post("/auth/v1/verify").header("x-real-ip", from).json(&body).send().await
+        t.visitor(&email).with_header("x-real-ip", from).verifies("email", "000000").await
     };
     for _ in 0..30 {
         assert_eq!(verify("192.0.2.1, 10.0.0.1").await.rejection(), (403, "otp_expired".into()));
@@ -89,14 +88,13 @@ struct Guesses<'a> {
 impl<'a> Guesses<'a> {
     async fn begin(server: &'a TestServer) -> Self {
         server.account(ADA, "correct-horse").await;
-        server.post("/auth/v1/otp").json(&json!({"email": ADA})).send().await.expect(200);
+        server.visitor(ADA).requests_code().await.expect(200);
         let code = portico_testkit::code_in(server.nth_mail_to(ADA, 1).await.html());
         Self { server, code }
     }
 
     async fn verify(&self, token: &str, from: &str) -> portico_testkit::TestResponse {
-        let body = json!({"type": "email", "email": ADA, "token": token});
-        self.server.post("/auth/v1/verify").header("x-forwarded-for", from).json(&body).send().await
+        self.server.visitor(ADA).from_address(from).verifies("email", token).await
     }
 
     /// Returns the limit that rejects a wrong code. `None`: the code is rejected as wrong.
@@ -280,12 +278,9 @@ async fn squatted(with_phone: bool) -> (TestServer, Value) {
 
 /// Requests an email for Ada and follows its link. Returns her user.
 async fn prove(t: &TestServer, path: &str) -> Value {
-    let body = json!({"email": ADA, "password": "adas-own-password"});
-    t.post(&format!("/auth/v1/{path}")).json(&body).send().await.expect(200);
-    let link = portico_testkit::link_in(t.nth_mail_to(ADA, 0).await.html());
-    let answer = t.get(link.as_str()).send().await.expect(303);
-    let ada = answer.location_fragment("access_token").unwrap_or_else(|| panic!("{path} {answer:?}"));
-    t.get("/auth/v1/user").bearer(&ada).send().await.expect(200).json()
+    let ada = t.visitor(ADA);
+    ada.posts(path, &json!({"password": "adas-own-password"})).await.expect(200);
+    t.member_of(&ada.opens_link().await.expect(303)).account().await
 }
 
 #[tokio::test]
@@ -321,37 +316,32 @@ async fn an_account_with_a_proved_number_loses_only_its_unverified_address() {
 async fn only_authorized_addresses_are_sent_mail() {
     let t =
         TestServer::with_auth(|settings| settings.email.authorized_addresses = vec!["Ada@example.com".into()]).await;
-    let sign_up = async |email: &str| {
-        t.post("/auth/v1/signup").json(&json!({"email": email, "password": "correct-horse"})).send().await
-    };
-    sign_up("ada+shop@example.com").await.expect(200);
-    assert_eq!(sign_up("eve@example.com").await.rejection(), (400, "email_address_not_authorized".into()));
+    t.visitor("ada+shop@example.com").signs_up().await.expect(200);
+    assert_eq!(t.visitor("eve@example.com").signs_up().await.rejection(), (400, "email_address_not_authorized".into()));
     assert_eq!(t.count("select count(*) from auth.users").await, 1);
 }
 
 #[tokio::test]
 async fn test_numbers_have_fixed_codes() {
     let t = TestServer::with_auth(|settings| {
-        settings.sms.enabled = true;
-        settings.sms.max_frequency = std::time::Duration::ZERO;
+        with_phones(settings);
         settings.sms.test_otps.insert("15550001111".into(), "123456".into());
     })
     .await;
-    let sent = t.post("/auth/v1/otp").json(&json!({"phone": "+1 555 000 1111"})).send().await.expect(200);
+    let sent = t.visitor_with_phone("+1 555 000 1111").requests_code().await.expect(200);
     assert_eq!(sent.json(), json!({}));
-    let body = json!({"type": "sms", "phone": "+15550001111", "token": "123456"});
-    let tokens = t.post("/auth/v1/verify").json(&body).send().await.expect(200).json();
+    let tokens = t.visitor_with_phone("+15550001111").verifies("sms", "123456").await.expect(200).json();
     let user = &tokens["user"];
     assert_eq!((&user["phone"], &user["email"]), (&json!("15550001111"), &json!("")));
     assert!(user["phone_confirmed_at"].is_string());
     assert_eq!(user["app_metadata"]["provider"], "phone");
-    let again = t.post("/auth/v1/otp").json(&json!({"phone": "15550001111"})).send().await.expect(200);
+    let ada = t.visitor_with_phone("15550001111");
+    let again = ada.requests_code().await.expect(200);
     assert_eq!(again.json(), json!({"message_id": "test-otp"}));
-    let wrong = json!({"type": "sms", "phone": "15550001111", "token": "654321"});
-    assert_eq!(t.post("/auth/v1/verify").json(&wrong).send().await.rejection(), (403, "otp_expired".into()));
+    assert_eq!(ada.verifies("sms", "654321").await.rejection(), (403, "otp_expired".into()));
 
     assert_eq!(t.count("select count(*) from auth.users").await, 1);
-    let channel = t.post("/auth/v1/otp").json(&json!({"phone": "15550001111", "channel": "whatsapp"})).send().await;
+    let channel = ada.posts("otp", &json!({"channel": "whatsapp"})).await;
     assert_eq!(channel.rejection(), (400, "validation_failed".into()));
 }
 
@@ -362,15 +352,12 @@ async fn a_number_without_confirmations_is_confirmed_at_sign_up() {
         settings.sms.autoconfirm = true;
     })
     .await;
-    let body = json!({"phone": "15550001111", "password": "correct-horse", "data": {"a": 1}});
-    let tokens = t.post("/auth/v1/signup").json(&body).send().await.expect(200).json();
-    assert_eq!(tokens["user"]["identities"][0]["provider"], "phone");
-    t.post("/auth/v1/token?grant_type=password").json(&body).send().await.expect(200);
-    let change = json!({"phone": "15550003333"});
-    let token = tokens["access_token"].as_str().unwrap();
-    let user = t.put("/auth/v1/user").bearer(token).json(&change).send().await.expect(200).json();
+    let ada = t.visitor_with_phone("15550001111");
+    let member = t.member_with(ada.signs_up_with(&json!({"data": {"a": 1}})).await.expect(200).json());
+    assert_eq!(member.session()["user"]["identities"][0]["provider"], "phone");
+    ada.signs_in().await.expect(200);
+    let user = member.changes_account(&json!({"phone": "15550003333"})).await.expect(200).json();
     assert_eq!(user["phone"], "15550003333");
-    let again =
-        t.post("/auth/v1/signup").json(&json!({"phone": "15550003333", "password": "correct-horse"})).send().await;
+    let again = t.visitor_with_phone("15550003333").signs_up().await;
     assert_eq!(again.rejection(), (422, "user_already_exists".into()));
 }

@@ -2,9 +2,10 @@
 //! into no account.
 
 use portico_auth::AuthSettings;
-use portico_testkit::{GooglePerson, TestResponse, TestServer, claims_of, code_in, link_in};
-use serde_json::{Value, json};
+use portico_testkit::{GooglePerson, Member, TestServer, claims_of, code_in, link_in};
+use serde_json::json;
 
+use crate::id_token::id_token;
 use crate::misbehaving::{Provider, begin, return_from_provider, server_and};
 
 const PASSWORD: &str = "correct horse";
@@ -24,35 +25,21 @@ async fn server(change: impl FnOnce(&mut AuthSettings)) -> TestServer {
     .await
 }
 
-async fn google(t: &TestServer, person: GooglePerson<'_>) -> TestResponse {
-    let url = t.get("/auth/v1/authorize?provider=google").send().await.expect(302).location();
-    t.google().answer(&url, person).await.expect(302)
-}
-
-async fn link_google(t: &TestServer, token: &str, person: GooglePerson<'_>) -> TestResponse {
-    let target = "/auth/v1/user/identities/authorize?provider=google&skip_http_redirect=true";
-    let url = t.get(target).bearer(token).send().await.expect(200).json()["url"].as_str().unwrap().parse().unwrap();
-    t.google().answer(&url, person).await
-}
-
+/// Returns the addresses in the access token of a member.
 #[track_caller]
-fn token_in(answer: &TestResponse) -> String {
-    answer.location_fragment("access_token").unwrap_or_else(|| panic!("no session: {answer:?}"))
-}
-
-async fn post(t: &TestServer, path: &str, body: Value) -> TestResponse {
-    t.post(&format!("/auth/v1/{path}")).json(&body).send().await
-}
-
-async fn user_of(t: &TestServer, token: &str) -> Value {
-    t.get("/auth/v1/user").bearer(token).send().await.expect(200).json()
-}
-
-/// Returns the addresses in the access token of a response with a session.
-#[track_caller]
-fn contacts(session: &Value) -> (String, String) {
-    let claims = claims_of(session["access_token"].as_str().unwrap_or_else(|| panic!("no session: {session}")));
+fn contacts(person: &Member<'_>) -> (String, String) {
+    let claims = claims_of(person.access_token());
     (claims["email"].as_str().unwrap().to_owned(), claims["phone"].as_str().unwrap().to_owned())
+}
+
+/// Signs up with a number, which needs no confirmation.
+async fn eve_by_phone(t: &TestServer) -> Member<'_> {
+    t.member_with(t.visitor_with_phone(PHONE).signs_up().await.expect(200).json())
+}
+
+/// Signs in with Google.
+async fn google<'a>(t: &'a TestServer, person: GooglePerson<'_>) -> Member<'a> {
+    t.member_of(&t.google().sign_in(person).await.expect(302))
 }
 
 fn pair(email: &str, phone: &str) -> (String, String) {
@@ -62,44 +49,39 @@ fn pair(email: &str, phone: &str) -> (String, String) {
 #[tokio::test]
 async fn a_token_has_the_addresses_that_are_confirmed() {
     let t = server(|auth| auth.sms.autoconfirm = true).await;
-    let anonymous = post(&t, "signup", json!({})).await.expect(200).json();
-    assert_eq!(contacts(&anonymous), pair("", ""));
-    let by_phone = post(&t, "signup", json!({"phone": PHONE, "password": PASSWORD})).await.expect(200).json();
-    assert_eq!(contacts(&by_phone), pair("", PHONE));
-    let by_mail = t.signed_in(ADA, PASSWORD).await;
-    assert_eq!(contacts(&by_mail), pair(ADA, ""));
+    assert_eq!(contacts(&t.anonymous_member().await), pair("", ""));
+    let mut eve = eve_by_phone(&t).await;
+    assert_eq!(contacts(&eve), pair("", PHONE));
+    assert_eq!(contacts(&t.member(ADA).await), pair(ADA, ""));
 
     // A change counts when it is confirmed
-    let token = by_phone["access_token"].as_str().unwrap();
-    let change = json!({"email": "new@example.com"});
-    t.put("/auth/v1/user").bearer(token).json(&change).send().await.expect(200);
-    let refreshed = t.refresh(&by_phone).await.expect(200).json();
-    assert_eq!(contacts(&refreshed), pair("", PHONE));
+    eve.changes_account(&json!({"email": "new@example.com"})).await.expect(200);
+    eve.refreshes().await.expect(200);
+    assert_eq!(contacts(&eve), pair("", PHONE));
     let code = code_in(t.mail_to("new@example.com").await.html());
-    let proof = json!({"type": "email_change", "email": "new@example.com", "token": code});
-    let changed = post(&t, "verify", proof).await.expect(200).json();
-    assert_eq!(contacts(&changed), pair("new@example.com", PHONE));
+    let changed = t.visitor("new@example.com").verifies("email_change", &code).await.expect(200).json();
+    assert_eq!(contacts(&t.member_with(changed)), pair("new@example.com", PHONE));
 
     // Rows of other servers may name what was never confirmed
     t.execute("update auth.users set email_confirmed_at = null, phone_confirmed_at = null").await;
-    let refreshed = t.refresh(&refreshed).await.expect(200).json();
-    assert_eq!(contacts(&refreshed), pair("", ""));
-    assert_eq!(refreshed["user"]["email"], "new@example.com", "the account shows it");
+    eve.refreshes().await.expect(200);
+    assert_eq!(contacts(&eve), pair("", ""));
+    assert_eq!(eve.session()["user"]["email"], "new@example.com", "the account shows it");
 }
 
 #[tokio::test]
 async fn without_confirmations_an_address_counts_from_the_sign_up() {
     let t = server(|auth| auth.email.autoconfirm = true).await;
-    let session = post(&t, "signup", json!({"email": "eve@example.com", "password": PASSWORD})).await.json();
-    assert_eq!(contacts(&session).0, "eve@example.com");
-    let anonymous = post(&t, "signup", json!({})).await.expect(200).json();
-    let token = anonymous["access_token"].as_str().unwrap();
-    t.put("/auth/v1/user").bearer(token).json(&json!({"email": "bob@example.com"})).send().await.expect(200);
-    assert_eq!(contacts(&t.refresh(&anonymous).await.expect(200).json()).0, "bob@example.com");
+    let eve = t.member_with(t.visitor("eve@example.com").signs_up().await.json());
+    assert_eq!(contacts(&eve).0, "eve@example.com");
+    let mut bob = t.anonymous_member().await;
+    bob.changes_account(&json!({"email": "bob@example.com"})).await.expect(200);
+    bob.refreshes().await.expect(200);
+    assert_eq!(contacts(&bob).0, "bob@example.com");
     // That of a provider as well, while it is free
-    let token = token_in(&google(&t, CLAIMS_ADA).await);
-    assert_eq!(claims_of(&token)["email"], ADA);
-    let user = user_of(&t, &token).await;
+    let ada = google(&t, CLAIMS_ADA).await;
+    assert_eq!(contacts(&ada).0, ADA);
+    let user = ada.account().await;
     assert_eq!(user["identities"][0]["identity_data"]["email_verified"], false, "the provider's own word");
 }
 
@@ -108,11 +90,11 @@ async fn an_unverified_address_never_leads_into_an_account_whatever_the_confirma
     for autoconfirm in [false, true] {
         for account_is_confirmed in [false, true] {
             let t = server(|auth| auth.email.autoconfirm = autoconfirm).await;
-            post(&t, "signup", json!({"email": ADA, "password": PASSWORD})).await.expect(200);
+            t.visitor(ADA).signs_up().await.expect(200);
             let at = if account_is_confirmed { "now()" } else { "null" };
             t.execute(&format!("update auth.users set email_confirmed_at = {at}")).await;
             let before = t.count("select count(*) from auth.sessions").await;
-            let answer = google(&t, CLAIMS_ADA).await;
+            let answer = t.google().sign_in(CLAIMS_ADA).await.expect(302);
             let code = answer.location_query("error_code");
             assert_eq!(code.as_deref(), Some("provider_email_needs_verification"), "{answer:?}");
             assert_eq!(t.count("select count(*) from auth.sessions").await, before);
@@ -133,11 +115,11 @@ async fn an_unverified_address_never_leads_into_an_account_whatever_the_confirma
 async fn an_id_token_with_an_unverified_address_never_leads_into_an_account() {
     let provider = Provider::start().await;
     let t = server_and("google", &provider, |auth| auth.email.autoconfirm = true).await;
-    post(&t, "signup", json!({"email": ADA, "password": PASSWORD})).await.expect(200);
+    t.visitor(ADA).signs_up().await.expect(200);
     let mut claims = provider.claims(&t, None);
     claims["email_verified"] = false.into();
     let body = json!({"provider": "google", "id_token": provider.key.sign(&claims)});
-    let refused = post(&t, "token?grant_type=id_token", body).await;
+    let refused = id_token(&t, &body).await;
     assert_eq!(refused.rejection(), (422, "provider_email_needs_verification".into()));
     assert_eq!(t.count("select count(*) from auth.users").await, 1);
     // Nor by a browser
@@ -152,27 +134,25 @@ async fn an_id_token_with_an_unverified_address_never_leads_into_an_account() {
 async fn the_address_of_a_provider_waits_until_it_is_proved_by_link_or_code() {
     for way in ["link", "signup", "email", "email_change"] {
         let t = server(|_| {}).await;
-        google(&t, CLAIMS_ADA).await;
+        t.google().sign_in(CLAIMS_ADA).await.expect(302);
         let row = &t.query("select email, email_change, email_confirmed_at is null from auth.users").await[0];
         assert_eq!(row.get::<_, Option<&str>>(0), None);
         assert_eq!((row.get::<_, &str>(1), row.get::<_, bool>(2)), (ADA, true));
         let mail = t.mail_to(ADA).await;
-        let token = if way == "link" {
+        let ada = if way == "link" {
             let link = link_in(mail.html());
             assert!(link.query().unwrap().contains("type=signup"), "{link}");
-            token_in(&t.get(link.as_str()).send().await.expect(303))
+            t.member_of(&t.visitor(ADA).opens_link().await.expect(303))
         } else {
-            let body = json!({"type": way, "email": ADA, "token": code_in(mail.html())});
-            let session = post(&t, "verify", body).await.expect(200).json();
-            session["access_token"].as_str().unwrap().to_owned()
+            t.member_with(t.visitor(ADA).verifies(way, &code_in(mail.html())).await.expect(200).json())
         };
-        let user = user_of(&t, &token).await;
+        let user = ada.account().await;
         assert_eq!((&user["email"], user.get("new_email")), (&json!(ADA), None), "{way}");
         assert_eq!(user["app_metadata"]["providers"], json!(["google"]), "{way}");
         assert_eq!(user["identities"][0]["identity_data"]["email_verified"], true, "{way}");
-        assert_eq!(claims_of(&token)["email"], ADA);
+        assert_eq!(contacts(&ada).0, ADA);
         // From now on the provider leads into the account
-        let again = user_of(&t, &token_in(&google(&t, CLAIMS_ADA).await)).await;
+        let again = google(&t, CLAIMS_ADA).await.account().await;
         assert_eq!(again["id"], user["id"], "{way}");
     }
 }
@@ -180,12 +160,12 @@ async fn the_address_of_a_provider_waits_until_it_is_proved_by_link_or_code() {
 #[tokio::test]
 async fn a_waiting_address_can_be_proved_by_another_account() {
     let t = server(|auth| auth.email.allow_unverified_sign_ins = true).await;
-    let eve = token_in(&google(&t, CLAIMS_ADA).await);
-    assert_eq!(claims_of(&eve)["email"], "");
+    let eve = google(&t, CLAIMS_ADA).await;
+    assert_eq!(contacts(&eve).0, "");
     let link = link_in(t.mail_to(ADA).await.html());
     // Ada has an account of her own
     let ada = t.account(ADA, PASSWORD).await;
-    let eve = user_of(&t, &eve).await;
+    let eve = eve.account().await;
     assert_ne!(eve["id"], json!(ada));
     assert_eq!(eve["email"], "");
     // The email that Eve caused does nothing any more
@@ -199,13 +179,13 @@ async fn the_link_of_a_claim_proves_no_other_address() {
     let t = server(|auth| auth.email.allow_unverified_sign_ins = true).await;
     // Eve proves her own address, and means Ada's
     let own = GooglePerson::Unverified { name: "Eve", email: "eve@example.com" };
-    let eve = token_in(&google(&t, own).await);
+    let eve = google(&t, own).await;
     let link = link_in(t.mail_to("eve@example.com").await.html());
     t.clock().advance(time::Duration::minutes(2));
-    t.put("/auth/v1/user").bearer(&eve).json(&json!({"email": ADA})).send().await.expect(200);
+    eve.changes_account(&json!({"email": ADA})).await.expect(200);
     let refused = t.get(link.as_str()).send().await.expect(303);
     assert_eq!(refused.location_fragment("error_code").as_deref(), Some("otp_expired"), "{refused:?}");
-    assert_eq!(user_of(&t, &eve).await["email"], "");
+    assert_eq!(eve.account().await["email"], "");
 }
 
 #[tokio::test]
@@ -216,23 +196,21 @@ async fn proving_a_claimed_address_ends_the_access_of_the_claimant() {
     })
     .await;
     // Eve has a number and a password, and claims Ada's address by a provider
-    let eve = post(&t, "signup", json!({"phone": PHONE, "password": PASSWORD})).await.expect(200).json();
-    let token = eve["access_token"].as_str().unwrap();
-    let waiting = link_google(&t, token, CLAIMS_ADA).await.expect(302);
+    let eve = eve_by_phone(&t).await;
+    let waiting = eve.links_google(CLAIMS_ADA).await.expect(302);
     assert_eq!(waiting.location_query("error_code").as_deref(), Some("email_not_confirmed"));
-    let session = post(&t, "token?grant_type=password", json!({"phone": PHONE, "password": PASSWORD})).await.json();
-    assert_eq!(contacts(&session), pair("", PHONE), "a claim is not in a token");
+    let elsewhere = eve.on_another_device().await;
+    assert_eq!(contacts(&elsewhere), pair("", PHONE), "a claim is not in a token");
 
-    let link = link_in(t.mail_to(ADA).await.html());
-    let ada = token_in(&t.get(link.as_str()).send().await.expect(303));
-    assert_eq!(claims_of(&ada)["email"], ADA);
-    assert_eq!(user_of(&t, &ada).await["phone"], "");
-    for session in [&eve, &session] {
-        assert_eq!(t.refresh(session).await.status, 400);
+    let ada = t.member_of(&t.visitor(ADA).opens_link().await.expect(303));
+    assert_eq!(contacts(&ada).0, ADA);
+    assert_eq!(ada.account().await["phone"], "");
+    for mut session in [eve.clone(), elsewhere] {
+        assert_eq!(session.refreshes().await.status, 400);
     }
-    let by_number = post(&t, "token?grant_type=password", json!({"phone": PHONE, "password": PASSWORD})).await;
+    let by_number = eve.visitor().signs_in().await;
     assert_eq!(by_number.rejection().1, "invalid_credentials");
-    let by_mail = t.visitor(ADA).with_password(PASSWORD).signs_in().await;
+    let by_mail = t.visitor(ADA).signs_in().await;
     assert_eq!(by_mail.rejection().1, "invalid_credentials");
 }
 
@@ -240,7 +218,7 @@ async fn proving_a_claimed_address_ends_the_access_of_the_claimant() {
 async fn proving_the_address_of_an_imported_account_ends_the_access_of_the_claimant() {
     for path in ["resend", "otp", "recover"] {
         let t = server(|auth| auth.sms.autoconfirm = true).await;
-        let eve = post(&t, "signup", json!({"phone": PHONE, "password": PASSWORD})).await.expect(200).json();
+        let mut eve = eve_by_phone(&t).await;
         // The number is not confirmed, so that the account is the address's; Eve has a second
         // factor and a provider
         t.execute(&format!(
@@ -252,12 +230,11 @@ async fn proving_the_address_of_an_imported_account_ends_the_access_of_the_claim
                from auth.users"
         ))
         .await;
-        post(&t, path, json!({"type": "signup", "email": ADA})).await.expect(200);
-        let link = link_in(t.mail_to(ADA).await.html());
-        let ada = user_of(&t, &token_in(&t.get(link.as_str()).send().await.expect(303))).await;
+        t.visitor(ADA).posts(path, &json!({"type": "signup"})).await.expect(200);
+        let ada = t.member_of(&t.visitor(ADA).opens_link().await.expect(303)).account().await;
         assert_eq!((&ada["email"], &ada["phone"]), (&json!(ADA), &json!("")), "{path}");
         assert_eq!(ada.get("factors"), None, "{path}");
-        assert_eq!(t.refresh(&eve).await.status, 400, "{path}");
+        assert_eq!(eve.refreshes().await.status, 400, "{path}");
         assert_eq!(t.count("select count(*) from auth.users where encrypted_password <> ''").await, 0, "{path}");
         if path == "recover" {
             assert_eq!(ada["identities"], json!([]), "{path}");
@@ -269,31 +246,30 @@ async fn proving_the_address_of_an_imported_account_ends_the_access_of_the_claim
 async fn an_account_that_merely_claims_an_address_loses_it_to_the_one_that_proves_it() {
     // By a change of address
     let t = server(|_| {}).await;
-    let bob = t.signed_in("bob@example.com", PASSWORD).await;
-    let token = bob["access_token"].as_str().unwrap();
-    t.put("/auth/v1/user").bearer(token).json(&json!({"email": ADA})).send().await.expect(200);
+    let bob = t.member("bob@example.com").await;
+    bob.changes_account(&json!({"email": ADA})).await.expect(200);
     let codes = (code_in(t.mail_to(ADA).await.html()), code_in(t.nth_mail_to("bob@example.com", 1).await.html()));
-    post(&t, "signup", json!({"email": ADA, "password": "of-a-stranger"})).await.expect(200);
+    t.visitor(ADA).with_password("of-a-stranger").signs_up().await.expect(200);
     for (email, code) in [("bob@example.com", codes.1), (ADA, codes.0)] {
-        post(&t, "verify", json!({"type": "email_change", "email": email, "token": code})).await.expect(200);
+        t.visitor(email).verifies("email_change", &code).await.expect(200);
     }
-    assert_eq!(t.sign_in(ADA, PASSWORD).await["user"]["email"], ADA);
+    assert_eq!(t.visitor(ADA).signed_in().await.session()["user"]["email"], ADA);
 
     // By a provider that vouches for it, though the claimant has a number of their own
     let t = server(|auth| auth.sms.autoconfirm = true).await;
-    let eve = post(&t, "signup", json!({"phone": PHONE, "password": PASSWORD})).await.expect(200).json();
+    let eve = eve_by_phone(&t).await;
     t.execute(&format!("update auth.users set email = '{ADA}'")).await;
-    let ada = user_of(&t, &token_in(&google(&t, IS_ADA).await)).await;
+    let ada = google(&t, IS_ADA).await.account().await;
     assert_eq!(ada["email"], ADA);
-    let eve = user_of(&t, eve["access_token"].as_str().unwrap()).await;
+    let eve = eve.account().await;
     assert_eq!((&eve["email"], &eve["phone"]), (&json!(""), &json!(PHONE)));
 }
 
 #[tokio::test]
 async fn the_data_of_a_sign_up_by_phone_is_no_claim_to_an_address() {
     let t = server(|auth| auth.sms.autoconfirm = true).await;
-    let body = json!({"phone": PHONE, "password": PASSWORD, "data": {"email": ADA, "name": "Eve"}});
-    let eve = post(&t, "signup", body).await.expect(200).json();
+    let data = json!({"data": {"email": ADA, "name": "Eve"}});
+    let eve = t.visitor_with_phone(PHONE).signs_up_with(&data).await.expect(200).json();
     let identity = &eve["user"]["identities"][0];
     assert_eq!((identity.get("email"), identity["identity_data"].get("email")), (None, None));
     assert_eq!(identity["identity_data"]["name"], "Eve");
@@ -303,7 +279,7 @@ async fn the_data_of_a_sign_up_by_phone_is_no_claim_to_an_address() {
         "update auth.identities set identity_data = identity_data || '{{\"email\": \"{ADA}\", \"email_verified\": true}}'"
     ))
     .await;
-    let ada = user_of(&t, &token_in(&google(&t, IS_ADA).await)).await;
+    let ada = google(&t, IS_ADA).await.account().await;
     assert_ne!(ada["id"], eve["user"]["id"]);
     assert_eq!(ada["email"], ADA);
 }

@@ -4,19 +4,15 @@ use std::collections::HashSet;
 use std::time::Duration as StdDuration;
 
 use futures_util::future::join_all;
-use portico_testkit::{TestResponse, TestServer, claims_of};
-use serde_json::{Value, json};
+use portico_testkit::{TestServer, claims_of};
+use serde_json::Value;
 use time::Duration;
 
 const PASSWORD: &str = "correct horse";
 
-async fn refresh(server: &TestServer, token: &str) -> TestResponse {
-    let body = json!({"refresh_token": token});
-    server.post("/auth/v1/token?grant_type=refresh_token").json(&body).send().await
-}
-
-async fn signed_in(server: &TestServer) -> Value {
-    server.signed_in("ada@example.com", PASSWORD).await
+/// Returns the refresh token of a new member.
+async fn ada(server: &TestServer) -> String {
+    server.member("ada@example.com").await.refresh_token().to_owned()
 }
 
 fn token_of(body: &Value) -> String {
@@ -30,10 +26,11 @@ async fn counted() -> TestServer {
 #[tokio::test]
 async fn a_refresh_continues_the_same_session() {
     let server = TestServer::start().await;
-    let first = signed_in(&server).await;
+    let mut ada = server.member("ada@example.com").await;
+    let first = ada.session().clone();
     server.clock().advance(Duration::minutes(50));
 
-    let answer = refresh(&server, &token_of(&first)).await.expect(200);
+    let answer = ada.refreshes().await.expect(200);
 
     let second = answer.json();
     assert_ne!(token_of(&first), token_of(&second));
@@ -57,12 +54,12 @@ async fn a_refresh_continues_the_same_session() {
 async fn a_parent_presented_again_gets_the_current_token_at_any_time() {
     for version in [1, 2] {
         let server = TestServer::with_auth(|auth| auth.refresh.algorithm_version = version).await;
-        let first = token_of(&signed_in(&server).await);
-        let second = token_of(&refresh(&server, &first).await.expect(200).json());
+        let first = ada(&server).await;
+        let second = token_of(&server.refresh_with(&first).await.expect(200).json());
         server.clock().advance(Duration::hours(5));
-        let again = token_of(&refresh(&server, &first).await.expect(200).json());
+        let again = token_of(&server.refresh_with(&first).await.expect(200).json());
         assert_eq!(second, again);
-        refresh(&server, &second).await.expect(200);
+        server.refresh_with(&second).await.expect(200);
     }
 }
 
@@ -70,12 +67,12 @@ async fn a_parent_presented_again_gets_the_current_token_at_any_time() {
 async fn fifty_tabs_that_refresh_at_once_share_one_family() {
     for version in [1, 2] {
         let server = TestServer::with_auth(|auth| auth.refresh.algorithm_version = version).await;
-        let first = token_of(&signed_in(&server).await);
-        let answers = join_all((0..50).map(|_| refresh(&server, &first))).await;
+        let first = ada(&server).await;
+        let answers = join_all((0..50).map(|_| server.refresh_with(&first))).await;
         let tokens: HashSet<String> = answers.into_iter().map(|answer| token_of(&answer.expect(200).json())).collect();
         assert_eq!(tokens.len(), 1, "all tabs hold the same token");
         let next = tokens.into_iter().next().unwrap();
-        let answers = join_all((0..20).map(|_| refresh(&server, &next))).await;
+        let answers = join_all((0..20).map(|_| server.refresh_with(&next))).await;
         let tokens: HashSet<String> = answers.into_iter().map(|answer| token_of(&answer.expect(200).json())).collect();
         assert_eq!(tokens.len(), 1);
         assert_eq!(server.count("select count(*) from auth.sessions").await, 1);
@@ -85,34 +82,33 @@ async fn fifty_tabs_that_refresh_at_once_share_one_family() {
 #[tokio::test]
 async fn a_stolen_old_token_ends_the_family_of_stored_tokens() {
     let server = TestServer::start().await;
-    let session = signed_in(&server).await;
-    let first = token_of(&session);
-    let second = token_of(&refresh(&server, &first).await.expect(200).json());
-    let third = token_of(&refresh(&server, &second).await.expect(200).json());
+    let ada = server.member("ada@example.com").await;
+    let first = ada.refresh_token().to_owned();
+    let second = token_of(&server.refresh_with(&first).await.expect(200).json());
+    let third = token_of(&server.refresh_with(&second).await.expect(200).json());
     server.clock().advance(Duration::seconds(11));
 
-    assert_eq!(refresh(&server, &first).await.rejection(), (400, "refresh_token_already_used".into()));
+    assert_eq!(server.refresh_with(&first).await.rejection(), (400, "refresh_token_already_used".into()));
 
     // The holder of the current token is signed out, too
-    assert_eq!(refresh(&server, &third).await.rejection(), (400, "refresh_token_already_used".into()));
+    assert_eq!(server.refresh_with(&third).await.rejection(), (400, "refresh_token_already_used".into()));
     assert_eq!(server.count("select count(*) from auth.refresh_tokens where not revoked").await, 0);
     // The session row stays, and its access tokens are valid until they expire
-    let access = session["access_token"].as_str().unwrap();
-    server.get("/auth/v1/user").bearer(access).send().await.expect(200);
+    ada.reads_account().await.expect(200);
 }
 
 #[tokio::test]
 async fn a_stolen_old_token_ends_the_session_of_counted_tokens() {
     let server = counted().await;
-    let first = token_of(&signed_in(&server).await);
-    let second = token_of(&refresh(&server, &first).await.expect(200).json());
-    let third = token_of(&refresh(&server, &second).await.expect(200).json());
+    let first = ada(&server).await;
+    let second = token_of(&server.refresh_with(&first).await.expect(200).json());
+    let third = token_of(&server.refresh_with(&second).await.expect(200).json());
     server.clock().advance(Duration::seconds(11));
 
-    let refused = refresh(&server, &first).await;
+    let refused = server.refresh_with(&first).await;
     assert_eq!(refused.rejection(), (400, "refresh_token_already_used".into()));
     assert_eq!(refused.header("sb-auth-refresh-token-rotated"), Some("true"));
-    assert_eq!(refresh(&server, &third).await.rejection(), (400, "refresh_token_not_found".into()));
+    assert_eq!(server.refresh_with(&third).await.rejection(), (400, "refresh_token_not_found".into()));
     assert_eq!(server.count("select count(*) from auth.sessions").await, 0);
 }
 
@@ -120,18 +116,18 @@ async fn a_stolen_old_token_ends_the_session_of_counted_tokens() {
 async fn an_old_token_is_accepted_within_the_reuse_interval() {
     for version in [1, 2] {
         let server = TestServer::with_auth(|auth| auth.refresh.algorithm_version = version).await;
-        let first = token_of(&signed_in(&server).await);
-        let second = token_of(&refresh(&server, &first).await.expect(200).json());
-        let third = token_of(&refresh(&server, &second).await.expect(200).json());
+        let first = ada(&server).await;
+        let second = token_of(&server.refresh_with(&first).await.expect(200).json());
+        let third = token_of(&server.refresh_with(&second).await.expect(200).json());
         server.clock().advance(Duration::seconds(9));
-        let answer = refresh(&server, &first).await.expect(200);
+        let answer = server.refresh_with(&first).await.expect(200);
         if version == 2 {
             assert_eq!(answer.header("sb-auth-refresh-token-reuse-cause"), Some("concurrent-refresh"));
             assert_eq!(token_of(&answer.json()), third);
         }
-        refresh(&server, &token_of(&answer.json())).await.expect(200);
+        server.refresh_with(&token_of(&answer.json())).await.expect(200);
         server.clock().advance(Duration::hours(1));
-        assert_eq!(refresh(&server, &first).await.rejection().1, "refresh_token_already_used");
+        assert_eq!(server.refresh_with(&first).await.rejection().1, "refresh_token_already_used");
     }
 }
 
@@ -144,21 +140,21 @@ async fn without_rotation_reuse_is_rejected_and_the_family_continues() {
             auth.refresh.reuse_interval = StdDuration::ZERO;
         })
         .await;
-        let first = token_of(&signed_in(&server).await);
+        let first = ada(&server).await;
         server.clock().advance(Duration::seconds(1));
-        let second = token_of(&refresh(&server, &first).await.expect(200).json());
+        let second = token_of(&server.refresh_with(&first).await.expect(200).json());
         server.clock().advance(Duration::seconds(1));
-        let third = token_of(&refresh(&server, &second).await.expect(200).json());
+        let third = token_of(&server.refresh_with(&second).await.expect(200).json());
         server.clock().advance(Duration::seconds(1));
-        assert_eq!(refresh(&server, &first).await.rejection(), (400, "refresh_token_already_used".into()));
-        refresh(&server, &third).await.expect(200);
+        assert_eq!(server.refresh_with(&first).await.rejection(), (400, "refresh_token_already_used".into()));
+        server.refresh_with(&third).await.expect(200);
     }
 }
 
 #[tokio::test]
 async fn malformed_and_unknown_tokens_are_rejected() {
     let server = counted().await;
-    let good = token_of(&signed_in(&server).await);
+    let good = ada(&server).await;
     let mut changed = good.clone().into_bytes();
     changed[30] = if changed[30] == b'A' { b'B' } else { b'A' };
     let changed = String::from_utf8(changed).unwrap();
@@ -170,7 +166,7 @@ async fn malformed_and_unknown_tokens_are_rejected() {
         (changed.as_str(), "validation_failed"),
         ("abcdefghijkl", "refresh_token_not_found"),
     ] {
-        assert_eq!(refresh(&server, token).await.rejection(), (400, code.to_owned()), "{token}");
+        assert_eq!(server.refresh_with(token).await.rejection(), (400, code.to_owned()), "{token}");
     }
     // A token that another session signed
     let key: String = server.query("select refresh_token_hmac_key from auth.sessions").await[0].get(0);
@@ -181,17 +177,17 @@ async fn malformed_and_unknown_tokens_are_rejected() {
             &key[4..]
         ))
         .await;
-    assert_eq!(refresh(&server, &good).await.rejection(), (400, "refresh_token_not_found".into()));
+    assert_eq!(server.refresh_with(&good).await.rejection(), (400, "refresh_token_not_found".into()));
     assert!(server.query("select 1 from auth.sessions where refreshed_at is not null").await.is_empty());
 }
 
 #[tokio::test]
 async fn a_counted_token_of_the_future_is_rejected() {
     let server = counted().await;
-    let first = token_of(&signed_in(&server).await);
-    let second = token_of(&refresh(&server, &first).await.expect(200).json());
+    let first = ada(&server).await;
+    let second = token_of(&server.refresh_with(&first).await.expect(200).json());
     server.execute("update auth.sessions set refresh_token_counter = 0").await;
-    let answer = refresh(&server, &second).await;
+    let answer = server.refresh_with(&second).await;
     assert_eq!(answer.rejection(), (400, "validation_failed".into()));
     assert_eq!(answer.json()["msg"], "Invalid Refresh Token: Not Issued By This Server");
 }
@@ -199,7 +195,7 @@ async fn a_counted_token_of_the_future_is_rejected() {
 #[tokio::test]
 async fn sessions_of_stored_tokens_move_to_counted_ones() {
     let server = TestServer::start().await;
-    let first = token_of(&signed_in(&server).await);
+    let first = ada(&server).await;
     drop(first);
     let server = TestServer::with_auth(|auth| {
         auth.refresh.algorithm_version = 2;
@@ -214,29 +210,33 @@ async fn sessions_of_stored_tokens_move_to_counted_ones() {
              values ('abcdefghijkl', '{id}', false, now(), now(), '5d1c7c1e-9a0e-4a6f-8a6e-3b9d5a3c2b11')"
         ))
         .await;
-    let upgraded = token_of(&refresh(&server, "abcdefghijkl").await.expect(200).json());
+    let upgraded = token_of(&server.refresh_with("abcdefghijkl").await.expect(200).json());
     assert!(upgraded.len() > 12);
     server.clock().advance(Duration::hours(1));
-    assert_eq!(token_of(&refresh(&server, "abcdefghijkl").await.expect(200).json()), upgraded, "the answer was lost");
-    let next = token_of(&refresh(&server, &upgraded).await.expect(200).json());
-    refresh(&server, &next).await.expect(200);
+    assert_eq!(
+        token_of(&server.refresh_with("abcdefghijkl").await.expect(200).json()),
+        upgraded,
+        "the answer was lost"
+    );
+    let next = token_of(&server.refresh_with(&upgraded).await.expect(200).json());
+    server.refresh_with(&next).await.expect(200);
     server.clock().advance(Duration::hours(1));
-    assert_eq!(refresh(&server, "abcdefghijkl").await.rejection().1, "refresh_token_already_used");
+    assert_eq!(server.refresh_with("abcdefghijkl").await.rejection().1, "refresh_token_already_used");
 }
 
 #[tokio::test]
 async fn a_banned_person_and_an_ended_session_are_not_refreshed() {
     for version in [1, 2] {
         let server = TestServer::with_auth(|auth| auth.refresh.algorithm_version = version).await;
-        let token = token_of(&signed_in(&server).await);
+        let token = ada(&server).await;
         server.execute("update auth.users set banned_until = now() + interval '1 day'").await;
-        assert_eq!(refresh(&server, &token).await.rejection(), (400, "user_banned".into()));
+        assert_eq!(server.refresh_with(&token).await.rejection(), (400, "user_banned".into()));
         server.execute("update auth.users set banned_until = null; update auth.sessions set not_after = now() - interval '1 day'").await;
-        assert_eq!(refresh(&server, &token).await.rejection(), (400, "session_expired".into()));
+        assert_eq!(server.refresh_with(&token).await.rejection(), (400, "session_expired".into()));
         server.execute("update auth.sessions set not_after = null").await;
-        refresh(&server, &token).await.expect(200);
+        server.refresh_with(&token).await.expect(200);
         server.execute("delete from auth.sessions").await;
-        assert_eq!(refresh(&server, &token).await.rejection(), (400, "refresh_token_not_found".into()));
+        assert_eq!(server.refresh_with(&token).await.rejection(), (400, "refresh_token_not_found".into()));
     }
 }
 
@@ -249,14 +249,14 @@ async fn a_stored_token_without_a_session_is_deleted() {
             "insert into auth.refresh_tokens (token, user_id, revoked) values ('abcdefghijkl', '{id}', false)"
         ))
         .await;
-    assert_eq!(refresh(&server, "abcdefghijkl").await.rejection(), (400, "session_not_found".into()));
-    assert_eq!(refresh(&server, "abcdefghijkl").await.rejection(), (400, "refresh_token_not_found".into()));
+    assert_eq!(server.refresh_with("abcdefghijkl").await.rejection(), (400, "session_not_found".into()));
+    assert_eq!(server.refresh_with("abcdefghijkl").await.rejection(), (400, "refresh_token_not_found".into()));
 }
 
 #[tokio::test]
 async fn a_session_of_another_application_needs_its_credentials() {
     let server = TestServer::start().await;
-    let token = token_of(&signed_in(&server).await);
+    let token = ada(&server).await;
     server
         .execute(
             "insert into auth.oauth_clients (id, registration_type, redirect_uris, grant_types, token_endpoint_auth_method)
@@ -264,7 +264,7 @@ async fn a_session_of_another_application_needs_its_credentials() {
              update auth.sessions set oauth_client_id = '0f6b3f6e-8f0c-4f6b-9a53-0b8f1d4f7a10'",
         )
         .await;
-    let answer = refresh(&server, &token).await.expect(400);
+    let answer = server.refresh_with(&token).await.expect(400);
     assert_eq!(answer.json()["error"], "invalid_client");
 }
 
@@ -280,7 +280,7 @@ async fn a_refresh_of_a_locked_session_waits_without_a_connection() {
     for version in [1, 2] {
         let server = TestServer::with_auth(|auth| auth.refresh.algorithm_version = version).await;
         // More sessions than the service has connections
-        let mut tokens = vec![token_of(&signed_in(&server).await)];
+        let mut tokens = vec![ada(&server).await];
         for _ in 0..15 {
             tokens.push(token_of(&server.sign_in("ada@example.com", PASSWORD).await));
         }
@@ -290,7 +290,7 @@ async fn a_refresh_of_a_locked_session_waits_without_a_connection() {
             server.account("eve@example.com", PASSWORD).await;
             other.batch_execute("commit").await.unwrap();
         };
-        let (answers, ()) = tokio::join!(join_all(tokens.iter().map(|token| refresh(&server, token))), letting_go);
+        let (answers, ()) = tokio::join!(join_all(tokens.iter().map(|token| server.refresh_with(token))), letting_go);
         for answer in answers {
             answer.expect(200);
         }
@@ -301,10 +301,10 @@ async fn a_refresh_of_a_locked_session_waits_without_a_connection() {
 async fn a_refresh_of_a_session_that_stays_locked_is_a_conflict() {
     for version in [1, 2] {
         let server = TestServer::with_auth(|auth| auth.refresh.algorithm_version = version).await;
-        let token = token_of(&signed_in(&server).await);
+        let token = ada(&server).await;
         let other = holding(&server, "select 1 from auth.sessions for update").await;
         // One in the queue of this process, one that asks the database
-        for answer in join_all([refresh(&server, &token), refresh(&server, &token)]).await {
+        for answer in join_all([server.refresh_with(&token), server.refresh_with(&token)]).await {
             assert_eq!(answer.rejection(), (409, "conflict".into()));
             assert_eq!(
                 answer.json()["msg"],
@@ -312,6 +312,6 @@ async fn a_refresh_of_a_session_that_stays_locked_is_a_conflict() {
             );
         }
         other.batch_execute("rollback").await.unwrap();
-        refresh(&server, &token).await.expect(200);
+        server.refresh_with(&token).await.expect(200);
     }
 }

@@ -2,20 +2,20 @@
 
 use portico_auth::AuthSettings;
 use portico_mail::Email;
-use portico_testkit::{Pkce, TestResponse, TestServer, code_in, link_in};
+use portico_testkit::{Member, Pkce, TestResponse, TestServer, code_in, token_hash_in};
 use serde_json::{Value, json};
 use time::Duration;
 
 /// A form in which a token is presented.
-enum Form {
+enum Form<'a> {
     /// `POST /verify`
     Verify(Value),
     /// `GET /verify`
     Link(String),
-    /// `POST /token?grant_type=pkce`
-    Exchange(Value),
-    /// `PUT /user` of the bearer, with the nonce
-    Nonce(String, String),
+    /// `POST /token?grant_type=pkce`, with the code of a redirect and its verifier
+    Exchange(Box<TestResponse>, String),
+    /// `PUT /user` of the member, with the nonce
+    Nonce(Member<'a>, String),
 }
 
 /// The result of a use.
@@ -37,17 +37,9 @@ fn settings(settings: &mut AuthSettings) {
     settings.jwt.expiry = std::time::Duration::from_secs(7 * 86_400);
 }
 
-async fn post(t: &TestServer, path: &str, body: Value) -> TestResponse {
-    t.post(&format!("/auth/v1/{path}")).json(&body).send().await
-}
-
-async fn put(t: &TestServer, tokens: &Value, body: Value) -> TestResponse {
-    t.put("/auth/v1/user").bearer(tokens["access_token"].as_str().unwrap()).json(&body).send().await
-}
-
 /// Returns the forms of the token in an email: digits, hash, link.
-fn forms(verify_type: &str, address: &str, mail: &Email) -> Vec<Form> {
-    let hash = link_in(mail.html()).query_pairs().find(|(name, _)| name == "token").unwrap().1.into_owned();
+fn forms(verify_type: &str, address: &str, mail: &Email) -> Vec<Form<'static>> {
+    let hash = token_hash_in(mail.html());
     vec![
         Form::Verify(json!({"type": verify_type, "email": address, "token": code_in(mail.html())})),
         Form::Verify(json!({"type": verify_type, "token_hash": hash})),
@@ -56,10 +48,10 @@ fn forms(verify_type: &str, address: &str, mail: &Email) -> Vec<Form> {
 }
 
 /// Uses a token, or returns the code of the rejection.
-async fn present(t: &TestServer, form: &Form) -> Result<Outcome, String> {
+async fn present(t: &TestServer, form: &Form<'_>) -> Result<Outcome, String> {
     match form {
         Form::Verify(body) => {
-            let answer = post(t, "verify", body.clone()).await;
+            let answer = t.post("/auth/v1/verify").json(body).send().await;
             match answer.status {
                 200 if answer.json()["access_token"].is_string() => Ok(Session),
                 200 => Ok(FirstOfTwo),
@@ -76,28 +68,26 @@ async fn present(t: &TestServer, form: &Form) -> Result<Outcome, String> {
             }
             Ok(if answer.location_query("code").is_some() { Code } else { FirstOfTwo })
         }
-        Form::Exchange(body) => {
-            let answer = post(t, "token?grant_type=pkce", body.clone()).await;
+        Form::Exchange(redirect, verifier) => {
+            let answer = t.exchange(redirect, verifier).await;
             if answer.status == 200 { Ok(Session) } else { Err(answer.rejection().1) }
         }
-        Form::Nonce(token, nonce) => {
+        Form::Nonce(person, nonce) => {
             let password = portico_base::random::alphanumeric(20);
-            let body = json!({"password": password, "nonce": nonce});
-            let answer = t.put("/auth/v1/user").bearer(token).json(&body).send().await;
+            let answer = person.changes_account(&json!({"password": password, "nonce": nonce})).await;
             if answer.status == 200 { Ok(Changed) } else { Err(answer.rejection().1) }
         }
     }
 }
 
 /// Makes a token of a kind for an account of its own.
-async fn make(t: &TestServer, kind: &str, number: usize) -> Vec<Form> {
+async fn make<'a>(t: &'a TestServer, kind: &str, number: usize) -> Vec<Form<'a>> {
     let ada = &format!("ada{number}@example.com");
     let new = &format!("lovelace{number}@example.com");
     let phone = &format!("1555{number:07}");
-    let password = "correct-horse";
     match kind {
         "signup" | "invite" | "email of a new account" => {
-            post(t, "signup", json!({"email": ada, "password": password})).await.expect(200);
+            t.visitor(ada).signs_up().await.expect(200);
             let verify_type = kind.split(' ').next().unwrap();
             if verify_type == "invite" {
                 let invite = "update auth.users set invited_at = now(), encrypted_password = '' where email = $1";
@@ -106,20 +96,22 @@ async fn make(t: &TestServer, kind: &str, number: usize) -> Vec<Form> {
             forms(verify_type, ada, &t.mail_to(ada).await)
         }
         "recovery" | "magiclink" | "email" => {
-            t.account(ada, password).await;
-            let path = if kind == "recovery" { "recover" } else { "otp" };
-            post(t, path, json!({"email": ada})).await.expect(200);
+            t.account(ada, "correct horse").await;
+            let requested = match kind {
+                "recovery" => t.visitor(ada).requests_recovery().await,
+                _ => t.visitor(ada).requests_code().await,
+            };
+            requested.expect(200);
             forms(kind, ada, &t.nth_mail_to(ada, 1).await)
         }
         "recovery with a proof key" => {
-            t.account(ada, password).await;
-            let body = json!({"email": ada, "code_challenge": Pkce::new().challenge, "code_challenge_method": "s256"});
-            post(t, "recover", body).await.expect(200);
+            let key = json!({"code_challenge": Pkce::new().challenge, "code_challenge_method": "s256"});
+            t.account(ada, "correct horse").await;
+            t.visitor(ada).posts("recover", &key).await.expect(200);
             forms("recovery", ada, &t.nth_mail_to(ada, 1).await)
         }
         "email_change at the new address" | "email_change at the old address" | "second email_change" => {
-            let tokens = t.signed_in(ada, password).await;
-            put(t, &tokens, json!({"email": new})).await.expect(200);
+            t.member(ada).await.changes_account(&json!({"email": new})).await.expect(200);
             let (to_new, to_old) = (t.mail_to(new).await, t.nth_mail_to(ada, 1).await);
             if kind.ends_with("old address") {
                 return forms("email_change", ada, &to_old);
@@ -131,32 +123,28 @@ async fn make(t: &TestServer, kind: &str, number: usize) -> Vec<Form> {
             forms("email_change", new, &to_new)
         }
         "sms" => {
-            post(t, "otp", json!({"phone": phone})).await.expect(200);
+            t.visitor_with_phone(phone).requests_code().await.expect(200);
             let code = t.text_to(phone).await.code;
             vec![Form::Verify(json!({"type": "sms", "phone": phone, "token": code}))]
         }
         "phone_change" => {
-            let tokens = t.signed_in(ada, password).await;
-            put(t, &tokens, json!({"phone": phone})).await.expect(200);
+            t.member(ada).await.changes_account(&json!({"phone": phone})).await.expect(200);
             let code = t.text_to(phone).await.code;
             vec![Form::Verify(json!({"type": "phone_change", "phone": phone, "token": code}))]
         }
         "code of a proof key" => {
             let pkce = Pkce::new();
-            let body = json!({"email": ada, "password": password,
-                              "code_challenge": pkce.challenge, "code_challenge_method": "s256"});
-            post(t, "signup", body).await.expect(200);
-            let landed = t.get(link_in(t.mail_to(ada).await.html()).as_str()).send().await.expect(303);
-            let code = landed.location_query("code").unwrap();
-            vec![Form::Exchange(json!({"auth_code": code, "code_verifier": pkce.verifier}))]
+            let key = json!({"code_challenge": pkce.challenge, "code_challenge_method": "s256"});
+            t.visitor(ada).signs_up_with(&key).await.expect(200);
+            let landed = t.visitor(ada).opens_link().await.expect(303);
+            vec![Form::Exchange(Box::new(landed), pkce.verifier)]
         }
         "nonce" => {
-            let tokens = t.signed_in(ada, password).await;
+            let person = t.member(ada).await;
             t.clock().advance(Duration::hours(25));
-            let token = tokens["access_token"].as_str().unwrap();
-            t.get("/auth/v1/reauthenticate").bearer(token).send().await.expect(200);
+            person.reauthenticates().await.expect(200);
             let nonce: String = t.nth_mail_to(ada, 1).await.subject().as_str().chars().take(6).collect();
-            vec![Form::Nonce(token.to_owned(), nonce)]
+            vec![Form::Nonce(person, nonce)]
         }
         other => panic!("{other}"),
     }

@@ -1,29 +1,26 @@
 //! `POST /signup`
 
 use portico_auth::AuthSettings;
-use portico_testkit::{Pkce, TestServer, claims_of, code_in, link_in};
-use serde_json::{Value, json};
+use portico_testkit::{Pkce, TestServer, Visitor, claims_of, code_in, link_in};
+use serde_json::json;
 
-const ADA: &str = "ada@example.com";
+pub const ADA: &str = "ada@example.com";
 
 fn with_autoconfirm(settings: &mut AuthSettings) {
     settings.email.autoconfirm = true;
 }
 
-async fn sign_up(t: &TestServer, body: Value) -> portico_testkit::TestResponse {
-    t.post("/auth/v1/signup").header("x-supabase-api-version", "2024-01-01").json(&body).send().await
+/// Returns Ada, whose app sends the API version of the official clients.
+pub fn ada(t: &TestServer) -> Visitor<'_> {
+    t.visitor(ADA).with_api_version()
 }
 
 #[tokio::test]
 async fn a_new_account_must_be_confirmed() {
     let t = TestServer::start().await;
-    let answer = sign_up(
-        &t,
-        json!({"email": " Ada@Example.com", "password": "correct-horse", "data": {"name": "Ada"},
-               "gotrue_meta_security": {}, "code_challenge": null, "code_challenge_method": null}),
-    )
-    .await
-    .expect(200);
+    let fields = json!({"data": {"name": "Ada"}, "gotrue_meta_security": {},
+                        "code_challenge": null, "code_challenge_method": null});
+    let answer = t.visitor(" Ada@Example.com").with_api_version().signs_up_with(&fields).await.expect(200);
     let user = answer.json();
     let id = user["id"].as_str().unwrap();
     assert_eq!(user["email"], ADA);
@@ -39,7 +36,7 @@ async fn a_new_account_must_be_confirmed() {
     assert!(user.get("access_token").is_none() && user.get("confirmed_at").is_none() && user.get("factors").is_none());
     assert_eq!(user["is_anonymous"], false);
 
-    let refused = t.visitor(ADA).with_password("correct-horse").signs_in().await;
+    let refused = t.visitor(ADA).signs_in().await;
     assert_eq!(refused.rejection(), (400, "email_not_confirmed".into()));
 
     // Nothing that was stored reveals the code
@@ -52,28 +49,27 @@ async fn a_new_account_must_be_confirmed() {
     let link = link_in(mail.html());
     let landed = t.get(link.as_str()).send().await.expect(303);
     assert_eq!(landed.location_fragment("type").as_deref(), Some("signup"));
-    let token = landed.location_fragment("access_token").unwrap();
-    assert_eq!(claims_of(&token)["user_metadata"]["email_verified"], true);
+    let owner = t.member_of(&landed);
+    assert_eq!(claims_of(owner.access_token())["user_metadata"]["email_verified"], true);
     let again = t.get(link.as_str()).send().await.expect(303);
     assert_eq!(again.location_fragment("error_code").as_deref(), Some("otp_expired"));
-    let confirmed = t.get("/auth/v1/user").bearer(&token).send().await.expect(200).json();
+    let confirmed = owner.account().await;
     assert!(confirmed["confirmed_at"].is_string());
     assert_eq!(confirmed["identities"][0]["identity_data"]["email_verified"], true);
-    t.sign_in(ADA, "correct-horse").await;
+    t.sign_in(ADA, "correct horse").await;
 }
 
 #[tokio::test]
 async fn a_sign_up_without_confirmation_returns_a_session() {
     let t = TestServer::with_auth(with_autoconfirm).await;
-    let body = json!({"email": ADA, "password": "correct-horse"});
-    let tokens = sign_up(&t, body.clone()).await.expect(200).json();
+    let tokens = ada(&t).signs_up().await.expect(200).json();
     assert_eq!(tokens["token_type"], "bearer");
     assert_eq!(tokens["user"]["email"], ADA);
     assert!(tokens["user"]["email_confirmed_at"].is_string());
     assert!(tokens["user"].get("confirmed_at").is_none(), "the contract's answer lacks it");
     let claims = claims_of(tokens["access_token"].as_str().unwrap());
     assert_eq!(claims["amr"][0]["method"], "password");
-    assert_eq!(sign_up(&t, body).await.rejection(), (422, "user_already_exists".into()));
+    assert_eq!(ada(&t).signs_up().await.rejection(), (422, "user_already_exists".into()));
     assert!(t.mails().is_empty());
 }
 
@@ -81,9 +77,10 @@ async fn a_sign_up_without_confirmation_returns_a_session() {
 async fn a_sign_up_does_not_reveal_a_taken_address() {
     let sign_in = "https://app.example/sign-in";
     let t = TestServer::with_auth(|settings| settings.email.sign_in_page = Some(sign_in.into())).await;
-    let id = t.account(ADA, "correct-horse").await;
+    let id = t.account(ADA, "correct horse").await;
     let before = t.mails_to(ADA).len();
-    let user = sign_up(&t, json!({"email": ADA, "password": "another-one", "data": {"a": 1}})).await.expect(200).json();
+    let stranger = ada(&t).with_password("another-one");
+    let user = stranger.signs_up_with(&json!({"data": {"a": 1}})).await.expect(200).json();
     assert_ne!(user["id"], id);
     assert_eq!(user["role"], "");
     assert_eq!(user["identities"], json!([]));
@@ -99,17 +96,17 @@ async fn a_sign_up_does_not_reveal_a_taken_address() {
     assert_eq!(links, [sign_in], "{}", mail.html());
     assert!(mail.html().contains(ADA), "{}", mail.html());
     assert_eq!(t.count("select count(*) from auth.one_time_tokens").await, 0);
-    t.sign_in(ADA, "correct-horse").await;
+    t.sign_in(ADA, "correct horse").await;
 }
 
 #[tokio::test]
 async fn the_confirmation_belongs_to_the_latest_password() {
     let t = TestServer::start().await;
-    let mallory = json!({"email": ADA, "password": "of-a-stranger", "data": {"name": "Mallory"}});
-    let first = sign_up(&t, mallory).await.expect(200).json();
+    let mallory = ada(&t).with_password("of-a-stranger");
+    let first = mallory.signs_up_with(&json!({"data": {"name": "Mallory"}})).await.expect(200).json();
     let old_link = link_in(t.nth_mail_to(ADA, 0).await.html());
-    let second = sign_up(&t, json!({"email": ADA, "password": "her-own-one", "data": {"name": "Ada"}})).await;
-    let second = second.expect(200).json();
+    let owner = ada(&t).with_password("her-own-one");
+    let second = owner.signs_up_with(&json!({"data": {"name": "Ada"}})).await.expect(200).json();
     assert_eq!(first["id"], second["id"]);
     assert_eq!(second["user_metadata"]["name"], "Ada");
     let new_link = link_in(t.nth_mail_to(ADA, 1).await.html());
@@ -125,11 +122,11 @@ async fn the_confirmation_belongs_to_the_latest_password() {
 #[tokio::test]
 async fn an_unconfirmed_account_needs_its_password_when_confirmations_are_off() {
     let t = TestServer::with_auth(with_autoconfirm).await;
-    sign_up(&t, json!({"email": ADA, "password": "correct-horse"})).await.expect(200);
+    ada(&t).signs_up().await.expect(200);
     t.execute("update auth.users set email_confirmed_at = null").await;
-    let stranger = sign_up(&t, json!({"email": ADA, "password": "of-a-stranger"})).await;
+    let stranger = ada(&t).with_password("of-a-stranger").signs_up().await;
     assert_eq!(stranger.rejection(), (422, "user_already_exists".into()));
-    let owner = sign_up(&t, json!({"email": ADA, "password": "correct-horse"})).await.expect(200).json();
+    let owner = ada(&t).signs_up().await.expect(200).json();
     assert!(owner["access_token"].is_string());
 }
 
@@ -151,7 +148,7 @@ async fn an_unverified_provider_identity_does_not_survive_a_confirmation_by_mail
            from stranger",
     )
     .await;
-    sign_up(&t, json!({"email": ADA, "password": "her-own-one"})).await.expect(200);
+    ada(&t).with_password("her-own-one").signs_up().await.expect(200);
     let link = link_in(t.mail_to(ADA).await.html());
     t.get(link.as_str()).send().await.expect(303).location_fragment("access_token").unwrap();
     let providers = t.query("select provider from auth.identities").await;
@@ -174,38 +171,38 @@ async fn a_sign_up_is_rejected_in_the_order_of_the_contract() {
             "Password cannot be longer than 72 characters",
         ),
         (
-            json!({"email": ADA, "phone": "15550001111", "password": "correct-horse"}),
+            json!({"email": ADA, "phone": "15550001111", "password": "correct horse"}),
             400,
             "validation_failed",
             "Only an email address or phone number should be provided on signup.",
         ),
         (
-            json!({"email": ADA, "password": "correct-horse", "code_challenge": "x".repeat(43)}),
+            json!({"email": ADA, "password": "correct horse", "code_challenge": "x".repeat(43)}),
             400,
             "validation_failed",
             "PKCE flow requires code_challenge_method and code_challenge",
         ),
         (
-            json!({"phone": "15550001111", "password": "correct-horse"}),
+            json!({"phone": "15550001111", "password": "correct horse"}),
             400,
             "phone_provider_disabled",
             "Phone signups are disabled",
         ),
         (
-            json!({"email": "not an address", "password": "correct-horse"}),
+            json!({"email": "not an address", "password": "correct horse"}),
             400,
             "validation_failed",
             "Unable to validate email address: invalid format",
         ),
         (json!({}), 422, "anonymous_provider_disabled", "Anonymous sign-ins are disabled"),
         (
-            json!({"email": ADA, "password": "correct-horse", "data": {"a": "x".repeat(900_000)}}),
+            json!({"email": ADA, "password": "correct horse", "data": {"a": "x".repeat(900_000)}}),
             422,
             "validation_failed",
             "User metadata is too large (max 40960 bytes)",
         ),
     ] {
-        let answer = sign_up(&t, body).await;
+        let answer = ada(&t).sends(t.post("/auth/v1/signup").json(&body)).send().await;
         assert_eq!(answer.rejection(), (status, code.to_owned()), "{answer:?}");
         assert_eq!(answer.json()["message"], message);
         assert_eq!(answer.header("x-supabase-api-version"), Some("2024-01-01"));
@@ -214,20 +211,19 @@ async fn a_sign_up_is_rejected_in_the_order_of_the_contract() {
     assert!(t.mails().is_empty());
 
     let closed = TestServer::with_auth(|settings| settings.disable_signup = true).await;
-    let answer = sign_up(&closed, json!({"email": ADA, "password": "correct-horse"})).await;
+    let answer = ada(&closed).signs_up().await;
     assert_eq!(answer.rejection(), (422, "signup_disabled".into()));
     let off = TestServer::with_auth(|settings| settings.email.enabled = false).await;
-    let answer = sign_up(&off, json!({"email": ADA, "password": "correct-horse"})).await;
+    let answer = ada(&off).signs_up().await;
     assert_eq!(answer.rejection(), (400, "email_provider_disabled".into()));
 }
 
 #[tokio::test]
 async fn a_weak_password_is_rejected_with_its_reasons_in_both_versions() {
     let t = TestServer::start().await;
-    let body = json!({"email": ADA, "password": "abc"});
-    let new = sign_up(&t, body.clone()).await.expect(422);
+    let new = ada(&t).with_password("abc").signs_up().await.expect(422);
     assert_eq!(new.json()["weak_password"], json!({"reasons": ["length"]}));
-    let old = t.post("/auth/v1/signup").json(&body).send().await.expect(422);
+    let old = t.visitor(ADA).with_password("abc").signs_up().await.expect(422);
     assert_eq!(old.json()["code"], 422);
     assert_eq!(old.json()["error_code"], "weak_password");
     assert_eq!(old.json()["weak_password"], json!({"reasons": ["length"]}));
@@ -237,8 +233,8 @@ async fn a_weak_password_is_rejected_with_its_reasons_in_both_versions() {
 async fn ten_concurrent_sign_ups_make_one_account() {
     let t = TestServer::start().await;
     let all = (0..10).map(|number| {
-        let body = json!({"email": ADA, "password": format!("correct-horse-{number}")});
-        async { sign_up(&t, body).await.expect(200) }
+        let ada = ada(&t).with_password(&format!("correct-horse-{number}"));
+        async move { ada.signs_up().await.expect(200) }
     });
     futures_util::future::join_all(all).await;
     assert_eq!(t.count("select count(*) from auth.users").await, 1);
@@ -255,10 +251,9 @@ async fn a_failing_trigger_stops_the_sign_up_and_its_message_reaches_old_clients
          create trigger refuse before insert on auth.users for each row execute function public.refuse();",
     )
     .await;
-    let body = json!({"email": ADA, "password": "correct-horse"});
-    let new = sign_up(&t, body.clone()).await.expect(500);
+    let new = ada(&t).signs_up().await.expect(500);
     assert_eq!(new.json(), json!({"code": "unexpected_failure", "message": "Database error saving new user"}));
-    let old = t.post("/auth/v1/signup").json(&body).send().await.expect(500);
+    let old = t.visitor(ADA).signs_up().await.expect(500);
     let shown = json!({"code": "P0001", "message": "not today", "hint": "come back tomorrow", "detail": ""});
     assert_eq!(old.json(), shown);
     assert_eq!(t.count("select count(*) from auth.users").await, 0);
@@ -285,7 +280,7 @@ async fn triggers_see_the_expected_steps_of_a_sign_up() {
          create trigger claims before insert on auth.users for each row execute function public.claims();",
     )
     .await;
-    let user = sign_up(&t, json!({"email": ADA, "password": "correct-horse"})).await.expect(200).json();
+    let user = ada(&t).signs_up().await.expect(200).json();
     assert_eq!(user["app_metadata"]["plan"], "free");
     let seen = t.query("select what from public.seen order by at").await;
     let seen: Vec<String> = seen.iter().map(|row| row.get(0)).collect();
@@ -296,42 +291,39 @@ async fn triggers_see_the_expected_steps_of_a_sign_up() {
 async fn a_link_of_a_flow_with_a_proof_key_returns_a_code() {
     let t = TestServer::start().await;
     let pkce = Pkce::new();
-    let body = json!({"email": ADA, "password": "correct-horse", "code_challenge": pkce.challenge, "code_challenge_method": "s256"});
-    sign_up(&t, body).await.expect(200);
-    let link = link_in(t.mail_to(ADA).await.html());
-    let landed = t.get(link.as_str()).send().await.expect(303);
+    let key = json!({"code_challenge": pkce.challenge, "code_challenge_method": "s256"});
+    ada(&t).signs_up_with(&key).await.expect(200);
+    let landed = t.visitor(ADA).opens_link().await.expect(303);
     assert!(landed.location_fragment("access_token").is_none());
-    let code = landed.location_query("code").unwrap();
+    assert!(landed.location_query("code").is_some());
     assert_eq!(t.count("select count(*) from auth.sessions").await, 0);
-    let exchange =
-        || t.post("/auth/v1/token?grant_type=pkce").json(&json!({"auth_code": code, "code_verifier": pkce.verifier}));
-    let tokens = exchange().send().await.expect(200).json();
+    let tokens = t.exchange(&landed, &pkce.verifier).await.expect(200).json();
     assert_eq!(claims_of(tokens["access_token"].as_str().unwrap())["amr"][0]["method"], "email/signup");
-    assert_eq!(exchange().send().await.rejection(), (404, "flow_state_not_found".into()));
+    assert_eq!(t.exchange(&landed, &pkce.verifier).await.rejection(), (404, "flow_state_not_found".into()));
 }
 
 #[tokio::test]
 async fn an_anonymous_user_signs_in_and_becomes_permanent() {
     let t = TestServer::with_auth(|settings| settings.anonymous_users = true).await;
-    let tokens = sign_up(&t, json!({"data": {"theme": "dark"}})).await.expect(200).json();
-    let user = &tokens["user"];
+    let data = t.post("/auth/v1/signup").json(&json!({"data": {"theme": "dark"}}));
+    let guest = t.member_with(data.send().await.expect(200).json()).with_api_version();
+    let user = &guest.session()["user"];
     assert_eq!((&user["email"], &user["phone"], &user["is_anonymous"]), (&json!(""), &json!(""), &json!(true)));
     assert_eq!((&user["app_metadata"], &user["identities"]), (&json!({}), &json!([])));
     assert_eq!(user["user_metadata"], json!({"theme": "dark"}));
-    let token = tokens["access_token"].as_str().unwrap();
-    let claims = claims_of(token);
+    let claims = claims_of(guest.access_token());
     assert_eq!((&claims["is_anonymous"], &claims["amr"][0]["method"]), (&json!(true), &json!("anonymous")));
     assert!(t.actions().await.is_empty());
 
-    let alone = t.put("/auth/v1/user").bearer(token).json(&json!({"password": "correct-horse"})).send().await;
+    let alone = guest.changes_account(&json!({"password": "correct horse"})).await;
     assert_eq!(alone.rejection(), (422, "validation_failed".into()));
-    let both = json!({"email": ADA, "password": "correct-horse"});
-    let waiting = t.put("/auth/v1/user").bearer(token).json(&both).send().await.expect(200).json();
+    let both = json!({"email": ADA, "password": "correct horse"});
+    let waiting = guest.changes_account(&both).await.expect(200).json();
     assert_eq!((&waiting["new_email"], &waiting["email"]), (&json!(ADA), &json!("")));
     let link = link_in(t.mail_to(ADA).await.html());
     t.get(link.as_str()).send().await.expect(303).location_fragment("access_token").unwrap();
-    let user = t.sign_in(ADA, "correct-horse").await["user"].clone();
-    assert_eq!((&user["id"], &user["is_anonymous"]), (&tokens["user"]["id"], &json!(false)));
+    let user = t.sign_in(ADA, "correct horse").await["user"].clone();
+    assert_eq!((&user["id"], &user["is_anonymous"]), (&json!(guest.id()), &json!(false)));
     assert_eq!(user["identities"][0]["provider"], "email");
     assert_eq!(user["user_metadata"]["theme"], "dark");
 }
@@ -343,9 +335,8 @@ async fn without_confirmation_an_anonymous_user_becomes_permanent_at_once() {
         settings.email.autoconfirm = true;
     })
     .await;
-    let tokens = sign_up(&t, json!({})).await.expect(200).json();
-    let token = tokens["access_token"].as_str().unwrap();
-    let user = t.put("/auth/v1/user").bearer(token).json(&json!({"email": ADA})).send().await.expect(200).json();
+    let guest = t.anonymous_member().await;
+    let user = guest.changes_account(&json!({"email": ADA})).await.expect(200).json();
     assert_eq!((&user["email"], &user["is_anonymous"]), (&json!(ADA), &json!(false)));
     assert_eq!(user["app_metadata"]["provider"], "email");
     assert!(t.mails().is_empty());

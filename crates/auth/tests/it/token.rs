@@ -1,21 +1,16 @@
 //! `POST /token`: passwords, code exchanges, and unknown grants.
 
-use portico_testkit::{Pkce, TestServer, claims_of};
+use portico_testkit::{Pkce, TestResponse, TestServer, claims_of, link_in};
 use serde_json::{Value, json};
 
 const PASSWORD: &str = "correct horse";
-
-async fn grant(server: &TestServer, grant: &str, body: &Value) -> portico_testkit::TestResponse {
-    server.post(&format!("/auth/v1/token?grant_type={grant}")).json(body).send().await
-}
 
 #[tokio::test]
 async fn a_sign_in_with_a_password_returns_the_response_of_the_contract() {
     let server = TestServer::start().await;
     let id = server.account("ada@example.com", PASSWORD).await;
 
-    let answer =
-        grant(&server, "password", &json!({"email": " Ada@Example.com ", "password": PASSWORD})).await.expect(200);
+    let answer = server.visitor(" Ada@Example.com ").signs_in().await.expect(200);
 
     let body = answer.json();
     assert_eq!(body["token_type"], "bearer");
@@ -60,7 +55,7 @@ async fn a_failed_sign_in_is_rejected_with_the_codes_of_the_contract() {
         .execute("update auth.users set banned_until = now() + interval '1 day' where email = 'eve@example.com'")
         .await;
     let unconfirmed = json!({"email": "new@example.com", "password": PASSWORD});
-    server.post("/auth/v1/signup").json(&unconfirmed).send().await.expect(200);
+    server.visitor("new@example.com").signs_up().await.expect(200);
 
     let cases = [
         (json!({"email": "ada@example.com", "password": "wrong"}), 400, "invalid_credentials"),
@@ -77,7 +72,11 @@ async fn a_failed_sign_in_is_rejected_with_the_codes_of_the_contract() {
         (json!([]), 400, "bad_json"),
     ];
     for (body, status, code) in cases {
-        assert_eq!(grant(&server, "password", &body).await.rejection(), (status, code.to_owned()), "{body}");
+        assert_eq!(
+            server.post("/auth/v1/token?grant_type=password").json(&body).send().await.rejection(),
+            (status, code.to_owned()),
+            "{body}"
+        );
     }
     assert_eq!(server.count("select count(*) from auth.sessions").await, 0);
 }
@@ -131,26 +130,24 @@ async fn a_form_names_its_grant_as_oauth_libraries_write_it() {
     answer.expect(200);
 }
 
-/// Finishes an email flow with a proof key and returns the code that its redirect brings.
-async fn code_by_mail(server: &TestServer, pkce: &Pkce) -> String {
+/// Finishes an email flow with a proof key and returns the redirect with its code.
+async fn redirect_of_a_mail(server: &TestServer, pkce: &Pkce) -> TestResponse {
     server.account("ada@example.com", PASSWORD).await;
-    let body = json!({
-        "email": "ada@example.com", "code_challenge": pkce.challenge, "code_challenge_method": "s256",
-    });
-    server.post("/auth/v1/recover").json(&body).send().await.expect(200);
+    let key = json!({"code_challenge": pkce.challenge, "code_challenge_method": "s256"});
+    server.visitor("ada@example.com").posts("recover", &key).await.expect(200);
     // The first is the confirmation of the new account
     let mail = server.nth_mail_to("ada@example.com", 1).await;
-    let link = portico_testkit::link_in(mail.html());
-    server.get(link.as_str()).send().await.expect(303).location_query("code").unwrap()
+    server.get(link_in(mail.html()).as_str()).send().await.expect(303)
 }
 
 #[tokio::test]
 async fn a_code_is_exchanged_once_and_only_with_its_verifier() {
     let server = TestServer::start().await;
     let pkce = Pkce::new();
-    let code = code_by_mail(&server, &pkce).await;
+    let code = redirect_of_a_mail(&server, &pkce).await.location_query("code").unwrap();
     let exchange = async |code: &str, verifier: &str| {
-        grant(&server, "pkce", &json!({"auth_code": code, "code_verifier": verifier})).await
+        let body = json!({"auth_code": code, "code_verifier": verifier});
+        server.post("/auth/v1/token?grant_type=pkce").json(&body).send().await
     };
 
     assert_eq!(exchange(&code, "").await.rejection(), (400, "validation_failed".into()));
@@ -169,9 +166,9 @@ async fn a_code_is_exchanged_once_and_only_with_its_verifier() {
 async fn two_concurrent_exchanges_of_one_code_make_one_session() {
     let server = TestServer::start().await;
     let pkce = Pkce::new();
-    let code = code_by_mail(&server, &pkce).await;
-    let body = json!({"auth_code": code, "code_verifier": pkce.verifier});
-    let answers = futures_util::future::join_all((0..8).map(|_| grant(&server, "pkce", &body))).await;
+    let redirect = redirect_of_a_mail(&server, &pkce).await;
+    let exchanges = (0..8).map(|_| server.exchange(&redirect, &pkce.verifier));
+    let answers = futures_util::future::join_all(exchanges).await;
     assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1);
     assert_eq!(server.count("select count(*) from auth.sessions").await, 1);
 }
@@ -180,30 +177,27 @@ async fn two_concurrent_exchanges_of_one_code_make_one_session() {
 async fn an_expired_flow_and_a_banned_person_get_no_session() {
     let server = TestServer::start().await;
     let pkce = Pkce::new();
-    let code = code_by_mail(&server, &pkce).await;
-    let body = json!({"auth_code": code, "code_verifier": pkce.verifier});
+    let redirect = redirect_of_a_mail(&server, &pkce).await;
+    let exchange = async || server.exchange(&redirect, &pkce.verifier).await;
     server.execute("update auth.users set banned_until = now() + interval '1 day'").await;
-    assert_eq!(grant(&server, "pkce", &body).await.rejection(), (403, "user_banned".into()));
+    assert_eq!(exchange().await.rejection(), (403, "user_banned".into()));
     server.execute("update auth.users set banned_until = null").await;
     server.clock().advance(time::Duration::seconds(301));
-    assert_eq!(grant(&server, "pkce", &body).await.rejection(), (422, "flow_state_expired".into()));
+    assert_eq!(exchange().await.rejection(), (422, "flow_state_expired".into()));
 }
 
 #[tokio::test]
 async fn a_link_may_be_opened_after_the_expiry_of_a_flow() {
     let server = TestServer::start().await;
     let pkce = Pkce::new();
-    let body = json!({
-        "email": "ada@example.com", "password": PASSWORD,
-        "code_challenge": pkce.challenge, "code_challenge_method": "s256",
-    });
-    server.post("/auth/v1/signup").json(&body).send().await.expect(200);
-    let link = portico_testkit::link_in(server.mail_to("ada@example.com").await.html());
+    let key = json!({"code_challenge": pkce.challenge, "code_challenge_method": "s256"});
+    let ada = server.visitor("ada@example.com");
+    ada.signs_up_with(&key).await.expect(200);
+    server.mail_to("ada@example.com").await;
     server.clock().advance(time::Duration::minutes(50));
-    let code = server.get(link.as_str()).send().await.expect(303).location_query("code").unwrap();
+    let redirect = ada.opens_link().await.expect(303);
     server.clock().advance(time::Duration::minutes(4));
-    let body = json!({"auth_code": code, "code_verifier": pkce.verifier});
-    let session = grant(&server, "pkce", &body).await.expect(200).json();
+    let session = server.exchange(&redirect, &pkce.verifier).await.expect(200).json();
     assert_eq!(claims_of(session["access_token"].as_str().unwrap())["amr"][0]["method"], "email/signup");
 }
 
@@ -211,14 +205,13 @@ async fn a_link_may_be_opened_after_the_expiry_of_a_flow() {
 async fn a_code_that_was_not_issued_is_rejected() {
     let server = TestServer::start().await;
     let pkce = Pkce::new();
-    let body = json!({
-        "email": "ada@example.com", "password": PASSWORD,
-        "code_challenge": pkce.challenge, "code_challenge_method": "s256",
-    });
-    server.post("/auth/v1/signup").json(&body).send().await.expect(200);
+    let key = json!({"code_challenge": pkce.challenge, "code_challenge_method": "s256"});
+    let ada = server.visitor("ada@example.com");
+    ada.signs_up_with(&key).await.expect(200);
     let code: String = server.query("select auth_code from auth.flow_state").await[0].get(0);
     let body = json!({"auth_code": code, "code_verifier": pkce.verifier});
-    assert_eq!(grant(&server, "pkce", &body).await.rejection(), (404, "flow_state_not_found".into()));
+    let answer = server.post("/auth/v1/token?grant_type=pkce").json(&body).send().await;
+    assert_eq!(answer.rejection(), (404, "flow_state_not_found".into()));
 }
 
 #[tokio::test]

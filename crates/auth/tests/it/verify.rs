@@ -1,17 +1,14 @@
 //! `GET` and `POST /verify`, `POST /otp`, `/magiclink`, `/recover`, `/resend`
 
-use portico_testkit::{Pkce, TestResponse, TestServer, claims_of, code_in, link_in};
+use portico_testkit::{Pkce, TestResponse, TestServer, claims_of, code_in, link_in, token_hash_in};
 use serde_json::{Value, json};
 use time::Duration;
 
-const ADA: &str = "ada@example.com";
+use crate::signup::{ADA, ada};
+
 const SITE_EXPIRED: &str = "Email link is invalid or has expired";
 
-async fn post(t: &TestServer, path: &str, body: Value) -> TestResponse {
-    t.post(&format!("/auth/v1/{path}")).header("x-supabase-api-version", "2024-01-01").json(&body).send().await
-}
-
-async fn method_of(answer: TestResponse) -> Value {
+fn method_of(answer: &TestResponse) -> Value {
     claims_of(answer.json()["access_token"].as_str().unwrap())["amr"][0]["method"].clone()
 }
 
@@ -19,27 +16,26 @@ async fn method_of(answer: TestResponse) -> Value {
 async fn every_one_time_token_works_once() {
     let t = TestServer::start().await;
     // By code: the confirmation of a sign-up
-    post(&t, "signup", json!({"email": ADA, "password": "correct-horse"})).await.expect(200);
-    let body = json!({"type": "signup", "email": ADA, "token": code_in(t.mail_to(ADA).await.html())});
-    assert_eq!(method_of(post(&t, "verify", body.clone()).await.expect(200)).await, "otp");
-    assert_eq!(post(&t, "verify", body).await.rejection(), (403, "otp_expired".into()));
+    ada(&t).signs_up().await.expect(200);
+    let code = code_in(t.mail_to(ADA).await.html());
+    assert_eq!(method_of(&ada(&t).verifies("signup", &code).await.expect(200)), "otp");
+    assert_eq!(ada(&t).verifies("signup", &code).await.rejection(), (403, "otp_expired".into()));
 
     // By hash and by code: recovery and sign-in links
     for (number, (path, verify_type)) in
         [("recover", "recovery"), ("otp", "magiclink"), ("magiclink", "email")].iter().enumerate()
     {
-        post(&t, path, json!({"email": ADA})).await.expect(200);
+        ada(&t).posts(path, &json!({})).await.expect(200);
         let mail = t.nth_mail_to(ADA, 1 + number).await;
-        let link = link_in(mail.html());
-        let hash = link.query_pairs().find(|(name, _)| name == "token").unwrap().1.into_owned();
         let body = if number == 1 {
             json!({"type": verify_type, "email": ADA, "token": code_in(mail.html())})
         } else {
-            json!({"type": verify_type, "token_hash": hash})
+            json!({"type": verify_type, "token_hash": token_hash_in(mail.html())})
         };
-        post(&t, "verify", body.clone()).await.expect(200);
-        assert_eq!(post(&t, "verify", body).await.rejection(), (403, "otp_expired".into()), "{path}");
-        let again = t.get(link.as_str()).send().await.expect(303);
+        let verify = async || ada(&t).sends(t.post("/auth/v1/verify").json(&body)).send().await;
+        verify().await.expect(200);
+        assert_eq!(verify().await.rejection(), (403, "otp_expired".into()), "{path}");
+        let again = t.get(link_in(mail.html()).as_str()).send().await.expect(303);
         assert_eq!(again.location_fragment("error_description").as_deref(), Some(SITE_EXPIRED));
     }
 }
@@ -47,11 +43,11 @@ async fn every_one_time_token_works_once() {
 #[tokio::test]
 async fn a_code_sent_twenty_times_concurrently_makes_one_session() {
     let t = TestServer::start().await;
-    t.account(ADA, "correct-horse").await;
-    post(&t, "otp", json!({"email": ADA})).await.expect(200);
-    let mail = t.nth_mail_to(ADA, 1).await;
-    let body = json!({"type": "email", "email": ADA, "token": code_in(mail.html())});
-    let answers = futures_util::future::join_all((0..20).map(|_| post(&t, "verify", body.clone()))).await;
+    t.account(ADA, "correct horse").await;
+    ada(&t).requests_code().await.expect(200);
+    let code = code_in(t.nth_mail_to(ADA, 1).await.html());
+    let ada = ada(&t);
+    let answers = futures_util::future::join_all((0..20).map(|_| ada.verifies("email", &code))).await;
     assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1);
     // Concurrent attempts are all counted
     let refusals: Vec<_> =
@@ -63,12 +59,11 @@ async fn a_code_sent_twenty_times_concurrently_makes_one_session() {
 #[tokio::test]
 async fn codes_and_links_expire() {
     let t = TestServer::with_auth(|settings| settings.email.otp_expiry = std::time::Duration::from_secs(3600)).await;
-    t.account(ADA, "correct-horse").await;
-    post(&t, "otp", json!({"email": ADA})).await.expect(200);
+    t.account(ADA, "correct horse").await;
+    ada(&t).requests_code().await.expect(200);
     let mail = t.nth_mail_to(ADA, 1).await;
     t.clock().advance(Duration::seconds(3600));
-    let by_code = json!({"type": "magiclink", "email": ADA, "token": code_in(mail.html())});
-    let refused = post(&t, "verify", by_code).await;
+    let refused = ada(&t).verifies("magiclink", &code_in(mail.html())).await;
     assert_eq!(refused.rejection(), (403, "otp_expired".into()));
     assert_eq!(refused.json()["message"], "Token has expired or is invalid");
     let landed = t.get(link_in(mail.html()).as_str()).send().await.expect(303);
@@ -80,7 +75,7 @@ async fn codes_and_links_expire() {
 #[tokio::test]
 async fn verify_is_rejected_in_the_order_of_the_contract() {
     let t = TestServer::start().await;
-    t.account(ADA, "correct-horse").await;
+    t.account(ADA, "correct horse").await;
     for (body, status, code, message) in [
         (json!({"token": "1"}), 400, "validation_failed", "Verify requires a verification type"),
         (json!({"type": "email"}), 400, "validation_failed", "Verify requires either a token or a token hash"),
@@ -125,7 +120,7 @@ async fn verify_is_rejected_in_the_order_of_the_contract() {
         (json!({"type": "odd", "token": "1", "email": ADA}), 403, "otp_expired", "Token has expired or is invalid"),
         (json!({"type": "email", "token_hash": "abc"}), 403, "otp_expired", SITE_EXPIRED),
     ] {
-        let answer = post(&t, "verify", body).await;
+        let answer = ada(&t).sends(t.post("/auth/v1/verify").json(&body)).send().await;
         assert_eq!(answer.rejection(), (status, code.to_owned()), "{answer:?}");
         assert_eq!(answer.json()["message"], message);
     }
@@ -138,35 +133,39 @@ async fn verify_is_rejected_in_the_order_of_the_contract() {
 #[tokio::test]
 async fn a_banned_person_is_rejected_after_the_token() {
     let t = TestServer::start().await;
-    t.account(ADA, "correct-horse").await;
-    post(&t, "otp", json!({"email": ADA})).await.expect(200);
+    t.account(ADA, "correct horse").await;
+    ada(&t).requests_code().await.expect(200);
     let code = code_in(t.nth_mail_to(ADA, 1).await.html());
     t.execute("update auth.users set banned_until = now() + interval '1 day'").await;
-    let wrong = post(&t, "verify", json!({"type": "email", "email": ADA, "token": "000000"})).await;
+    let wrong = ada(&t).verifies("email", "000000").await;
     assert_eq!(wrong.rejection(), (403, "otp_expired".into()));
-    let right = post(&t, "verify", json!({"type": "email", "email": ADA, "token": code})).await;
+    let right = ada(&t).verifies("email", &code).await;
     assert_eq!(right.rejection(), (403, "user_banned".into()));
 }
 
 #[tokio::test]
 async fn a_link_signs_an_unknown_address_up() {
     let t = TestServer::start().await;
-    let answer = post(&t, "otp", json!({"email": ADA, "create_user": true, "data": {"name": "Ada"}})).await.expect(200);
+    let fields = json!({"create_user": true, "data": {"name": "Ada"}});
+    let answer = ada(&t).posts("otp", &fields).await.expect(200);
     assert_eq!(answer.json(), json!({}));
     let mail = t.mail_to(ADA).await;
     assert_eq!(mail.subject().as_str(), "Confirm your email address");
-    let answer = post(&t, "verify", json!({"type": "email", "email": ADA, "token": code_in(mail.html())})).await;
+    let answer = ada(&t).verifies("email", &code_in(mail.html())).await;
     let user = answer.expect(200).json()["user"].clone();
     assert_eq!(user["user_metadata"]["name"], "Ada");
     assert!(user["email_confirmed_at"].is_string());
 
-    let unknown = post(&t, "otp", json!({"email": "no@example.com", "create_user": false})).await;
+    let posts = async |email: &str, path: &str| {
+        t.visitor(email).with_api_version().posts(path, &json!({"create_user": false})).await
+    };
+    let unknown = posts("no@example.com", "otp").await;
     assert_eq!(unknown.rejection(), (422, "otp_disabled".into()));
-    let invalid = post(&t, "otp", json!({"email": "nonsense", "create_user": false})).await;
+    let invalid = posts("nonsense", "otp").await;
     assert_eq!(invalid.rejection(), (422, "otp_disabled".into()));
     assert_eq!(t.count("select count(*) from auth.users").await, 1);
     // `/magiclink` has no such field
-    post(&t, "magiclink", json!({"email": "no@example.com", "create_user": false})).await.expect(200);
+    posts("no@example.com", "magiclink").await.expect(200);
     assert_eq!(t.count("select count(*) from auth.users").await, 2);
 }
 
@@ -192,47 +191,45 @@ async fn create_user_false_is_checked_before_disabled_features() {
     ] {
         let mut asked = body;
         asked["create_user"] = json!(false);
-        assert_eq!(post(&t, "otp", asked.clone()).await.rejection(), (status, code.to_owned()), "{asked}");
+        let answer = ada(&t).sends(t.post("/auth/v1/otp").json(&asked)).send().await;
+        assert_eq!(answer.rejection(), (status, code.to_owned()), "{asked}");
     }
 }
 
 #[tokio::test]
 async fn a_link_for_an_unconfirmed_account_deletes_the_password_of_the_first_sign_up() {
     let t = TestServer::start().await;
-    post(&t, "signup", json!({"email": ADA, "password": "of-a-stranger"})).await.expect(200);
-    post(&t, "otp", json!({"email": ADA})).await.expect(200);
+    ada(&t).with_password("of-a-stranger").signs_up().await.expect(200);
+    ada(&t).requests_code().await.expect(200);
     let code = code_in(t.nth_mail_to(ADA, 1).await.html());
-    post(&t, "verify", json!({"type": "email", "email": ADA, "token": code})).await.expect(200);
-    let stranger = post(&t, "token?grant_type=password", json!({"email": ADA, "password": "of-a-stranger"})).await;
+    ada(&t).verifies("email", &code).await.expect(200);
+    let stranger = ada(&t).with_password("of-a-stranger").signs_in().await;
     assert_eq!(stranger.rejection(), (400, "invalid_credentials".into()));
 }
 
 #[tokio::test]
 async fn recovery_of_an_unconfirmed_account_confirms_it_without_its_password() {
     let t = TestServer::start().await;
-    post(&t, "signup", json!({"email": ADA, "password": "of-a-stranger"})).await.expect(200);
-    post(&t, "recover", json!({"email": ADA})).await.expect(200);
+    ada(&t).with_password("of-a-stranger").signs_up().await.expect(200);
+    ada(&t).requests_recovery().await.expect(200);
     let code = code_in(t.nth_mail_to(ADA, 1).await.html());
-    let tokens = post(&t, "verify", json!({"type": "recovery", "email": ADA, "token": code})).await.expect(200).json();
-    let stranger = post(&t, "token?grant_type=password", json!({"email": ADA, "password": "of-a-stranger"})).await;
+    let owner = t.member_with(ada(&t).verifies("recovery", &code).await.expect(200).json());
+    let stranger = ada(&t).with_password("of-a-stranger").signs_in().await;
     assert_eq!(stranger.rejection(), (400, "invalid_credentials".into()));
-    let token = tokens["access_token"].as_str().unwrap();
-    t.put("/auth/v1/user").bearer(token).json(&json!({"password": "her-own-one"})).send().await.expect(200);
+    owner.changes_account(&json!({"password": "her-own-one"})).await.expect(200);
     t.sign_in(ADA, "her-own-one").await;
 }
 
 #[tokio::test]
 async fn unknown_addresses_get_the_same_response_and_no_mail() {
     let t = TestServer::start().await;
-    for (path, body) in [
-        ("recover", json!({"email": "no@example.com"})),
-        ("resend", json!({"type": "signup", "email": "no@example.com"})),
-        ("resend", json!({"type": "email_change", "email": "no@example.com"})),
-    ] {
-        assert_eq!(post(&t, path, body).await.expect(200).json(), json!({}));
+    let stranger = t.visitor("no@example.com").with_api_version();
+    assert_eq!(stranger.requests_recovery().await.expect(200).json(), json!({}));
+    for verify_type in ["signup", "email_change"] {
+        assert_eq!(stranger.requests_again(verify_type).await.expect(200).json(), json!({}));
     }
-    t.account(ADA, "correct-horse").await;
-    assert_eq!(post(&t, "resend", json!({"type": "signup", "email": ADA})).await.expect(200).json(), json!({}));
+    t.account(ADA, "correct horse").await;
+    assert_eq!(ada(&t).requests_again("signup").await.expect(200).json(), json!({}));
     assert_eq!(t.mails().len(), 1);
     assert_eq!(t.count("select count(*) from portico.mail_outbox").await, 0);
 }
@@ -240,24 +237,22 @@ async fn unknown_addresses_get_the_same_response_and_no_mail() {
 #[tokio::test]
 async fn messages_to_an_address_keep_an_interval() {
     let t = TestServer::with_auth(|settings| settings.email.max_frequency = std::time::Duration::from_secs(60)).await;
-    post(&t, "signup", json!({"email": ADA, "password": "correct-horse"})).await.expect(200);
+    ada(&t).signs_up().await.expect(200);
     t.clock().advance(Duration::seconds(7));
-    for (path, body) in [
-        ("signup", json!({"email": ADA, "password": "another-one"})),
-        ("resend", json!({"type": "signup", "email": ADA})),
-        ("otp", json!({"email": ADA})),
-    ] {
-        let answer = post(&t, path, body).await;
+    for (path, fields) in
+        [("signup", json!({"password": "another-one"})), ("resend", json!({"type": "signup"})), ("otp", json!({}))]
+    {
+        let answer = ada(&t).posts(path, &fields).await;
         assert_eq!(answer.rejection(), (429, "over_email_send_rate_limit".into()), "{path}");
         let message = "For security purposes, you can only request this after 53 seconds.";
         assert_eq!(answer.json()["message"], message);
         assert_eq!(answer.header("retry-after"), Some("53"));
     }
     t.clock().advance(Duration::seconds(53));
-    post(&t, "resend", json!({"type": "signup", "email": ADA})).await.expect(200);
+    ada(&t).requests_again("signup").await.expect(200);
     let link = link_in(t.nth_mail_to(ADA, 1).await.html());
     t.get(link.as_str()).send().await.expect(303).location_fragment("access_token").unwrap();
-    t.sign_in(ADA, "correct-horse").await;
+    t.sign_in(ADA, "correct horse").await;
 }
 
 #[tokio::test]
@@ -267,7 +262,8 @@ async fn mails_have_an_hourly_limit() {
     })
     .await;
     for number in 0..3 {
-        let answer = post(&t, "otp", json!({"email": format!("a{number}@example.com")})).await;
+        let person = t.visitor(&format!("a{number}@example.com")).with_api_version();
+        let answer = person.requests_code().await;
         if number < 2 {
             answer.expect(200);
         } else {
@@ -284,22 +280,19 @@ async fn mails_have_an_hourly_limit() {
 #[tokio::test]
 async fn a_recovery_with_a_proof_key_gives_a_code_by_link_and_a_session_by_code() {
     let t = TestServer::start().await;
-    t.account(ADA, "correct-horse").await;
+    t.account(ADA, "correct horse").await;
     let pkce = Pkce::new();
-    let body = || json!({"email": ADA, "code_challenge": pkce.challenge, "code_challenge_method": "s256"});
-    post(&t, "recover", body()).await.expect(200);
+    let key = json!({"code_challenge": pkce.challenge, "code_challenge_method": "s256"});
+    ada(&t).posts("recover", &key).await.expect(200);
     let link = link_in(t.nth_mail_to(ADA, 1).await.html());
     assert!(link.query_pairs().any(|(name, value)| name == "token" && value.starts_with("pkce_")));
     let landed = t.get(link.as_str()).send().await.expect(303);
-    let code = landed.location_query("code").unwrap();
-    let exchange = json!({"auth_code": code, "code_verifier": pkce.verifier});
-    assert_eq!(method_of(post(&t, "token?grant_type=pkce", exchange).await.expect(200)).await, "recovery");
+    assert_eq!(method_of(&t.exchange(&landed, &pkce.verifier).await.expect(200)), "recovery");
 
     // POST always returns a session, even for a flow with a proof key
-    post(&t, "recover", body()).await.expect(200);
+    ada(&t).posts("recover", &key).await.expect(200);
     let code = code_in(t.nth_mail_to(ADA, 2).await.html());
-    let answer = post(&t, "verify", json!({"type": "recovery", "email": ADA, "token": code})).await.expect(200);
-    assert_eq!(method_of(answer).await, "otp");
+    assert_eq!(method_of(&ada(&t).verifies("recovery", &code).await.expect(200)), "otp");
 }
 
 #[tokio::test]
@@ -331,10 +324,10 @@ async fn links_lead_only_to_allowed_targets() {
     {
         let address = format!("a{number}@example.com");
         let target: String = form_urlencoded::byte_serialize(asked.replace("%0d%0a", "\r\n").as_bytes()).collect();
-        post(&t, &format!("signup?redirect_to={target}"), json!({"email": address, "password": "correct-horse"}))
-            .await
-            .expect(200);
-        let landed = t.get(link_in(t.mail_to(&address).await.html()).as_str()).send().await.expect(303);
+        let person = t.visitor(&address).with_api_version();
+        let signup = format!("signup?redirect_to={target}");
+        person.posts(&signup, &json!({"password": "correct horse"})).await.expect(200);
+        let landed = person.opens_link().await.expect(303);
         let mut location = landed.location();
         location.set_fragment(None);
         assert_eq!(location.as_str(), *expected);
