@@ -29,7 +29,7 @@ impl ChangeEventError {
     }
 }
 
-/// The part of a change that an event shows.
+/// The content of an event: what it shows of a change.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum EventContent {
     Error(ChangeEventError),
@@ -99,7 +99,7 @@ impl<'a> ChangeMessages<'a> {
             let values = shown.filter_map(|(at, column)| Some(row?.column(at)?.len() + column.name.len() + 4));
             values.sum::<usize>()
         };
-        // The old key of an update that has not changed it is part of the new row
+        // The old key of an update that has not changed it is in the new row
         let old = if self.change.has_old_values() { size(&self.old, &shows_old) } else { 0 };
         size(&self.new, &shows_new) + old > self.max_bytes
     }

@@ -5,7 +5,7 @@ mod content;
 mod grouping;
 mod isolation;
 mod life;
-mod parts;
+mod cohorts;
 mod pauses;
 mod plans;
 mod rules;

@@ -69,7 +69,7 @@ async fn readers_whose_policy_waits_do_not_delay_the_others() {
 }
 
 #[tokio::test]
-async fn a_right_that_is_revoked_during_a_delivery_is_missing_in_its_last_part() {
+async fn a_right_that_is_revoked_during_a_delivery_is_missing_in_its_last_cohort() {
     let times = DeliveryTimes { role_answers: Duration::ZERO, ..DeliveryTimes::default() };
     let live = Live::with_times(WAITING_POLICY, RealtimeSettings::default(), times).await;
     live.run(
@@ -96,7 +96,7 @@ async fn a_right_that_is_revoked_during_a_delivery_is_missing_in_its_last_part()
 }
 
 #[tokio::test]
-async fn sockets_of_the_same_thread_write_while_a_part_is_sent() {
+async fn sockets_of_the_same_thread_write_while_a_cohort_is_sent() {
     let live = Live::new(WAITING_POLICY).await;
     // Fewer than are sent: it is closed unless it is emptied meanwhile
     let limits = RealtimeLimits { max_waiting_frames: 600, ..RealtimeLimits::default() };
