@@ -18,10 +18,11 @@ use std::time::Duration;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use indexmap::IndexMap;
 use portico_database::{Database, DatabaseError};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::authorise::{KeyReaders, RowAccess, read_tables};
+use super::cohort_turns::CohortTurns;
 use super::column_test::{FieldValue, Test};
 use super::committed_change::CommittedChange;
 use super::database_tests::{ConditionMemory, ConditionScope, TestQuestion, failing_tests};
@@ -203,16 +204,18 @@ impl ChangeDelivery {
             true => ReaderCohorts::all_at_last(candidates),
             false => ReaderCohorts::of(changes, candidates),
         };
-        let turns = Semaphore::new(cohorts.at_once());
+        let turns = CohortTurns::new(cohorts.at_once());
         let ReaderCohorts { first, mut last, .. } = cohorts;
         let count = first.len().max(1);
         let (answered, mut to_send) = mpsc::unbounded_channel();
         let mut reads = stream::iter(first)
             .map(async |mut cohort| {
-                let turn = turns.acquire().await;
-                // A cohort before may have begun a pause
-                self.registry.drop_paused(changes, &mut cohort);
-                (self.access.authorise(&tables, changes, cohort, &keys, &of_roles).await, turn)
+                let decision = async {
+                    // A cohort before may have begun a pause
+                    self.registry.drop_paused(changes, &mut cohort);
+                    self.access.authorise(&tables, changes, cohort, &keys, &of_roles).await
+                };
+                turns.decide(decision).await
             })
             .buffer_unordered(count)
             .boxed();

@@ -15,8 +15,8 @@
 //! - `preparation` prepares filters again for tables whose columns have changed;
 //! - `deliver` takes committed changes, and sends the messages of `event` to each channel in their
 //!   order, which `outgoing` collects; `slices` says how many changes it works on at once, and
-//!   `reader_cohorts` for which readers together; `slice_keys` and `slice_messages` have the keys
-//!   and messages of these changes, `times` their time limits.
+//!   `reader_cohorts` for which readers together, in the order of `cohort_turns`; `slice_keys` and
+//!   `slice_messages` have the keys and messages of these changes, `times` their time limits.
 //!
 //! Promises: a channel receives the values of a row only if its role, with its claims, could select
 //! a row of that key and those columns at the moment of the delivery. Deleted rows are not there to
@@ -29,6 +29,7 @@
 
 mod access;
 mod authorise;
+mod cohort_turns;
 mod column_test;
 mod committed_change;
 mod condition_budgets;

@@ -14,11 +14,10 @@ use super::verdict::Candidate;
 const COHORTS: usize = 33;
 /// The number of the last cohort.
 const LAST_COHORT: usize = COHORTS;
-/// The smallest number of cohorts that are decided and sent at once.
+/// The number of cohorts that are decided and sent at once at least, if they are slow.
 const MIN_AT_ONCE: usize = 3;
 /// The number of reads of the cohorts that are decided at once, if that is not less than
-/// [`MIN_AT_ONCE`] cohorts. With more, PostgreSQL works on all of them at the same time, and the
-/// first ones are not answered sooner than the last.
+/// [`MIN_AT_ONCE`] cohorts.
 const READS_AT_ONCE: usize = 128;
 /// The largest number of tables of a slice that is split.
 const MAX_TABLES: usize = 64;
@@ -131,7 +130,7 @@ impl ReaderCohorts {
         Self { first: Vec::new(), last: candidates, most_reads: 0 }
     }
 
-    /// Returns the number of cohorts that are decided and sent at once: all of them if their
+    /// Returns the number of cohorts that may be decided and sent at once: all of them if their
     /// readers are few, so that some slow ones do not delay the others.
     pub fn at_once(&self) -> usize {
         (READS_AT_ONCE / self.most_reads.max(1)).clamp(MIN_AT_ONCE, COHORTS)
