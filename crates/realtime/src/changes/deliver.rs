@@ -205,7 +205,8 @@ impl ChangeDelivery {
             false => ReaderCohorts::of(changes, candidates),
         };
         let turns = CohortTurns::new(cohorts.at_once());
-        let ReaderCohorts { first, mut last, .. } = cohorts;
+        let ReaderCohorts { first, mut last, topics, .. } = cohorts;
+        messages.share(topics);
         let count = first.len().max(1);
         let (answered, mut to_send) = mpsc::unbounded_channel();
         let mut reads = stream::iter(first)
@@ -403,7 +404,6 @@ impl ChangeDelivery {
         let mut outgoing = OutgoingChanges::new(last);
         let mut count = 0_usize;
         for (number, sent) in by_change {
-            let Some(messages) = messages.of_change(number) else { continue };
             let mut by_group: IndexMap<(u64, usize), GroupMessage> = IndexMap::new();
             for (target, content) in sent {
                 // One message for all entries of a channel with the same columns
@@ -427,14 +427,15 @@ impl ChangeDelivery {
                     form: group.key.form,
                     ids: message.ids,
                 };
-                let sent = outgoing.add(group, messages.frame(&message.content, place).clone());
+                let Some(frame) = messages.frame(number, &message.content, place) else { continue };
+                let sent = outgoing.add(group, frame);
                 self.meter.add(sent as u64);
                 count += 1;
                 if count.is_multiple_of(MESSAGES_AT_ONCE) {
                     tokio::task::yield_now().await;
                 }
             }
-            messages.forget_frames();
+            messages.forget_frames(number);
         }
         self.meter.add(outgoing.send() as u64);
     }

@@ -16,7 +16,8 @@
 //! - `deliver` takes committed changes, and sends the messages of `event` to each channel in their
 //!   order, which `outgoing` collects; `slices` says how many changes it works on at once, and
 //!   `reader_cohorts` for which readers together, in the order of `cohort_turns`; `slice_keys` and
-//!   `slice_messages` have the keys and messages of these changes, `times` their time limits.
+//!   `slice_messages` have the keys and messages of these changes, `shared_topics` those topics
+//!   whose messages are kept for a later cohort, `times` the time limits.
 //!
 //! Promises: a channel receives the values of a row only if its role, with its claims, could select
 //! a row of that key and those columns at the moment of the delivery. Deleted rows are not there to
@@ -51,6 +52,7 @@ mod rendering;
 mod renewal;
 mod role_reads;
 mod shared_rounds;
+mod shared_topics;
 mod slice_keys;
 mod slice_messages;
 mod slices;

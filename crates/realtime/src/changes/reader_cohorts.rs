@@ -8,6 +8,7 @@ use indexmap::IndexMap;
 use super::committed_change::CommittedChange;
 use super::group::SubscriptionGroup;
 use super::role_reads::ChangeReader;
+use super::shared_topics::SharedTopics;
 use super::verdict::Candidate;
 
 /// The largest number of cohorts before the last one. The first of them needs no reads.
@@ -34,6 +35,7 @@ pub(super) struct ReaderCohorts {
     /// Those of the cohorts before the last one.
     pub first: Vec<Vec<Candidate>>,
     pub last: Vec<Candidate>,
+    pub topics: SharedTopics,
     /// The number of reads of the cohort that needs the most.
     most_reads: usize,
 }
@@ -95,7 +97,7 @@ impl ReaderCohorts {
             }
         }
         let (mut first, mut last, mut count) = (Vec::new(), Vec::new(), 0);
-        let mut reads = [0; LAST_COHORT + 1];
+        let (mut reads, mut topics) = ([0; LAST_COHORT + 1], SharedTopics::default());
         for (candidate, reader) in candidates.into_iter().zip(of_candidates) {
             let placement = &mut readers[reader];
             let number = *placement.number.get_or_insert_with(|| {
@@ -111,6 +113,7 @@ impl ReaderCohorts {
                 reads[number] += placement.asked.count_ones() as usize;
                 number
             });
+            topics.add(&candidate.target.group, number);
             if number == LAST_COHORT {
                 last.push(candidate);
                 continue;
@@ -122,12 +125,12 @@ impl ReaderCohorts {
                 cohort.push(candidate);
             }
         }
-        Self { first, last, most_reads: reads.into_iter().max().unwrap_or_default() }
+        Self { first, last, topics, most_reads: reads.into_iter().max().unwrap_or_default() }
     }
 
     /// Returns a last cohort alone.
     pub fn all_at_last(candidates: Vec<Candidate>) -> Self {
-        Self { first: Vec::new(), last: candidates, most_reads: 0 }
+        Self { first: Vec::new(), last: candidates, topics: SharedTopics::default(), most_reads: 0 }
     }
 
     /// Returns the number of cohorts that may be decided and sent at once: all of them if their
