@@ -15,11 +15,11 @@ use super::registry::Registry;
 use super::role_reads::{ReadFailure, RoleReads, retrying};
 use super::slice_keys::SliceKeys;
 use super::verdict::{
-    AccessAnswers, AccessQuestion, AccessQuestions, Candidate, PartAnswers, ask_about_role, ask_about_row, is_keyless,
+    AccessAnswers, AccessQuestion, AccessQuestions, Candidate, CohortAnswers, ask_about_role, ask_about_row, is_keyless,
 };
 use crate::decode::DescribedTable;
 
-/// The largest number of reads of a part that wait at once.
+/// The largest number of reads of a cohort that wait at once.
 const MAX_READS: usize = 64;
 
 /// The tables and roles that can read the whole primary key.
@@ -39,11 +39,11 @@ pub(super) fn read_tables(changes: &[CommittedChange]) -> TableReads<'_> {
 pub(crate) struct RowAccess {
     pub registry: Arc<Registry>,
     pub reads: RoleReads,
-    /// The time after which a part asks again what roles may read.
+    /// The time after which it is asked again, for a cohort, what roles may read.
     pub max_age: Duration,
 }
 
-/// The answers about roles for all parts of a slice.
+/// The answers about roles for all cohorts of a slice.
 #[derive(Debug)]
 pub(super) struct RoleAnswers {
     answers: AccessAnswers,
@@ -110,7 +110,7 @@ impl RowAccess {
         candidates: Vec<Candidate>,
         keys: &'a SliceKeys,
         of_slice: &'a RoleAnswers,
-    ) -> (Vec<Candidate>, PartAnswers<'a>) {
+    ) -> (Vec<Candidate>, CohortAnswers<'a>) {
         let mut questions = AccessQuestions::default();
         for candidate in candidates.iter().filter(|candidate| candidate.is_undecided()) {
             if let Some(change) = changes.get(candidate.change)
@@ -124,21 +124,21 @@ impl RowAccess {
                 );
             }
         }
-        let of_part = self.ask_all(tables, keys, questions).await;
+        let of_cohort = self.ask_all(tables, keys, questions).await;
         let of_slice_again = if of_slice.asked_at.elapsed() >= self.max_age {
             let again = of_slice.answers.keys().map(|question| (question.clone(), Vec::new()));
             self.ask_all(tables, keys, again.collect()).await
         } else {
             AccessAnswers::new()
         };
-        let mut answers = PartAnswers { of_slice: &of_slice.answers, of_slice_again, of_part, keys };
+        let mut answers = CohortAnswers { of_slice: &of_slice.answers, of_slice_again, of_cohort, keys };
 
         // Changes since the table was described, and reads that the role may not make
         let has_other_security = |oid: u32, access: &TableAccess| {
             access.has_row_security && tables.get(&oid).is_some_and(|read| !read.table.table.has_row_security)
         };
         let is_secured = |(question, answer): (&AccessQuestion, &Result<Option<TableAccess>, ReadFailure>)| matches!((question, answer), (AccessQuestion::Role(oid, _), Ok(Some(access))) if has_other_security(*oid, access));
-        if answers.of_part.values().all(Result::is_ok) && !answers.of_roles().iter().any(is_secured) {
+        if answers.of_cohort.values().all(Result::is_ok) && !answers.of_roles().iter().any(is_secured) {
             return (candidates, answers);
         }
         let mut questions = AccessQuestions::default();
@@ -162,7 +162,7 @@ impl RowAccess {
                 Some(_) => {}
             }
         }
-        answers.of_part.extend(self.ask_all(tables, keys, questions).await);
+        answers.of_cohort.extend(self.ask_all(tables, keys, questions).await);
         (candidates, answers)
     }
 

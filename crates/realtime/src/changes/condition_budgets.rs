@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 /// The time that the filters of a subscriber may take at once.
 const BURST: Duration = Duration::from_secs(2);
-/// The part of the time that they may take in the long run: one in this number.
+/// The share of the time that they may take in the long run: one in this number.
 const SHARE: u32 = 20;
 /// The largest number of subscribers whose time is known. The one that has spent least makes room
 /// for a further one.

@@ -169,20 +169,20 @@ struct TestGroup {
 impl TestGroup {
     /// Splits questions by those who ask. Returns nothing if everyone asks them all.
     fn by_owners(&self, items: &[AskedTest]) -> Vec<Self> {
-        let mut parts: IndexMap<Arc<[FilterOwner]>, Vec<AskedTest>> = IndexMap::new();
+        let mut by_owners: IndexMap<Arc<[FilterOwner]>, Vec<AskedTest>> = IndexMap::new();
         for item in items {
-            parts.entry(Arc::clone(&item.1)).or_default().push(item.clone());
+            by_owners.entry(Arc::clone(&item.1)).or_default().push(item.clone());
         }
-        if parts.len() < 2 {
+        if by_owners.len() < 2 {
             return Vec::new();
         }
-        let part = |questions| Self {
+        let group = |questions| Self {
             scope: self.scope.clone(),
             expression: Arc::clone(&self.expression),
             deadline: self.deadline,
             questions,
         };
-        parts.into_values().map(part).collect()
+        by_owners.into_values().map(group).collect()
     }
 }
 
@@ -214,8 +214,8 @@ async fn test_group(reads: &RoleReads, mut group: TestGroup) -> TestOutcome {
                 }
             }
             Err(failure) if failure.has_code(CANCELED) => {
-                let parts = group.by_owners(items);
-                if parts.is_empty() {
+                let groups = group.by_owners(items);
+                if groups.is_empty() {
                     // Its other conditions would take as long
                     outcome.answers.slow.extend(items.first().iter().flat_map(|(_, owners)| owners.iter().cloned()));
                     verdicts.get_mut(range).unwrap_or_default().fill(TestVerdict::HoldsNot);
@@ -224,7 +224,7 @@ async fn test_group(reads: &RoleReads, mut group: TestGroup) -> TestOutcome {
                     }
                 } else {
                     verdicts.get_mut(range).unwrap_or_default().fill(TestVerdict::Again);
-                    outcome.again.extend(parts);
+                    outcome.again.extend(groups);
                 }
             }
             Err(failure) if failure.is_unanswered() => {

@@ -5,11 +5,11 @@
 //! questions: which rows are visible, by reader and table; then, for the visible ones alone, which
 //! conditions hold. All questions of a step are asked at the same time.
 //!
-//! A channel has one reader. So the changes are decided and sent in parts with some of the readers
-//! each: while the sockets of the first ones write, PostgreSQL decides for the others. A part has
-//! its turn until it is sent, so that its answers do not become old. The reads go on meanwhile, and
-//! never stop in the middle: a read that waits in the checkout queue may be granted a connection at
-//! any time, which others would miss while it is not used.
+//! A channel has one reader. So the changes are decided and sent for one cohort of readers after
+//! the other: while the sockets of the first ones write, PostgreSQL decides for the others. A cohort
+//! has its turn until its changes are sent, so that its answers do not become old. The reads go on
+//! meanwhile, and never stop in the middle: a read that waits in the checkout queue may be granted
+//! a connection at any time, which others would miss while it is not used.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -18,10 +18,11 @@ use std::time::Duration;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use indexmap::IndexMap;
 use portico_database::{Database, DatabaseError};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::authorise::{KeyReaders, RowAccess, read_tables};
+use super::cohort_turns::CohortTurns;
 use super::column_test::{FieldValue, Test};
 use super::committed_change::CommittedChange;
 use super::database_tests::{ConditionMemory, ConditionScope, TestQuestion, failing_tests};
@@ -31,7 +32,7 @@ use super::group::{EntryTarget, SubscriptionGroup};
 use super::outgoing::OutgoingChanges;
 use super::pauses::Pauses;
 use super::prepared_tables::{MAX_TABLES, PreparedTables};
-use super::reader_parts::ReaderParts;
+use super::reader_cohorts::ReaderCohorts;
 use super::registry::Registry;
 use super::role_reads::{ChangeReader, ReadFailure, RoleReads, retrying};
 use super::slice_keys::SliceKeys;
@@ -40,7 +41,7 @@ use super::slices::slice_end;
 use super::times::DeliveryTimes;
 use super::validate::Validator;
 use super::verdict::{
-    self, AccessAnswers, AccessQuestion, Candidate, CandidateOutcome, PartAnswers, decide, is_keyless,
+    self, AccessAnswers, AccessQuestion, Candidate, CandidateOutcome, CohortAnswers, decide, is_keyless,
 };
 use crate::decode::TransactionId;
 use crate::meter::Meter;
@@ -50,8 +51,8 @@ use crate::stream::{ChangeBatch, wait_until_visible};
 
 /// The largest number of batches that are taken at once.
 const MAX_BATCHES: usize = 64;
-/// The number of messages after which other tasks of the thread, and the reads of other parts, get
-/// their turn.
+/// The number of messages after which other tasks of the thread, and the reads of other cohorts,
+/// get their turn.
 const MESSAGES_AT_ONCE: usize = 256;
 
 /// Delivers changes.
@@ -199,37 +200,40 @@ impl ChangeDelivery {
         self.add_unauthorized(changes, &mut candidates, &rejected, |_, _| true);
         let mut messages = SliceMessages::new(changes, &candidates, self.settings.max_record_bytes, &self.memory);
         // The values are rendered once, with one time limit
-        let parts = match messages.are_waiting() {
-            true => ReaderParts::all_at_last(candidates),
-            false => ReaderParts::of(changes, candidates),
+        let cohorts = match messages.are_waiting() {
+            true => ReaderCohorts::all_at_last(candidates),
+            false => ReaderCohorts::of(changes, candidates),
         };
-        let turns = Semaphore::new(parts.at_once());
-        let ReaderParts { first, mut last, .. } = parts;
+        let turns = CohortTurns::new(cohorts.at_once());
+        let ReaderCohorts { first, mut last, topics, .. } = cohorts;
+        messages.share(topics);
         let count = first.len().max(1);
         let (answered, mut to_send) = mpsc::unbounded_channel();
         let mut reads = stream::iter(first)
-            .map(async |mut part| {
-                let turn = turns.acquire().await;
-                // A part before may have begun a pause
-                self.registry.drop_paused(changes, &mut part);
-                (self.access.authorise(&tables, changes, part, &keys, &of_roles).await, turn)
+            .map(async |mut cohort| {
+                let decision = async {
+                    // A cohort before may have begun a pause
+                    self.registry.drop_paused(changes, &mut cohort);
+                    self.access.authorise(&tables, changes, cohort, &keys, &of_roles).await
+                };
+                turns.decide(decision).await
             })
             .buffer_unordered(count)
             .boxed();
         let ask = async move {
-            while let Some(part) = reads.next().await {
-                let _ = answered.send(part);
+            while let Some(cohort) = reads.next().await {
+                let _ = answered.send(cohort);
             }
         };
         let (mut asked, mut rejected) = (HashSet::new(), RejectedRoles::new());
         let send = async {
-            while let Some(((mut part, answers), _turn)) = to_send.recv().await {
-                unanswered.extend(self.decide(memory, changes, &mut part, &answers).await);
-                let of_part = memory.note_key_readers(changes, &answers.of_part);
-                self.add_unauthorized(changes, &mut part, &of_part, |oid, reader| answers.has_asked(oid, reader));
-                self.send(&mut memory.paused_renderings, &mut messages, part, delivery.last).await;
-                asked.extend(answers.of_part.into_keys());
-                rejected.extend(of_part);
+            while let Some(((mut cohort, answers), _turn)) = to_send.recv().await {
+                unanswered.extend(self.decide(memory, changes, &mut cohort, &answers).await);
+                let of_cohort = memory.note_key_readers(changes, &answers.of_cohort);
+                self.add_unauthorized(changes, &mut cohort, &of_cohort, |oid, reader| answers.has_asked(oid, reader));
+                self.send(&mut memory.paused_renderings, &mut messages, cohort, delivery.last).await;
+                asked.extend(answers.of_cohort.into_keys());
+                rejected.extend(of_cohort);
             }
         };
         tokio::join!(ask, send);
@@ -237,7 +241,7 @@ impl ChangeDelivery {
         self.registry.drop_paused(changes, &mut last);
         let (mut last, answers) = self.access.authorise(&tables, changes, last, &keys, &of_roles).await;
         unanswered.extend(self.decide(memory, changes, &mut last, &answers).await);
-        rejected.extend(memory.note_key_readers(changes, &answers.of_part));
+        rejected.extend(memory.note_key_readers(changes, &answers.of_cohort));
         let was_asked =
             |oid, reader: &Arc<ChangeReader>| asked.contains(&AccessQuestion::Rows(oid, Arc::clone(reader)));
         self.add_unauthorized(changes, &mut last, &rejected, |oid, reader| !was_asked(oid, reader));
@@ -256,9 +260,9 @@ impl ChangeDelivery {
         memory: &mut Memory,
         changes: &[CommittedChange],
         candidates: &mut [Candidate],
-        answers: &PartAnswers<'_>,
+        answers: &CohortAnswers<'_>,
     ) -> IndexMap<u64, Arc<SubscriptionGroup>> {
-        self.registry.note_times(changes, &answers.of_part);
+        self.registry.note_times(changes, &answers.of_cohort);
         let mut unanswered = verdict::unanswered(changes, candidates, answers);
         decide(&self.settings, changes, candidates, answers);
         unanswered.extend(self.compare(&mut memory.conditions, changes, candidates).await);
@@ -400,38 +404,38 @@ impl ChangeDelivery {
         let mut outgoing = OutgoingChanges::new(last);
         let mut count = 0_usize;
         for (number, sent) in by_change {
-            let Some(messages) = messages.of_change(number) else { continue };
-            let mut by_group: IndexMap<(u64, usize), MessagePart> = IndexMap::new();
+            let mut by_group: IndexMap<(u64, usize), GroupMessage> = IndexMap::new();
             for (target, content) in sent {
                 // One message for all entries of a channel with the same columns
                 let entries = &target.group.key.entries;
                 let first = entries.iter().position(|entry| entry.select == target.entry().select).unwrap_or_default();
                 let id = target.entry().id;
-                let part = by_group.entry((target.group.id(), first)).or_insert_with(|| MessagePart {
+                let message = by_group.entry((target.group.id(), first)).or_insert_with(|| GroupMessage {
                     target,
                     content,
                     ids: Vec::new(),
                 });
-                if !part.ids.contains(&id) {
-                    part.ids.push(id);
+                if !message.ids.contains(&id) {
+                    message.ids.push(id);
                 }
             }
-            for part in by_group.into_values() {
-                let group = &part.target.group;
+            for message in by_group.into_values() {
+                let group = &message.target.group;
                 let place = MessageTarget {
                     topic: Arc::clone(&group.key.topic),
                     version: group.key.version,
                     form: group.key.form,
-                    ids: part.ids,
+                    ids: message.ids,
                 };
-                let sent = outgoing.add(group, messages.frame(&part.content, place).clone());
+                let Some(frame) = messages.frame(number, &message.content, place) else { continue };
+                let sent = outgoing.add(group, frame);
                 self.meter.add(sent as u64);
                 count += 1;
                 if count.is_multiple_of(MESSAGES_AT_ONCE) {
                     tokio::task::yield_now().await;
                 }
             }
-            messages.forget_frames();
+            messages.forget_frames(number);
         }
         self.meter.add(outgoing.send() as u64);
     }
@@ -451,7 +455,7 @@ type RejectedRoles = HashSet<(u32, Box<str>)>;
 type Receivers = Vec<(Arc<EntryTarget>, EventContent)>;
 
 /// A message to the channels of one group.
-struct MessagePart {
+struct GroupMessage {
     target: Arc<EntryTarget>,
     content: EventContent,
     ids: Vec<u32>,

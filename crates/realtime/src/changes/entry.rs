@@ -218,11 +218,11 @@ impl PreparedEntries {
     /// Makes the entry of a join without `config`, which the topic describes:
     /// `schema[:table[:filter]]`. The topic comes without its prefix.
     pub fn of_topic(topic: &str) -> Self {
-        let mut parts = topic.splitn(3, ':');
+        let mut pieces = topic.splitn(3, ':');
         let mut entry = Map::new();
         for key in ["schema", "table", "filter"] {
-            if let Some(part) = parts.next() {
-                entry.insert(key.to_owned(), part.into());
+            if let Some(piece) = pieces.next() {
+                entry.insert(key.to_owned(), piece.into());
             }
         }
         let prepared = Self::of_entries(&[Value::Object(entry)]);

@@ -29,7 +29,7 @@ impl ChangeEventError {
     }
 }
 
-/// The part of a change that an event shows.
+/// The content of an event: what it shows of a change.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum EventContent {
     Error(ChangeEventError),
@@ -52,6 +52,10 @@ pub(crate) struct MessageTarget {
     pub ids: Vec<u32>,
 }
 
+/// Everything that the bytes of a change's frame depend on. The content is the one that was decided
+/// for the reader who gets the frame: a frame with another one is never found.
+type FrameKey = (EventContent, MessageTarget);
+
 /// The messages of one change.
 #[derive(Debug)]
 pub(crate) struct ChangeMessages<'a> {
@@ -60,7 +64,10 @@ pub(crate) struct ChangeMessages<'a> {
     old: Option<RenderedRow>,
     max_bytes: usize,
     data: HashMap<EventContent, Arc<[u8]>>,
-    frames: HashMap<(EventContent, MessageTarget), Frame>,
+    /// The frames for the cohort that is being sent to, which count as waiting.
+    frames: HashMap<FrameKey, Frame>,
+    /// Those that a later cohort needs too. They do not count before they are sent to it.
+    kept: HashMap<FrameKey, Frame>,
     memory: &'a Arc<FrameMemory>,
 }
 
@@ -71,7 +78,7 @@ impl<'a> ChangeMessages<'a> {
     pub fn new(change: &'a CommittedChange, max_bytes: usize, memory: &'a Arc<FrameMemory>) -> Self {
         let new = change.new_row().map(|(new, old)| change.table.render(new, old));
         let old = change.old_row().map(|old| change.table.render(old, None));
-        Self { change, new, old, max_bytes, data: HashMap::new(), frames: HashMap::new(), memory }
+        Self { change, new, old, max_bytes, data: HashMap::new(), frames: HashMap::new(), kept: HashMap::new(), memory }
     }
 
     /// Returns the change.
@@ -99,30 +106,51 @@ impl<'a> ChangeMessages<'a> {
             let values = shown.filter_map(|(at, column)| Some(row?.column(at)?.len() + column.name.len() + 4));
             values.sum::<usize>()
         };
-        // The old key of an update that has not changed it is part of the new row
+        // The old key of an update that has not changed it is in the new row
         let old = if self.change.has_old_values() { size(&self.old, &shows_old) } else { 0 };
         size(&self.new, &shows_new) + old > self.max_bytes
     }
 
-    /// Returns the frame for channels of a topic.
-    pub fn frame(&mut self, content: &EventContent, target: MessageTarget) -> &Frame {
-        let data = match self.data.get(content) {
-            Some(data) => Arc::clone(data),
+    /// Returns the frame for channels of a topic. `keeps` returns true if a frame of this size is to
+    /// be kept for a later cohort.
+    pub fn frame(
+        &mut self,
+        content: &EventContent,
+        target: MessageTarget,
+        keeps: impl FnOnce(&str, usize) -> bool,
+    ) -> Frame {
+        let key = (content.clone(), target);
+        if let Some(frame) = self.frames.get(&key) {
+            return frame.clone();
+        }
+        let bytes = match self.kept.get(&key) {
+            Some(kept) => kept.clone(),
             None => {
-                let data: Arc<[u8]> = self.write_data(content).into();
-                self.data.insert(content.clone(), Arc::clone(&data));
-                data
+                let data = self.data(content);
+                let frame = encode(&key.1, self.change.action(), &data);
+                if keeps(&key.1.topic, frame.len()) {
+                    self.kept.insert(key.clone(), frame.clone());
+                }
+                frame
             }
         };
-        let action = self.change.action();
-        let memory = self.memory;
-        self.frames
-            .entry((content.clone(), target))
-            .or_insert_with_key(|(_, target)| memory.count(encode(target, action, &data)))
+        let frame = self.memory.count(bytes);
+        self.frames.insert(key, frame.clone());
+        frame
     }
 
-    /// Drops the frames that were returned, and keeps their data. Channels of other topics would
-    /// otherwise multiply the memory of a slice, and what was written would count as waiting.
+    fn data(&mut self, content: &EventContent) -> Arc<[u8]> {
+        if let Some(data) = self.data.get(content) {
+            return Arc::clone(data);
+        }
+        let data: Arc<[u8]> = self.write_data(content).into();
+        self.data.insert(content.clone(), Arc::clone(&data));
+        data
+    }
+
+    /// Drops the frames that were returned, apart from those that are kept, and what they count as
+    /// waiting. Channels of other topics would otherwise multiply the memory of a slice, and what
+    /// was written would count as waiting.
     pub fn forget_frames(&mut self) {
         self.frames = HashMap::new();
     }

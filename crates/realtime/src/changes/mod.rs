@@ -14,8 +14,10 @@
 //! - `rendering` has PostgreSQL render the values of the project's own types;
 //! - `preparation` prepares filters again for tables whose columns have changed;
 //! - `deliver` takes committed changes, and sends the messages of `event` to each channel in their
-//!   order, which `outgoing` collects; `slices` and `reader_parts` say how many at once,
-//!   `slice_keys` and `slice_messages` have their keys and messages, `times` their time limits.
+//!   order, which `outgoing` collects; `slices` says how many changes it works on at once, and
+//!   `reader_cohorts` for which readers together, in the order of `cohort_turns`; `slice_keys` and
+//!   `slice_messages` have the keys and messages of these changes, `shared_topics` those topics
+//!   whose messages are kept for a later cohort, `times` the time limits.
 //!
 //! Promises: a channel receives the values of a row only if its role, with its claims, could select
 //! a row of that key and those columns at the moment of the delivery. Deleted rows are not there to
@@ -28,6 +30,7 @@
 
 mod access;
 mod authorise;
+mod cohort_turns;
 mod column_test;
 mod committed_change;
 mod condition_budgets;
@@ -41,7 +44,7 @@ mod outgoing;
 mod pauses;
 mod preparation;
 mod prepared_tables;
-mod reader_parts;
+mod reader_cohorts;
 mod reader_pauses;
 mod registry;
 mod registry_pauses;
@@ -49,6 +52,7 @@ mod rendering;
 mod renewal;
 mod role_reads;
 mod shared_rounds;
+mod shared_topics;
 mod slice_keys;
 mod slice_messages;
 mod slices;

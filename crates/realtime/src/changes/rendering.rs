@@ -91,10 +91,10 @@ async fn render(
 /// [`ReadFailure`], if it is not that of a value.
 async fn render_column(reads: &RoleReads, waiting: &WaitingColumn, time: Duration) -> Result<Vec<String>, ReadFailure> {
     let mut rendered = Vec::with_capacity(waiting.texts.len());
-    let mut parts: Vec<&[Box<str>]> = vec![&waiting.texts];
+    let mut lists: Vec<&[Box<str>]> = vec![&waiting.texts];
     let (mut count, start) = (0, Instant::now());
     // The last one is the first, so that halves follow each other
-    while let Some(texts) = parts.pop() {
+    while let Some(texts) = lists.pop() {
         count += 1;
         if count > MAX_READS || count > 1 && start.elapsed() >= time {
             rendered.extend(texts.iter().map(|text| json_string(text)));
@@ -105,7 +105,7 @@ async fn render_column(reads: &RoleReads, waiting: &WaitingColumn, time: Duratio
             Err(failure) if !failure.is_of_an_item() => return Err(failure),
             Err(_) if texts.len() > 1 => {
                 let (first, second) = texts.split_at(texts.len() / 2);
-                parts.extend([second, first]);
+                lists.extend([second, first]);
             }
             Err(failure) => {
                 tracing::debug!(error = %failure, "a value is rendered as text");

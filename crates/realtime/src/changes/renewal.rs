@@ -210,7 +210,7 @@ mod tests {
         assert_eq!((received(&channel), received(&other)), ((1, 0), (1, 0)));
         registry.remove(&registration);
         subscribe(&registry, &channel, "after");
-        // The part of the other reader
+        // The cohort of the other reader
         deliver_until(&registry, delivery.last, &frame());
         assert_eq!((received(&channel), received(&other)), ((0, 0), (1, 0)));
         drop(delivery);

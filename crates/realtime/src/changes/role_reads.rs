@@ -53,7 +53,7 @@ impl ChangeReader {
 
     /// Returns a reader.
     pub fn new(role: Box<str>, claims: Box<str>, person: Option<Arc<str>>) -> Self {
-        // A person may choose a part of the claims, so equal hashes must not be predictable
+        // A person may choose some of the claims, so equal hashes must not be predictable
         static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
         let hash = HASHER.hash_one((&role, &claims, &person));
         Self { role, claims, person, hash }

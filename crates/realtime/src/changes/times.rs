@@ -13,7 +13,7 @@ pub(crate) struct DeliveryTimes {
     pub rendering: Duration,
     /// The time that received commits may take until other sessions see them.
     pub visible: Duration,
-    /// The time after which a part of a slice asks again what roles may read.
+    /// The time after which it is asked again, for a cohort of readers, what roles may read.
     pub role_answers: Duration,
 }
 

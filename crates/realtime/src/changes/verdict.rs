@@ -62,18 +62,18 @@ pub(crate) type AccessQuestions = IndexMap<AccessQuestion, Vec<usize>>;
 /// The answers. `None`: the table does not exist any more.
 pub(crate) type AccessAnswers = HashMap<AccessQuestion, Result<Option<TableAccess>, ReadFailure>>;
 
-/// The answers about the candidates of a part.
+/// The answers about the candidates of a cohort.
 #[derive(Debug)]
-pub(crate) struct PartAnswers<'a> {
-    /// The answers about roles, for all parts of the slice.
+pub(crate) struct CohortAnswers<'a> {
+    /// The answers about roles, for all cohorts of the slice.
     pub of_slice: &'a AccessAnswers,
     /// Later answers to the same questions, if those had become old.
     pub of_slice_again: AccessAnswers,
-    pub of_part: AccessAnswers,
+    pub of_cohort: AccessAnswers,
     pub keys: &'a SliceKeys,
 }
 
-impl PartAnswers<'_> {
+impl CohortAnswers<'_> {
     /// Returns the answers about roles.
     pub fn of_roles(&self) -> &AccessAnswers {
         if self.of_slice_again.is_empty() { self.of_slice } else { &self.of_slice_again }
@@ -81,12 +81,12 @@ impl PartAnswers<'_> {
 
     /// Returns the answer to a question, if it was asked.
     pub fn get(&self, question: &AccessQuestion) -> Option<&Result<Option<TableAccess>, ReadFailure>> {
-        self.of_part.get(question).or_else(|| self.of_roles().get(question))
+        self.of_cohort.get(question).or_else(|| self.of_roles().get(question))
     }
 
     /// Returns true if the rows of a table were asked about for a reader.
     pub fn has_asked(&self, table: u32, reader: &Arc<ChangeReader>) -> bool {
-        self.of_part.contains_key(&AccessQuestion::Rows(table, Arc::clone(reader)))
+        self.of_cohort.contains_key(&AccessQuestion::Rows(table, Arc::clone(reader)))
     }
 }
 
@@ -118,9 +118,9 @@ type ShownKey = (u32, Box<[bool]>, usize);
 pub(crate) fn unanswered(
     changes: &[CommittedChange],
     candidates: &[Candidate],
-    answers: &PartAnswers<'_>,
+    answers: &CohortAnswers<'_>,
 ) -> IndexMap<u64, Arc<SubscriptionGroup>> {
-    if answers.of_part.values().chain(answers.of_roles().values()).all(Result::is_ok) {
+    if answers.of_cohort.values().chain(answers.of_roles().values()).all(Result::is_ok) {
         return IndexMap::new();
     }
     let undecided = candidates.iter().filter(|candidate| candidate.is_undecided());
@@ -148,7 +148,7 @@ pub(crate) fn decide(
     settings: &ChangesSettings,
     changes: &[CommittedChange],
     candidates: &mut [Candidate],
-    answers: &PartAnswers<'_>,
+    answers: &CohortAnswers<'_>,
 ) {
     let mut shown: HashMap<ShownKey, Arc<[bool]>> = HashMap::new();
     for candidate in candidates.iter_mut().filter(|candidate| candidate.is_undecided()) {
@@ -191,7 +191,7 @@ fn permitting_access<'a>(
     settings: &ChangesSettings,
     change: &CommittedChange,
     candidate: &Candidate,
-    answers: &'a PartAnswers<'_>,
+    answers: &'a CohortAnswers<'_>,
 ) -> Option<&'a TableAccess> {
     let (oid, reader) = (change.table.table.oid, candidate.reader());
     let answer = |question: AccessQuestion| answers.get(&question)?.as_ref().ok()?.as_ref();
@@ -247,9 +247,9 @@ mod tests {
             ("22012", None, 0),
         ] {
             let answers = [(rows.clone(), rejected(of_rows))].into_iter();
-            let of_part = answers.chain(of_role.map(|answer| (role.clone(), answer))).collect();
+            let of_cohort = answers.chain(of_role.map(|answer| (role.clone(), answer))).collect();
             let of_slice_again = AccessAnswers::new();
-            let answers = PartAnswers { of_slice: &of_slice, of_slice_again, of_part, keys: &keys };
+            let answers = CohortAnswers { of_slice: &of_slice, of_slice_again, of_cohort, keys: &keys };
             assert_eq!(unanswered(&changes, &candidates, &answers).len(), groups, "{of_rows}");
         }
     }

@@ -1,11 +1,11 @@
 //! Database changes from a real server to the channels.
 
+mod cohorts;
 mod comparison;
 mod content;
 mod grouping;
 mod isolation;
 mod life;
-mod parts;
 mod pauses;
 mod plans;
 mod rules;

@@ -128,7 +128,7 @@ const SLOW_FILTERS: &str = "
     create function public.compares(mood text) returns bool language plpgsql as $$
       begin
         if current_user = 'authenticated' and mood like 'hours%' then perform pg_sleep(3600); end if;
-        if current_user = 'authenticated' and mood like 'part%' then perform pg_sleep(0.3); end if;
+        if current_user = 'authenticated' and mood like 'share%' then perform pg_sleep(0.3); end if;
         return true;
       end $$;
     create domain public.mood as text check (public.compares(value));
@@ -162,13 +162,13 @@ async fn a_condition_that_takes_too_long_pauses_its_subscriber_alone() {
 }
 
 #[tokio::test]
-async fn conditions_that_take_a_part_of_the_time_again_and_again_pause_their_subscriber() {
+async fn conditions_that_take_a_share_of_the_time_again_and_again_pause_their_subscriber() {
     let live = Live::new(SLOW_FILTERS).await;
     let slow = live.join(&person("slow"), "a", &[entry("*", "items", "mood=neq.good")]).await;
     let other = live.join(&person("other"), "b", &[entry("*", "items", "name=like.a%")]).await;
     let mut delivered = 0;
     for id in 0..20 {
-        live.run(&format!("insert into public.items values ({id}, 'a', 'part')")).await;
+        live.run(&format!("insert into public.items values ({id}, 'a', 'share')")).await;
         let (_, message) = slow.next().await;
         if message[3] == "system" {
             assert_eq!(message[4]["status"], "error");

@@ -175,9 +175,9 @@ async fn run(live: &Live, oracle: &Client, table: &str, scenario: &Scenario) -> 
         }
         for (subscriber, expected) in subscribers.iter().zip(expected) {
             let events = subscriber.joined.until(mark).await;
-            let part = if action == "DELETE" { "old_record" } else { "record" };
+            let row = if action == "DELETE" { "old_record" } else { "record" };
             let got: Vec<_> =
-                events.iter().map(|event| (event["data"]["type"].clone(), event["data"][part].clone())).collect();
+                events.iter().map(|event| (event["data"]["type"].clone(), event["data"][row].clone())).collect();
             let expected: Vec<_> = expected.into_iter().map(|row| (json!(action), row)).collect();
             let Subscriber { person, event, filter, .. } = subscriber;
             assert_eq!(got, expected, "person {person}, event {event}, filter {filter}, {step:?} of {scenario:?}");

@@ -9,9 +9,9 @@ use tokio_postgres::Client;
 use super::{Live, entry};
 use crate::changes::DatabaseChanges;
 use crate::changes::times::DeliveryTimes;
-use crate::fixture::{TestChannel, person, room};
+use crate::fixture::{TestChannel, identity, json_of, person, room};
 use crate::settings::{RealtimeLimits, RealtimeSettings};
-use crate::socket::frame::Version;
+use crate::socket::frame::{Frame, Version};
 
 /// A table whose policy waits for a lock for the persons `slow …`.
 const WAITING_POLICY: &str = "
@@ -69,7 +69,7 @@ async fn readers_whose_policy_waits_do_not_delay_the_others() {
 }
 
 #[tokio::test]
-async fn a_right_that_is_revoked_during_a_delivery_is_missing_in_its_last_part() {
+async fn a_right_that_is_revoked_during_a_delivery_is_missing_in_its_last_cohort() {
     let times = DeliveryTimes { role_answers: Duration::ZERO, ..DeliveryTimes::default() };
     let live = Live::with_times(WAITING_POLICY, RealtimeSettings::default(), times).await;
     live.run(
@@ -96,7 +96,7 @@ async fn a_right_that_is_revoked_during_a_delivery_is_missing_in_its_last_part()
 }
 
 #[tokio::test]
-async fn sockets_of_the_same_thread_write_while_a_part_is_sent() {
+async fn sockets_of_the_same_thread_write_while_a_cohort_is_sent() {
     let live = Live::new(WAITING_POLICY).await;
     // Fewer than are sent: it is closed unless it is emptied meanwhile
     let limits = RealtimeLimits { max_waiting_frames: 600, ..RealtimeLimits::default() };
@@ -109,4 +109,42 @@ async fn sockets_of_the_same_thread_write_while_a_part_is_sent() {
         }
     };
     tokio::join!(live.run("insert into public.items select generate_series(1, 1000)"), receive);
+}
+
+#[tokio::test]
+async fn readers_of_several_cohorts_share_the_bytes_of_what_each_may_see() {
+    let live = Live::new(
+        "create table public.items (id int primary key, owner text);
+         alter table public.items enable row level security;
+         create policy own on public.items for select to authenticated
+           using (owner = 'all' or owner = (select auth.jwt() ->> 'sub'));
+         grant select on public.items to authenticated;
+         revoke select on public.items from service_role;
+         grant select (id) on public.items to service_role;
+         alter publication supabase_realtime add table public.items",
+    )
+    .await;
+    let entries = [entry("*", "items", "")];
+    let (ann, bob) =
+        (live.join(&person("ann"), "room", &entries).await, live.join(&person("bob"), "room", &entries).await);
+    let hall = live.join(&person("carl"), "hall", &entries).await;
+    let narrow = live.join(&identity(json!({ "role": "service_role" })), "room", &entries).await;
+    live.run("insert into public.items values (1, 'all'), (2, 'ann')").await;
+    let mark = live.mark().await;
+    let mut first = Vec::new();
+    for joined in [&ann, &bob, &hall, &narrow] {
+        let (Frame::Text(frame), event) = joined.next().await else { panic!("a binary frame") };
+        assert_eq!(event[4]["data"]["record"]["id"], 1);
+        first.push(frame);
+    }
+    assert_eq!(first[0].as_ptr(), first[1].as_ptr());
+    assert_ne!(first[0].as_ptr(), first[2].as_ptr(), "another topic");
+    let rows = |events: Vec<serde_json::Value>| {
+        events.into_iter().map(|event| event["data"]["record"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(rows(ann.until(mark).await), [json!({ "id": 2, "owner": "ann" })]);
+    assert_eq!(rows(bob.until(mark).await), [] as [serde_json::Value; 0]);
+    assert_eq!(rows(hall.until(mark).await), [] as [serde_json::Value; 0]);
+    assert_eq!(json_of(&Frame::Text(first[3].clone()))[4]["data"]["record"], json!({ "id": 1 }), "other columns");
+    assert_eq!(rows(narrow.until(mark).await), [json!({ "id": 2 })]);
 }
