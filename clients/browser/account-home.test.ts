@@ -125,6 +125,8 @@ test("a long name and a long address fit into every width", async () => {
     await menuButton(page).waitFor();
     if (path === "/app") await heading(page, /^Hello, Hubert/);
     await page.waitForFunction(() => document.querySelector('[aria-busy="true"]') === null);
+    // The font that stands in until then has other widths
+    await page.evaluate(() => document.fonts.ready.then(() => undefined));
     await menuButton(page).click();
     for (const width of [320, 360, 1440]) {
       await page.setViewportSize({ width, height: 800 });

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 
 import { codeIn, emailTo, linkIn } from "../harness/emails.ts";
 import { Portico } from "../harness/portico.ts";
-import { breakSignOut, chooseGoogleAccount, heading, openWatchedPage, password, signUpAs, startSite, type WatchedPage } from "./harness.ts";
+import { breakSignOut, chooseGoogleAccount, heading, openContext, openWatchedPage, password, signUpAs, startSite, type WatchedPage } from "./harness.ts";
 
 const site = startSite();
 
@@ -322,7 +322,7 @@ describe("with confirmation by email", () => {
 
   test("the link opened in another browser explains what to do", async () => {
     const { email } = await signUpUnconfirmed();
-    const elsewhere = await site.browser.newContext();
+    const elsewhere = await openContext(site.browser);
     const page = await elsewhere.newPage();
     page.setDefaultTimeout(60_000);
     await page.goto(linkIn(await emailTo(confirming.status.MAILPIT_URL, email)));

@@ -1,30 +1,12 @@
 // The picture of an account in a browser: chosen, dropped, cropped, replaced and removed.
 import { deflateSync } from "node:zlib";
 
-import type { Browser, BrowserContext, Page } from "playwright-core";
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import type { Page } from "playwright-core";
+import { expect, test } from "vitest";
 
-import { Portico } from "../harness/portico.ts";
-import { chooseGoogleAccount, expectAccessible, heading, launch, openWatchedPage, signUpAs, takeScreenshot } from "./harness.ts";
+import { chooseGoogleAccount, expectAccessible, heading, openContext, openWatchedPage, signUpAs, startSite, takeScreenshot } from "./harness.ts";
 
-let portico: Portico;
-let browser: Browser;
-let context: BrowserContext;
-
-beforeAll(async () => {
-  [portico, browser] = await Promise.all([
-    Portico.start({ config: "[storage.image_transformation]\nenabled = true\n" }),
-    launch(),
-  ]);
-});
-afterAll(async () => {
-  await browser.close();
-  await portico.dispose();
-});
-beforeEach(async () => {
-  context = await browser.newContext();
-});
-afterEach(() => context.close());
+const site = startSite({ config: "[storage.image_transformation]\nenabled = true\n" });
 
 /** A PNG whose left half is red and whose right half is blue. */
 function png(width = 640, height = 320): Buffer {
@@ -102,8 +84,8 @@ const metadataOf = (page: Page) =>
 
 let count = 0;
 async function signUp() {
-  const watched = await openWatchedPage(context, portico.url);
-  await signUpAs(watched.page, portico.url, `avatar-${String(++count)}@portico.test`);
+  const watched = await openWatchedPage(site.context, site.portico.url);
+  await signUpAs(watched.page, site.portico.url, `avatar-${String(++count)}@portico.test`);
   return watched;
 }
 
@@ -152,7 +134,7 @@ test("a picture is stored beside those that interrupted changes have left", asyn
   const { access_token, user } = await page.evaluate(() => JSON.parse(localStorage.getItem("portico.session")!) as { access_token: string; user: { id: string } });
   const headers = { authorization: `Bearer ${access_token}`, "content-type": "image/webp" };
   for (let name = 0; name < 7; name += 1) {
-    const left = await fetch(`${portico.url}/storage/v1/object/portico-avatars/${user.id}/${name}.webp`, { method: "POST", headers, body: "left" });
+    const left = await fetch(`${site.portico.url}/storage/v1/object/portico-avatars/${user.id}/${name}.webp`, { method: "POST", headers, body: "left" });
     expect(left.status).toBe(200);
   }
   await choose(page);
@@ -227,8 +209,8 @@ test("neither Escape nor Cancel closes the dialog while the picture is stored, a
 });
 
 test("a picture of Google shows until the person chooses one, and again after its removal", async () => {
-  const { page } = await openWatchedPage(context, portico.url);
-  await page.goto(`${portico.url}/sign-in`);
+  const { page } = await openWatchedPage(site.context, site.portico.url);
+  await page.goto(`${site.portico.url}/sign-in`);
   await page.getByRole("button", { name: "Continue with Google" }).click();
   await chooseGoogleAccount(page);
   await heading(page, /^Hello/);
@@ -240,7 +222,7 @@ test("a picture of Google shows until the person chooses one, and again after it
 
   // The provider's picture replaces `avatar_url` at the next sign-in, and not what the person chose
   await page.evaluate(() => { localStorage.removeItem("portico.session"); });
-  await page.goto(`${portico.url}/sign-in`);
+  await page.goto(`${site.portico.url}/sign-in`);
   await page.getByRole("button", { name: "Continue with Google" }).click();
   await chooseGoogleAccount(page);
   await heading(page, /^Hello/);
@@ -254,8 +236,8 @@ test("a picture of Google shows until the person chooses one, and again after it
 for (const scheme of ["light", "dark"] as const) {
   for (const width of [320, 1440]) {
     test(`the dialog is accessible and fits, ${scheme} at ${String(width)} pixels`, async () => {
-      await context.close();
-      context = await browser.newContext({ colorScheme: scheme, viewport: { width, height: 800 } });
+      await site.context.close();
+      site.context = await openContext(site.browser, { colorScheme: scheme, viewport: { width, height: 800 } });
       const { page } = await signUp();
       await changeButton(page).click();
       await dialog(page).getByRole("button", { name: "Choose a picture" }).waitFor();

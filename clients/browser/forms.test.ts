@@ -7,7 +7,7 @@ import { codeIn, emailAbout, emailTo, linkIn } from "../harness/emails.ts";
 import { oneTimePassword } from "../harness/one-time-password.ts";
 import { Portico } from "../harness/portico.ts";
 import { textTo } from "../harness/text-messages.ts";
-import { launch, openWatchedPage, type WatchedPage } from "./harness.ts";
+import { launch, openContext, openWatchedPage, type WatchedPage } from "./harness.ts";
 
 let browser: Browser;
 let context: BrowserContext;
@@ -16,7 +16,7 @@ beforeAll(async () => {
 });
 afterAll(() => browser.close());
 beforeEach(async () => {
-  context = await browser.newContext();
+  context = await openContext(browser);
 });
 afterEach(() => context.close());
 
@@ -98,7 +98,7 @@ describe("an email change", () => {
     const newAddress = newEmail();
     await requestEmailChange(page, newAddress);
     await page.getByText(`Confirm ${newAddress}`).waitFor();
-    const elsewhere = await browser.newContext();
+    const elsewhere = await openContext(browser);
     try {
       const other = await open(portico, "/", elsewhere);
       await other.page.goto(linkIn(await emailTo(mailbox(), email, 1)));
@@ -230,7 +230,7 @@ describe("a link that is opened in another browser", () => {
     await heading(page, /Check your inbox/);
     await page.getByText("an email with an eight-digit code and a link").waitFor();
     const mail = await emailTo(portico.status.MAILPIT_URL, email);
-    const elsewhere = await browser.newContext();
+    const elsewhere = await openContext(browser);
     try {
       const other = (await open(portico, "/", elsewhere)).page;
       await other.goto(linkIn(mail));

@@ -1,10 +1,10 @@
 // A real browser in front of the running program.
 import { existsSync } from "node:fs";
-import { mkdir } from "node:fs/promises";
+import { mkdir, readFile } from "node:fs/promises";
+import { createRequire } from "node:module";
 import { join, resolve } from "node:path";
 
-import { source as axeSource } from "axe-core";
-import { chromium, type Browser, type BrowserContext, type Page } from "playwright-core";
+import { chromium, type Browser, type BrowserContext, type BrowserContextOptions, type Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, expect } from "vitest";
 
 import { Portico, type ProjectFiles } from "../harness/portico.ts";
@@ -30,6 +30,12 @@ export function launch(): Promise<Browser> {
   });
 }
 
+/**
+ * Opens a context of the browser, without animations: each of their frames takes the processor's
+ * time, and a click waits until its target has stopped moving.
+ */
+export const openContext = (browser: Browser, options: BrowserContextOptions = {}): Promise<BrowserContext> => browser.newContext({ reducedMotion: "reduce", ...options });
+
 /** The running program and the browser of one test file. */
 export interface Site {
   portico: Portico;
@@ -53,7 +59,7 @@ export function startSite(project: ProjectFiles = {}): Site {
     await site.portico.dispose();
   });
   beforeEach(async () => {
-    site.context = await site.browser.newContext();
+    site.context = await openContext(site.browser);
   });
   afterEach(() => site.context.close());
   return site;
@@ -136,10 +142,22 @@ export async function signOutHere(page: Page, origin: string): Promise<void> {
   expect(await page.evaluate(() => localStorage.getItem("portico.session"))).toBeNull();
 }
 
+// The package's own entry is axe with its comments and long names, which the browser would compile
+// for each page: that took longer than the check.
+const axeSource = readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+/** Defines `axe` in the page, once for each document. */
+async function loadAxe(page: Page): Promise<void> {
+  if (await page.evaluate(() => "axe" in window)) return;
+  // By the debugger's protocol: the page's content security policy blocks a script element. The
+  // session ends with the page, since its end would remove the page's virtual authenticator.
+  const session = await page.context().newCDPSession(page);
+  await session.send("Runtime.evaluate", { expression: await axeSource });
+}
+
 /** Fails with the violations that axe finds on the page. */
 export async function expectAccessible(page: Page): Promise<void> {
-  // By evaluation: the page's content security policy blocks a script element.
-  await page.evaluate(axeSource);
+  await loadAxe(page);
   const violations = await page.evaluate(async () => {
     const { axe } = window as unknown as { axe: { run: (options: object) => Promise<{ violations: { id: string; nodes: { html: string; failureSummary: string }[] }[] }> } };
     const result = await axe.run({ runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] });

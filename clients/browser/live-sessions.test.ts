@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 
 import { sql } from "../harness/database.ts";
 import { Portico, write } from "../harness/portico.ts";
-import { expectAccessible, heading, openWatchedPage, password, signUpAs, startSite, takeScreenshot } from "./harness.ts";
+import { expectAccessible, heading, openContext, openWatchedPage, password, signUpAs, startSite, takeScreenshot } from "./harness.ts";
 
 const site = startSite();
 
@@ -37,7 +37,7 @@ async function openAccount(email: string): Promise<Page> {
 
 /** Signs in to the account with another browser, an iPhone, and returns its account page. */
 async function signInElsewhere(email: string): Promise<Page> {
-  const context = await site.browser.newContext({ userAgent: IPHONE });
+  const context = await openContext(site.browser, { userAgent: IPHONE });
   const { page } = await openWatchedPage(context, site.portico.url);
   const isLive = joined(page);
   await page.goto(`${site.portico.url}/sign-in`);
@@ -98,7 +98,7 @@ test("a page whose session is ended elsewhere is signed out, with the other tabs
 test("a session that SQL ends disappears, and other accounts learn nothing", async () => {
   const email = "live-3@portico.test";
   const page = await openAccount(email);
-  const elsewhere = await site.browser.newContext();
+  const elsewhere = await openContext(site.browser);
   const { page: stranger } = await openWatchedPage(elsewhere, site.portico.url);
   const isLive = joined(stranger);
   const frames: string[] = [];
@@ -122,7 +122,7 @@ test("a session that SQL ends disappears, and other accounts learn nothing", asy
 
 test("what happens while the server restarts is shown after it", async () => {
   let own = await Portico.start();
-  const context = await site.browser.newContext();
+  const context = await openContext(site.browser);
   try {
     const { page } = await openWatchedPage(context, own.url);
     const [first, second] = [joined(page), joined(page, 2)];
@@ -142,7 +142,7 @@ test("what happens while the server restarts is shown after it", async () => {
 
 test("without the realtime service the page opens no socket, and its list works", async () => {
   const own = await Portico.start({ config: "[realtime]\nenabled = false\n" });
-  const context = await site.browser.newContext();
+  const context = await openContext(site.browser);
   try {
     const { page, errors } = await openWatchedPage(context, own.url);
     let sockets = 0;

@@ -4,7 +4,7 @@ import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 
 import { Portico } from "../harness/portico.ts";
-import { expectAccessible, launch, takeScreenshot, openWatchedPage } from "./harness.ts";
+import { expectAccessible, launch, openContext, openWatchedPage, takeScreenshot } from "./harness.ts";
 
 let portico: Portico;
 let browser: Browser;
@@ -13,7 +13,7 @@ let signedIn: Awaited<ReturnType<BrowserContext["storageState"]>>;
 beforeAll(async () => {
   const config = '[auth.email]\nmax_frequency = "0s"\n[auth.sms]\nenable_signup = true\nmax_frequency = "0s"\n';
   [portico, browser] = await Promise.all([Portico.start({ config }), launch()]);
-  const context = await browser.newContext();
+  const context = await openContext(browser);
   const { page } = await openWatchedPage(context, portico.url);
   await page.goto(`${portico.url}/sign-up`);
   await page.getByLabel("Email").fill("ada@portico.test");
@@ -106,16 +106,15 @@ const pages: PageState[] = [
   { path: "/mailbox", name: "mailbox-filled", as: "visitor", until: (page) => page.getByRole("list", { name: "Messages" }).waitFor() },
 ];
 
+// A page is loaded for each width, on which its use depends, and not for each colour scheme, which
+// also the system changes under a loaded page.
 describe.each(pages)("$path, $name", ({ path, name, as, until }) => {
   test.each([
-    { colorScheme: "light", width: 1280 },
-    { colorScheme: "light", width: 320 },
-    { colorScheme: "dark", width: 1280 },
-    { colorScheme: "dark", width: 320 },
-  ] as const)("in $colorScheme at $width pixels", async ({ colorScheme, width }) => {
-    const context = await browser.newContext({
-      colorScheme,
-      reducedMotion: "reduce",
+    { width: 1280, schemes: ["light", "dark"] },
+    { width: 320, schemes: ["dark", "light"] },
+  ] as const)("at $width pixels, in $schemes.0 and $schemes.1", async ({ width, schemes }) => {
+    const context = await openContext(browser, {
+      colorScheme: schemes[0],
       viewport: { width, height: 800 },
       ...(as === "user" ? { storageState: signedIn } : {}),
     });
@@ -126,10 +125,13 @@ describe.each(pages)("$path, $name", ({ path, name, as, until }) => {
       await page.waitForLoadState("load");
       await until?.(page);
       await page.waitForFunction(() => document.querySelector('[aria-busy="true"]') === null);
-      await takeScreenshot(page, `${name}-${colorScheme}-${width}`);
-      const overflow = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
-      expect(overflow).toBe(0);
-      await expectAccessible(page);
+      for (const colorScheme of schemes) {
+        await page.emulateMedia({ colorScheme });
+        await takeScreenshot(page, `${name}-${colorScheme}-${width}`);
+        const overflow = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+        expect(overflow).toBe(0);
+        await expectAccessible(page);
+      }
       // Browsers log the status of the page for unknown addresses.
       expect(errors.filter((line) => name !== "not-found" || !line.includes("404"))).toEqual([]);
     } finally {

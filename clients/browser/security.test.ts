@@ -5,7 +5,7 @@ import { describe, expect, test } from "vitest";
 import { emailAbout } from "../harness/emails.ts";
 import { currentStep, oneTimePassword } from "../harness/one-time-password.ts";
 import { textTo } from "../harness/text-messages.ts";
-import { breakSignOut, expectAccessible, heading, openWatchedPage, password, signOutHere, signOutInMenu, signOutOf, signUpAs, startSite, takeScreenshot, type WatchedPage } from "./harness.ts";
+import { breakSignOut, expectAccessible, heading, openContext, openWatchedPage, password, signOutHere, signOutInMenu, signOutOf, signUpAs, startSite, takeScreenshot, type WatchedPage } from "./harness.ts";
 
 const config = `
 [auth.mfa.totp]
@@ -151,7 +151,7 @@ describe("an authenticator app", () => {
 
   test("ends the other sessions, and stands before a new password", async () => {
     const { page, email } = await signUp();
-    const other = await site.browser.newContext();
+    const other = await openContext(site.browser);
     const elsewhere = await openWatchedPage(other, site.portico.url);
     await elsewhere.page.goto(`${site.portico.url}/sign-in`);
     await elsewhere.page.getByLabel("Email").fill(email);
@@ -214,7 +214,7 @@ describe("the pages", () => {
     for (const width of [360, 1440]) {
       test(`are accessible and fit, ${scheme}, ${width} wide`, async () => {
         await site.context.close();
-        site.context = await site.browser.newContext({ colorScheme: scheme, viewport: { width, height: 900 }, reducedMotion: "reduce" });
+        site.context = await openContext(site.browser, { colorScheme: scheme, viewport: { width, height: 900 } });
         const { page, email } = await signUp();
         const show = async (name: string): Promise<void> => {
           await expectAccessible(page);

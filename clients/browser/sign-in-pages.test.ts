@@ -3,7 +3,7 @@
 import type { Page } from "playwright-core";
 import { describe, expect, test } from "vitest";
 
-import { chooseGoogleAccount, heading, openWatchedPage, startSite } from "./harness.ts";
+import { chooseGoogleAccount, heading, openContext, openWatchedPage, startSite } from "./harness.ts";
 
 const providers = ["github", "gitlab", "discord", "azure"];
 const config = `
@@ -100,7 +100,7 @@ describe("providers", () => {
 
 test("in forced colours, controls have borders", async () => {
   await site.context.close();
-  site.context = await site.browser.newContext({ forcedColors: "active" });
+  site.context = await openContext(site.browser, { forcedColors: "active" });
   const page = await open("/sign-in");
   for (const control of [page.getByRole("button", { name: "Sign in", exact: true }), page.getByLabel("Email"), googleButton(page)]) {
     const width = await control.evaluate((element) => parseFloat(getComputedStyle(element).borderTopWidth));
@@ -131,7 +131,7 @@ test("the rules for a password are shown before it is typed, and name what is mi
 
 test.each(["light", "dark"] as const)("the brand's colour has a readable contrast, %s", async (colorScheme) => {
   await site.context.close();
-  site.context = await site.browser.newContext({ colorScheme });
+  site.context = await openContext(site.browser, { colorScheme });
   const page = await open("/sign-in");
   const button = page.getByRole("button", { name: "Sign in", exact: true });
   await button.waitFor();

@@ -129,6 +129,9 @@ export function describeError(error: unknown): DescribedError {
   return { message: isForUser && message !== "" && message !== "{}" ? message : m.error_unknown() };
 }
 
+/** Returns the server's or the client's code of an error. */
+export const errorCode = (error: unknown): string | null => errorParts(error).code;
+
 /** Describes a sign-in that the user cancelled on the page of a provider. */
 export function describeCancelledSignIn(provider: string): DescribedError {
   return { message: m.error_sign_in_cancelled({ provider: providerName(provider) }) };

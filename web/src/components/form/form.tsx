@@ -1,5 +1,6 @@
 import type { ReactNode, SubmitEvent } from "react";
 import type { FieldValues, Path } from "react-hook-form";
+import * as m from "../../paraglide/messages";
 import { Field, type FieldProps } from "../ui/field";
 import { PasswordField } from "../ui/password-field";
 import { FormAlert } from "./form-alert";
@@ -50,6 +51,11 @@ export function FormField<Values extends FieldValues>({ form, name, ...props }: 
 /** The input of a form for an email address. */
 export function FormEmailField<Values extends FieldValues>(props: FormFieldProps<Values>) {
   return <FormField type="email" autoComplete="username" inputMode="email" {...props} />;
+}
+
+/** The input of a form for a phone number. */
+export function FormPhoneField<Values extends FieldValues>(props: Omit<FormFieldProps<Values>, "label">) {
+  return <FormField label={m.phone_label()} type="tel" autoComplete="tel" inputMode="tel" placeholder={m.phone_example()} {...props} />;
 }
 
 /** The input of a form for a password. */

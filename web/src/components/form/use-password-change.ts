@@ -1,8 +1,6 @@
 import { useState } from "react";
 import { useAuth } from "../../lib/auth/auth-context";
-import { z } from "../../lib/zod";
-
-const errorSchema = z.catch(z.object({ code: z.optional(z.string()) }), {});
+import { errorCode } from "../../lib/errors";
 
 /** The values of a form for a new password. */
 export interface PasswordChange {
@@ -26,7 +24,7 @@ export function usePasswordChange() {
     const current = currentPassword === "" ? {} : { current_password: currentPassword };
     const { error } = await client.updateUser({ password, ...current, ...(needsCode ? { nonce: code } : {}) });
     if (!error) return;
-    if (errorSchema.parse(error).code === "reauthentication_needed" && !needsCode) {
+    if (errorCode(error) === "reauthentication_needed" && !needsCode) {
       const request = await client.reauthenticate();
       if (request.error) throw request.error;
       setNeedsCode(true);

@@ -1,13 +1,11 @@
 import { useRef, useState } from "react";
 import { useAuth } from "../../lib/auth/auth-context";
 import { verifiedFactors } from "../../lib/auth/factors";
-import { z } from "../../lib/zod";
+import { errorCode } from "../../lib/errors";
 import * as m from "../../paraglide/messages";
 import { Button } from "../ui/button";
 import { Dialog } from "../ui/dialog";
 import { SecondFactor } from "./second-factor";
-
-const errorSchema = z.catch(z.object({ code: z.optional(z.string()) }), {});
 
 /**
  * Runs actions that need a session with a second factor: where the server asks for one, it is
@@ -27,7 +25,7 @@ export function useStepUp() {
     try {
       return await action();
     } catch (error) {
-      if (errorSchema.parse(error).code !== "insufficient_aal") throw error;
+      if (errorCode(error) !== "insufficient_aal") throw error;
       if (!user || verifiedFactors(user).length === 0) {
         // The factor was added on another device. With the current user, the guard of the page
         // leads to it.

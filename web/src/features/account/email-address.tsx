@@ -1,11 +1,12 @@
 import type { User } from "@supabase/supabase-js";
 import { useMutation, useQuery } from "@tanstack/react-query";
-import { useRef, useState } from "react";
+import { useState } from "react";
 import { MailboxHint } from "../../components/mailbox-hint";
 import { ResendButton } from "../../components/resend-button";
 import { Alert } from "../../components/ui/alert";
 import { Button } from "../../components/ui/button";
 import { Card } from "../../components/ui/card";
+import { useDisclosure } from "../../components/ui/use-disclosure";
 import { useAuth } from "../../lib/auth/auth-context";
 import { useConfig } from "../../lib/config-context";
 import { describeError } from "../../lib/errors";
@@ -28,30 +29,18 @@ const refetchMs = 15_000;
 export function EmailAddress({ user }: { user: User }) {
   const current = textOrNull(user.email);
   const pending = textOrNull(user.new_email);
-  const [isOpen, setIsOpen] = useState(false);
+  const { isOpen, close, button } = useDisclosure();
   // The address requested since the page opened, to announce the change once it is made.
   const [requested, setRequested] = useState(pending);
   if (pending !== null && pending !== requested) setRequested(pending);
   const isDone = pending === null && requested !== null && requested === current;
-  const openButton = useRef<HTMLButtonElement>(null);
-
-  function close() {
-    setIsOpen(false);
-    openButton.current?.focus();
-  }
 
   return (
     <Card
       title={m.email_change_title()}
       description={<span className="text-ink">{current ?? m.email_change_none()}</span>}
       aside={
-        <Button
-          ref={openButton}
-          tone="secondary"
-          size="sm"
-          aria-expanded={isOpen}
-          onClick={() => (isOpen ? close() : setIsOpen(true))}
-        >
+        <Button tone="secondary" size="sm" {...button}>
           {current === null ? m.email_change_add() : m.email_change_open()}
         </Button>
       }

@@ -8,7 +8,7 @@ import { Alert } from "../../components/ui/alert";
 import { Button } from "../../components/ui/button";
 import { Card } from "../../components/ui/card";
 import { ConfirmDialog } from "../../components/ui/confirm-dialog";
-import { Skeleton } from "../../components/ui/skeleton";
+import { SkeletonRow } from "../../components/ui/skeleton";
 import type { Api } from "../../lib/api";
 import { useAuth } from "../../lib/auth/auth-context";
 import { classNames } from "../../lib/class-names";
@@ -208,13 +208,7 @@ function ListSkeleton() {
   return (
     <div aria-busy="true" className="space-y-4 py-1">
       {[0, 1].map((row) => (
-        <div key={row} className="flex items-center gap-4">
-          <Skeleton className="size-6" />
-          <div className="flex-1 space-y-2">
-            <Skeleton className="h-4 w-44 max-w-full" />
-            <Skeleton className="h-3.5 w-60 max-w-full" />
-          </div>
-        </div>
+        <SkeletonRow key={row} />
       ))}
     </div>
   );

@@ -1,9 +1,10 @@
 import type { Session } from "@supabase/supabase-js";
 import { KeyRound } from "lucide-react";
-import { useRef, useState } from "react";
+import { useState } from "react";
 import { FormActions } from "../../components/form/form-actions";
 import { PasswordChangeForm } from "../../components/form/password-change-form";
 import { Button } from "../../components/ui/button";
+import { useDisclosure } from "../../components/ui/use-disclosure";
 import { beganWithMessage, usePasswordState } from "../../lib/auth/password-state";
 import * as m from "../../paraglide/messages";
 import { LoadFailure, Panel, Row, RowSkeleton, Section } from "./section";
@@ -11,14 +12,8 @@ import { LoadFailure, Panel, Row, RowSkeleton, Section } from "./section";
 /** The account's password: its change, or the first one. */
 export function PasswordSection({ session }: { session: Session }) {
   const { data, error, refetch } = usePasswordState(session);
-  const [isOpen, setIsOpen] = useState(false);
+  const { isOpen, close, button } = useDisclosure();
   const [status, setStatus] = useState("");
-  const openButton = useRef<HTMLButtonElement>(null);
-
-  function close() {
-    setIsOpen(false);
-    openButton.current?.focus();
-  }
 
   return (
     <Section title={m.password_section_title()} text={m.password_section_text()}>
@@ -31,13 +26,7 @@ export function PasswordSection({ session }: { session: Session }) {
           Icon={KeyRound}
           title={data.is_set ? m.password_state_set() : m.password_state_none()}
           actions={
-            <Button
-              ref={openButton}
-              tone="secondary"
-              size="sm"
-              aria-expanded={isOpen}
-              onClick={() => (isOpen ? close() : setIsOpen(true))}
-            >
+            <Button tone="secondary" size="sm" {...button}>
               {data.is_set ? m.password_change() : m.password_set()}
             </Button>
           }

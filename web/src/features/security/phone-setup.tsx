@@ -1,5 +1,5 @@
 import { useEffect, useState } from "react";
-import { Form, FormField } from "../../components/form/form";
+import { Form, FormPhoneField } from "../../components/form/form";
 import { FormActions } from "../../components/form/form-actions";
 import { useZodForm } from "../../components/form/use-zod-form";
 import { PhoneStep } from "../../components/second-factor/phone-step";
@@ -41,15 +41,7 @@ export function PhoneSetup({ factors, onAdded, onClosed }: FactorSetup) {
   return (
     <>
       <Form form={form} onSubmit={add} className="space-y-4">
-        <FormField
-          form={form}
-          name="phone"
-          label={m.phone_label()}
-          type="tel"
-          autoComplete="tel"
-          inputMode="tel"
-          placeholder={m.phone_example()}
-        />
+        <FormPhoneField form={form} name="phone" />
         <FormActions submit={m.phone_factor_submit()} pending={m.phone_factor_pending()} isSubmitting={isSubmitting} onCancel={onClosed} />
       </Form>
       {dialog}

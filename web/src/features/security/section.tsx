@@ -1,7 +1,7 @@
 import type { LucideIcon } from "lucide-react";
 import { type ReactNode, useId } from "react";
 import { Alert } from "../../components/ui/alert";
-import { Skeleton } from "../../components/ui/skeleton";
+import { SkeletonRow } from "../../components/ui/skeleton";
 import { describeError } from "../../lib/errors";
 import * as m from "../../paraglide/messages";
 
@@ -81,12 +81,8 @@ export function Panel({ children }: { children: ReactNode }) {
 /** The place of a row that is being loaded. */
 export function RowSkeleton() {
   return (
-    <div aria-busy="true" className="flex items-center gap-4 px-5 py-5 sm:px-6">
-      <Skeleton className="size-5" />
-      <div className="flex-1 space-y-2">
-        <Skeleton className="h-4 w-44 max-w-full" />
-        <Skeleton className="h-3.5 w-64 max-w-full" />
-      </div>
+    <div aria-busy="true" className="px-5 py-5 sm:px-6">
+      <SkeletonRow />
     </div>
   );
 }

@@ -1,10 +1,11 @@
 import { useState } from "react";
-import { Form, FormField } from "../../components/form/form";
+import { Form, FormPhoneField } from "../../components/form/form";
 import { useZodForm } from "../../components/form/use-zod-form";
 import { LastUsed } from "../../components/last-used";
 import { Button } from "../../components/ui/button";
 import { useAuth } from "../../lib/auth/auth-context";
 import { useConfig } from "../../lib/config-context";
+import { errorCode } from "../../lib/errors";
 import { phoneField } from "../../lib/form-fields";
 import { AppLink, go } from "../../lib/navigation";
 import type { AppAddress, PageAddress } from "../../lib/paths";
@@ -37,7 +38,7 @@ export function PhoneForm({
       await sendCode(client, { address: phone, kind, next });
       go("/verify");
     } catch (error) {
-      const { code } = z.catch(z.object({ code: z.optional(z.string()) }), {}).parse(error);
+      const code = errorCode(error);
       if (code === "otp_disabled") {
         setIsUnknown(true);
         form.report({ message: m.phone_unknown({ phone: form.getValues("phone").trim() }) });
@@ -60,16 +61,7 @@ export function PhoneForm({
         )
       }
     >
-      <FormField
-        form={form}
-        name="phone"
-        label={m.phone_label()}
-        type="tel"
-        autoComplete="tel"
-        inputMode="tel"
-        placeholder={m.phone_example()}
-        hint={m.phone_hint({ code: m.code_name({ digits: accounts.codeLength.phone }) })}
-      />
+      <FormPhoneField form={form} name="phone" hint={m.phone_hint({ code: m.code_name({ digits: accounts.codeLength.phone }) })} />
       <Button type="submit" className="relative w-full" isPending={form.formState.isSubmitting}>
         {form.formState.isSubmitting ? m.phone_pending() : m.phone_submit()}
         {lastMethod === "phone" && <LastUsed />}

@@ -1,20 +1,18 @@
 import type { Provider } from "@supabase/supabase-js";
-import { type SubmitEvent, useState } from "react";
-import { FormAlert } from "../../components/form/form-alert";
-import { useCodeForm } from "../../components/form/use-code-form";
+import { useState } from "react";
+import { CodeForm } from "../../components/form/code-form";
 import { FormNote, FormPage } from "../../components/form-page";
 import { MailboxHint } from "../../components/mailbox-hint";
 import { ResendButton } from "../../components/resend-button";
 import { RichText } from "../../components/rich-text";
 import { TextLink } from "../../components/text-link";
-import { Button, ButtonLink } from "../../components/ui/button";
+import { ButtonLink } from "../../components/ui/button";
 import { useAuth } from "../../lib/auth/auth-context";
 import { providerName } from "../../lib/auth/provider-name";
 import { useConfig } from "../../lib/config-context";
 import { describeError } from "../../lib/errors";
 import { type PageAddress, visitorAddress } from "../../lib/paths";
 import * as m from "../../paraglide/messages";
-import { CodeField } from "../../components/form/code-field";
 import { isPhoneCode, type PendingCode } from "../../lib/pending-code";
 import { sendCode } from "./send-code";
 
@@ -44,11 +42,9 @@ export function VerifyCodeForm({ pending, onResent }: { pending: PendingCode; on
   const { client, rememberMethod } = useAuth();
   const isPhone = isPhoneCode(pending);
   const length = useConfig().accounts.codeLength[isPhone ? "phone" : "email"];
-  const form = useCodeForm(length);
-  const { isSubmitting } = form.formState;
   const [wasRejected, setWasRejected] = useState(false);
 
-  async function verify({ code: token }: { code: string }) {
+  async function verify(token: string) {
     const { address, kind } = pending;
     const { error } = await client.verifyOtp(
       isPhone
@@ -60,34 +56,31 @@ export function VerifyCodeForm({ pending, onResent }: { pending: PendingCode; on
       else if (kind === "email") rememberMethod("code");
       return;
     }
-    if (describeError(error).field !== "code") throw error;
-    setWasRejected(true);
-    if (!isPhone) throw error;
-    form.setError("code", { message: m.verify_phone_code_refused() }, { shouldFocus: true });
-  }
-
-  function submit(event?: SubmitEvent) {
-    event?.preventDefault();
-    // The input stays enabled while a code is verified, so that it keeps the focus.
-    if (!isSubmitting) void form.submit(verify)();
+    if (describeError(error).field === "code") setWasRejected(true);
+    throw error;
   }
 
   return (
     <FormPage title={verifyTitle(pending)} lead={<VerifyLead pending={pending} code={m.code_name({ digits: length })} />}>
-      <form noValidate onSubmit={submit}>
-        <FormAlert problem={form.problem} />
-        <CodeField form={form} name="code" length={length} onComplete={submit} />
-        <Button type="submit" className="mt-5 w-full" isPending={isSubmitting}>
-          {isSubmitting ? m.verify_pending() : m.verify_submit()}
-        </Button>
-      </form>
-      {wasRejected && pending.kind === "signup" && <LinkOpenedElsewhere pending={pending} />}
-      <div className="mt-4 flex flex-wrap items-center justify-between gap-x-4">
-        <ResendCode pending={pending} onResent={onResent} onFailed={form.report} onStart={form.clearProblem} />
-        <ButtonLink tone="quiet" size="sm" className="-mr-3" href={requestAddress(pending)}>
-          {isPhone ? m.verify_change_phone() : pending.provider ? m.verify_other_method() : m.verify_change_email()}
-        </ButtonLink>
-      </div>
+      <CodeForm
+        length={length}
+        submit={m.verify_submit()}
+        pending={m.verify_pending()}
+        rejection={isPhone ? m.verify_phone_code_refused() : undefined}
+        onSubmit={verify}
+      >
+        {({ report, clearProblem }) => (
+          <>
+            {wasRejected && pending.kind === "signup" && <LinkOpenedElsewhere pending={pending} />}
+            <div className="mt-4 flex flex-wrap items-center justify-between gap-x-4">
+              <ResendCode pending={pending} onResent={onResent} onFailed={report} onStart={clearProblem} />
+              <ButtonLink tone="quiet" size="sm" className="-mr-3" href={requestAddress(pending)}>
+                {isPhone ? m.verify_change_phone() : pending.provider ? m.verify_other_method() : m.verify_change_email()}
+              </ButtonLink>
+            </div>
+          </>
+        )}
+      </CodeForm>
       {pending.kind === "signup" && (
         <FormNote>
           {m.sign_up_have_account()}{" "}
