@@ -6,10 +6,10 @@
 //! conditions hold. All questions of a step are asked at the same time.
 //!
 //! A channel has one reader. So the changes are decided and sent for one cohort of readers after
-//! the other: while the sockets of the first ones write, PostgreSQL decides for the others. A cohort
-//! has its turn until its changes are sent, so that its answers do not become old. The reads go on
-//! meanwhile, and never stop in the middle: a read that waits in the checkout queue may be granted
-//! a connection at any time, which others would miss while it is not used.
+//! the other: while the sockets of the first ones write, PostgreSQL decides for the others. A
+//! cohort has its turn until its changes are sent, so that its answers do not become old. The reads
+//! go on meanwhile, and never stop in the middle: a read that waits in the checkout queue may be
+//! granted a connection at any time, which others would miss while it is not used.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
