@@ -13,8 +13,8 @@ use super::verdict::{AccessQuestion, Candidate, CandidateOutcome, CohortAnswers,
 /// The tables and roles that cannot read a whole primary key.
 pub(super) type RejectedRoles = HashSet<(u32, Box<str>)>;
 
-/// What is kept of the cohorts that were sent, until the last one is: their questions, and not the
-/// rows that each reader may see.
+/// The questions of the cohorts that were sent, which are kept until the last one is. The rows that
+/// each reader may see are not: they are many.
 #[derive(Debug, Default)]
 pub(super) struct SentCohorts {
     asked: HashSet<AccessQuestion>,
