@@ -29,6 +29,8 @@ impl ScratchDatabase {
     pub async fn new() -> Self {
         let database = portico_testkit::TestDatabase::new().await;
         let sql = portico_database::connect(database.endpoint()).await.unwrap();
+        // The clusters of tests write their log a moment later, and the stream comes from the log
+        sql.batch_execute("set synchronous_commit = local").await.unwrap();
         Self { database, sql }
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -37,7 +38,7 @@ pub(crate) type NumberedKey<'a> = (usize, &'a RowKey);
 pub(crate) struct TableAccess {
     pub has_row_security: bool,
     /// The readable columns, marked in the order of the table's columns.
-    pub columns: Box<[bool]>,
+    pub columns: Arc<[bool]>,
     /// The numbers of the keys whose rows the policies show, if they were read.
     pub visible: HashSet<usize>,
 }
@@ -49,7 +50,7 @@ impl TableAccess {
             .table
             .columns
             .iter()
-            .zip(&self.columns)
+            .zip(self.columns.iter())
             .all(|(column, is_readable)| *is_readable || !column.is_primary_key)
     }
 
@@ -60,7 +61,7 @@ impl TableAccess {
 
     /// Returns true if a column may be read, by its name.
     pub fn reads(&self, table: &DescribedTable, name: &str) -> bool {
-        let mut columns = table.table.columns.iter().zip(&self.columns);
+        let mut columns = table.table.columns.iter().zip(self.columns.iter());
         columns.any(|(column, is_readable)| *is_readable && *column.name == *name)
     }
 }

@@ -6,10 +6,10 @@
 //! conditions hold. All questions of a step are asked at the same time.
 //!
 //! A channel has one reader. So the changes are decided and sent for one cohort of readers after
-//! the other: while the sockets of the first ones write, PostgreSQL decides for the others. A cohort
-//! has its turn until its changes are sent, so that its answers do not become old. The reads go on
-//! meanwhile, and never stop in the middle: a read that waits in the checkout queue may be granted
-//! a connection at any time, which others would miss while it is not used.
+//! the other: while the sockets of the first ones write, PostgreSQL decides for the others. A
+//! cohort has its turn until its changes are sent, so that its answers do not become old. The reads
+//! go on meanwhile, and never stop in the middle: a read that waits in the checkout queue may be
+//! granted a connection at any time, which others would miss while it is not used.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -39,6 +39,7 @@ use super::slice_keys::SliceKeys;
 use super::slice_messages::SliceMessages;
 use super::slices::slice_end;
 use super::times::DeliveryTimes;
+use super::unauthorized::{RejectedRoles, SentCohorts, add_unauthorized};
 use super::validate::Validator;
 use super::verdict::{
     self, AccessAnswers, AccessQuestion, Candidate, CandidateOutcome, CohortAnswers, decide, is_keyless,
@@ -225,15 +226,14 @@ impl ChangeDelivery {
                 let _ = answered.send(cohort);
             }
         };
-        let (mut asked, mut rejected) = (HashSet::new(), RejectedRoles::new());
+        let mut sent = SentCohorts::default();
         let send = async {
             while let Some(((mut cohort, answers), _turn)) = to_send.recv().await {
                 unanswered.extend(self.decide(memory, changes, &mut cohort, &answers).await);
                 let of_cohort = memory.note_key_readers(changes, &answers.of_cohort);
                 self.add_unauthorized(changes, &mut cohort, &of_cohort, |oid, reader| answers.has_asked(oid, reader));
                 self.send(&mut memory.paused_renderings, &mut messages, cohort, delivery.last).await;
-                asked.extend(answers.of_cohort.into_keys());
-                rejected.extend(of_cohort);
+                sent.add(answers, of_cohort);
             }
         };
         tokio::join!(ask, send);
@@ -241,10 +241,8 @@ impl ChangeDelivery {
         self.registry.drop_paused(changes, &mut last);
         let (mut last, answers) = self.access.authorise(&tables, changes, last, &keys, &of_roles).await;
         unanswered.extend(self.decide(memory, changes, &mut last, &answers).await);
-        rejected.extend(memory.note_key_readers(changes, &answers.of_cohort));
-        let was_asked =
-            |oid, reader: &Arc<ChangeReader>| asked.contains(&AccessQuestion::Rows(oid, Arc::clone(reader)));
-        self.add_unauthorized(changes, &mut last, &rejected, |oid, reader| !was_asked(oid, reader));
+        sent.rejected.extend(memory.note_key_readers(changes, &answers.of_cohort));
+        self.add_unauthorized(changes, &mut last, &sent.rejected, |oid, reader| !sent.have_asked(oid, reader));
         self.send(&mut memory.paused_renderings, &mut messages, last, delivery.last).await;
         if !unanswered.is_empty() {
             tracing::warn!(groups = unanswered.len(), "changes are discarded: the database has not answered");
@@ -349,8 +347,7 @@ impl ChangeDelivery {
         missed
     }
 
-    /// Adds the error events for roles that cannot read the primary key: for every entry of those
-    /// readers of the role that `is_meant` accepts, whatever its conditions.
+    /// Adds the error events for roles that cannot read the primary key.
     fn add_unauthorized(
         &self,
         changes: &[CommittedChange],
@@ -358,31 +355,8 @@ impl ChangeDelivery {
         rejected: &RejectedRoles,
         is_meant: impl Fn(u32, &Arc<ChangeReader>) -> bool,
     ) {
-        if rejected.is_empty() {
-            return;
-        }
-        let is_rejected = |change: &CommittedChange, reader: &Arc<ChangeReader>| {
-            let oid = change.table.table.oid;
-            change.action() != ChangeAction::Delete
-                && !is_keyless(change)
-                && rejected.contains(&(oid, reader.role.clone()))
-                && is_meant(oid, reader)
-        };
-        candidates.retain(|candidate| {
-            changes.get(candidate.change).is_none_or(|change| !is_rejected(change, candidate.reader()))
-        });
-        for (number, change) in changes.iter().enumerate() {
-            if !rejected.iter().any(|(oid, _)| *oid == change.table.table.oid) {
-                continue;
-            }
-            for target in self.registry.audience(change.table_name(), change.action()) {
-                if is_rejected(change, &target.group.key.reader) {
-                    let verdict = CandidateOutcome::Sent(EventContent::Error(ChangeEventError::Unauthorized));
-                    candidates.push(Candidate { change: number, target, verdict });
-                }
-            }
-        }
-        candidates.sort_by_key(|candidate| candidate.change);
+        let audience = |change: &CommittedChange| self.registry.audience(change.table_name(), change.action());
+        add_unauthorized(changes, candidates, rejected, audience, is_meant);
     }
 
     /// Sends the events, to each channel in the order of the changes. `last` is the number of the
@@ -449,8 +423,6 @@ async fn wait_for_end(end: Option<Instant>) {
     }
 }
 
-/// The tables and roles that cannot read a whole primary key.
-type RejectedRoles = HashSet<(u32, Box<str>)>;
 /// The entries that receive a change, and what they are shown.
 type Receivers = Vec<(Arc<EntryTarget>, EventContent)>;
 

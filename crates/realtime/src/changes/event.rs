@@ -111,8 +111,8 @@ impl<'a> ChangeMessages<'a> {
         size(&self.new, &shows_new) + old > self.max_bytes
     }
 
-    /// Returns the frame for channels of a topic. `keeps` returns true if a frame of this size is to
-    /// be kept for a later cohort.
+    /// Returns the frame for channels of a topic. `keeps` returns true if a frame of this topic and
+    /// size is to be kept for a later cohort.
     pub fn frame(
         &mut self,
         content: &EventContent,

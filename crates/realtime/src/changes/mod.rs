@@ -10,7 +10,7 @@
 //! - `reader_pauses` knows the readers whose policies take too long, and the subscribers whose
 //!   filters do, of which `condition_budgets` keeps account; `registry_pauses` leaves them out;
 //! - `access` asks PostgreSQL which rows and columns a role may read now, `authorise` has it asked
-//!   for the readers of changes, and `verdict` decides;
+//!   for the readers of changes, `verdict` decides, and `unauthorized` has the error events;
 //! - `rendering` has PostgreSQL render the values of the project's own types;
 //! - `preparation` prepares filters again for tables whose columns have changed;
 //! - `deliver` takes committed changes, and sends the messages of `event` to each channel in their
@@ -61,6 +61,7 @@ mod system_message;
 #[cfg(test)]
 mod tests;
 mod times;
+mod unauthorized;
 mod validate;
 mod verdict;
 

@@ -1,6 +1,8 @@
 //! The pauses of the subscriptions: which candidates they leave out, and the messages to the
 //! channels at their start and their end.
 
+use std::sync::Arc;
+
 use tokio::time::Instant;
 
 use super::committed_change::CommittedChange;
@@ -9,7 +11,7 @@ use super::entry::ChangeAction;
 use super::group::SubscriptionGroup;
 use super::reader_pauses::{PauseInForce, PausedWork, SlowPolicies};
 use super::registry::{Registry, RegistryState};
-use super::role_reads::CANCELED;
+use super::role_reads::{CANCELED, ChangeReader};
 use super::system_message::{EXTENSION, SUBSCRIBED};
 use super::validate::TableName;
 use super::verdict::{AccessAnswers, AccessQuestion, Candidate, CandidateOutcome};
@@ -39,24 +41,23 @@ impl Registry {
     /// the earlier pauses of those that were quick.
     pub fn note_times(&self, changes: &[CommittedChange], answers: &AccessAnswers) {
         let mut state = self.state();
-        for (question, answer) in answers {
-            let AccessQuestion::Rows(table, reader) = question else { continue };
-            let policies = || SlowPolicies::of_reader(*table, reader);
-            match answer {
-                Ok(_) if state.pauses.are_known() => state.pauses.forget(policies()),
-                Ok(_) => {}
-                // The whole role may have been paused because of an answer before
-                Err(failure) if failure.has_code(CANCELED) && !state.pauses.contain_policies(*table, reader) => {
-                    let change = changes.iter().find(|change| change.table.table.oid == *table);
-                    let Some((schema, name)) = change.map(CommittedChange::table_name) else { continue };
-                    tracing::warn!(role = &*reader.role, schema, table = name, "changes of a slow policy are paused");
-                    state.pause(
-                        PausedWork::Policies(policies()),
-                        Some(TableName { schema: schema.into(), table: name.into() }),
-                    );
-                }
-                Err(_) => {}
+        let are_known = state.pauses.are_known();
+        for (table, reader, is_slow) in noted(answers, are_known) {
+            if !is_slow {
+                state.pauses.forget(SlowPolicies::of_reader(table, reader));
+                continue;
             }
+            // The whole role may have been paused because of an answer before
+            if state.pauses.contain_policies(table, reader) {
+                continue;
+            }
+            let change = changes.iter().find(|change| change.table.table.oid == table);
+            let Some((schema, name)) = change.map(CommittedChange::table_name) else { continue };
+            tracing::warn!(role = &*reader.role, schema, table = name, "changes of a slow policy are paused");
+            state.pause(
+                PausedWork::Policies(SlowPolicies::of_reader(table, reader)),
+                Some(TableName { schema: schema.into(), table: name.into() }),
+            );
         }
     }
 
@@ -131,5 +132,41 @@ impl RegistryState {
         for group in self.groups.values().filter(|group| pause.concerns(group)) {
             group.for_each_until(u64::MAX, |subscriber| self.report_to(subscriber, group));
         }
+    }
+}
+
+/// Returns the answers about rows that begin pauses or end what is known of earlier ones: table,
+/// reader, and true if the read took too long. While no pause is known, quick reads cost nothing.
+fn noted(answers: &AccessAnswers, are_known: bool) -> impl Iterator<Item = (u32, &Arc<ChangeReader>, bool)> {
+    answers.iter().filter_map(move |(question, answer)| {
+        let AccessQuestion::Rows(table, reader) = question else { return None };
+        let is_slow = answer.as_ref().is_err_and(|failure| failure.has_code(CANCELED));
+        (is_slow || answer.is_ok() && are_known).then_some((*table, reader, is_slow))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::role_reads::ReadFailure;
+    use super::*;
+
+    #[test]
+    fn quick_reads_are_not_looked_at_while_no_pause_is_known() {
+        let reader = |claims: &str| Arc::new(ChangeReader::new("authenticated".into(), claims.into(), None));
+        let rejected = |code: &str| Err(ReadFailure::Rejected { code: code.into(), message: "".into() });
+        let answers = AccessAnswers::from([
+            (AccessQuestion::Rows(1, reader("quick")), Ok(None)),
+            (AccessQuestion::Rows(1, reader("slow")), rejected(CANCELED)),
+            (AccessQuestion::Rows(1, reader("failed")), rejected("42501")),
+            (AccessQuestion::Role(1, "authenticated".into()), Ok(None)),
+        ]);
+        let noted = |are_known| {
+            let mut noted: Vec<_> =
+                noted(&answers, are_known).map(|(_, reader, is_slow)| (&*reader.claims, is_slow)).collect();
+            noted.sort_unstable();
+            noted
+        };
+        assert_eq!(noted(false), [("slow", true)]);
+        assert_eq!(noted(true), [("quick", false), ("slow", true)]);
     }
 }

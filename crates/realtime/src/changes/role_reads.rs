@@ -10,13 +10,9 @@ use futures_util::future::BoxFuture;
 use portico_database::wire::{Access, Batch, Param, ReadCoalescer, ReadError, RowSeparators, Statement, WireError};
 use tokio::time::Instant;
 
+use super::times::DeliveryTimes;
 use crate::identity::ChannelIdentity;
 
-/// The time that one read may take. A slow policy delays all changes.
-const TIMEOUT: &str = "5s";
-/// The time that a read may wait for the lock of a migration. Less than [`TIMEOUT`], so that the
-/// wait differs from a policy that is slow.
-const LOCK_TIMEOUT: &str = "4s";
 /// The time that the evaluation of conditions may take. They read no table.
 const CONDITION_TIMEOUT: &str = "1s";
 /// The number of attempts while the database is not available, and the first pause between them.
@@ -71,6 +67,14 @@ impl Hash for ChangeReader {
 #[derive(Debug, Clone)]
 pub(crate) struct RoleReads {
     reads: ReadCoalescer,
+    limits: Arc<ReadLimits>,
+}
+
+/// The time limits of a read and of its wait for a lock, as PostgreSQL reads them.
+#[derive(Debug)]
+struct ReadLimits {
+    read: String,
+    lock: String,
 }
 
 /// A failed read.
@@ -116,8 +120,9 @@ impl ReadFailure {
 
 impl RoleReads {
     /// Returns reads on the connections of `reads`.
-    pub fn new(reads: ReadCoalescer) -> Self {
-        Self { reads }
+    pub fn new(reads: ReadCoalescer, times: &DeliveryTimes) -> Self {
+        let [read, lock] = [times.read, times.lock].map(|time| format!("{}ms", time.as_millis()));
+        Self { reads, limits: Arc::new(ReadLimits { read, lock }) }
     }
 
     /// Runs a statement with the role and the claims of a channel. Its rows have one column, of
@@ -126,7 +131,7 @@ impl RoleReads {
     /// # Errors
     /// [`ReadFailure`]
     pub async fn read_as(&self, reader: &ChangeReader, sql: &str, values: &[Param<'_>]) -> Result<Bytes, ReadFailure> {
-        self.read([TIMEOUT, &reader.claims, &reader.role], sql, values).await
+        self.read([&self.limits.read, &reader.claims, &reader.role], sql, values).await
     }
 
     /// Like [`read_as`](Self::read_as), but with a role alone.
@@ -134,7 +139,7 @@ impl RoleReads {
     /// # Errors
     /// [`ReadFailure`]
     pub async fn read_as_role(&self, role: &str, sql: &str, values: &[Param<'_>]) -> Result<Bytes, ReadFailure> {
-        self.read([TIMEOUT, "", role], sql, values).await
+        self.read([&self.limits.read, "", role], sql, values).await
     }
 
     /// Like [`read_as_role`](Self::read_as_role), but with the time that conditions have.
@@ -148,7 +153,7 @@ impl RoleReads {
     /// Runs a statement with settings: time limit, claims and role.
     async fn read(&self, settings: [&str; 3], sql: &str, values: &[Param<'_>]) -> Result<Bytes, ReadFailure> {
         let [time, claims, role] = settings;
-        let settings = [time, claims, role, LOCK_TIMEOUT].map(|value| Some(value.as_bytes()));
+        let settings = [time, claims, role, &self.limits.lock].map(|value| Some(value.as_bytes()));
         // The role is the scope of every statement with a plan of its own: also one that names no
         // table may call functions that the role may not
         let batch = Batch::new()

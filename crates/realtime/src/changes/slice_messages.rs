@@ -1,5 +1,5 @@
-//! The messages of the changes that are worked on at once, each rendered once for all receivers, and
-//! encoded once for those of a topic.
+//! The messages of the changes that are worked on at once, each rendered once for all receivers,
+//! and encoded once for those of a topic.
 
 use std::collections::HashMap;
 use std::sync::Arc;

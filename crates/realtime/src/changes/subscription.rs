@@ -1,7 +1,6 @@
 //! The subscriptions of channels, from the join to their end.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
 use portico_database::Database;
@@ -26,8 +25,6 @@ use crate::settings::RealtimeSettings;
 use crate::socket::FrameMemory;
 use crate::stream::{ChangeBatch, FollowedStream, StreamState};
 
-/// The pause before another attempt, in milliseconds: at least, and by how much it may be longer.
-const RETRY_MILLIS: (u64, u64) = (5_000, 5_000);
 /// The largest number of groups of subscriptions that are checked again at once.
 const MAX_CHECKS: usize = 16;
 
@@ -87,7 +84,7 @@ impl DatabaseChanges {
         memory: &Arc<FrameMemory>,
         times: DeliveryTimes,
     ) -> Self {
-        let reads = RoleReads::new(reads);
+        let reads = RoleReads::new(reads, &times);
         Self(Arc::new(DatabaseChangesState {
             registry: Arc::new(Registry::with_pause(times.pause)),
             validator: Validator::new(reads.clone()),
@@ -241,14 +238,13 @@ async fn check_again(state: &DatabaseChangesState, group: Arc<SubscriptionGroup>
                 }
             }
         }
-        pause_before_retry().await;
+        pause_before_retry(&state.times).await;
     }
 }
 
-async fn pause_before_retry() {
-    let (least, jitter) = RETRY_MILLIS;
-    let jitter = u64::from_le_bytes(portico_base::random::bytes()) % jitter;
-    tokio::time::sleep(Duration::from_millis(least + jitter)).await;
+async fn pause_before_retry(times: &DeliveryTimes) {
+    let jitter = f64::from(u32::from_le_bytes(portico_base::random::bytes())) / f64::from(u32::MAX);
+    tokio::time::sleep(times.retry.mul_f64(1.0 + jitter)).await;
 }
 
 fn is_running(state: &StreamState) -> bool {
@@ -275,7 +271,7 @@ impl SetUp {
                 Err(SubscribeError::Final(text)) => return self.report(&text),
                 Err(SubscribeError::Unavailable(text)) => self.report(&text),
             }
-            pause_before_retry().await;
+            pause_before_retry(&self.state.times).await;
         };
         if !self.stream_runs().await {
             return;

@@ -111,7 +111,7 @@ pub(crate) fn ask_about_role(questions: &mut AccessQuestions, oid: u32, role: &s
 
 /// The table, its readable columns and the address of the entry's selection: the shown columns
 /// depend on them.
-type ShownKey = (u32, Box<[bool]>, usize);
+type ShownKey = (u32, Arc<[bool]>, usize);
 
 /// Returns the groups of the undecided candidates about which the database gave no answer, for
 /// other reasons than a slow policy, by their ids. They miss changes.
@@ -163,12 +163,12 @@ pub(crate) fn decide(
         }
         let entry = candidate.target.entry();
         let identity = entry.select.as_ref().map_or(0, |select| select.as_ptr() as usize);
-        let key = (change.table.table.oid, access.columns.clone(), identity);
+        let key = (change.table.table.oid, Arc::clone(&access.columns), identity);
         let columns = shown.entry(key).or_insert_with(|| {
             let selects = |name: &str, is_key| {
                 is_key || entry.select.as_ref().is_none_or(|select| select.iter().any(|column| **column == *name))
             };
-            let columns = change.table.table.columns.iter().zip(&access.columns);
+            let columns = change.table.table.columns.iter().zip(access.columns.iter());
             columns.map(|(column, reads)| *reads && selects(&column.name, column.is_primary_key)).collect()
         });
         let content = EventContent::Row { columns: Arc::clone(columns), has_row_security: access.has_row_security };

@@ -6,7 +6,7 @@ use portico_database::connect;
 use serde_json::json;
 use tokio_postgres::Client;
 
-use super::{Live, entry};
+use super::{Live, entry, short_times};
 use crate::changes::DatabaseChanges;
 use crate::changes::times::DeliveryTimes;
 use crate::fixture::{TestChannel, identity, json_of, person, room};
@@ -147,4 +147,80 @@ async fn readers_of_several_cohorts_share_the_bytes_of_what_each_may_see() {
     assert_eq!(rows(hall.until(mark).await), [] as [serde_json::Value; 0]);
     assert_eq!(json_of(&Frame::Text(first[3].clone()))[4]["data"]["record"], json!({ "id": 1 }), "other columns");
     assert_eq!(rows(narrow.until(mark).await), [json!({ "id": 2 })]);
+}
+
+/// Changes of one slice: with more tables than a cohort may have reads, few cohorts have a turn at
+/// once.
+const MANY_TABLES: &str = "
+    do $$ begin
+      for number in 1..50 loop
+        execute format('create table public.t%s (id int primary key)', number);
+        execute format('alter table public.t%s enable row level security', number);
+        execute format('create policy p on public.t%s for select to authenticated using (true)', number);
+        execute format('grant select on public.t%s to authenticated', number);
+        execute format('alter publication supabase_realtime add table public.t%s', number);
+      end loop;
+    end $$";
+const CHANGE_MANY_TABLES: &str = "
+    do $$ begin
+      insert into public.items values (1);
+      for number in 1..50 loop execute format('insert into public.t%s values (1)', number); end loop;
+    end $$";
+
+#[tokio::test]
+async fn a_pause_that_an_earlier_cohort_begins_holds_for_the_later_ones() {
+    // The wait for a lock is part of a slow policy here
+    let times = DeliveryTimes { lock: Duration::from_secs(60), ..short_times() };
+    let live = Live::with_times(WAITING_POLICY, RealtimeSettings::default(), times).await;
+    live.run(MANY_TABLES).await;
+    // The reads of three cohorts wait at once, and those of the fourth and the last one come later
+    let mut of_person = Vec::new();
+    for number in 0..4 {
+        let token = identity(json!({ "role": "authenticated", "sub": "slow", "iat": number }));
+        of_person.push(live.join(&token, "a", &[json!({ "schema": "public" })]).await);
+    }
+    let token = identity(json!({ "role": "authenticated", "sub": "slow", "iat": 4 }));
+    of_person.push(live.join(&token, "a", &[entry("*", "items", "note=like.x%")]).await);
+    let filtering = live.join(&person("filtering"), "a", &[entry("*", "items", "note=like.x%")]).await;
+    let blocker = blocked(&live).await;
+    live.run(CHANGE_MANY_TABLES).await;
+    let error = "Changes of public.items are paused: its policies take too long";
+    assert_eq!(of_person[4].system().await, ("error".to_owned(), error.to_owned()));
+    // From now on the policy would show the row
+    blocker.batch_execute(RELEASE).await.unwrap();
+    let mark = live.mark().await;
+    assert_eq!(filtering.until(mark).await.len(), 1);
+    assert_eq!(of_person[4].until(mark).await.len(), 0, "the last cohort");
+    assert_eq!(of_person[3].system().await, ("error".to_owned(), error.to_owned()));
+    let events = of_person[3].until(mark).await;
+    assert!(events.iter().all(|event| event["data"]["table"] != "items"), "{events:?}");
+    assert_eq!(events.len(), 50, "the other tables are not paused");
+}
+
+#[tokio::test]
+async fn reads_go_on_while_a_cohort_is_sent() {
+    let live = Live::with_one_connection(WAITING_POLICY).await;
+    let limits =
+        RealtimeLimits { max_waiting_frames: usize::MAX, max_waiting_bytes: usize::MAX, ..RealtimeLimits::default() };
+    let first = TestChannel::with_limits(&room(false, "0"), Version::V2, &limits);
+    let prepared = DatabaseChanges::prepare(&[entry("*", "items", "")]);
+    let mut subscriptions = Vec::new();
+    for topic in 1..20 {
+        let beside = first.beside(&room(false, &topic.to_string()));
+        subscriptions.push(live.subscribe(beside, &person("a"), &prepared));
+        assert_eq!(json_of(&first.next().await)[4]["status"], "ok");
+    }
+    let first = live.subscribe(first, &person("a"), &prepared);
+    assert_eq!(first.system().await.0, "ok");
+    // Its read waits for the connection, and gets it before the messages of the others are sent
+    let next = live.join(&person("b"), "b", &[entry("*", "items", "")]).await;
+    live.run("insert into public.items select generate_series(1, 1000)").await;
+    first.next().await;
+    // Behind that read
+    live.reads.read_as_role("anon", "select '1'::pg_catalog.text", &[]).await.unwrap();
+    let received = 1 + first.channel.received().len();
+    assert!(received < 20 * 1000 && next.channel.received().is_empty(), "{received}");
+    for id in 1..=1000 {
+        assert_eq!(next.next().await.1[4]["data"]["record"]["id"], id);
+    }
 }

@@ -161,7 +161,7 @@ async fn filters_that_could_not_be_prepared_are_not_waited_for_with_each_change(
          alter table public.items disable row level security;
          grant select on public.items to authenticated;
          alter publication supabase_realtime add table public.items, public.locked";
-    let live = Live::with_pause(set_up, RealtimeSettings::default(), Duration::from_secs(3)).await;
+    let live = Live::with_pause(set_up, Duration::from_secs(3)).await;
     let joined = live.join(&person("a"), "room", &[entry("*", "items", "n=eq.1")]).await;
     let migration = connect(live.database.endpoint()).await.unwrap();
     migration.batch_execute("begin; lock table public.locked in access exclusive mode").await.unwrap();

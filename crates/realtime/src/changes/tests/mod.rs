@@ -65,13 +65,23 @@ impl Live {
         Self::with_times(set_up, settings, DeliveryTimes::default()).await
     }
 
-    /// Like [`with_settings`](Self::with_settings), but with the first pause of what takes too
-    /// long.
-    async fn with_pause(set_up: &str, settings: RealtimeSettings, pause: Duration) -> Self {
-        Self::with_times(set_up, settings, DeliveryTimes { pause, ..DeliveryTimes::default() }).await
+    /// Like [`new`](Self::new), but with little time for reads and locks, and with the first pause
+    /// of what takes too long.
+    async fn with_pause(set_up: &str, pause: Duration) -> Self {
+        Self::with_times(set_up, RealtimeSettings::default(), DeliveryTimes { pause, ..short_times() }).await
     }
 
     async fn with_times(set_up: &str, settings: RealtimeSettings, times: DeliveryTimes) -> Self {
+        Self::start(set_up, settings, times, WirePoolSettings::default()).await
+    }
+
+    /// Like [`new`](Self::new), but with a single connection for reads.
+    async fn with_one_connection(set_up: &str) -> Self {
+        let pool = WirePoolSettings { max_connections: 1, ..WirePoolSettings::default() };
+        Self::start(set_up, RealtimeSettings::default(), DeliveryTimes::default(), pool).await
+    }
+
+    async fn start(set_up: &str, settings: RealtimeSettings, times: DeliveryTimes, pool: WirePoolSettings) -> Self {
         let database = ScratchDatabase::new().await;
         database.run(MARKS).await;
         database.run(set_up).await;
@@ -84,9 +94,9 @@ impl Live {
             consumers: StreamConsumers { changes: changes_sender, messages: messages_sender },
             times: StreamTimes::default(),
         });
-        let reads = ReadCoalescer::new(database.pool(WirePoolSettings::default()), &CoalescingSettings::default());
+        let reads = ReadCoalescer::new(database.pool(pool), &CoalescingSettings::default());
         let memory = FrameMemory::new(settings.limits.max_all_waiting_bytes);
-        let of_roles = RoleReads::new(reads.clone());
+        let of_roles = RoleReads::new(reads.clone(), &times);
         let changes = DatabaseChanges::with_times(&pools, reads, &settings, stream.follow(), &memory, times);
         tokio::spawn(changes.clone().run(batches));
         tokio::spawn(async move { while messages.recv().await.is_some() {} });
@@ -175,6 +185,16 @@ impl Joined {
                 _ => events.push(payload),
             }
         }
+    }
+}
+
+/// Returns times in which a policy is soon too slow, and a lock is held for too long.
+fn short_times() -> DeliveryTimes {
+    DeliveryTimes {
+        read: Duration::from_secs(1),
+        lock: Duration::from_millis(500),
+        retry: Duration::from_millis(100),
+        ..DeliveryTimes::default()
     }
 }
 

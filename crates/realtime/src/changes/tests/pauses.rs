@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::{Joined, Live, entry};
 use crate::changes::DatabaseChanges;
+use crate::changes::pauses::PAUSE;
 use crate::fixture::{TestChannel, identity, person, room};
-use crate::settings::RealtimeSettings;
 use crate::socket::frame::Version;
 
 /// A table whose policy takes an hour for one person, and for many.
@@ -35,7 +35,7 @@ fn subscribed() -> (String, String) {
 
 #[tokio::test]
 async fn a_policy_that_takes_too_long_pauses_its_reader_alone() {
-    let live = Live::new(SLOW_POLICY).await;
+    let live = Live::with_pause(SLOW_POLICY, PAUSE).await;
     let slow = live.join(&person("slow"), "a", &[entry("*", "items", "")]).await;
     let other = live.join(&person("other"), "b", &[entry("*", "items", "")]).await;
     let [events] = live.received("insert into public.items values (1)", [&other]).await;
@@ -51,7 +51,7 @@ async fn a_policy_that_takes_too_long_pauses_its_reader_alone() {
 
 #[tokio::test]
 async fn a_pause_ends_without_another_change() {
-    let live = Live::with_pause(SLOW_POLICY, RealtimeSettings::default(), Duration::from_millis(1)).await;
+    let live = Live::with_pause(SLOW_POLICY, Duration::from_millis(1)).await;
     let slow = live.join(&person("slow"), "a", &[entry("*", "items", "")]).await;
     let deletions = live.join(&person("slow"), "b", &[entry("DELETE", "items", "")]).await;
     live.run("insert into public.items values (1)").await;
@@ -63,7 +63,7 @@ async fn a_pause_ends_without_another_change() {
 
 #[tokio::test]
 async fn a_channel_that_joins_during_a_pause_of_its_reader_receives_its_error() {
-    let live = Live::with_pause(SLOW_POLICY, RealtimeSettings::default(), Duration::from_secs(10)).await;
+    let live = Live::with_pause(SLOW_POLICY, Duration::from_secs(4)).await;
     let slow = live.join(&person("slow"), "a", &[entry("*", "items", "")]).await;
     let mut renewed = live.join(&person("quick"), "b", &[entry("INSERT", "items", "")]).await;
     live.run("insert into public.items values (1)").await;
@@ -90,7 +90,7 @@ async fn a_channel_that_joins_during_a_pause_of_its_reader_receives_its_error() 
 
 #[tokio::test]
 async fn a_role_is_paused_when_many_of_its_readers_are_slow() {
-    let live = Live::new(SLOW_POLICY).await;
+    let live = Live::with_pause(SLOW_POLICY, PAUSE).await;
     live.run("grant select on public.items to service_role").await;
     // Fewer at once than connections
     let mut slow: Vec<Joined> = Vec::new();
@@ -143,7 +143,7 @@ fn filters_paused() -> (String, String) {
 
 #[tokio::test]
 async fn a_condition_that_takes_too_long_pauses_its_subscriber_alone() {
-    let live = Live::with_pause(SLOW_FILTERS, RealtimeSettings::default(), Duration::from_secs(5)).await;
+    let live = Live::with_pause(SLOW_FILTERS, Duration::from_secs(3)).await;
     let entries = [entry("*", "items", "mood=neq.good"), entry("*", "items", "id=gt.0")];
     let moody = live.join(&person("slow"), "a", &entries).await;
     let named = live.join(&person("other"), "b", &[entry("*", "items", "name=like.a%")]).await;

@@ -6,6 +6,7 @@ use portico_database::connect;
 use serde_json::{Value, json};
 
 use super::{Live, entry};
+use crate::changes::pauses::PAUSE;
 use crate::fixture::{identity, person};
 use crate::settings::{ChangesSettings, RealtimeSettings};
 
@@ -334,7 +335,7 @@ async fn a_policy_that_fails_for_every_row_of_a_reader_hides_none_from_others() 
 
 #[tokio::test]
 async fn a_lock_that_a_policy_waits_for_is_a_gap_and_no_pause() {
-    let live = Live::new(
+    let live = Live::with_pause(
         "create table public.rights (sub text);
          grant select on public.rights to authenticated;
          alter table public.rights disable row level security;
@@ -345,6 +346,7 @@ async fn a_lock_that_a_policy_waits_for_is_a_gap_and_no_pause() {
          create policy a on public.items for select to authenticated
            using (exists (select from public.rights where sub = auth.jwt() ->> 'sub'));
          alter publication supabase_realtime add table public.items",
+        PAUSE,
     )
     .await;
     let joined = live.join(&person("a"), "a", &[entry("*", "items", "")]).await;

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::{Live, entry};
+use crate::changes::pauses::PAUSE;
 use crate::fixture::{identity, person};
 
 const SET_UP: &str = "
@@ -194,7 +195,7 @@ async fn valid_filters_of_every_kind_are_accepted() {
 
 #[tokio::test]
 async fn a_lock_of_a_migration_delays_a_subscription_and_does_not_end_it() {
-    let live = Live::new(SET_UP).await;
+    let live = Live::with_pause(SET_UP, PAUSE).await;
     live.run("begin; lock table public.things in access exclusive mode").await;
     let joined = live.try_join(&person("a"), "a", &[entry("*", "things", "id=gt.1")]);
     let (status, text) = joined.system().await;
