@@ -49,7 +49,7 @@ function AccountLink({ alerts }: { alerts: Element | null }) {
   if (isUndecided) return space;
   if (!user) {
     return (
-      <ButtonLink tone="quiet" size="sm" className="min-w-22" href="/sign-in">
+      <ButtonLink tone="quiet" size="sm" className="-mr-3" href="/sign-in">
         {m.header_sign_in()}
       </ButtonLink>
     );

@@ -23,7 +23,7 @@ interface ButtonLook {
 function buttonClass({ tone = "primary", size = "md", className }: ButtonLook): string {
   return classNames(
     "inline-flex items-center justify-center rounded font-medium select-none transition-colors duration-150",
-    "disabled:opacity-60 aria-busy:opacity-80",
+    "disabled:pointer-events-none disabled:opacity-60 aria-busy:opacity-80",
     tones[tone],
     sizes[size],
     className,

@@ -162,7 +162,7 @@ function SessionRow({ session, isNew, api, onEnd, onEnded, onFocusLost }: Sessio
     <li ref={row} className="flex items-center gap-x-4 py-3.5 first:pt-1 last:pb-0">
       <Icon aria-hidden className="size-5 shrink-0 text-soft" strokeWidth={1.75} />
       <div className="min-w-0 flex-1">
-        <p className="font-medium">
+        <p className="flex flex-wrap items-center gap-x-2.5 font-medium">
           {device.name}
           {session.current && <Badge className="bg-accent-wash text-accent-strong">{m.session_this_device()}</Badge>}
           {isNew && <Badge className="bg-caution-wash text-caution">{m.session_new()}</Badge>}
@@ -201,7 +201,7 @@ function SessionRow({ session, isNew, api, onEnd, onEnded, onFocusLost }: Sessio
 }
 
 function Badge({ className, children }: { className: string; children: string }) {
-  return <span className={classNames("ml-2.5 rounded-full px-2 py-0.5 text-xs font-medium whitespace-nowrap", className)}>{children}</span>;
+  return <span className={classNames("rounded-full px-2 py-0.5 text-xs font-medium whitespace-nowrap", className)}>{children}</span>;
 }
 
 function ListSkeleton() {
