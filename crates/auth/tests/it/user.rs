@@ -168,7 +168,7 @@ async fn an_account_says_whether_it_has_a_password() {
     assert_eq!(t.get("/auth/v1/user/password").send().await.status, 401);
 }
 
-/// Requests a change of Ada's address. Returns her and the mails to the new and the old address.
+/// Requests a change of Ada's address. Returns her and the emails to the new and the old address.
 async fn begin_change(t: &TestServer) -> (Member<'_>, Email, Email) {
     let ada = ada(t).await;
     let user = ada.changes_account(&json!({"email": NEW})).await.expect(200).json();
