@@ -127,6 +127,8 @@ describe.each(pages)("$path, $name", ({ path, name, as, until }) => {
       await page.waitForFunction(() => document.querySelector('[aria-busy="true"]') === null);
       for (const colorScheme of schemes) {
         await page.emulateMedia({ colorScheme });
+        // Colours change by transitions, which are short and yet take a frame
+        await page.waitForFunction(() => document.getAnimations().length === 0);
         await takeScreenshot(page, `${name}-${colorScheme}-${width}`);
         const overflow = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
         expect(overflow).toBe(0);
