@@ -10,7 +10,7 @@ const README: &str = include_str!("../../../../README.md");
 fn commands() -> Vec<&'static str> {
     let section = README.split("## Run it in production").nth(1).unwrap();
     let block = section.split("```sh\n").nth(1).unwrap().split("```").next().unwrap();
-    block.lines().filter(|line| !line.trim().is_empty()).collect()
+    block.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#')).collect()
 }
 
 /// Runs lines of a shell in a folder, with the program on the path.
