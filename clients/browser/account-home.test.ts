@@ -4,7 +4,7 @@ import type { Page } from "playwright-core";
 import { describe, expect, test } from "vitest";
 
 import { sql } from "../harness/database.ts";
-import { breakSignOut, expectAccessible, heading, openWatchedPage, signOutHere, signOutInMenu, signUpAs, startSite, takeScreenshot, type WatchedPage } from "./harness.ts";
+import { breakSignOut, expectAccessible, heading, openWatchedPage, resize, signOutHere, signOutInMenu, signUpAs, startSite, takeScreenshot, type WatchedPage } from "./harness.ts";
 
 const site = startSite();
 
@@ -125,11 +125,9 @@ test("a long name and a long address fit into every width", async () => {
     await menuButton(page).waitFor();
     if (path === "/app") await heading(page, /^Hello, Hubert/);
     await page.waitForFunction(() => document.querySelector('[aria-busy="true"]') === null);
-    // The font that stands in until then has other widths
-    await page.evaluate(() => document.fonts.ready.then(() => undefined));
     await menuButton(page).click();
     for (const width of [320, 360, 1440]) {
-      await page.setViewportSize({ width, height: 800 });
+      await resize(page, width, 800);
       expect(await page.evaluate(() => document.documentElement.scrollWidth), `${path} at ${String(width)}`).toBe(width);
       const spilled = await page.evaluate(() => {
         const isCut = (element: Element): boolean => getComputedStyle(element).overflow !== "visible";

@@ -36,6 +36,16 @@ export function launch(): Promise<Browser> {
  */
 export const openContext = (browser: Browser, options: BrowserContextOptions = {}): Promise<BrowserContext> => browser.newContext({ reducedMotion: "reduce", ...options });
 
+/**
+ * Changes the size of the window. The browser first lays the page out at the new width with the
+ * rules of the old one: returns when those of the new one apply.
+ */
+export async function resize(page: Page, width: number, height: number): Promise<void> {
+  await page.setViewportSize({ width, height });
+  await page.waitForFunction((expected) => window.matchMedia(`(width: ${String(expected)}px)`).matches, width);
+  await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+}
+
 /** The running program and the browser of one test file. */
 export interface Site {
   portico: Portico;

@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 
 import { sql } from "../harness/database.ts";
 import { Portico, write } from "../harness/portico.ts";
-import { expectAccessible, heading, openContext, openWatchedPage, password, signUpAs, startSite, takeScreenshot } from "./harness.ts";
+import { expectAccessible, heading, openContext, openWatchedPage, password, resize, signUpAs, startSite, takeScreenshot } from "./harness.ts";
 
 const site = startSite();
 
@@ -61,7 +61,7 @@ test("a sign-in elsewhere appears at once, and ends at once when it is signed ou
   for (const colorScheme of ["light", "dark"] as const) {
     for (const width of [360, 1440]) {
       await page.emulateMedia({ colorScheme });
-      await page.setViewportSize({ width, height: 900 });
+      await resize(page, width, 900);
       expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(width);
       await takeScreenshot(page, `live-sessions-${colorScheme}-${String(width)}`);
     }

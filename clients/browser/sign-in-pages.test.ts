@@ -3,7 +3,7 @@
 import type { Page } from "playwright-core";
 import { describe, expect, test } from "vitest";
 
-import { chooseGoogleAccount, heading, openContext, openWatchedPage, startSite } from "./harness.ts";
+import { chooseGoogleAccount, heading, openContext, openWatchedPage, resize, startSite } from "./harness.ts";
 
 const providers = ["github", "gitlab", "discord", "azure"];
 const config = `
@@ -84,7 +84,7 @@ describe("providers", () => {
       [1440, 2],
       [320, 1],
     ] as const) {
-      await page.setViewportSize({ width, height: 900 });
+      await resize(page, width, 900);
       const lefts = new Set<number>();
       for (const name of ["GitHub", "GitLab", "Discord", "Microsoft"]) {
         const button = page.getByRole("button", { name: `Continue with ${name}` });
