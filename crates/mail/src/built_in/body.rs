@@ -17,7 +17,7 @@ const LAYOUT: &str = include_str!("layout.html");
 const FOOTNOTE: &str = "<p style=\"margin:0\">[[NOTE]]</p>\n<p style=\"margin:8px 0 0\">";
 
 const CODE: &str = r#"<p class="soft" style="margin:24px 0 8px;font-size:14px;line-height:20px;color:#4a5a5c">[[ASK]]</p>
-<p class="code strong" style="margin:0;padding:16px 12px;background:#f9f8f5;border:1px solid #dddbd5;border-radius:10px;font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;font-size:30px;line-height:36px;font-weight:600;letter-spacing:0.24em;text-align:center;color:#13222b">{{ .Token }}</p>"#;
+<p class="code strong" style="margin:0;padding:16px 12px;background:#f9f8f5;border:1px solid #dddbd5;border-radius:10px;font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;font-size:30px;line-height:36px;font-weight:600;letter-spacing:0.12em;white-space:nowrap;text-align:center;color:#13222b">{{ .Token }}</p>"#;
 
 const BUTTON: &str = r#"<table role="presentation" cellpadding="0" cellspacing="0" border="0" style="margin:24px 0 0"><tr><td>
 <a href="{{ [[TARGET]] }}" style="display:inline-block;padding:13px 22px;border-radius:10px;background:[[ACCENT]];color:[[ON_ACCENT]];font-size:16px;line-height:22px;font-weight:600;text-decoration:none">[[LABEL]]</a>
