@@ -89,33 +89,21 @@ impl ServerSessions {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Serves a client until either side closes its connection.
-    async fn serve(self: Arc<Self>, mut client: TcpStream) -> io::Result<()> {
-        // A message is passed on in several writes, of which the system would delay the second
-        client.set_nodelay(true)?;
-        let served = self.pass_messages(&mut client).await;
-        // A connection that is closed with unread bytes is reset, and the client would not receive
-        // the last error
-        client.shutdown().await?;
-        tokio::io::copy(&mut client, &mut tokio::io::sink()).await?;
-        served
-    }
-
-    /// Passes messages until either side closes its connection. A session that is checked out then
+    /// Serves a client until either side closes its connection. A session that is checked out then
     /// is closed.
-    async fn pass_messages(&self, client: &mut TcpStream) -> io::Result<()> {
-        let startup = read_startup(client).await?;
+    async fn serve(self: Arc<Self>, mut client: TcpStream) -> io::Result<()> {
+        let startup = read_startup(&mut client).await?;
         let given = parameters(&startup);
         let text = |name: &str| given.get(name).cloned().unwrap_or_default();
         if let Some(reason) = self.rejection(&given) {
-            return refuse(client, &reason).await;
+            return refuse(&mut client, &reason).await;
         }
         let key = format!("user\0{}\0database\0{}\0\0", text("user"), text("database")).into_bytes();
-        send(client, &(b'R', vec![0; 4])).await?;
-        send(client, &(b'Z', b"I".to_vec())).await?;
+        send(&mut client, &(b'R', vec![0; 4])).await?;
+        send(&mut client, &(b'Z', b"I".to_vec())).await?;
         let mut checked_out: Option<(TcpStream, OwnedSemaphorePermit)> = None;
         loop {
-            let request = message(client).await?;
+            let request = message(&mut client).await?;
             if request.0 == b'X' {
                 return Ok(());
             }
@@ -123,7 +111,7 @@ impl ServerSessions {
                 Some(checked_out) => checked_out,
                 None => match self.check_out(&key).await {
                     Ok(server) => server,
-                    Err(error) => return refuse(client, &format!("server login failed: {error}")).await,
+                    Err(error) => return refuse(&mut client, &format!("server login failed: {error}")).await,
                 },
             };
             send(&mut server, &request).await?;
@@ -131,7 +119,7 @@ impl ServerSessions {
             if matches!(request.0, b'Q' | b'S') {
                 loop {
                     let answer = message(&mut server).await?;
-                    send(client, &answer).await?;
+                    send(&mut client, &answer).await?;
                     if answer.0 == b'Z' {
                         is_over = answer.1 == b"I" && self.pools_transactions();
                         break;
@@ -173,7 +161,6 @@ impl ServerSessions {
             return Ok((server, permit));
         }
         let mut server = TcpStream::connect(self.server).await?;
-        server.set_nodelay(true)?;
         let body = [&196_608_u32.to_be_bytes()[..], key].concat();
         let length = u32::try_from(body.len() + 4).map_err(io::Error::other)?;
         server.write_all(&[&length.to_be_bytes()[..], &body].concat()).await?;
