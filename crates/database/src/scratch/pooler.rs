@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufStream};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -36,7 +36,7 @@ struct ServerSessions {
     mode: PoolerMode,
     server: SocketAddr,
     /// The sessions that are not checked out, by login and database.
-    free: Mutex<HashMap<Vec<u8>, Vec<TcpStream>>>,
+    free: Mutex<HashMap<Vec<u8>, Vec<Connection>>>,
     /// The server sessions that may be checked out at once.
     permits: Arc<Semaphore>,
 }
@@ -45,6 +45,9 @@ struct ServerSessions {
 const MANY: u32 = 64;
 
 type ProtocolMessage = (u8, Vec<u8>);
+
+/// Batches and their responses are passed on in one write each.
+type Connection = BufStream<TcpStream>;
 
 impl TestPooler {
     /// Starts a pooler on a free loopback port.
@@ -85,25 +88,37 @@ impl TestPooler {
 }
 
 impl ServerSessions {
-    fn free(&self) -> MutexGuard<'_, HashMap<Vec<u8>, Vec<TcpStream>>> {
+    fn free(&self) -> MutexGuard<'_, HashMap<Vec<u8>, Vec<Connection>>> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Serves a client until either side closes its connection. A session that is checked out then
+    /// Serves a client until either side closes its connection.
+    async fn serve(self: Arc<Self>, client: TcpStream) -> io::Result<()> {
+        let mut client = buffered(client)?;
+        let served = self.pass_messages(&mut client).await;
+        // A connection that is closed with unread bytes is reset, and the client would not receive
+        // the last error
+        client.shutdown().await?;
+        tokio::io::copy(&mut client, &mut tokio::io::sink()).await?;
+        served
+    }
+
+    /// Passes messages until either side closes its connection. A session that is checked out then
     /// is closed.
-    async fn serve(self: Arc<Self>, mut client: TcpStream) -> io::Result<()> {
-        let startup = read_startup(&mut client).await?;
+    async fn pass_messages(&self, client: &mut Connection) -> io::Result<()> {
+        let startup = read_startup(client).await?;
         let given = parameters(&startup);
         let text = |name: &str| given.get(name).cloned().unwrap_or_default();
         if let Some(reason) = self.rejection(&given) {
-            return refuse(&mut client, &reason).await;
+            return refuse(client, &reason).await;
         }
         let key = format!("user\0{}\0database\0{}\0\0", text("user"), text("database")).into_bytes();
-        send(&mut client, &(b'R', vec![0; 4])).await?;
-        send(&mut client, &(b'Z', b"I".to_vec())).await?;
-        let mut checked_out: Option<(TcpStream, OwnedSemaphorePermit)> = None;
+        send(client, &(b'R', vec![0; 4])).await?;
+        send(client, &(b'Z', b"I".to_vec())).await?;
+        client.flush().await?;
+        let mut checked_out: Option<(Connection, OwnedSemaphorePermit)> = None;
         loop {
-            let request = message(&mut client).await?;
+            let request = message(client).await?;
             if request.0 == b'X' {
                 return Ok(());
             }
@@ -111,20 +126,21 @@ impl ServerSessions {
                 Some(checked_out) => checked_out,
                 None => match self.check_out(&key).await {
                     Ok(server) => server,
-                    Err(error) => return refuse(&mut client, &format!("server login failed: {error}")).await,
+                    Err(error) => return refuse(client, &format!("server login failed: {error}")).await,
                 },
             };
-            send(&mut server, &request).await?;
+            let mut sent = send(&mut server, &request).await;
             let mut is_over = false;
             if matches!(request.0, b'Q' | b'S') {
-                loop {
-                    let answer = message(&mut server).await?;
-                    send(&mut client, &answer).await?;
-                    if answer.0 == b'Z' {
-                        is_over = answer.1 == b"I" && self.pools_transactions();
-                        break;
-                    }
-                }
+                sent = sent.and(server.flush().await);
+                let status = pass_responses(&mut server, client).await;
+                client.flush().await?;
+                is_over = status? == b"I" && self.pools_transactions();
+            }
+            // A session that does not take the request has ended, and its responses say why
+            if sent.is_err() {
+                let _ended = pass_responses(&mut server, client).await;
+                return sent;
             }
             if is_over {
                 self.free().entry(key.clone()).or_default().push(server);
@@ -154,16 +170,17 @@ impl ServerSessions {
         matches!(self.mode, PoolerMode::Transaction | PoolerMode::TransactionOfOneLogin(_))
     }
 
-    async fn check_out(&self, key: &[u8]) -> io::Result<(TcpStream, OwnedSemaphorePermit)> {
+    async fn check_out(&self, key: &[u8]) -> io::Result<(Connection, OwnedSemaphorePermit)> {
         let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(io::Error::other)?;
         let free = self.free().get_mut(key).and_then(Vec::pop);
         if let Some(server) = free {
             return Ok((server, permit));
         }
-        let mut server = TcpStream::connect(self.server).await?;
+        let mut server = buffered(TcpStream::connect(self.server).await?)?;
         let body = [&196_608_u32.to_be_bytes()[..], key].concat();
         let length = u32::try_from(body.len() + 4).map_err(io::Error::other)?;
         server.write_all(&[&length.to_be_bytes()[..], &body].concat()).await?;
+        server.flush().await?;
         loop {
             match message(&mut server).await? {
                 (b'Z', _) => return Ok((server, permit)),
@@ -174,7 +191,23 @@ impl ServerSessions {
     }
 }
 
-async fn read_body(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+fn buffered(stream: TcpStream) -> io::Result<Connection> {
+    stream.set_nodelay(true)?;
+    Ok(BufStream::new(stream))
+}
+
+/// Passes on the responses to a batch, and returns the status of the session after them.
+async fn pass_responses(server: &mut Connection, client: &mut Connection) -> io::Result<Vec<u8>> {
+    loop {
+        let response = message(server).await?;
+        send(client, &response).await?;
+        if response.0 == b'Z' {
+            return Ok(response.1);
+        }
+    }
+}
+
+async fn read_body(stream: &mut Connection) -> io::Result<Vec<u8>> {
     let length = stream.read_u32().await? as usize;
     let mut body = vec![0; length.saturating_sub(4)];
     stream.read_exact(&mut body).await?;
@@ -182,28 +215,31 @@ async fn read_body(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
 }
 
 /// Reads the startup message, and declines TLS before it.
-async fn read_startup(client: &mut TcpStream) -> io::Result<Vec<u8>> {
+async fn read_startup(client: &mut Connection) -> io::Result<Vec<u8>> {
     const TLS_REQUEST: [u8; 4] = 80_877_103_u32.to_be_bytes();
     loop {
         let body = read_body(client).await?;
         match body.starts_with(&TLS_REQUEST) {
-            true => client.write_all(b"N").await?,
+            true => {
+                client.write_all(b"N").await?;
+                client.flush().await?;
+            }
             false => return Ok(body),
         }
     }
 }
 
-async fn message(stream: &mut TcpStream) -> io::Result<ProtocolMessage> {
+async fn message(stream: &mut Connection) -> io::Result<ProtocolMessage> {
     let tag = stream.read_u8().await?;
     Ok((tag, read_body(stream).await?))
 }
 
-async fn send(stream: &mut TcpStream, (tag, body): &ProtocolMessage) -> io::Result<()> {
+async fn send(stream: &mut Connection, (tag, body): &ProtocolMessage) -> io::Result<()> {
     let length = u32::try_from(body.len() + 4).map_err(io::Error::other)?.to_be_bytes();
     stream.write_all(&[&[*tag], &length[..], body].concat()).await
 }
 
-async fn refuse(client: &mut TcpStream, reason: &str) -> io::Result<()> {
+async fn refuse(client: &mut Connection, reason: &str) -> io::Result<()> {
     let text = format!("SFATAL\0VFATAL\0C08P01\0M{reason}\0\0");
     send(client, &(b'E', text.into_bytes())).await
 }
