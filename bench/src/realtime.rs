@@ -58,7 +58,25 @@ pub async fn soak(minutes: u64) -> Result<()> {
 pub async fn measure(report: &mut Report, wanted: impl Fn(&str) -> bool) -> Result<()> {
     let folder = project()?;
     let server = Server::start(folder.path(), PORT).await?;
-    let outcome = measure_on(&server, folder.path(), report, wanted).await;
+    let outcome = measure_on(&server, folder.path(), report, &wanted).await;
+    server.stop(folder.path()).await?;
+    outcome?;
+    if wanted("realtime-joins") {
+        return joins_with_kept_decisions(report).await;
+    }
+    Ok(())
+}
+
+/// Measures joins on a server that keeps the decisions of policies.
+async fn joins_with_kept_decisions(report: &mut Report) -> Result<()> {
+    let folder = project()?;
+    let settings = format!("{CONNECTIONS}[realtime]\ndecisions_for = \"10m\"\n");
+    std::fs::write(folder.path().join("supabase/portico.toml"), settings)?;
+    let server = Server::start(folder.path(), PORT).await?;
+    let outcome = match Bench::on(&server, folder.path()).await {
+        Ok(bench) => bench.joins(report, "with decisions that are kept", "bar: 5000/s").await,
+        Err(error) => Err(error),
+    };
     server.stop(folder.path()).await?;
     outcome
 }
@@ -70,7 +88,7 @@ fn project() -> Result<tempfile::TempDir> {
     Ok(folder)
 }
 
-async fn measure_on(server: &Server, folder: &Path, report: &mut Report, wanted: impl Fn(&str) -> bool) -> Result<()> {
+async fn measure_on(server: &Server, folder: &Path, report: &mut Report, wanted: &impl Fn(&str) -> bool) -> Result<()> {
     let bench = Bench::on(server, folder).await?;
     if wanted("realtime-idle") {
         bench.idle(server, report).await?;
@@ -88,7 +106,7 @@ async fn measure_on(server: &Server, folder: &Path, report: &mut Report, wanted:
         bench.database(report).await?;
     }
     if wanted("realtime-joins") {
-        bench.joins(report).await?;
+        bench.joins(report, "each decided anew", "").await?;
     }
     Ok(())
 }
@@ -145,7 +163,7 @@ impl Bench {
     /// Measures the memory of sockets with one channel each.
     async fn idle(&self, server: &Server, report: &mut Report) -> Result<()> {
         // The service itself needs memory for its first socket
-        let first = Receiver::open(&self.subject.address, &self.url(), "realtime:idle", "{}").await?;
+        let first = Receiver::open(&self.subject.address, &self.url(), "realtime:idle", r#"{"config":{}}"#).await?;
         let before = server.resident()?;
         let opened = self.open_sockets(256).await?;
         ensure!(opened.refused.is_empty(), "{:?}", opened.refused.first());
@@ -283,8 +301,9 @@ impl Bench {
         Ok(())
     }
 
-    /// Joins of private channels.
-    async fn joins(&self, report: &mut Report) -> Result<()> {
+    /// Measures joins of private channels on a server that decides in this way.
+    async fn joins(&self, report: &mut Report, decisions: &str, bar: &str) -> Result<()> {
+        let what = format!("Joins of private channels, {decisions}");
         let stop = Arc::new(AtomicBool::new(false));
         let joins = Arc::new(AtomicU64::new(0));
         let mut tasks = JoinSet::new();
@@ -313,16 +332,11 @@ impl Bench {
         let used = self.subject.watch.read()? - before;
         let count = joins.load(Ordering::Relaxed);
         let rate = count as f64 / begun.elapsed().as_secs_f64();
-        report.row(
-            "Joins of private channels, each decided anew",
-            format!("{rate:.0}/s"),
-            String::new(),
-            String::new(),
-        );
+        report.row(&what, format!("{rate:.0}/s"), bar.to_owned(), String::new());
         let each = |part: f64| format!("{:.0} µs", part * 1e6 / count.max(1) as f64);
         report.detail(
             &["Processor time of a join", "Server", "PostgreSQL", "Load generator"],
-            vec!["A private channel".to_owned(), each(used.server), each(used.postgres), each(used.generator)],
+            vec![what, each(used.server), each(used.postgres), each(used.generator)],
         );
         Ok(())
     }

@@ -37,7 +37,7 @@ impl Bench {
             let (address, url) = (self.subject.address.clone(), self.url());
             opening.spawn(async move {
                 let topic = format!("realtime:idle-{number}");
-                let socket = timeout(PATIENCE, Receiver::open(&address, &url, &topic, "{}")).await;
+                let socket = timeout(PATIENCE, Receiver::open(&address, &url, &topic, r#"{"config":{}}"#)).await;
                 (socket.context("the join was not answered").flatten(), begun.elapsed())
             });
             if opening.len() >= at_once {

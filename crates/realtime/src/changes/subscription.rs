@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::{StreamExt as _, stream};
+use portico_base::inherit_request;
 use portico_database::Database;
 use portico_database::wire::ReadCoalescer;
 use serde_json::Value;
@@ -51,13 +52,13 @@ pub(crate) struct ChangesSubscription {
     identity: ChannelIdentity,
     progress: Arc<Mutex<SubscriptionProgress>>,
     registry: Arc<Registry>,
-    task: AbortHandle,
 }
 
 /// The progress of a subscription.
 #[derive(Debug)]
 enum SubscriptionProgress {
-    SettingUp,
+    /// The task that sets it up, for as long as that runs: its handle keeps the memory of the task.
+    SettingUp(Option<AbortHandle>),
     Subscribed(SubscriptionRegistration),
     Ended,
 }
@@ -123,7 +124,7 @@ impl DatabaseChanges {
         prepared: &PreparedEntries,
         identity: &ChannelIdentity,
     ) -> ChangesSubscription {
-        let progress = Arc::new(Mutex::new(SubscriptionProgress::SettingUp));
+        let progress = Arc::new(Mutex::new(SubscriptionProgress::SettingUp(None)));
         let reader = Arc::new(ChangeReader::of(identity));
         let set_up = SetUp {
             state: Arc::clone(&self.0),
@@ -133,14 +134,21 @@ impl DatabaseChanges {
             form: prepared.form(),
         };
         let entries = prepared.entries().map(Arc::clone).map_err(ToString::to_string);
-        let task = tokio::spawn(async move {
+        // The task may run at once on another thread, and waits there until its handle is stored
+        let mut state = lock(&progress);
+        let task = tokio::spawn(inherit_request(async move {
             match entries {
                 Ok(entries) => set_up.run(entries).await,
                 Err(error) => set_up.report(&error),
             }
-        });
+            if let SubscriptionProgress::SettingUp(task) = &mut *lock(&set_up.progress) {
+                *task = None;
+            }
+        }));
+        *state = SubscriptionProgress::SettingUp(Some(task.abort_handle()));
+        drop(state);
         let identity = identity.clone();
-        ChangesSubscription { identity, progress, registry: Arc::clone(&self.0.registry), task: task.abort_handle() }
+        ChangesSubscription { identity, progress, registry: Arc::clone(&self.0.registry) }
     }
 
     /// Delivers changes, until their sender is dropped. Also tells channels when the stream runs
@@ -261,7 +269,7 @@ struct SetUp {
 }
 
 impl SetUp {
-    async fn run(self, entries: Arc<[Arc<ChangesEntry>]>) {
+    async fn run(&self, entries: Arc<[Arc<ChangesEntry>]>) {
         if entries.is_empty() {
             return;
         }
@@ -279,12 +287,12 @@ impl SetUp {
         let key = GroupKey {
             topic: Arc::clone(&self.subscriber.room().topic),
             version: self.subscriber.version(),
-            reader: self.reader,
+            reader: Arc::clone(&self.reader),
             form: self.form,
             entries,
         };
         let mut progress = lock(&self.progress);
-        if matches!(*progress, SubscriptionProgress::SettingUp) {
+        if matches!(*progress, SubscriptionProgress::SettingUp(_)) {
             let registration = self.state.registry.insert(key, &valid, Arc::clone(&self.subscriber));
             *progress = SubscriptionProgress::Subscribed(registration);
         }
@@ -342,10 +350,11 @@ impl ChangesSubscription {
 
 impl Drop for ChangesSubscription {
     fn drop(&mut self) {
-        self.task.abort();
         let progress = std::mem::replace(&mut *lock(&self.progress), SubscriptionProgress::Ended);
-        if let SubscriptionProgress::Subscribed(registration) = progress {
-            self.registry.remove(&registration);
+        match progress {
+            SubscriptionProgress::SettingUp(Some(task)) => task.abort(),
+            SubscriptionProgress::Subscribed(registration) => self.registry.remove(&registration),
+            SubscriptionProgress::SettingUp(None) | SubscriptionProgress::Ended => {}
         }
     }
 }

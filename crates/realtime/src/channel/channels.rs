@@ -38,8 +38,9 @@ pub(crate) struct SocketChannels {
     pub(super) socket: SocketHead,
     pub(super) outbox: Arc<Outbox>,
     pub(super) shard: Arc<Shard>,
-    /// By whole topic.
-    pub(super) channels: HashMap<Box<str>, Channel>,
+    /// By whole topic. Boxed, because a map has room for more than the one channel that most
+    /// sockets have.
+    pub(super) channels: HashMap<Box<str>, Box<Channel>>,
     pub(super) work: FuturesUnordered<AbortableWork>,
     /// The waits for the messages of the database, one for each channel at most.
     pub(super) waits: FuturesUnordered<AbortableWork>,
@@ -295,7 +296,7 @@ impl SocketChannels {
     }
 
     /// Removes a channel from everything that knows it.
-    pub(super) fn remove(&mut self, topic: &str) -> Option<Channel> {
+    pub(super) fn remove(&mut self, topic: &str) -> Option<Box<Channel>> {
         let mut channel = self.channels.remove(topic)?;
         let subscriber = &channel.subscriber;
         // Before anything else, so that nothing is delivered behind the end of the channel

@@ -86,10 +86,10 @@ impl SocketChannels {
             }
             let service = Arc::clone(&self.service);
             let work = work::join(service, subscriber, subject, channel.presence_enabled, replay);
-            self.channels.insert(inbound.topic.clone(), channel);
+            self.channels.insert(inbound.topic.clone(), Box::new(channel));
             self.start(&inbound.topic, work);
         } else {
-            self.channels.insert(inbound.topic.clone(), channel);
+            self.channels.insert(inbound.topic.clone(), Box::new(channel));
             self.accept(&inbound.topic, None);
         }
         Ok(())
