@@ -35,6 +35,7 @@ use crate::request::client::RequestClient;
 use crate::request::compression::CompressionRequest;
 use crate::request::cors;
 use crate::request::gateway_headers::{CalledUrl, GatewayHeaders, REQUEST_ID};
+use crate::request::head_memory;
 use crate::request::host;
 use crate::request::keys::{self, Keys, PathRules};
 use crate::request::rejection::Rejection;
@@ -201,6 +202,7 @@ impl Gateway {
         let begun = Instant::now();
         let state = &*self.0;
         let (mut parts, body) = request.into_parts();
+        head_memory::copy_for_long_body(&mut parts.headers, &body);
         let client = RequestClient::of(&mut parts.headers, peer, &state.trusted_proxies);
         let id = request_id(&parts.headers, client.by_proxy);
         let current = CurrentRequest { id: id.clone(), method: method_name(&parts.method) };

@@ -8,6 +8,7 @@ pub(crate) mod compression;
 pub(crate) mod cors;
 pub(crate) mod encoding;
 pub(crate) mod gateway_headers;
+pub(crate) mod head_memory;
 pub(crate) mod host;
 pub(crate) mod keys;
 pub(crate) mod rejection;
