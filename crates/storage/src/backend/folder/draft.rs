@@ -1,15 +1,19 @@
 //! Files that are written and moved to their place.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, IoSlice, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use bytes::Bytes;
 use portico_md5::Md5State;
 
 use super::durable::DurableFolders;
 use crate::backend::model::BackendError;
 
+/// The bytes after which the system is asked to write them to disk, and does so while more arrive:
+/// the flush at the end waits for the rest only.
+const WRITEBACK_SIZE: u64 = 8 * 1024 * 1024;
 /// The attempts to make a folder that another deletion removes at the same time.
 const FOLDER_ATTEMPTS: usize = 8;
 
@@ -44,12 +48,39 @@ pub(super) struct DraftWriter {
     pub file: File,
     pub draft: Draft,
     pub digest: Md5State,
+    /// The bytes in the file.
+    written: u64,
+    /// The bytes that the system was asked to write to disk.
+    in_writeback: u64,
 }
 
 impl DraftWriter {
     pub fn create(draft: PathBuf) -> Result<Self, BackendError> {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
-        Ok(Self { file, draft: Draft(draft), digest: Md5State::default() })
+        Ok(Self { file, draft: Draft(draft), digest: Md5State::default(), written: 0, in_writeback: 0 })
+    }
+
+    /// Appends chunks to the file. Their MD5 is the caller's to add.
+    pub fn append(&mut self, chunks: &[Bytes]) -> io::Result<()> {
+        let mut slices: Vec<IoSlice<'_>> =
+            chunks.iter().filter(|chunk| !chunk.is_empty()).map(|chunk| IoSlice::new(chunk)).collect();
+        let mut left = slices.as_mut_slice();
+        while !left.is_empty() {
+            match self.file.write_vectored(left) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    IoSlice::advance_slices(&mut left, written);
+                    self.written += written as u64;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if self.written - self.in_writeback >= WRITEBACK_SIZE {
+            begin_writeback(&self.file, self.in_writeback);
+            self.in_writeback = self.written;
+        }
+        Ok(())
     }
 
     /// Returns the MD5 of what was written, in hexadecimal digits.
@@ -57,6 +88,17 @@ impl DraftWriter {
         hex::encode(self.digest.finish())
     }
 }
+
+/// Asks the system to write what a file has from a position on to disk, and does not wait for it.
+/// What is not on disk yet stays in memory for those who read the file.
+#[cfg(target_os = "linux")]
+fn begin_writeback(file: &File, from: u64) {
+    // The flush at the end reports errors
+    let _ = rustix::fs::fadvise(file, from, None, rustix::fs::Advice::DontNeed);
+}
+
+#[cfg(not(target_os = "linux"))]
+fn begin_writeback(_: &File, _: u64) {}
 
 /// A whole upload, which is not flushed.
 pub(super) struct ReceivedDraft {

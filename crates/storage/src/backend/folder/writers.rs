@@ -7,8 +7,6 @@
 //! upload can reach no other.
 
 use std::collections::VecDeque;
-use std::fs::File;
-use std::io::{self, ErrorKind, IoSlice, Write as _};
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -141,30 +139,15 @@ fn write_together(batch: impl Iterator<Item = PieceWrite>) {
     let pieces = writes.iter_mut().map(|(writer, piece, _)| (&mut writer.digest, piece.chunks.as_slice()));
     portico_md5::update(pieces.collect());
     for (mut writer, piece, written) in writes {
-        let outcome = append(&mut writer.file, &piece.chunks).map(|()| writer).map_err(BackendError::from);
+        let outcome = writer.append(&piece.chunks).map(|()| writer).map_err(BackendError::from);
         drop(piece);
         let _ = written.send(outcome);
     }
 }
 
-fn append(file: &mut File, chunks: &[Bytes]) -> io::Result<()> {
-    let mut slices: Vec<IoSlice<'_>> =
-        chunks.iter().filter(|chunk| !chunk.is_empty()).map(|chunk| IoSlice::new(chunk)).collect();
-    let mut left = slices.as_mut_slice();
-    while !left.is_empty() {
-        match file.write_vectored(left) {
-            Ok(0) => return Err(ErrorKind::WriteZero.into()),
-            Ok(written) => IoSlice::advance_slices(&mut left, written),
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::fs::{self, File};
     use std::path::Path;
 
     use md5::{Digest as _, Md5};
@@ -211,7 +194,8 @@ mod tests {
         let permits = PiecePermits::default();
         let path = |name: &str| root.path().join(name);
         let writer = |name: &str| DraftWriter::create(path(name)).unwrap();
-        let closed = DraftWriter { file: File::open(writer("closed").draft.path()).unwrap(), ..writer("read-only") };
+        let mut closed = writer("read-only");
+        closed.file = File::open(writer("closed").draft.path()).unwrap();
         let targets = [
             PieceTarget::Begun(writer("first")),
             PieceTarget::New(path("missing/folder")),
