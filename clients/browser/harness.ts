@@ -114,8 +114,26 @@ export const password = "correct horse battery";
 /** Waits for the page with this title. */
 export const heading = (page: Page, name: RegExp): Promise<void> => page.getByRole("heading", { level: 1, name }).waitFor();
 
-/** Signs up on the page of the web application at `origin`, and waits for the account page. */
+/**
+ * Signs up by the API in the browser of `page`, and opens the account page of the web application
+ * at `origin` with the session where the application stores it.
+ */
 export async function signUpAs(page: Page, origin: string, email: string): Promise<void> {
+  // A document of the origin in which no code of the application runs
+  await page.goto(`${origin}/portico/config.json`);
+  await page.evaluate(async (account) => {
+    const { anonKey } = JSON.parse(document.body.innerText) as { anonKey: string };
+    const response = await fetch("/auth/v1/signup", { method: "POST", headers: { apikey: anonKey, "content-type": "application/json" }, body: JSON.stringify(account) });
+    const session = (await response.json()) as { access_token?: string };
+    if (session.access_token === undefined) throw new Error(`The sign-up begins no session: ${JSON.stringify(session)}`);
+    localStorage.setItem("portico.session", JSON.stringify(session));
+  }, { email, password });
+  await page.goto(`${origin}/app`);
+  await heading(page, /^Hello/);
+}
+
+/** Signs up on the page of the web application at `origin`, and waits for the account page. */
+export async function signUpByForm(page: Page, origin: string, email: string): Promise<void> {
   await page.goto(`${origin}/sign-up`);
   await page.getByLabel("Email").fill(email);
   await page.getByLabel("Password", { exact: true }).fill(password);

@@ -10,7 +10,7 @@ import type { Browser, BrowserContext, CDPSession, Page } from "playwright-core"
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 
 import { Portico } from "../harness/portico.ts";
-import { launch } from "./harness.ts";
+import { launch, password } from "./harness.ts";
 
 // No more than the switches: the relying party of development needs no configuration.
 const config = `
@@ -21,7 +21,6 @@ enroll_enabled = true
 verify_enabled = true
 `;
 const anyText = expect.any(String) as string;
-const password = "correct horse battery";
 
 let portico: Portico;
 let browser: Browser;
