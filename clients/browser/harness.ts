@@ -1,7 +1,9 @@
 // A real browser in front of the running program.
 import { existsSync } from "node:fs";
 import { mkdir, readFile } from "node:fs/promises";
+import { createServer } from "node:http";
 import { createRequire } from "node:module";
+import type { AddressInfo } from "node:net";
 import { join, resolve } from "node:path";
 
 import { chromium, type Browser, type BrowserContext, type BrowserContextOptions, type Page } from "playwright-core";
@@ -73,6 +75,18 @@ export function startSite(project: ProjectFiles = {}): Site {
   });
   afterEach(() => site.context.close());
   return site;
+}
+
+/** The server of an app at another port of this machine, all of whose pages are empty. */
+export interface AppServer {
+  port: number;
+  close: () => void;
+}
+
+export async function startApp(): Promise<AppServer> {
+  const server = createServer((_request, response) => response.setHeader("content-type", "text/html").end("<title>App</title>"));
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  return { port: (server.address() as AddressInfo).port, close: () => server.close() };
 }
 
 /** A page, and what it does beside what a test asserts. */

@@ -1,25 +1,22 @@
 // The implicit flow in a browser, for an app of another origin: its cookie, and the two host names
 // of one server.
-import { createServer, type Server } from "node:http";
-import type { AddressInfo } from "node:net";
 
 import type { Browser, BrowserContext } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 
 import { Portico } from "../harness/portico.ts";
-import { chooseGoogleAccount, launch } from "./harness.ts";
+import { chooseGoogleAccount, launch, startApp, type AppServer } from "./harness.ts";
 
-let app: Server;
+let app: AppServer;
 let origin: string;
 let portico: Portico;
 let browser: Browser;
 let context: BrowserContext;
 
 beforeAll(async () => {
-  // The page of an app. The tests read only its address.
-  app = createServer((_request, response) => response.setHeader("content-type", "text/html").end("<title>App</title>"));
-  await new Promise<void>((resolve) => app.listen(0, "127.0.0.1", resolve));
-  origin = `http://127.0.0.1:${(app.address() as AddressInfo).port}`;
+  // The tests read only the address of its page.
+  app = await startApp();
+  origin = `http://127.0.0.1:${String(app.port)}`;
   [portico, browser] = await Promise.all([Portico.start({ config: `[auth]\nsite_url = "${origin}"\n` }), launch()]);
 });
 afterAll(async () => {

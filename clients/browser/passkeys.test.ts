@@ -1,16 +1,14 @@
 // Passkeys and security keys in Chromium with its virtual authenticator, by the official client in
 // a page of the program.
-import { createServer, type Server } from "node:http";
 import { readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
-import type { AddressInfo } from "node:net";
 
 import type { createClient } from "@supabase/supabase-js";
 import type { Browser, BrowserContext, CDPSession, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 
 import { Portico } from "../harness/portico.ts";
-import { launch, password } from "./harness.ts";
+import { launch, password, startApp, type AppServer } from "./harness.ts";
 
 // No more than the switches: the relying party of development needs no configuration.
 const config = `
@@ -27,13 +25,12 @@ let browser: Browser;
 let context: BrowserContext;
 let clientSource: string;
 /** The page of an app at another port of this machine. */
-let app: Server;
+let app: AppServer;
 
 beforeAll(async () => {
   const folder = createRequire(import.meta.url).resolve("@supabase/supabase-js");
   clientSource = await readFile(new URL("umd/supabase.js", `file://${folder}`), "utf8");
-  app = createServer((_request, response) => response.setHeader("content-type", "text/html").end("<title>App</title>"));
-  await new Promise<void>((resolve) => app.listen(0, "127.0.0.1", resolve));
+  app = await startApp();
   [portico, browser] = await Promise.all([Portico.start({ config }), launch()]);
 });
 afterAll(async () => {
@@ -160,7 +157,7 @@ test("an administrator deletes a passkey", async () => {
 });
 
 test("an app at another port of localhost adds and uses passkeys", async () => {
-  const { page } = await open(`http://localhost:${(app.address() as AddressInfo).port}`);
+  const { page } = await open(`http://localhost:${app.port}`);
   const email = await signUp(page);
   expect((await page.evaluate(() => window.client.auth.registerPasskey())).error).toBeNull();
   await page.evaluate(() => window.client.auth.signOut());
