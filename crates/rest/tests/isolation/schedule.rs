@@ -9,7 +9,7 @@ use futures_util::stream;
 
 use crate::caller::{CALLERS, Caller};
 use crate::oracle::{self, Oracle, ProbeKey};
-use crate::scenario::{ExpectedAnswer, Probe, Scenario};
+use crate::scenario::{ExpectedResponse, Probe, Scenario};
 use crate::server::{IsolationServer, SentRequest};
 
 /// The values of the header `x-leave`, for `pollute()` of `base.sql`.
@@ -96,7 +96,7 @@ pub fn steps(stage: &IsolationServer) -> Vec<ScheduledProbe<'_>> {
 /// state in the session.
 ///
 /// # Panics
-/// If any answer or any written row is not the request's own.
+/// If any response or any written row is not the request's own.
 pub async fn run(scenarios: Vec<Scenario>) {
     let stage = IsolationServer::open(2, scenarios).await;
     let mut report = MismatchReport::default();
@@ -121,7 +121,7 @@ pub async fn finish(stage: &IsolationServer, mut report: MismatchReport) {
 /// Records the responses alone for probes without a computed expectation.
 pub async fn alone_where_needed(stage: &IsolationServer) -> Oracle {
     let mut oracle = Oracle::default();
-    for step in steps(stage).into_iter().filter(|step| matches!(step.probe().expected, ExpectedAnswer::AsAlone)) {
+    for step in steps(stage).into_iter().filter(|step| matches!(step.probe().expected, ExpectedResponse::AsAlone)) {
         stage.renew_connections().await;
         oracle.record(step.key(), &stage.send(step.probe(), step.caller).await);
     }
@@ -133,7 +133,7 @@ pub async fn alone_where_needed(stage: &IsolationServer) -> Oracle {
 pub async fn alone(stage: &IsolationServer, report: &mut MismatchReport) -> Oracle {
     let mut oracle = Oracle::default();
     for (at, step) in steps(stage).into_iter().enumerate() {
-        let is_computed = matches!(step.probe().expected, ExpectedAnswer::Exactly(..));
+        let is_computed = matches!(step.probe().expected, ExpectedResponse::Exactly(..));
         if is_computed && at % (CALLERS.len() - 1) != 0 && seconds().is_none() {
             continue;
         }
@@ -166,11 +166,11 @@ pub async fn at_once(stage: &IsolationServer, oracle: &Oracle, report: &mut Mism
     steps.rotate_left(half);
     let stride = [7, 11, 13, 17, 19].into_iter().find(|stride| !steps.len().is_multiple_of(*stride)).unwrap_or(1);
     let order: Vec<_> = (0..steps.len()).map(|at| steps[at * stride % steps.len()]).collect();
-    let answers = stream::iter(order)
+    let responses = stream::iter(order)
         .map(|step| async move { (step, stage.send(step.probe(), step.caller).await) })
         .buffer_unordered(IN_FLIGHT)
         .collect::<Vec<_>>();
-    for (step, sent) in answers.await {
+    for (step, sent) in responses.await {
         let judgement = oracle.judge(step.key(), step.probe(), step.caller, &sent);
         report.judged(&step.place("at once"), step.caller, &sent, judgement);
     }
