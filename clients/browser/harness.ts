@@ -77,16 +77,26 @@ export function startSite(project: ProjectFiles = {}): Site {
   return site;
 }
 
-/** The server of an app at another port of this machine, all of whose pages are empty. */
-export interface AppServer {
-  port: number;
+/** A server of one page, on an origin of its own. */
+export interface ApplicationPage {
+  origin: string;
   close: () => void;
 }
 
-export async function startApp(): Promise<AppServer> {
-  const server = createServer((_request, response) => response.setHeader("content-type", "text/html").end("<title>App</title>"));
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  return { port: (server.address() as AddressInfo).port, close: () => server.close() };
+/** Serves the page of an application, and the script that it may load from `/page.js`. */
+export async function serveApplicationPage(html = "<title>App</title>", script = ""): Promise<ApplicationPage> {
+  const server = createServer((request, response) => {
+    const isScript = request.url === "/page.js";
+    response.writeHead(200, { "content-type": isScript ? "text/javascript" : "text/html; charset=utf-8" }).end(isScript ? script : html);
+  });
+  await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
+  return {
+    origin: `http://127.0.0.1:${String((server.address() as AddressInfo).port)}`,
+    close: () => {
+      server.close();
+      server.closeAllConnections();
+    },
+  };
 }
 
 /** A page, and what it does beside what a test asserts. */

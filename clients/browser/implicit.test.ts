@@ -5,19 +5,17 @@ import type { Browser, BrowserContext } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 
 import { Portico } from "../harness/portico.ts";
-import { chooseGoogleAccount, launch, startApp, type AppServer } from "./harness.ts";
+import { chooseGoogleAccount, launch, serveApplicationPage, type ApplicationPage } from "./harness.ts";
 
-let app: AppServer;
-let origin: string;
+let app: ApplicationPage;
 let portico: Portico;
 let browser: Browser;
 let context: BrowserContext;
 
 beforeAll(async () => {
   // The tests read only the address of its page.
-  app = await startApp();
-  origin = `http://127.0.0.1:${String(app.port)}`;
-  [portico, browser] = await Promise.all([Portico.start({ config: `[auth]\nsite_url = "${origin}"\n` }), launch()]);
+  app = await serveApplicationPage();
+  [portico, browser] = await Promise.all([Portico.start({ config: `[auth]\nsite_url = "${app.origin}"\n` }), launch()]);
 });
 afterAll(async () => {
   await browser.close();
@@ -35,7 +33,7 @@ test.each(["127.0.0.1", "localhost"])("a flow that begins at %s returns to the a
   const page = await context.newPage();
   await page.goto(new URL("/auth/v1/authorize?provider=google", api).href);
   await chooseGoogleAccount(page);
-  await page.waitForURL(`${origin}/**`);
+  await page.waitForURL(`${app.origin}/**`);
   const { hash, search } = new URL(page.url());
   expect(search).toBe("");
   expect(new URLSearchParams(hash.slice(1)).get("access_token")).toMatch(/^ey/);
