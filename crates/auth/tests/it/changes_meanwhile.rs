@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::assurance::{FACTOR_IS_VERIFIED, SESSION_ENDS, contacts, factor_missing, meanwhile, session_gone};
 use crate::factors::{EVE, PASSWORD, access, enroll_totp};
-use crate::hook_server::{HookServer, answered};
+use crate::hook_server::{HookServer, json_response};
 
 #[tokio::test]
 async fn an_update_is_checked_again_behind_the_lock_of_the_account() {
@@ -43,11 +43,11 @@ async fn a_session_that_ends_while_a_hook_is_called_changes_nothing() {
     t.execute("update auth.users set email_confirmed_at = now()").await;
     let session = t.sign_in(EVE, PASSWORD).await;
     let (open, opened) = tokio::sync::watch::channel(false);
-    hook.answer_later(move |_| {
+    hook.respond_later(move |_| {
         let mut opened = opened.clone();
         async move {
             opened.wait_for(|is_open| *is_open).await.unwrap();
-            answered(&json!({}))
+            json_response(&json!({}))
         }
     });
     let update = t.put("/auth/v1/user").bearer(access(&session)).json(&json!({"email": "new@example.com"})).send();

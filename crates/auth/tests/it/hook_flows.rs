@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::authenticator::{Authenticator, with_passkeys};
 use crate::factors::{self, access, challenge, challenge_id, code_at, enroll, verify};
 use crate::factors_phone::with_phone_factors;
-use crate::hook_server::{HookRequest, answered, refused, server_with_hook, with_tenant};
+use crate::hook_server::{HookRequest, json_response, refused, server_with_hook, with_tenant};
 use crate::passkeys;
 
 const ADA: &str = "ada@example.com";
@@ -20,7 +20,7 @@ const PHONE: &str = "15550001111";
 #[tokio::test]
 async fn a_sign_in_with_a_passkey_has_the_claims_of_the_hook() {
     let (t, hook) = server_with_hook(HookPoint::CustomAccessToken, with_passkeys).await;
-    hook.answer(with_tenant);
+    hook.respond(with_tenant);
     let session = t.signed_in(ADA, PASSWORD).await;
     let mut authenticator = Authenticator::new();
     passkeys::register(&t, &session, &mut authenticator).await;
@@ -28,12 +28,12 @@ async fn a_sign_in_with_a_passkey_has_the_claims_of_the_hook() {
     let sessions = "select count(*) from auth.sessions";
     let used = "select count(*) from auth.webauthn_credentials where last_used_at is not null";
 
-    hook.answer(|_| refused(403, "Tenant is suspended"));
+    hook.respond(|_| refused(403, "Tenant is suspended"));
     let rejected = passkeys::sign_in(&t, &authenticator).await;
     assert_eq!((rejected.status, &rejected.json()["msg"]), (403, &json!("Tenant is suspended")));
     assert_eq!((t.count(sessions).await, t.count(used).await), (1, 0), "nothing is left of it");
 
-    hook.answer(with_tenant);
+    hook.respond(with_tenant);
     let tokens = passkeys::sign_in(&t, &authenticator).await.expect(200).json();
     let claims = claims_of(access(&tokens));
     assert_eq!((&claims["tenant"], &claims["amr"][0]["method"]), (&json!("acme"), &json!("passkey")));
@@ -50,14 +50,14 @@ async fn a_hook_sends_the_codes_of_phones_as_second_factors() {
     let body = json!({"factor_type": "phone", "friendly_name": "mobile", "phone": PHONE});
     let factor = enroll(&t, &session, &body).await.expect(200).json()["id"].as_str().unwrap().to_owned();
 
-    hook.answer(|_| refused(402, "No credit"));
+    hook.respond(|_| refused(402, "No credit"));
     let failed = challenge(&t, &session, &factor).await;
     assert_eq!(failed.rejection(), (500, "unexpected_failure".into()));
     assert_eq!(failed.json()["msg"], "error invoking hook");
     assert_eq!(t.count("select count(*) from auth.mfa_challenges").await, 0);
 
     // Without a wait: no message was sent
-    hook.answer(|_| answered(&json!({})));
+    hook.respond(|_| json_response(&json!({})));
     let challenge = challenge_id(&t, &session, &factor).await;
     let inputs = hook.inputs();
     assert_eq!(inputs.len(), 2);
@@ -78,7 +78,7 @@ async fn a_busy_hook_is_called_three_times_if_it_names_a_time() {
         (status, [("retry-after", "1")]).into_response()
     }
     let calls = std::sync::atomic::AtomicUsize::new(0);
-    hook.answer(move |request| match calls.fetch_add(1, std::sync::atomic::Ordering::SeqCst) {
+    hook.respond(move |request| match calls.fetch_add(1, std::sync::atomic::Ordering::SeqCst) {
         0 => busy(StatusCode::SERVICE_UNAVAILABLE),
         1 => busy(StatusCode::TOO_MANY_REQUESTS),
         _ => with_tenant(request),
@@ -95,7 +95,7 @@ async fn a_busy_hook_is_called_three_times_if_it_names_a_time() {
 
     for (answer, attempts) in [(busy as fn(StatusCode) -> Response, 3), (|status| status.into_response(), 1)] {
         let before = hook.requests().len();
-        hook.answer(move |_| answer(StatusCode::SERVICE_UNAVAILABLE));
+        hook.respond(move |_| answer(StatusCode::SERVICE_UNAVAILABLE));
         let failed = t.visitor(ADA).signs_in().await;
         assert_eq!(failed.rejection(), (500, "unexpected_failure".into()));
         assert_eq!(failed.json()["msg"], "Service currently unavailable due to hook");
@@ -147,7 +147,7 @@ async fn a_rejection_of_the_access_token_hook_is_no_wrong_guess() {
         (settings.factors.totp.enroll, settings.factors.totp.verify) = (true, true);
     })
     .await;
-    hook.answer(with_tenant);
+    hook.respond(with_tenant);
     let session = t.signed_in(ADA, PASSWORD).await;
     let factor = factors::enroll_totp(&t, &session, "phone app").await;
     let challenge = challenge_id(&t, &session, &factor.id).await;
@@ -157,7 +157,7 @@ async fn a_rejection_of_the_access_token_hook_is_no_wrong_guess() {
     let answers: [fn(&HookRequest) -> Response; 3] =
         [|_| refused(403, "Tenant is suspended"), |_| "plain".into_response(), |_| refused(429, "Later")];
     for round in 0..12 {
-        hook.answer(answers[round % answers.len()]);
+        hook.respond(answers[round % answers.len()]);
         let rejected = t.visitor(ADA).signs_in().await;
         assert_eq!(rejected.header("x-ratelimit-name"), None, "round {round}");
         let rejected = verify(&t, &session, &factor.id, &challenge, &code).await;
@@ -179,7 +179,7 @@ async fn a_rejection_of_the_access_token_hook_is_no_wrong_guess() {
 async fn a_rejection_of_the_password_hook_counts_whether_the_password_is_right_or_wrong() {
     let (t, hook) = server_with_hook(HookPoint::PasswordVerificationAttempt, |_| {}).await;
     t.account(ADA, PASSWORD).await;
-    hook.answer(|_| answered(&json!({"decision": "reject"})));
+    hook.respond(|_| json_response(&json!({"decision": "reject"})));
     for round in 0..10 {
         let password = if round % 2 == 0 { PASSWORD } else { "wrong" };
         assert_eq!(
@@ -194,10 +194,10 @@ async fn a_rejection_of_the_password_hook_counts_whether_the_password_is_right_o
 async fn a_password_hook_that_is_out_of_order_costs_no_guesses() {
     let (t, hook) = server_with_hook(HookPoint::PasswordVerificationAttempt, |_| {}).await;
     t.account(ADA, PASSWORD).await;
-    hook.answer(|_| "plain".into_response());
+    hook.respond(|_| "plain".into_response());
     for _ in 0..12 {
         assert_eq!(t.visitor(ADA).signs_in().await.rejection(), (400, "hook_payload_invalid_content_type".into()));
     }
-    hook.answer(|_| answered(&json!({"decision": "continue"})));
+    hook.respond(|_| json_response(&json!({"decision": "continue"})));
     t.visitor(ADA).signs_in().await.expect(200);
 }
