@@ -75,6 +75,24 @@ impl HookServer {
         *self.respond.lock().unwrap() = Arc::new(move |request| Box::pin(respond(request)));
     }
 
+    /// Like [`HookServer::respond`], but no response is sent before the returned sender has sent
+    /// `true`.
+    pub fn respond_when_open(
+        &self,
+        respond: impl Fn(&HookRequest) -> Response + Send + Sync + 'static,
+    ) -> watch::Sender<bool> {
+        let (open, opened) = watch::channel(false);
+        let respond = Arc::new(respond);
+        self.respond_later(move |request| {
+            let (mut opened, respond) = (opened.clone(), respond.clone());
+            async move {
+                opened.wait_for(|is_open| *is_open).await.unwrap();
+                respond(&request)
+            }
+        });
+        open
+    }
+
     /// Makes this the hook of a point.
     pub fn serve(&self, settings: &mut AuthSettings, point: HookPoint) {
         let secrets = "v1,whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=".into();

@@ -18,7 +18,7 @@ async fn the_hook_replaces_the_claims_of_every_access_token() {
 
     let mut ada = t.visitor(ADA).signed_in().await;
 
-    let claims = claims_of(ada.access_token());
+    let claims = ada.claims();
     assert_eq!(claims["tenant"], "acme");
     let request = hook.requests().remove(0);
     let metadata = &request.input["metadata"];
@@ -44,7 +44,7 @@ async fn the_hook_replaces_the_claims_of_every_access_token() {
     ada.reads_account().await.expect(200);
 
     ada.refreshes().await.expect(200);
-    assert_eq!(claims_of(ada.access_token())["tenant"], "acme");
+    assert_eq!(ada.claims()["tenant"], "acme");
     let inputs = hook.inputs();
     assert_eq!(inputs.len(), 2, "one call for each token");
     assert_eq!(inputs[1]["authentication_method"], "token_refresh");
@@ -87,8 +87,8 @@ async fn a_failed_hook_leaves_nothing_of_a_sign_in() {
             "Invalid JSON response. Received content-type: text/plain; charset=utf-8",
         ),
     ];
-    for (answer, status, code, message) in cases {
-        hook.respond(move |_| answer());
+    for (respond, status, code, message) in cases {
+        hook.respond(move |_| respond());
         let rejected = t.visitor(ADA).signs_in().await;
         assert_eq!(rejected.rejection(), (status, code.to_owned()), "{message}");
         assert_eq!(rejected.json()["msg"], message);
@@ -150,14 +150,7 @@ async fn no_connection_waits_for_a_hook() {
     .await;
     hook.respond(with_tenant);
     let ada = t.member(ADA).await;
-    let (open, opened) = tokio::sync::watch::channel(false);
-    hook.respond_later(move |request| {
-        let mut opened = opened.clone();
-        async move {
-            opened.wait_for(|is_open| *is_open).await.unwrap();
-            with_tenant(&request)
-        }
-    });
+    let open = hook.respond_when_open(with_tenant);
     const WAITING: usize = 8;
     let sign_ins = futures_util::future::join_all((0..WAITING).map(|_| ada.visitor().signs_in()));
     let meanwhile = async {
@@ -168,9 +161,9 @@ async fn no_connection_waits_for_a_hook() {
         }
         open.send(true).unwrap();
     };
-    let (answers, ()) = tokio::join!(sign_ins, meanwhile);
-    for answer in answers {
-        answer.expect(200);
+    let (responses, ()) = tokio::join!(sign_ins, meanwhile);
+    for response in responses {
+        response.expect(200);
     }
     assert_eq!(t.count("select count(*) from auth.sessions").await, 1 + WAITING as i64);
 }
@@ -179,14 +172,7 @@ async fn no_connection_waits_for_a_hook() {
 async fn the_hook_is_asked_again_when_the_account_was_changed_meanwhile() {
     let (t, hook) = server_with_hook(HookPoint::CustomAccessToken, |_| {}).await;
     t.account(ADA, PASSWORD).await;
-    let (open, opened) = tokio::sync::watch::channel(false);
-    hook.respond_later(move |request| {
-        let mut opened = opened.clone();
-        async move {
-            opened.wait_for(|is_open| *is_open).await.unwrap();
-            with_tenant(&request)
-        }
-    });
+    let open = hook.respond_when_open(with_tenant);
     let meanwhile = async {
         hook.wait_for(1).await;
         t.execute("update auth.users set raw_app_meta_data = raw_app_meta_data || '{\"plan\": \"pro\"}'").await;
@@ -203,14 +189,7 @@ async fn the_hook_is_asked_again_when_the_account_was_changed_meanwhile() {
 async fn an_account_that_was_banned_meanwhile_is_not_signed_in() {
     let (t, hook) = server_with_hook(HookPoint::CustomAccessToken, |_| {}).await;
     t.account(ADA, PASSWORD).await;
-    let (open, opened) = tokio::sync::watch::channel(false);
-    hook.respond_later(move |request| {
-        let mut opened = opened.clone();
-        async move {
-            opened.wait_for(|is_open| *is_open).await.unwrap();
-            with_tenant(&request)
-        }
-    });
+    let open = hook.respond_when_open(with_tenant);
     let meanwhile = async {
         hook.wait_for(1).await;
         t.execute("update auth.users set banned_until = now() + interval '1 day'").await;
@@ -317,22 +296,22 @@ async fn a_hook_decides_about_attempts_at_a_second_factor() {
         Some(_) => with_tenant(request),
         None => json_response(&json!({"decision": "continue"})),
     });
-    let (factor, session) = factors::with_totp(&t, ADA).await;
-    assert_eq!(claims_of(factors::access(&session))["tenant"], "acme");
+    let (factor, ada) = factors::with_totp(&t, ADA).await;
+    assert_eq!(ada.claims()["tenant"], "acme");
     let attempts = || hook.inputs().into_iter().filter(|input| input.get("claims").is_none()).collect::<Vec<_>>();
     let first = attempts().remove(0);
     assert_eq!(first["factor_id"], factor.id.as_str());
     assert_eq!((&first["factor_type"], &first["valid"]), (&json!("totp"), &json!(true)));
     assert_eq!(hook.inputs().pop().unwrap()["authentication_method"], "totp");
 
-    let challenge = factors::challenge_id(&t, &session, &factor.id).await;
+    let challenge = factors::challenge_id(&ada, &factor.id).await;
     let wrong = factors::wrong_code(&t, &factor);
-    let rejected = factors::verify(&t, &session, &factor.id, &challenge, &wrong).await;
+    let rejected = factors::verify(&ada, &factor.id, &challenge, &wrong).await;
     assert_eq!(rejected.rejection(), (422, "mfa_verification_failed".into()));
     assert_eq!(attempts().pop().unwrap()["valid"], false);
 
     hook.respond(|_| json_response(&json!({"decision": "reject"})));
-    let rejected = factors::verify(&t, &session, &factor.id, &challenge, &wrong).await;
+    let rejected = factors::verify(&ada, &factor.id, &challenge, &wrong).await;
     assert_eq!(rejected.rejection(), (403, "mfa_verification_rejected".into()));
     assert_eq!(rejected.json()["msg"], "Further MFA verification attempts will be rejected.");
     assert_eq!(t.count("select count(*) from auth.sessions").await, 0);
