@@ -27,8 +27,9 @@ impl Scenario {
     }
 }
 
-/// A request and its expected response. In texts, `{mark}` stands for the request's mark, `{context}`
-/// for the context that SQL must see, and `{sub}`, `{role}` and `{name}` for those of the caller.
+/// A request and its expected response. In texts, `{mark}` stands for the request's mark,
+/// `{context}` for the context that SQL must see, and `{sub}`, `{role}` and `{name}` for those of
+/// the caller.
 #[derive(Debug, Clone)]
 pub struct Probe {
     /// The HTTP method.

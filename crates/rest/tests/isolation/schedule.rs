@@ -99,12 +99,19 @@ pub fn steps(stage: &IsolationServer) -> Vec<ScheduledProbe<'_>> {
 /// If any response or any written row is not the request's own.
 pub async fn run(scenarios: Vec<Scenario>) {
     let stage = IsolationServer::open(2, scenarios).await;
-    let mut report = MismatchReport::default();
-    let oracle = alone(&stage, &mut report).await;
-    in_turn(&stage, &oracle, &mut report, 1).await;
-    at_once(&stage, &oracle, &mut report).await;
+    let (oracle, mut report) = run_unpolluted(&stage, 1).await;
     after_pollution(&stage, &oracle, &mut report).await;
     finish(&stage, report).await;
+}
+
+/// Sends the probes alone, then in turn in some rounds, then all at once. Returns the responses
+/// alone and the mismatches.
+pub async fn run_unpolluted(stage: &IsolationServer, rounds: usize) -> (Oracle, MismatchReport) {
+    let mut report = MismatchReport::default();
+    let oracle = alone(stage, &mut report).await;
+    in_turn(stage, &oracle, &mut report, rounds).await;
+    at_once(stage, &oracle, &mut report).await;
+    (oracle, report)
 }
 
 /// Checks the written rows, and fails if there was any mismatch.
@@ -130,7 +137,7 @@ pub async fn alone_where_needed(stage: &IsolationServer) -> Oracle {
 
 /// Sends every probe on a fresh connection while nothing else runs: by each caller if no response
 /// is computed, otherwise by one of them. Long runs send all by each.
-pub async fn alone(stage: &IsolationServer, report: &mut MismatchReport) -> Oracle {
+async fn alone(stage: &IsolationServer, report: &mut MismatchReport) -> Oracle {
     let mut oracle = Oracle::default();
     for (at, step) in steps(stage).into_iter().enumerate() {
         let is_computed = matches!(step.probe().expected, ExpectedResponse::Exactly(..));
@@ -148,7 +155,7 @@ pub async fn alone(stage: &IsolationServer, report: &mut MismatchReport) -> Orac
 
 /// Sends the probes one after the other, with alternating callers. The pool prefers the connection
 /// that was used last, so it is always the same.
-pub async fn in_turn(stage: &IsolationServer, oracle: &Oracle, report: &mut MismatchReport, rounds: usize) {
+async fn in_turn(stage: &IsolationServer, oracle: &Oracle, report: &mut MismatchReport, rounds: usize) {
     for _ in 0..rounds {
         for step in steps(stage) {
             let sent = stage.send(step.probe(), step.caller).await;
@@ -159,7 +166,7 @@ pub async fn in_turn(stage: &IsolationServer, oracle: &Oracle, report: &mut Mism
 }
 
 /// Sends all probes at once, up to the limit.
-pub async fn at_once(stage: &IsolationServer, oracle: &Oracle, report: &mut MismatchReport) {
+async fn at_once(stage: &IsolationServer, oracle: &Oracle, report: &mut MismatchReport) {
     let mut steps = steps(stage);
     // Combines callers and scenarios that the other schedules keep apart
     let half = steps.len() / 2;
@@ -176,19 +183,25 @@ pub async fn at_once(stage: &IsolationServer, oracle: &Oracle, report: &mut Mism
     }
 }
 
+/// Records the state of the session that each caller reads on a fresh connection, under the
+/// position of the probe that reads it.
+pub async fn clean_states(stage: &IsolationServer, probes: &[&Probe]) -> Oracle {
+    let mut clean = Oracle::default();
+    for caller in &CALLERS {
+        for (index, probe) in probes.iter().enumerate() {
+            stage.renew_connections().await;
+            clean.record(("state", index, caller.name), &stage.send(probe, caller).await);
+        }
+    }
+    clean
+}
+
 /// Sends each probe with the header that makes `request_context()` leave state in the session. Then
 /// another caller reads the state of the session, and sends the probe itself.
 pub async fn after_pollution(stage: &IsolationServer, oracle: &Oracle, report: &mut MismatchReport) {
     let state = Probe::get("session_states");
     let other_state = Probe::call("rpc/session_state");
-    let mut clean = Oracle::default();
-    for caller in &CALLERS {
-        for (index, probe) in [&state, &other_state].into_iter().enumerate() {
-            stage.renew_connections().await;
-            let sent = stage.send(probe, caller).await;
-            clean.record(("state", index, caller.name), &sent);
-        }
-    }
+    let clean = clean_states(stage, &[&state, &other_state]).await;
     let mut position = 0;
     for scenario in &stage.scenarios {
         for (index, probe) in scenario.probes.iter().enumerate() {

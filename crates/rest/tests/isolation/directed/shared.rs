@@ -188,10 +188,7 @@ async fn a_pre_request_function_affects_its_own_request_only() {
         config.apply([("db_pre_request", "public.before_each")], &mut Vec::new());
     })
     .await;
-    let mut report = MismatchReport::default();
-    let oracle = schedule::alone(&stage, &mut report).await;
-    schedule::in_turn(&stage, &oracle, &mut report, 2).await;
-    schedule::at_once(&stage, &oracle, &mut report).await;
+    let (oracle, mut report) = schedule::run_unpolluted(&stage, 2).await;
     schedule::after_pollution(&stage, &oracle, &mut report).await;
     schedule::finish(&stage, report).await;
 }
@@ -219,11 +216,7 @@ async fn a_rolled_back_request_leaves_nothing_behind() {
     let stage = IsolationServer::with(1, scenarios, |config| config.tx_end.may_override = true).await;
     let (mut report, oracle) = (MismatchReport::default(), Oracle::default());
     let state = Probe::get("session_states");
-    let mut clean = Oracle::default();
-    for caller in &CALLERS {
-        stage.renew_connections().await;
-        clean.record(("state", 0, caller.name), &stage.send(&state, caller).await);
-    }
+    let clean = schedule::clean_states(&stage, &[&state]).await;
     let shared = &stage.scenarios[0].probes;
     for (index, probe) in stage.scenarios[1].probes.iter().enumerate() {
         for (at, leaves) in schedule::LEFT.iter().enumerate() {
