@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 
 import { codeIn, emailTo, linkIn } from "../harness/emails.ts";
 import { Portico } from "../harness/portico.ts";
-import { breakSignOut, chooseGoogleAccount, heading, openContext, openWatchedPage, password, signUpAs, startSite, type WatchedPage } from "./harness.ts";
+import { breakSignOut, chooseGoogleAccount, heading, openContext, openWatchedPage, password, signUpAs, signUpByForm, startSite, type WatchedPage } from "./harness.ts";
 
 const site = startSite();
 
@@ -65,7 +65,8 @@ describe("S1: a visitor signs in with a Google account", () => {
 describe("S4: signing in", () => {
   test("with email and password is reported once, as email", async () => {
     const { page, events } = await open("/");
-    const email = await signUp(page);
+    const email = newEmail();
+    await signUpByForm(page, site.portico.url, email);
     await page.getByRole("main").getByText(email).first().waitFor();
     await expect.poll(() => events.filter(({ name }) => name === "sign_in")).toEqual([expect.objectContaining({ properties: { method: "email" } })]);
     await page.reload();
@@ -116,7 +117,8 @@ describe("S5: signing out", () => {
 describe("S6: the session", () => {
   test("is stored with tokens, expiry, type and user", async () => {
     const { page } = await open("/");
-    const email = await signUp(page);
+    const email = newEmail();
+    await signUpByForm(page, site.portico.url, email);
     expect(await stored(page)).toMatchObject({
       access_token: expect.any(String) as unknown,
       refresh_token: expect.any(String) as unknown,
@@ -220,7 +222,7 @@ test("S9: calls carry the public key before sign-in, and the user's token after 
   await heading(page, /Welcome back/);
   await expect.poll(() => headers.length).toBeGreaterThan(0);
   expect(headers.every((sent) => sent["apikey"] === site.portico.status.PUBLISHABLE_KEY)).toBe(true);
-  await signUp(page);
+  await signUpByForm(page, site.portico.url, newEmail());
   const session = await stored(page);
   await expect.poll(() => headers.some((sent) => sent["authorization"] === `Bearer ${String(session?.["access_token"])}`)).toBe(true);
 });

@@ -7,18 +7,18 @@ use super::CinemaServer;
 #[tokio::test]
 async fn a_page_has_its_location() {
     let server = CinemaServer::open().await;
-    let answer = server
+    let response = server
         .read("items?order=id&limit=2&offset=2&select=id")
         .header("prefer", "count=exact")
         .send()
         .await
         .expect(206);
-    assert_eq!(answer.text(), "[{\"id\":3}, \n {\"id\":4}]");
-    assert_eq!(answer.header("content-range"), Some("2-3/15"));
-    assert_eq!(answer.header("content-location"), Some("/items?limit=2&offset=2&order=id&select=id"));
-    assert_eq!(answer.header("content-type"), Some("application/json; charset=utf-8"));
-    assert_eq!(answer.header("preference-applied"), Some("count=exact"));
-    assert_eq!(answer.header("content-profile"), Some("public"));
+    assert_eq!(response.text(), "[{\"id\":3}, \n {\"id\":4}]");
+    assert_eq!(response.header("content-range"), Some("2-3/15"));
+    assert_eq!(response.header("content-location"), Some("/items?limit=2&offset=2&order=id&select=id"));
+    assert_eq!(response.header("content-type"), Some("application/json; charset=utf-8"));
+    assert_eq!(response.header("preference-applied"), Some("count=exact"));
+    assert_eq!(response.header("content-profile"), Some("public"));
     let beyond = server.read("items?offset=100").header("prefer", "count=exact").send().await.expect(416);
     assert_eq!(beyond.header("content-range"), Some("*/15"));
     assert_eq!(beyond.json()["details"], "An offset of 100 was requested, but there are only 15 rows.");
@@ -34,8 +34,8 @@ async fn a_page_has_its_location() {
 async fn a_location_that_is_too_long_is_left_out() {
     let server = CinemaServer::open().await;
     let many: Vec<_> = (0..1000).map(|id| id.to_string()).collect();
-    let answer = server.read(&format!("items?id=in.({})&limit=1", many.join(","))).send().await.expect(200);
-    assert_eq!(answer.header("content-location"), None);
+    let response = server.read(&format!("items?id=in.({})&limit=1", many.join(","))).send().await.expect(200);
+    assert_eq!(response.header("content-location"), None);
 }
 
 /// PostGIS is not installed here: a function of its name and kind makes a feature of any row.
@@ -56,10 +56,10 @@ async fn geojson_is_produced_if_postgis_is_installed() {
         )
         .await;
     let feature = |id: i64, title: &str| json!({ "type": "Feature", "geometry": null, "properties": { "id": id, "title": title } });
-    let answer = geo("films?select=id,title&order=id&limit=2").send().await.expect(200);
-    assert_eq!(answer.header("content-type"), Some("application/geo+json; charset=utf-8"));
+    let response = geo("films?select=id,title&order=id&limit=2").send().await.expect(200);
+    assert_eq!(response.header("content-type"), Some("application/geo+json; charset=utf-8"));
     let features = [feature(1, "The Long Night"), feature(2, "Sunrise Again")];
-    assert_eq!(answer.json(), json!({ "type": "FeatureCollection", "features": features }));
+    assert_eq!(response.json(), json!({ "type": "FeatureCollection", "features": features }));
     let none = geo("films?id=eq.99").send().await.expect(200);
     assert_eq!(none.json(), json!({ "type": "FeatureCollection", "features": [] }));
     let embedded = geo("films?select=title,directors(last_name)&id=eq.1").send().await.expect(200).json();
@@ -75,10 +75,10 @@ async fn geojson_is_produced_if_postgis_is_installed() {
 async fn head_has_the_headers_of_get_without_the_body() {
     let server = CinemaServer::open().await;
     let head = |target: &str| server.request("HEAD".parse().unwrap(), &format!("/rest/v1/{target}"));
-    let answer = head("items?limit=3").header("prefer", "count=exact").send().await.expect(206);
-    assert_eq!(answer.header("content-range"), Some("0-2/15"));
-    assert_eq!(answer.header("content-length"), None);
-    assert!(answer.body.is_empty());
+    let response = head("items?limit=3").header("prefer", "count=exact").send().await.expect(206);
+    assert_eq!(response.header("content-range"), Some("0-2/15"));
+    assert_eq!(response.header("content-length"), None);
+    assert!(response.body.is_empty());
     let refused = head("not_there").send().await.expect(404);
     assert_eq!(refused.header("proxy-status"), Some("PostgREST; error=PGRST205"));
 }
@@ -87,9 +87,9 @@ async fn head_has_the_headers_of_get_without_the_body() {
 async fn a_result_without_exactly_one_row_is_rejected_and_rolled_back() {
     let server = CinemaServer::open().await;
     let single = "application/vnd.pgrst.object+json";
-    let answer = server.read("films?id=eq.1&select=id").header("accept", single).send().await.expect(200);
-    assert_eq!(answer.text(), "{\"id\":1}");
-    assert_eq!(answer.header("content-type"), Some("application/vnd.pgrst.object+json; charset=utf-8"));
+    let response = server.read("films?id=eq.1&select=id").header("accept", single).send().await.expect(200);
+    assert_eq!(response.text(), "{\"id\":1}");
+    assert_eq!(response.header("content-type"), Some("application/vnd.pgrst.object+json; charset=utf-8"));
     let none = server.read("films?id=eq.99").header("accept", single).send().await.expect(406);
     assert_eq!(
         none.json(),
@@ -111,8 +111,8 @@ async fn a_result_without_exactly_one_row_is_rejected_and_rolled_back() {
 #[tokio::test]
 async fn writes_have_the_documented_status_and_headers() {
     let server = CinemaServer::open().await;
-    let shape = |answer: &portico_testkit::TestResponse| {
-        (answer.status, answer.text(), answer.header("content-range").map(str::to_owned))
+    let shape = |response: &portico_testkit::TestResponse| {
+        (response.status, response.text(), response.header("content-range").map(str::to_owned))
     };
     let row = |id: i32| json!({ "id": id, "name": "n" });
     let created = server.write("POST", "stations", &row(10)).send().await;
@@ -281,9 +281,9 @@ async fn options_names_the_methods_without_a_query() {
 async fn sql_sets_status_and_headers() {
     let server = CinemaServer::open().await;
     let headers = r#"[{"Cache-Control":"no-store"},{"Set-Cookie":"a=1"},{"Set-Cookie":"b=2"}]"#;
-    let answer = server.call("set_status", &json!({ "status": "418", "headers": headers })).send().await.expect(418);
-    assert_eq!(answer.header("cache-control"), Some("no-store"));
-    assert_eq!(answer.headers.get_all("set-cookie").iter().count(), 2);
+    let response = server.call("set_status", &json!({ "status": "418", "headers": headers })).send().await.expect(418);
+    assert_eq!(response.header("cache-control"), Some("no-store"));
+    assert_eq!(response.headers.get_all("set-cookie").iter().count(), 2);
     let bad = server.call("set_status", &json!({ "status": "", "headers": "{}" })).send().await.expect(500);
     assert_eq!(bad.json()["code"], "PGRST111");
     let bad = server.call("set_status", &json!({ "status": "x", "headers": "[]" })).send().await.expect(500);
@@ -312,9 +312,9 @@ async fn media_types_of_every_kind() {
     let csv = server.read("stations?order=id").header("accept", "text/csv").send().await.expect(200);
     assert_eq!(csv.text(), "id,name\n1,roof\n2,cellar");
     let stripped = "application/vnd.pgrst.array+json;nulls=stripped";
-    let answer = server.read("roles?character=is.null").header("accept", stripped).send().await.expect(200);
-    assert_eq!(answer.json(), json!([{ "film_id": 3, "actor_id": 3 }]));
-    assert_eq!(answer.header("content-type"), Some("application/vnd.pgrst.array+json;nulls=stripped; charset=utf-8"));
+    let response = server.read("roles?character=is.null").header("accept", stripped).send().await.expect(200);
+    assert_eq!(response.json(), json!([{ "film_id": 3, "actor_id": 3 }]));
+    assert_eq!(response.header("content-type"), Some("application/vnd.pgrst.array+json;nulls=stripped; charset=utf-8"));
     let refused = server.read("films").header("accept", "image/webp").send().await.expect(406);
     assert_eq!(refused.json()["message"], "None of these media types are available: image/webp");
     let image = server.read("rpc/logo").header("accept", "image/png").send().await.expect(200);
@@ -365,11 +365,11 @@ async fn errors_of_paths_and_methods_have_a_fixed_order() {
         ("GET", "rpc/stable_writer", 204, ""),
         ("GET", "rpc/book_guest?entry=a&guest=b", 405, "25006"),
     ] {
-        let answer = server.request(method.parse().unwrap(), &format!("/rest/v1/{path}")).send().await;
-        assert_eq!(answer.status, status, "{method} {path}: {}", answer.text());
+        let response = server.request(method.parse().unwrap(), &format!("/rest/v1/{path}")).send().await;
+        assert_eq!(response.status, status, "{method} {path}: {}", response.text());
         if !code.is_empty() {
-            assert_eq!(answer.json()["code"], code, "{method} {path}");
-            assert_eq!(answer.header("proxy-status"), Some(format!("PostgREST; error={code}").as_str()));
+            assert_eq!(response.json()["code"], code, "{method} {path}");
+            assert_eq!(response.header("proxy-status"), Some(format!("PostgREST; error={code}").as_str()));
         }
     }
     let columns = server.write("POST", "stations", &json!({ "nam": 1 })).send().await.expect(400);
@@ -403,9 +403,9 @@ async fn a_counted_call_with_a_body_has_the_function_s_columns_and_no_others() {
         ("pair?limit=1", json!({ "a": 1 }), json!({ "x": 1, "y": "1" }), "0-0/1"),
         ("numbers_of?limit=1", json!({ "a": 1 }), json!([1]), "0-0/2"),
     ] {
-        let answer = server.call(function, &arguments).header("prefer", "count=exact").send().await;
-        assert!(answer.status == 200 || answer.status == 206, "{function}: {}", answer.text());
-        assert_eq!(answer.json(), expected, "{function}");
-        assert_eq!(answer.header("content-range"), Some(range), "{function}");
+        let response = server.call(function, &arguments).header("prefer", "count=exact").send().await;
+        assert!(response.status == 200 || response.status == 206, "{function}: {}", response.text());
+        assert_eq!(response.json(), expected, "{function}");
+        assert_eq!(response.header("content-range"), Some(range), "{function}");
     }
 }
