@@ -6,7 +6,7 @@ use time::{OffsetDateTime, PrimitiveDateTime, UtcOffset};
 use tokio_postgres::{Error, Row};
 use uuid::Uuid;
 
-use super::{Params, Run, Tx};
+use super::{Params, Run, Tx, users};
 use crate::model::ids::{FactorId, SessionId, UserId};
 
 /// The columns of [`Session::from_row`], of a table or alias named `sessions`. The last two are its
@@ -32,7 +32,6 @@ statements! {
     const INSERT_AMR = "
         insert into auth.mfa_amr_claims (id, session_id, created_at, updated_at, authentication_method)
         values ($1, $2, $3, $3, $4)";
-    const SIGNED_IN_NOW = "update auth.users set last_sign_in_at = $2, updated_at = $2 where id = $1";
     /// The last use of an imported session may be known by its stored refresh tokens only.
     const OF_USER = concat!(
         "select ",
@@ -248,15 +247,14 @@ pub async fn insert(tx: &Tx, session: &NewSession<'_>, now: OffsetDateTime) -> R
         &counter,
     ];
     let amr: Params<'_> = &[&amr_id, &session.id, &now, &session.method];
-    let user: Params<'_> = &[&session.user_id, &now];
     let (inserted, amr, user) = tokio::join!(biased;
         tx.execute(INSERT, row),
         tx.execute(INSERT_AMR, amr),
-        tx.execute(SIGNED_IN_NOW, user),
+        users::record_sign_in(tx, session.user_id, now),
     );
     inserted?;
     amr?;
-    user.map(drop)
+    user
 }
 
 /// Locks a session of a user until the transaction ends. Returns its assurance level.
