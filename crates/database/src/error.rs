@@ -75,6 +75,15 @@ impl DatabaseError {
     }
 }
 
+/// Returns the text for a login that may not act as `role`, with the remedy. It is a mistake of the
+/// set-up.
+pub(crate) fn explain_rejected_role(login: &str, role: &str, error: &dyn fmt::Display) -> String {
+    format!(
+        "the login role `{login}` of the database may not act as `{role}` ({error}): as a superuser, run `grant {role} to \
+         \"{login}\"`"
+    )
+}
+
 /// Returns whether an error of the driver means that the connection or the server is gone. Without
 /// an SQLSTATE it was the driver that failed: a closed connection or a broken socket; conversions
 /// of values have a source that is not an I/O error.

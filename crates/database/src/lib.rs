@@ -31,6 +31,7 @@ pub mod replication;
 pub mod scratch;
 pub mod sqlstate;
 mod statement_words;
+mod temporary;
 mod tls;
 pub mod wire;
 

@@ -16,7 +16,7 @@ use tokio_postgres::error::SqlState;
 
 use crate::connection;
 use crate::endpoint::Endpoint;
-use crate::error::DatabaseError;
+use crate::error::{DatabaseError, explain_rejected_role};
 use crate::tls::Tls;
 use connector::PoolConnector;
 
@@ -153,19 +153,17 @@ impl RolePool {
                 DatabaseError::Unreachable { server: endpoint.description(), source: other.into() }
             }
         };
-        Err(self.explain_refused_role(error))
+        Err(self.explain_rejected_role(error))
     }
 
     /// Adds the remedy to the error of a login that may not act as the pool's role, which is a
     /// mistake of the set-up.
-    fn explain_refused_role(&self, error: DatabaseError) -> DatabaseError {
-        let refused = [SqlState::INSUFFICIENT_PRIVILEGE, SqlState::INVALID_PARAMETER_VALUE];
+    fn explain_rejected_role(&self, error: DatabaseError) -> DatabaseError {
+        let rejected = [SqlState::INSUFFICIENT_PRIVILEGE, SqlState::INVALID_PARAMETER_VALUE];
         match (self.shared.profile.role, error.sqlstate()) {
-            (Some(role), Some(code)) if refused.contains(code) => DatabaseError::Refused(format!(
-                "the login role `{0}` of the database may not act as `{role}` ({error}): as a superuser, run `grant {role} to \
-                 \"{0}\"`",
-                self.shared.endpoint.user()
-            )),
+            (Some(role), Some(code)) if rejected.contains(code) => {
+                DatabaseError::Refused(explain_rejected_role(self.shared.endpoint.user(), role, &error))
+            }
             _ => error,
         }
     }
