@@ -9,6 +9,9 @@
 //! checked before anything is decoded. A result carries no metadata of its source: neither places
 //! nor cameras nor previews.
 //!
+//! `encode` writes the formats; the other files are the steps before it, the renderer and the
+//! cache.
+//!
 //! This crate does not know HTTP, databases, buckets or permissions. Permission is decided before
 //! the renderer is called, for each request.
 
