@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::{StreamExt as _, stream};
+use portico_base::inherit_request;
 use portico_database::Database;
 use portico_database::wire::ReadCoalescer;
 use serde_json::Value;
@@ -133,12 +134,12 @@ impl DatabaseChanges {
             form: prepared.form(),
         };
         let entries = prepared.entries().map(Arc::clone).map_err(ToString::to_string);
-        let task = tokio::spawn(async move {
+        let task = tokio::spawn(inherit_request(async move {
             match entries {
                 Ok(entries) => set_up.run(entries).await,
                 Err(error) => set_up.report(&error),
             }
-        });
+        }));
         let identity = identity.clone();
         ChangesSubscription { identity, progress, registry: Arc::clone(&self.0.registry), task: task.abort_handle() }
     }
