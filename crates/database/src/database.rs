@@ -82,7 +82,7 @@ impl Database {
     }
 
     /// Returns a pooled connection as the owner of our own schema `portico`, which is the
-    /// endpoint's login role: upkeep, analytics.
+    /// endpoint's login role.
     ///
     /// # Errors
     /// [`DatabaseError::is_unavailable`] when the database is down or all connections stay busy.

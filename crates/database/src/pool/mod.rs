@@ -36,7 +36,7 @@ const RECYCLE: Duration = Duration::from_secs(2);
 pub struct PoolSettings {
     /// Connections at most in each pool that acts as the role of a service.
     pub role_connections: usize,
-    /// Connections at most in the pool of the login role, for our own upkeep and analytics.
+    /// Connections at most in the pool of the login role, for work on our own schema.
     pub login_connections: usize,
     /// The time that a caller waits for a connection to become free before it gets
     /// [`DatabaseError::Busy`].
@@ -168,7 +168,7 @@ impl RolePool {
         }
     }
 
-    /// Returns whether the database is being made anew. Failures meanwhile are expected.
+    /// Returns true if the database is being made anew. Failures meanwhile are expected.
     #[must_use]
     pub fn is_being_recreated(&self) -> bool {
         self.shared.being_recreated.load(Ordering::Relaxed)
