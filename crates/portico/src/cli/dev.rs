@@ -28,10 +28,11 @@ use super::signals::StopSignals;
 use super::store::ProjectPostgres;
 use super::{folder, status};
 use crate::compose::auth::development_accounts;
+use crate::compose::auth::webauthn;
 use crate::compose::development::{self, DevelopmentInputs};
 use crate::compose::keys::ServerKeys;
 use crate::compose::setup::DatabaseSetup;
-use crate::compose::{Server, database, emulators, keys, storage, unsupported, web_app, webauthn};
+use crate::compose::{Server, database, emulators, keys, storage, unsupported, web_app};
 use crate::control::{self, Control, ControlCall, ControlRequest, Reply};
 use crate::open_files;
 
