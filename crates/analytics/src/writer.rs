@@ -202,7 +202,7 @@ impl Task {
                     tracing::error!(
                         error = %error,
                         events = self.held.len(),
-                        "events are given up: PostgreSQL refuses them"
+                        "events are discarded: PostgreSQL rejects them"
                     );
                     self.held.clear();
                     (self.rejections, self.pause) = (0, FIRST_PAUSE);

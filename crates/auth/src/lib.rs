@@ -21,7 +21,7 @@
 //!   JSON that clients see, and the data of a request; `error`: one table of statuses, codes and
 //!   texts; `settings`; `sql`: the statements by table; `operation`: what a request works with
 //!
-//! Guarantees: the effects of a response are committed; an email is in the outbox before the
+//! Promises: the effects of a response are committed; an email is in the outbox before the
 //! response; a response never shows whether another person has an account, except where the wire
 //! contract demands it.
 //!

@@ -232,7 +232,7 @@ impl Database {
         self.inner.being_recreated.load(Ordering::Relaxed)
     }
 
-    /// Says that the database is made anew, for as long as the answer lives.
+    /// Marks the database as being recreated until the returned guard is dropped.
     pub(crate) fn note_recreation(&self) -> Recreation {
         self.inner.being_recreated.store(true, Ordering::Relaxed);
         Recreation { database: self.clone() }

@@ -16,7 +16,7 @@ pub(crate) fn is_recreation(code: &str) -> bool {
     code == "3D000"
 }
 
-/// Returns whether a connection was rejected or lost as by a server that restarts.
+/// Returns true if a connection was rejected or lost as by a server that restarts.
 pub(crate) fn is_lost_connection(kind: ErrorKind) -> bool {
     matches!(
         kind,

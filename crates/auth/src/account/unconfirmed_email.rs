@@ -15,7 +15,7 @@ use crate::one_time::message;
 use crate::operation::AccountOperation;
 use crate::sql::{Tx, identities, mfa_factors, recovery_codes, sessions, users, webauthn_credentials};
 
-/// Returns whether an account other than `except` has proved `email`. Nothing is written.
+/// Returns true if an account other than `except` has proved `email`. Nothing is written.
 pub(crate) async fn is_proved_elsewhere(
     auth: &Auth,
     tx: &Tx,

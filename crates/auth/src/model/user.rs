@@ -195,7 +195,7 @@ impl User {
         self.banned_until.is_some_and(|until| until > now)
     }
 
-    /// Returns whether the email address was confirmed.
+    /// Returns true if the email address was confirmed.
     pub fn is_email_confirmed(&self) -> bool {
         self.email_confirmed_at.is_some()
     }

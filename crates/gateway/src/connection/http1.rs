@@ -57,7 +57,7 @@ pub(super) async fn http1_connection(
                     if let Some(calls) = calls {
                         calls.decide_upgrade(response.status() == StatusCode::SWITCHING_PROTOCOLS);
                     }
-                    Ok::<_, Infallible>(response.map(|body| ResponseBody { body, _under_way: under_way }))
+                    Ok::<_, Infallible>(response.map(|body| ResponseBody { body, _in_flight: in_flight }))
                 }
             })
         };

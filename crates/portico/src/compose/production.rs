@@ -61,7 +61,7 @@ pub fn check(project: &Project, settings: &Settings) -> anyhow::Result<CheckedCo
     if !problems.is_empty() {
         bail!("this configuration is not safe in production:\n  - {}", problems.join("\n  - "));
     }
-    unsupported::refuse(config)?;
+    unsupported::reject(config)?;
     let text_transport = match &config.auth.sms.provider {
         Some(provider) => Some(text_messages::gateway(provider, &settings.texts, &auth, false)?),
         None => {

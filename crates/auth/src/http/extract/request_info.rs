@@ -81,7 +81,7 @@ impl FromRequestParts<Auth> for RequestInfo {
                 .get::<Caller>()
                 .and_then(|caller| UserId::parse(caller.token.as_ref()?.subject()?)),
             is_operator: parts.extensions.get::<Caller>().is_some_and(|caller| {
-                caller.refused.is_none() && settings.jwt.admin_roles.iter().any(|role| role == caller.role())
+                caller.rejected.is_none() && settings.jwt.admin_roles.iter().any(|role| role == caller.role())
             }),
             hooks: HookLedger::new(),
         })

@@ -69,7 +69,7 @@ pub enum IssuerError {
         source: CallError,
     },
     /// The issuer did not respond a moment ago.
-    #[error("issuer {0} did not answer a moment ago")]
+    #[error("issuer {0} did not respond a moment ago")]
     Unavailable(String),
     /// The discovery document names another issuer.
     #[error("the discovery document of {0} names another issuer")]

@@ -127,7 +127,7 @@ impl WireConnection {
                 self.is_out_of_sync = may_retry;
                 return Err(WireError::Postgres(error));
             }
-            let is_stale = !was_retried && may_retry && self.forget_stale(&responses.results, responses.bound, &error);
+            let is_stale = !was_retried && may_retry && self.remove_stale(&responses.results, responses.bound, &error);
             if !is_stale {
                 return Err(WireError::Postgres(error));
             }
