@@ -167,7 +167,7 @@ impl Task {
     async fn hold(&mut self, mut events: Vec<Event>) {
         let room = MAX_HELD - self.held.len();
         if events.len() > room {
-            tracing::warn!(events = events.len() - room, "events are given up: the database does not take them");
+            tracing::warn!(events = events.len() - room, "events are discarded: the database is unavailable");
             events.truncate(room);
         }
         self.held.append(&mut events);

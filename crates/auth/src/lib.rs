@@ -219,7 +219,7 @@ impl Auth {
     pub fn with_text_transport(mut self, text_transport: Arc<dyn TextTransport>) -> Self {
         match Arc::get_mut(&mut self.inner) {
             Some(inner) => inner.text_transport = Some(text_transport),
-            None => tracing::error!("text messages not available: the service was in use already"),
+            None => tracing::error!("text messages are not available: the service was in use already"),
         }
         self
     }

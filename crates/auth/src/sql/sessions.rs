@@ -286,7 +286,7 @@ pub async fn raise(
 }
 
 /// Removes the method of a factor from the sessions of the user that it raised.
-pub async fn forget_factor(
+pub async fn remove_factor(
     tx: &Tx,
     user: UserId,
     factor: FactorId,
@@ -297,7 +297,7 @@ pub async fn forget_factor(
 }
 
 /// Removes methods from all sessions of a user.
-pub async fn forget_methods(tx: &Tx, user: UserId, methods: &[&str]) -> Result<(), Error> {
+pub async fn remove_methods(tx: &Tx, user: UserId, methods: &[&str]) -> Result<(), Error> {
     tx.execute(FORGET_METHODS, &[&user, &methods]).await.map(drop)
 }
 

@@ -49,7 +49,7 @@ impl SystemAccount {
     }
 
     /// Changes the owner of a file or folder to this user.
-    pub fn own(self, path: &Path) -> io::Result<()> {
+    pub fn set_owner(self, path: &Path) -> io::Result<()> {
         match self {
             Self::Ours => Ok(()),
             Self::Lesser { uid, gid } => {

@@ -46,7 +46,7 @@ pub(super) async fn http1_connection(
             let (service, calls) = (service.clone(), Arc::clone(calls));
             hyper::service::service_fn(move |request: hyper::Request<Incoming>| {
                 let may_upgrade = request.extensions().get::<OnUpgrade>().is_some();
-                let under_way = calls.begins(body_length(&request), may_upgrade);
+                let in_flight = calls.begins(body_length(&request), may_upgrade);
                 let (service, calls) = (service.clone(), may_upgrade.then(|| Arc::clone(&calls)));
                 let mut request = request;
                 if may_upgrade {
@@ -96,7 +96,7 @@ pub(super) async fn http1_connection(
         stream = parts.io.into_inner();
         stream.unread(parts.read_buf);
         if stream.is_used_up() {
-            tracing::trace!("connection rests");
+            tracing::trace!("a connection is idle: its buffers are released");
             let idle = limits.idle.saturating_sub(limits.rest * 2);
             tokio::select! {
                 // The library detects the end of the connection

@@ -82,7 +82,7 @@ end $prepare$";
 
 /// Keeps the bucket and what is in it.
 #[derive(Clone)]
-pub(super) struct AvatarKeeper {
+pub(super) struct AvatarUpkeep {
     storage: Storage,
     auth: Auth,
     database: Database,
@@ -102,7 +102,7 @@ enum Sweep {
     Deleted(Uuid),
 }
 
-impl AvatarKeeper {
+impl AvatarUpkeep {
     pub(super) fn new(storage: &Storage, auth: &Auth, database: &Database) -> Self {
         Self { storage: storage.clone(), auth: auth.clone(), database: database.clone() }
     }

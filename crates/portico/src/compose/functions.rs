@@ -9,7 +9,7 @@ use super::service::{Service, json_error, unavailable};
 
 const SB_ERROR_CODE: HeaderName = HeaderName::from_static("sb-error-code");
 
-/// Refuses every request.
+/// Rejects every request.
 pub(super) fn service() -> Service {
     unavailable("/functions/v1", reject)
 }

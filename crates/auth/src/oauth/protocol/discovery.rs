@@ -159,8 +159,8 @@ impl Issuers {
         self.cached_discovery(issuer, &mut entry).await
     }
 
-    /// Forgets the documents of an issuer.
-    pub(crate) fn forget(&self, issuer: &Issuer) {
+    /// Evicts the documents of an issuer.
+    pub(crate) fn evict(&self, issuer: &Issuer) {
         let mut cached = self.cached.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         cached.remove(&cache_key(issuer));
     }

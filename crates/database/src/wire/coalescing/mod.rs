@@ -231,7 +231,7 @@ impl ReadCoalescer {
             self.shared.times.record(key, started.elapsed());
         }
         if check.is_some_and(|check| check.has_new_traits) {
-            pool.forget_function_traits();
+            pool.evict_function_traits();
         }
         Ok(Some(results))
     }

@@ -90,7 +90,7 @@ impl PooledConnection {
         }
         let (results, check) = outcome?;
         if check.is_some_and(|check| check.has_new_traits) {
-            pool.forget_function_traits();
+            pool.evict_function_traits();
         }
         Ok(results)
     }

@@ -104,7 +104,7 @@ impl SharedPool {
     }
 
     /// Treats the functions of the database as unknown until their properties are set again.
-    pub fn forget_function_traits(&self) {
+    pub fn evict_function_traits(&self) {
         let mut traits = self.traits.write().unwrap_or_else(PoisonError::into_inner);
         *traits = traits.with_unknown();
     }

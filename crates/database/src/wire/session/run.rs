@@ -25,7 +25,7 @@ impl WireConnection {
         }
         self.channel.out.clear();
         // A simple query replaces the unnamed statement
-        self.statements.forget_unnamed();
+        self.statements.remove_unnamed();
         frontend::query(sql, &mut self.channel.out).map_err(|_| WireError::TooLarge("a statement"))?;
         let responses = self.exchange(&[], 1, None).await?;
         match responses.error {
@@ -162,10 +162,10 @@ impl WireConnection {
             let sent = self.steps.iter().filter(|step| step.parses());
             for step in sent.skip(responses.parsed) {
                 if let ParseStep::Parse { key, .. } = step {
-                    self.statements.forget_unparsed(*key);
+                    self.statements.remove_unparsed(*key);
                 }
             }
-            self.statements.forget_unnamed();
+            self.statements.remove_unnamed();
         }
         Ok(responses)
     }
@@ -208,17 +208,17 @@ impl WireConnection {
         large_values
     }
 
-    /// Forgets a statement that was parsed earlier and has failed, if that may be the cause.
-    pub fn forget_if_stale(&mut self, key: u64, error: &PostgresError) {
+    /// Removes a statement that was parsed earlier and has failed, if that may be the cause.
+    pub fn remove_if_stale(&mut self, key: u64, error: &PostgresError) {
         if means_stale(error, true) {
-            self.statements.forget(key);
+            self.statements.remove(key);
         }
     }
 
     /// Returns whether the failed statement may have failed because an earlier batch parsed it,
     /// before something it depends on changed. Then all statements of the batch that earlier
     /// batches parsed are forgotten.
-    fn forget_stale(&mut self, results: &ResultSets, bound: usize, error: &PostgresError) -> bool {
+    fn remove_stale(&mut self, results: &ResultSets, bound: usize, error: &PostgresError) -> bool {
         let failed = results.len();
         let Some(ParseStep::Prepared { key, name }) = self.steps.get(failed).copied() else { return false };
         let is_new = self.steps.contains(&ParseStep::Parse { key, name });
@@ -227,7 +227,7 @@ impl WireConnection {
         }
         for step in &self.steps {
             if let ParseStep::Prepared { key, .. } = step {
-                self.statements.forget(*key);
+                self.statements.remove(*key);
             }
         }
         true
