@@ -170,7 +170,7 @@ where
     })
 }
 
-/// Returns whether a failure to connect is temporary, see [`temporary`]. A missing database is not.
+/// Returns true if a failure to connect is temporary, see [`temporary`]. A missing database is not.
 pub(crate) fn is_temporary(error: &tokio_postgres::Error) -> bool {
     if let Some(code) = error.code() {
         return temporary::is_restart(code.code());

@@ -257,7 +257,7 @@ pub async fn drop_database(admin: &Endpoint, name: &str) -> Result<(), DatabaseE
     unless_in_use(&client, &format!("drop database if exists {} with (force)", quote::identifier(name))).await
 }
 
-/// Returns whether there is a database of that name.
+/// Returns true if there is a database of that name.
 ///
 /// # Errors
 /// PostgreSQL's error when it cannot be asked.

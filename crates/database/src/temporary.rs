@@ -4,12 +4,12 @@
 
 use std::io::ErrorKind;
 
-/// Returns whether an SQLSTATE says that the server is starting or shutting down.
+/// Returns true if an SQLSTATE says that the server is starting or shutting down.
 pub(crate) fn is_restart(code: &str) -> bool {
     ["57P03", "57P01", "57P02"].contains(&code)
 }
 
-/// Returns whether an SQLSTATE says that the database does not exist, as for a moment while it is
+/// Returns true if an SQLSTATE says that the database does not exist, as for a moment while it is
 /// recreated. Only the pools of services retry then: the start and the commands have to report a
 /// database that is missing, or create it.
 pub(crate) fn is_recreation(code: &str) -> bool {

@@ -29,7 +29,7 @@ pub enum SendError {
 }
 
 impl SendError {
-    /// Returns whether a retry can succeed.
+    /// Returns true if a retry can succeed.
     pub fn is_temporary(&self) -> bool {
         matches!(self, Self::Temporary(_))
     }

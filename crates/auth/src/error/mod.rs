@@ -133,7 +133,7 @@ impl AuthError {
         }
     }
 
-    /// Returns whether the caller learns nothing of the cause: it is not their fault, and has no
+    /// Returns true if the caller learns nothing of the cause: it is not their fault, and has no
     /// text of its own.
     pub(crate) fn is_unexplained(&self) -> bool {
         match self {

@@ -169,7 +169,7 @@ fn judge(
     }
 }
 
-/// Returns whether a token that was replaced at `at` may still be reused. The time is read behind
+/// Returns true if a token that was replaced at `at` may still be reused. The time is read behind
 /// the lock of the session; otherwise a request that waited could reuse a token for longer. A time
 /// that is ahead by more than the interval was written by a clock that was set back since, and is
 /// not recent.
@@ -274,7 +274,7 @@ async fn stored(auth: &Auth, tx: Tx, request: &RequestInfo, presented: &str) -> 
     Ok(Some(response.into_response()))
 }
 
-/// Returns whether a session of stored tokens moves to counted ones: a share that is stable for
+/// Returns true if a session of stored tokens moves to counted ones: a share that is stable for
 /// each session.
 fn upgrades(settings: &RefreshSettings, session: uuid::Uuid) -> bool {
     let share = u32::from_be_bytes(*hash::sha256(session.as_bytes()).first_chunk().unwrap_or(&[0; 4])) % 100;

@@ -124,7 +124,7 @@ impl CountedToken {
         self.counter
     }
 
-    /// Returns whether `key` signed this token. In constant time.
+    /// Returns true if `key` signed this token. In constant time.
     #[must_use]
     pub fn is_signed_by(&self, key: &SessionKey) -> bool {
         key.signature(&self.signed).ct_eq(&self.signature).into()

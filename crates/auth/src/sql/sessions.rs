@@ -354,7 +354,7 @@ pub async fn delete(tx: &Tx, id: SessionId) -> Result<(), Error> {
     tx.execute(DELETE, &[&id]).await.map(drop)
 }
 
-/// Ends a session of this user. Returns whether there was one.
+/// Ends a session of this user. Returns true if there was one.
 pub async fn delete_of_user(tx: &Tx, id: SessionId, user: UserId) -> Result<bool, Error> {
     Ok(tx.execute(DELETE_OF_USER, &[&id, &user]).await? > 0)
 }

@@ -96,7 +96,7 @@ fn end_followers(pgdata: &Path) -> Result<(), ClusterError> {
     }
 }
 
-/// Returns whether a process is one of PostgreSQL with this data folder, which is the current
+/// Returns true if a process is one of PostgreSQL with this data folder, which is the current
 /// folder of each of them: the number may be another program's by now.
 fn works_in(process: Pid, pgdata: &Path) -> bool {
     current_folder(process).is_some_and(|folder| folder == pgdata)

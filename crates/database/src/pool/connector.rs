@@ -10,7 +10,7 @@ use crate::endpoint::Endpoint;
 use crate::temporary;
 use crate::tls::Tls;
 
-/// Returns whether a failure to connect is temporary for a pool, see [`temporary`].
+/// Returns true if a failure to connect is temporary for a pool, see [`temporary`].
 fn is_temporary_for_pools(error: &tokio_postgres::Error) -> bool {
     is_temporary(error) || error.code().is_some_and(|code| temporary::is_recreation(code.code()))
 }

@@ -149,7 +149,7 @@ impl AvatarUpkeep {
         }
     }
 
-    /// Returns whether the bucket is there, and counts the failures in a row.
+    /// Returns true if the bucket is there, and counts the failures in a row.
     async fn prepare_again(&self, failures: &mut u32) -> bool {
         let Err(error) = self.prepare().await else {
             *failures = 0;

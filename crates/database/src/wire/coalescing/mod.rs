@@ -136,7 +136,7 @@ impl ReadCoalescer {
         }
     }
 
-    /// Returns whether the statement with this key is known to be quick.
+    /// Returns true if the statement with this key is known to be quick.
     fn is_quick(&self, key: u64) -> bool {
         self.shared.times.is_quick(key, self.shared.quick_read_limit)
     }

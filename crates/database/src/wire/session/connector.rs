@@ -91,12 +91,12 @@ impl Connector {
         }))
     }
 
-    /// Returns whether only statements of the program run in the sessions.
+    /// Returns true if only statements of the program run in the sessions.
     pub fn runs_fixed_statements(&self) -> bool {
         self.runs_fixed_statements
     }
 
-    /// Returns whether connections lead to a connection pooler.
+    /// Returns true if connections lead to a connection pooler.
     pub fn is_pooled(&self) -> bool {
         self.endpoint.is_pooled()
     }
@@ -276,7 +276,7 @@ impl Connector {
     }
 }
 
-/// Returns whether a failure to connect is temporary for a pool, see [`temporary`].
+/// Returns true if a failure to connect is temporary for a pool, see [`temporary`].
 fn is_temporary(error: &WireError) -> bool {
     match error {
         WireError::Postgres(error) => temporary::is_restart(&error.code) || temporary::is_recreation(&error.code),

@@ -46,7 +46,7 @@ pub(crate) enum ParseStep {
 }
 
 impl ParseStep {
-    /// Returns whether the statement has to be parsed.
+    /// Returns true if the statement has to be parsed.
     pub fn parses(self) -> bool {
         matches!(self, Self::Parse { .. } | Self::Unnamed)
     }
@@ -103,7 +103,7 @@ impl PreparedStatements {
         ParseStep::Unnamed
     }
 
-    /// Returns whether this text is the unnamed statement.
+    /// Returns true if this text is the unnamed statement.
     pub fn is_unnamed(&self, text: &str) -> bool {
         self.unnamed == Some(text)
     }

@@ -215,7 +215,7 @@ impl WireConnection {
         }
     }
 
-    /// Returns whether the failed statement may have failed because an earlier batch parsed it,
+    /// Returns true if the failed statement may have failed because an earlier batch parsed it,
     /// before something it depends on changed. Then all statements of the batch that earlier
     /// batches parsed are forgotten.
     fn remove_stale(&mut self, results: &ResultSets, bound: usize, error: &PostgresError) -> bool {
@@ -234,7 +234,7 @@ impl WireConnection {
     }
 }
 
-/// Returns whether the error can come from a statement that was parsed under an earlier schema.
+/// Returns true if the error can come from a statement that was parsed under an earlier schema.
 fn means_stale(error: &PostgresError, while_binding: bool) -> bool {
     match &*error.code {
         // "cached plan must not change result type"
@@ -248,14 +248,14 @@ fn means_stale(error: &PostgresError, while_binding: bool) -> bool {
     }
 }
 
-/// Returns whether the server does not have the prepared statements that we believe it has, or no
+/// Returns true if the server does not have the prepared statements that we believe it has, or no
 /// longer follows the protocol. A function may raise the same codes itself: then the batch costs a
 /// connection.
 pub(crate) fn is_out_of_sync(error: &PostgresError) -> bool {
     matches!(&*error.code, "26000" | "42P05" | "08P01")
 }
 
-/// Returns whether a part of the batch took effect in spite of its error.
+/// Returns true if a part of the batch took effect in spite of its error.
 fn contains_commit(results: &ResultSets) -> bool {
     (0..results.len()).any(|statement| matches!(results.tag(statement), "COMMIT" | "PREPARE TRANSACTION"))
 }
