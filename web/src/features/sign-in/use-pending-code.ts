@@ -8,7 +8,7 @@ interface PendingCodeStep {
   /** `null`: none was sent from this tab. */
   pending: PendingCode | null;
   setPending: (pending: PendingCode) => void;
-  /** Whether the user is signed in is not known yet, or the page is about to be left. */
+  /** It is not known yet whether the user is signed in, or the page is about to be left. */
   isLoading: boolean;
 }
 

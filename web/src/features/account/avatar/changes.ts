@@ -5,7 +5,7 @@ import { openBackend } from "../../../lib/backend";
 import type { Config } from "../../../lib/config";
 import { z } from "../../../lib/zod";
 
-/** The errors of the storage client, as far as they are told apart here. */
+/** The errors of the storage client, as far as they are distinguished here. */
 const storageErrorSchema = z.union([
   z.object({ name: z.literal("StorageUnknownError"), originalError: z.unknown() }),
   z.object({
