@@ -157,7 +157,7 @@ struct FunctionCase {
     point: HookPoint,
     /// Sends a request of a new person.
     request: for<'a> fn(&'a TestServer, usize) -> BoxFuture<'a, TestResponse>,
-    /// Returns whether the input is that of the request, from the input and the response.
+    /// Returns true if the input is that of the request, from the input and the response.
     fits: fn(&Value, &Value) -> bool,
     /// The output that rejects the request, with the status and the text of its response.
     rejection: (Value, u16, &'static str),

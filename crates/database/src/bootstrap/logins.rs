@@ -47,7 +47,7 @@ async fn try_login(login: &Endpoint) -> Result<(), DatabaseError> {
     Ok(client.batch_execute("select 1").await?)
 }
 
-/// Returns whether a pooler refuses a login with this code: PgBouncer reports unknown users as a
+/// Returns true if a pooler refuses a login with this code: PgBouncer reports unknown users as a
 /// violation of the protocol.
 fn is_rejection(code: &SqlState) -> bool {
     [SqlState::PROTOCOL_VIOLATION, SqlState::INVALID_PASSWORD, SqlState::INVALID_AUTHORIZATION_SPECIFICATION]

@@ -111,7 +111,7 @@ impl Memory {
         rejected
     }
 
-    /// Forgets what can be found out again when there is much of it: tables that were dropped are
+    /// Evicts what can be found out again when there is much of it: tables that were dropped are
     /// never named again.
     fn bound(&mut self) {
         if self.key_readers.len() >= 4 * MAX_TABLES {
@@ -409,7 +409,7 @@ impl ChangeDelivery {
                     tokio::task::yield_now().await;
                 }
             }
-            messages.forget_frames(number);
+            messages.evict_frames(number);
         }
         self.meter.add(outgoing.send() as u64);
     }

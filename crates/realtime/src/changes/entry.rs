@@ -8,8 +8,6 @@ use serde_json::{Map, Value};
 
 use super::filter::{FilterCondition, FilterError, parse_filter};
 
-/// The largest number of entries of a channel.
-const MAX_ENTRIES: usize = 1_000;
 /// The conditions of all entries of a channel.
 const MAX_CONDITIONS: usize = 300;
 /// The schema of an entry that names only a table.
@@ -119,7 +117,6 @@ pub(crate) enum EntryError {
     /// The entry does not say what to subscribe to.
     NoParameters(Value),
     TooManyConditions,
-    TooManyEntries,
 }
 
 impl fmt::Display for EntryError {
@@ -140,7 +137,6 @@ impl fmt::Display for EntryError {
             Self::TooManyConditions => {
                 write!(f, "Too many filter conditions. Maximum {MAX_CONDITIONS} for one channel")
             }
-            Self::TooManyEntries => write!(f, "Too many subscriptions. Maximum {MAX_ENTRIES} for one channel"),
         }
     }
 }
@@ -192,7 +188,8 @@ pub(crate) struct PreparedEntries {
 }
 
 impl PreparedEntries {
-    /// Parses the entries of a join. Errors are sent later, as `system` messages.
+    /// Parses the entries of a join, which has limited their number. Errors are sent later, as
+    /// `system` messages.
     pub fn of_entries(entries: &[Value]) -> Self {
         let ids = ids_of(entries);
         let with_id = |(entry, id): (&Value, &u32)| {
@@ -203,15 +200,11 @@ impl PreparedEntries {
             entry
         };
         let echo = Value::Array(entries.iter().zip(&ids).map(with_id).collect());
-        let parsed = if entries.len() > MAX_ENTRIES {
-            Err(EntryError::TooManyEntries)
-        } else {
-            let parsed = entries.iter().zip(ids).map(|(entry, id)| parse_entry(entry, id).map(Arc::new));
-            parsed.collect::<Result<Arc<[Arc<ChangesEntry>]>, _>>().and_then(|entries| {
-                let conditions: usize = entries.iter().map(|entry| entry.conditions.len()).sum();
-                if conditions > MAX_CONDITIONS { Err(EntryError::TooManyConditions) } else { Ok(entries) }
-            })
-        };
+        let parsed = entries.iter().zip(ids).map(|(entry, id)| parse_entry(entry, id).map(Arc::new));
+        let parsed = parsed.collect::<Result<Arc<[Arc<ChangesEntry>]>, _>>().and_then(|entries| {
+            let conditions: usize = entries.iter().map(|entry| entry.conditions.len()).sum();
+            if conditions > MAX_CONDITIONS { Err(EntryError::TooManyConditions) } else { Ok(entries) }
+        });
         Self { echo, entries: parsed, form: ChangeMessageForm::Ids }
     }
 
@@ -471,13 +464,6 @@ mod tests {
             assert_eq!((prepared.form, &prepared.echo), (ChangeMessageForm::Legacy, &json!([])));
             assert_eq!(prepared.entries.unwrap()[0].to_string(), printed);
         }
-    }
-
-    #[test]
-    fn a_channel_has_a_limited_number_of_entries() {
-        let entries = vec![json!({ "schema": "a" }); MAX_ENTRIES + 1];
-        assert_eq!(PreparedEntries::of_entries(&entries).entries, Err(EntryError::TooManyEntries));
-        assert_eq!(PreparedEntries::of_entries(&entries[1..]).entries.unwrap().len(), MAX_ENTRIES);
     }
 
     #[test]

@@ -151,7 +151,7 @@ impl<'a> ChangeMessages<'a> {
     /// Drops the frames that were returned, apart from those that are kept, and what they count as
     /// waiting. Channels of other topics would otherwise multiply the memory of a slice, and what
     /// was written would count as waiting.
-    pub fn forget_frames(&mut self) {
+    pub fn evict_frames(&mut self) {
         self.frames = HashMap::new();
     }
 

@@ -79,8 +79,8 @@ impl<K: Hash + Eq + Clone> Pauses<K> {
         self.known.is_empty()
     }
 
-    /// Forgets the pauses of work that has succeeded.
-    pub fn forget(&mut self, key: &K) {
+    /// Removes the pauses of work that has succeeded.
+    pub fn remove(&mut self, key: &K) {
         self.known.remove(key);
     }
 
@@ -106,7 +106,7 @@ mod tests {
             now += PAUSE * minutes;
             assert!(pauses.contain_at(&"a", now - TICK) && !pauses.contain_at(&"a", now), "{minutes}");
         }
-        pauses.forget(&"a");
+        pauses.remove(&"a");
         assert_eq!(pauses.begin_at("a", now), now + PAUSE);
         now += PAUSE + MEMORY - TICK;
         assert_eq!(pauses.begin_at("a", now), now + 2 * PAUSE);

@@ -142,9 +142,9 @@ impl ReaderPauses {
         !self.known.is_empty()
     }
 
-    /// Forgets the earlier pauses of policies that were quick.
-    pub fn forget(&mut self, policies: SlowPolicies) {
-        self.known.forget(&PausedWork::Policies(policies));
+    /// Removes the earlier pauses of policies that were quick.
+    pub fn remove(&mut self, policies: SlowPolicies) {
+        self.known.remove(&PausedWork::Policies(policies));
     }
 
     /// Ends the pauses that are over, and returns them.
@@ -171,7 +171,7 @@ impl ReaderPauses {
         if let PausedWork::Policies(policies) = &work {
             let slow = self.known.known(|other| policies.is_person_of_role(other));
             if slow.len() > MAX_SLOW_PERSONS {
-                slow.iter().for_each(|of_person| self.known.forget(of_person));
+                slow.iter().for_each(|of_person| self.known.remove(of_person));
                 self.in_force.retain(|paused, _| !policies.is_person_of_role(paused));
                 work = PausedWork::Policies(policies.of_role());
                 end = self.known.begin(work.clone());

@@ -44,7 +44,7 @@ impl Registry {
         let are_known = state.pauses.are_known();
         for (table, reader, is_slow) in noted(answers, are_known) {
             if !is_slow {
-                state.pauses.forget(SlowPolicies::of_reader(table, reader));
+                state.pauses.remove(SlowPolicies::of_reader(table, reader));
                 continue;
             }
             // The whole role may have been paused because of an answer before

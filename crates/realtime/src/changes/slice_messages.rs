@@ -83,9 +83,9 @@ impl<'a> SliceMessages<'a> {
     }
 
     /// Drops the frames of a change that are not kept.
-    pub fn forget_frames(&mut self, number: usize) {
+    pub fn evict_frames(&mut self, number: usize) {
         if let Some(messages) = self.messages.get_mut(&number) {
-            messages.forget_frames();
+            messages.evict_frames();
         }
     }
 
@@ -165,7 +165,7 @@ mod tests {
                 assert_eq!(bytes(&whole).as_ptr(), bytes(&again).as_ptr(), "within a cohort");
                 [whole, narrow]
             });
-            messages.forget_frames(0);
+            messages.evict_frames(0);
             frames
         };
         let [first, second] = [all(), all()];
@@ -186,7 +186,7 @@ mod tests {
         messages.share(topics(&names, &names));
         let mut all = || {
             let frames = names.map(|name| messages.frame(0, &content([true, true]), target(name)));
-            messages.forget_frames(0);
+            messages.evict_frames(0);
             frames
         };
         let (first, second) = (all(), all());

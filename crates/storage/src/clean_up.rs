@@ -63,7 +63,7 @@ async fn reconcile(service: &Arc<StorageService>, names: &JournalNames, grace: D
         }
         if version.since.elapsed().is_ok_and(|age| age >= grace) && !in_progress.contains(&version.key) {
             service.backend.delete(&version.key).await?;
-            service.forget_images(std::slice::from_ref(&version.key)).await;
+            service.evict_images(std::slice::from_ref(&version.key)).await;
         } else {
             is_complete = false;
         }

@@ -13,7 +13,7 @@ pub(super) fn relying_party(auth: &AuthConfig) -> Option<RelyingPartySettings> {
     })
 }
 
-/// Returns whether passkeys or security keys are enabled.
+/// Returns true if passkeys or security keys are enabled.
 fn is_used(auth: &AuthConfig) -> bool {
     let keys = &auth.mfa.web_authn;
     auth.passkey.enabled || keys.enroll_enabled || keys.verify_enabled
@@ -21,7 +21,12 @@ fn is_used(auth: &AuthConfig) -> bool {
 
 /// Fills in the relying party of passkeys and security keys where `[auth.webauthn]` is absent: the
 /// site, under the product's name. In development that is usually `localhost`, at any port.
-pub(super) fn complete_relying_party(settings: &mut AuthSettings, config: &Config, name: &str, development: bool) {
+pub(in crate::compose) fn complete_relying_party(
+    settings: &mut AuthSettings,
+    config: &Config,
+    name: &str,
+    development: bool,
+) {
     if !is_used(&config.auth) {
         return;
     }

@@ -1,4 +1,4 @@
-//! The cleanup of a connection whose caller left it in the middle of something.
+//! The clean-up of a connection whose caller left it in the middle of something.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 use super::pooled_connection::PooledConnection;
 use crate::wire::session::connection::WireConnection;
 
-/// The maximum duration of a cleanup: a cancellation or the restoration of a session.
+/// The maximum duration of a clean-up: a cancellation or the restoration of a session.
 const MAX_DURATION: Duration = Duration::from_secs(5);
 
 impl Drop for PooledConnection {
@@ -18,32 +18,32 @@ impl Drop for PooledConnection {
         let Some(unfinished) = unfinished else {
             return self.pool.give_back(self.connection.take(), self.generation, self.is_limited);
         };
-        // The cleanup keeps the checkout, so that the connection limit holds meanwhile
+        // The clean-up keeps the checkout, so that the connection limit holds meanwhile
         let checkout = PooledConnection {
             pool: Arc::clone(&self.pool),
             connection: None,
             generation: self.generation,
             is_limited: self.is_limited,
         };
-        let cleanup = ConnectionCleanup { checkout, connection: Some(unfinished) };
-        if !cleanup.is_over()
+        let clean_up = ConnectionCleanUp { checkout, connection: Some(unfinished) };
+        if !clean_up.is_over()
             && let Ok(runtime) = Handle::try_current()
         {
-            runtime.spawn(inherit_request(cleanup.run()));
+            runtime.spawn(inherit_request(clean_up.run()));
         }
     }
 }
 
 /// A connection whose caller has dropped it and that is not reusable yet.
-struct ConnectionCleanup {
-    /// A checkout without a connection. It counts until the cleanup has ended, so that the
+struct ConnectionCleanUp {
+    /// A checkout without a connection. It counts until the clean-up has ended, so that the
     /// connection limit holds.
     checkout: PooledConnection,
     connection: Option<Box<WireConnection>>,
 }
 
-impl ConnectionCleanup {
-    /// Returns whether nothing is left to do but to close the connection.
+impl ConnectionCleanUp {
+    /// Returns true if nothing is left to do but to close the connection.
     fn is_over(&self) -> bool {
         self.connection.as_ref().is_none_or(|connection| connection.is_broken())
     }
@@ -71,7 +71,7 @@ impl ConnectionCleanup {
     }
 }
 
-impl Drop for ConnectionCleanup {
+impl Drop for ConnectionCleanUp {
     fn drop(&mut self) {
         if let Some(mut connection) = self.connection.take() {
             connection.terminate();
