@@ -1,5 +1,5 @@
-//! The decision who receives a change: the rights and rows that a role may read, the conditions that
-//! only PostgreSQL can compare, and the events of errors.
+//! The decision who receives a change: what a role may read, the conditions that only PostgreSQL
+//! can compare, and the events of errors.
 
 pub(super) mod access;
 pub(super) mod authorise;
