@@ -41,7 +41,7 @@ describe("confirmed by both addresses", () => {
   test.each([
     ["the old one first", [0, 1]],
     ["the new one first", [1, 0]],
-  ] as const)("by code, %s", async (_, [first, second]) => {
+  ] as const)("codes of both addresses complete the change, %s", async (_, [first, second]) => {
     const { client, email, id } = await confirmed(portico);
     const newAddress = newEmail();
     const mails = await requestChange(client, email, newAddress);

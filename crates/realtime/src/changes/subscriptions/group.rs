@@ -4,11 +4,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use indexmap::IndexMap;
 
-use super::column_test::{CompiledFilter, FieldValue, LocalTest, Test};
 use super::condition_budgets::FilterOwner;
-use super::entry::{ChangeAction, ChangeMessageForm, ChangesEntry};
-use super::role_reads::ChangeReader;
-use super::validate::ValidEntry;
+use crate::changes::entries::column_test::{CompiledFilter, FieldValue, LocalTest, Test};
+use crate::changes::entries::entry::{ChangeAction, ChangeMessageForm, ChangesEntry};
+use crate::changes::entries::validate::ValidEntry;
+use crate::changes::reads::role_reads::ChangeReader;
 use crate::rooms::Subscriber;
 use crate::socket::DeferredWakes;
 use crate::socket::frame::{Frame, Version};
@@ -30,7 +30,7 @@ pub(crate) struct SubscriptionGroup {
     id: u64,
     pub key: GroupKey,
     /// The entries of the key, as the database has accepted them for the role.
-    pub(super) valid: Arc<[ValidEntry]>,
+    pub(in crate::changes) valid: Arc<[ValidEntry]>,
     /// By the number of the subscription.
     members: Mutex<IndexMap<u64, Arc<Subscriber>>>,
 }
@@ -80,7 +80,7 @@ impl SubscriptionGroup {
         members.iter().filter(|(number, _)| **number <= last).for_each(|(_, member)| each(member));
     }
 
-    pub(super) fn members(&self) -> MutexGuard<'_, IndexMap<u64, Arc<Subscriber>>> {
+    pub(in crate::changes) fn members(&self) -> MutexGuard<'_, IndexMap<u64, Arc<Subscriber>>> {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -124,4 +124,4 @@ impl EntryTarget {
 }
 
 /// The group and the number of an entry.
-pub(super) type TargetKey = (u64, usize);
+pub(in crate::changes) type TargetKey = (u64, usize);

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use indexmap::IndexMap;
 
-use super::column_test::{CompiledFilter, FieldValue};
-use super::entry::{ChangeAction, ChangesEntry, NamePattern};
 use super::group::{EntryTarget, GroupKey, SubscriptionGroup, TargetKey};
 use super::reader_pauses::ReaderPauses;
-use super::role_reads::ChangeReader;
-use super::validate::{TableName, ValidEntry};
+use crate::changes::entries::column_test::{CompiledFilter, FieldValue};
+use crate::changes::entries::entry::{ChangeAction, ChangesEntry, NamePattern};
+use crate::changes::entries::validate::{TableName, ValidEntry};
+use crate::changes::reads::role_reads::ChangeReader;
 use crate::rooms::Subscriber;
 
 type Targets = IndexMap<TargetKey, Arc<EntryTarget>>;
@@ -84,25 +84,25 @@ impl TableTargets {
 
 /// A new reader of a subscription, which waits for the end of a delivery.
 #[derive(Debug)]
-pub(super) struct PendingRenewal {
+pub(in crate::changes) struct PendingRenewal {
     pub reader: Arc<ChangeReader>,
     pub subscriber: Arc<Subscriber>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct RegistryState {
-    pub(super) groups: HashMap<GroupKey, Arc<SubscriptionGroup>>,
+pub(in crate::changes) struct RegistryState {
+    pub(in crate::changes) groups: HashMap<GroupKey, Arc<SubscriptionGroup>>,
     /// The group of each subscription, by its number.
-    pub(super) subscriptions: HashMap<u64, Arc<SubscriptionGroup>>,
+    pub(in crate::changes) subscriptions: HashMap<u64, Arc<SubscriptionGroup>>,
     /// The new readers that wait for the end of the delivery in progress, by subscription.
-    pub(super) renewals: HashMap<u64, PendingRenewal>,
-    pub(super) is_delivering: bool,
-    pub(super) pauses: ReaderPauses,
+    pub(in crate::changes) renewals: HashMap<u64, PendingRenewal>,
+    pub(in crate::changes) is_delivering: bool,
+    pub(in crate::changes) pauses: ReaderPauses,
     /// By schema and name. Tables that only wildcards name appear with their first change.
     tables: HashMap<Box<str>, HashMap<Box<str>, TableTargets>>,
     /// Entries that name no table, by group, with their filters for the known tables.
     wildcards: IndexMap<TargetKey, Wildcard>,
-    pub(super) next: u64,
+    pub(in crate::changes) next: u64,
     /// Changes with every new group.
     generation: u64,
 }
@@ -124,7 +124,7 @@ pub(crate) struct SubscriptionRegistration {
 }
 
 impl SubscriptionRegistration {
-    pub(super) fn number(&self) -> u64 {
+    pub(in crate::changes) fn number(&self) -> u64 {
         self.number
     }
 }
@@ -294,7 +294,7 @@ impl Registry {
         ended.into_iter().map(|(_, subscriber)| subscriber).collect()
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, RegistryState> {
+    pub(in crate::changes) fn state(&self) -> MutexGuard<'_, RegistryState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -314,7 +314,7 @@ impl OutdatedEntry {
 }
 
 impl RegistryState {
-    pub(super) fn add_group(&mut self, key: GroupKey, valid: Arc<[ValidEntry]>) -> Arc<SubscriptionGroup> {
+    pub(in crate::changes) fn add_group(&mut self, key: GroupKey, valid: Arc<[ValidEntry]>) -> Arc<SubscriptionGroup> {
         self.next += 1;
         self.generation += 1;
         let group = Arc::new(SubscriptionGroup::new(self.next, key.clone(), Arc::clone(&valid)));
@@ -347,7 +347,7 @@ impl RegistryState {
     }
 
     /// Removes a group without members.
-    pub(super) fn remove_if_empty(&mut self, group: &SubscriptionGroup) {
+    pub(in crate::changes) fn remove_if_empty(&mut self, group: &SubscriptionGroup) {
         // A group that was emptied before is not in the map any more, but its successor may be
         if group.members().is_empty() && self.groups.get(&group.key).is_some_and(|known| known.id() == group.id()) {
             self.remove_group(group);

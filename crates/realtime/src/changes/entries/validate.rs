@@ -12,8 +12,8 @@ use super::column_test::{
 };
 use super::entry::ChangesEntry;
 use super::filter::{FilterCondition, FilterOperator};
-use super::role_reads::{CANCELED, ReadFailure, RoleReads};
-use super::shared_rounds::SharedRounds;
+use crate::changes::reads::role_reads::{CANCELED, ReadFailure, RoleReads};
+use crate::changes::reads::shared_rounds::SharedRounds;
 
 /// Selects the published tables of a schema and a name, and those of their columns that the entry
 /// names.

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 
-use super::committed_change::CommittedChange;
-use super::group::SubscriptionGroup;
-use super::role_reads::ChangeReader;
 use super::shared_topics::SharedTopics;
-use super::verdict::Candidate;
+use crate::changes::decision::verdict::Candidate;
+use crate::changes::reads::role_reads::ChangeReader;
+use crate::changes::slice::committed_change::CommittedChange;
+use crate::changes::subscriptions::group::SubscriptionGroup;
 
 /// The largest number of cohorts before the last one. The first of them needs no reads.
 const COHORTS: usize = 33;
@@ -31,7 +31,7 @@ const MAX_TABLES: usize = 64;
 /// that their channels name are in the last cohort, which is decided when all others are sent. So
 /// are those with conditions that PostgreSQL evaluates: it does so once, for all of them together.
 #[derive(Debug)]
-pub(super) struct ReaderCohorts {
+pub(in crate::changes) struct ReaderCohorts {
     /// Those of the cohorts before the last one.
     pub first: Vec<Vec<Candidate>>,
     pub last: Vec<Candidate>,

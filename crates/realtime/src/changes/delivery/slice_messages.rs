@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::committed_change::CommittedChange;
-use super::event::{ChangeMessages, EventContent, MessageTarget};
-use super::pauses::Pauses;
 use super::rendering::render_waiting;
-use super::role_reads::RoleReads;
 use super::shared_topics::SharedTopics;
-use super::verdict::Candidate;
+use crate::changes::decision::verdict::Candidate;
+use crate::changes::reads::pauses::Pauses;
+use crate::changes::reads::role_reads::RoleReads;
+use crate::changes::slice::committed_change::CommittedChange;
+use crate::changes::slice::event::{ChangeMessages, EventContent, MessageTarget};
 use crate::socket::FrameMemory;
 use crate::socket::frame::Frame;
 
@@ -21,7 +21,7 @@ const MAX_KEPT_BYTES: usize = 4 * 1024 * 1024;
 
 /// The messages of changes, by the positions of these.
 #[derive(Debug)]
-pub(super) struct SliceMessages<'a> {
+pub(in crate::changes) struct SliceMessages<'a> {
     changes: &'a [CommittedChange],
     max_bytes: usize,
     memory: &'a Arc<FrameMemory>,
@@ -100,10 +100,10 @@ impl<'a> SliceMessages<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::entry::ChangeMessageForm;
-    use super::super::group::{GroupKey, SubscriptionGroup};
-    use super::super::role_reads::ChangeReader;
     use super::*;
+    use crate::changes::entries::entry::ChangeMessageForm;
+    use crate::changes::reads::role_reads::ChangeReader;
+    use crate::changes::subscriptions::group::{GroupKey, SubscriptionGroup};
     use crate::decode::{CommitTime, described_table, inserted};
     use crate::socket::frame::Version;
 

@@ -10,11 +10,11 @@ use super::group::SubscriptionGroup;
 use crate::decode::DescribedTable;
 
 /// The tables that are remembered at most.
-pub(super) const MAX_TABLES: usize = 5_000;
+pub(in crate::changes) const MAX_TABLES: usize = 5_000;
 
 /// The tables for which the filters were prepared, and those for which they could not be.
 #[derive(Debug, Default)]
-pub(super) struct PreparedTables {
+pub(in crate::changes) struct PreparedTables {
     /// The description of each table, and the generation of the subscriptions then.
     pub prepared: HashMap<u32, (Arc<DescribedTable>, u64)>,
     pub delayed: HashMap<u32, DelayedPreparation>,
@@ -23,14 +23,14 @@ pub(super) struct PreparedTables {
 /// A table whose filters are not prepared for a while. Each attempt may wait for the lock of a
 /// migration, and delays the changes of all tables.
 #[derive(Debug)]
-pub(super) struct DelayedPreparation {
+pub(in crate::changes) struct DelayedPreparation {
     pub retry_at: Instant,
     /// The groups, by their ids, that may have missed changes and have no report about them yet.
     pub missed: MissingGroups,
 }
 
 /// Groups, by their ids.
-pub(super) type MissingGroups = IndexMap<u64, Arc<SubscriptionGroup>>;
+pub(in crate::changes) type MissingGroups = IndexMap<u64, Arc<SubscriptionGroup>>;
 
 impl PreparedTables {
     /// Ends the delays that are over. Returns the groups that may have missed changes meanwhile.

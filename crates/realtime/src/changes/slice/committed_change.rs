@@ -3,10 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::access::RowKey;
-use super::column_test::FieldValue;
-use super::entry::ChangeAction;
+use crate::changes::entries::column_test::FieldValue;
+use crate::changes::entries::entry::ChangeAction;
 use crate::decode::{Change, ChangeKind, ColumnValue, CommitTime, DescribedTable, OldTuple, Tuple};
+
+/// The primary key of a row: its values in PostgreSQL's text form, in the order of the columns.
+pub(crate) type RowKey = Box<[Box<str>]>;
 
 /// A committed change of a row.
 #[derive(Debug)]

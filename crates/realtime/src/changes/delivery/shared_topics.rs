@@ -3,11 +3,11 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::group::SubscriptionGroup;
+use crate::changes::subscriptions::group::SubscriptionGroup;
 
 /// The topics of the groups of a slice, and whether they are those of several cohorts.
 #[derive(Debug, Default)]
-pub(super) struct SharedTopics {
+pub(in crate::changes) struct SharedTopics {
     /// The groups that are counted.
     groups: HashSet<u64>,
     topics: HashMap<Arc<str>, TopicCohorts>,

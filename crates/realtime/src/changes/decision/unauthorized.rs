@@ -3,20 +3,20 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::committed_change::CommittedChange;
-use super::entry::ChangeAction;
-use super::event::{ChangeEventError, EventContent};
-use super::group::EntryTarget;
-use super::role_reads::ChangeReader;
 use super::verdict::{AccessQuestion, Candidate, CandidateOutcome, CohortAnswers, is_keyless};
+use crate::changes::entries::entry::ChangeAction;
+use crate::changes::reads::role_reads::ChangeReader;
+use crate::changes::slice::committed_change::CommittedChange;
+use crate::changes::slice::event::{ChangeEventError, EventContent};
+use crate::changes::subscriptions::group::EntryTarget;
 
 /// The tables and roles that cannot read a whole primary key.
-pub(super) type RejectedRoles = HashSet<(u32, Box<str>)>;
+pub(in crate::changes) type RejectedRoles = HashSet<(u32, Box<str>)>;
 
 /// The questions of the cohorts that were sent, which are kept until the last one is. The rows that
 /// each reader may see are not: they are many.
 #[derive(Debug, Default)]
-pub(super) struct SentCohorts {
+pub(in crate::changes) struct SentCohorts {
     asked: HashSet<AccessQuestion>,
     pub rejected: RejectedRoles,
 }
@@ -37,7 +37,7 @@ impl SentCohorts {
 /// Adds the error events for roles that cannot read the primary key: for every entry of those
 /// readers of the role that `is_meant` accepts, whatever its conditions. `audience` returns the
 /// entries for a change. It is called for the tables of rejected roles alone: they are copies.
-pub(super) fn add_unauthorized(
+pub(in crate::changes) fn add_unauthorized(
     changes: &[CommittedChange],
     candidates: &mut Vec<Candidate>,
     rejected: &RejectedRoles,
@@ -76,11 +76,11 @@ mod tests {
     use std::cell::RefCell;
 
     use super::super::access::TableAccess;
-    use super::super::entry::{ChangeMessageForm, PreparedEntries};
-    use super::super::group::{GroupKey, SubscriptionGroup};
-    use super::super::slice_keys::SliceKeys;
     use super::super::verdict::AccessAnswers;
     use super::*;
+    use crate::changes::entries::entry::{ChangeMessageForm, PreparedEntries};
+    use crate::changes::slice::slice_keys::SliceKeys;
+    use crate::changes::subscriptions::group::{GroupKey, SubscriptionGroup};
     use crate::decode::{CommitTime, described_table, inserted};
     use crate::socket::frame::Version;
 

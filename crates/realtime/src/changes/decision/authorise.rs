@@ -8,27 +8,28 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use tokio::time::Instant;
 
-use super::access::{NumberedKey, TableAccess, TableRead, role_access, row_access};
-use super::committed_change::CommittedChange;
-use super::entry::ChangeAction;
-use super::registry::Registry;
-use super::role_reads::{ReadFailure, RoleReads, retrying};
-use super::slice_keys::SliceKeys;
+use super::access::{TableAccess, TableRead, role_access, row_access};
 use super::verdict::{
     AccessAnswers, AccessQuestion, AccessQuestions, Candidate, CohortAnswers, ask_about_role, ask_about_row, is_keyless,
 };
+use crate::changes::entries::entry::ChangeAction;
+use crate::changes::reads::role_reads::{ReadFailure, RoleReads, retrying};
+use crate::changes::slice::committed_change::CommittedChange;
+use crate::changes::slice::slice_keys::NumberedKey;
+use crate::changes::slice::slice_keys::SliceKeys;
+use crate::changes::subscriptions::registry::Registry;
 use crate::decode::DescribedTable;
 
 /// The largest number of reads of a cohort that wait at once.
 const MAX_READS: usize = 64;
 
 /// The tables and roles that can read the whole primary key.
-pub(super) type KeyReaders = HashSet<(u32, Box<str>)>;
+pub(in crate::changes) type KeyReaders = HashSet<(u32, Box<str>)>;
 /// The reads of the tables of a slice, by their ids.
-pub(super) type TableReads<'a> = HashMap<u32, TableRead<'a>>;
+pub(in crate::changes) type TableReads<'a> = HashMap<u32, TableRead<'a>>;
 
 /// Returns the reads of the tables of changes.
-pub(super) fn read_tables(changes: &[CommittedChange]) -> TableReads<'_> {
+pub(in crate::changes) fn read_tables(changes: &[CommittedChange]) -> TableReads<'_> {
     let tables: HashMap<u32, &DescribedTable> =
         changes.iter().map(|change| (change.table.table.oid, &*change.table)).collect();
     tables.into_iter().map(|(oid, table)| (oid, TableRead::of(table))).collect()
@@ -45,7 +46,7 @@ pub(crate) struct RowAccess {
 
 /// The answers about roles for all cohorts of a slice.
 #[derive(Debug)]
-pub(super) struct RoleAnswers {
+pub(in crate::changes) struct RoleAnswers {
     answers: AccessAnswers,
     asked_at: Instant,
 }
@@ -61,7 +62,7 @@ impl RowAccess {
     /// Asks PostgreSQL what roles may read: those of candidates for which only the role counts, and
     /// those that are not among `key_readers`. A role that cannot read the key receives an error
     /// for every change, whatever its filters.
-    pub(super) async fn ask_about_roles(
+    pub(in crate::changes) async fn ask_about_roles(
         &self,
         key_readers: &KeyReaders,
         tables: &TableReads<'_>,
@@ -103,7 +104,7 @@ impl RowAccess {
     /// about their roles, which are asked for again if they are old: a right may have been revoked
     /// meanwhile. A role that cannot read a key any more receives nothing then, and the error
     /// events from the next slice on. Returns the candidates with the answers.
-    pub(super) async fn authorise<'a>(
+    pub(in crate::changes) async fn authorise<'a>(
         &self,
         tables: &TableReads<'_>,
         changes: &[CommittedChange],

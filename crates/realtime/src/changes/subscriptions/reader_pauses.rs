@@ -18,11 +18,11 @@ use indexmap::IndexMap;
 use tokio::time::Instant;
 
 use super::condition_budgets::FilterOwner;
-use super::entry::ChangeAction;
 use super::group::SubscriptionGroup;
-use super::pauses::{PAUSE, Pauses};
-use super::role_reads::ChangeReader;
-use super::validate::TableName;
+use crate::changes::entries::entry::ChangeAction;
+use crate::changes::entries::validate::TableName;
+use crate::changes::reads::pauses::{PAUSE, Pauses};
+use crate::changes::reads::role_reads::ChangeReader;
 
 /// The number of slow persons of a table and a role above which the role is paused.
 const MAX_SLOW_PERSONS: usize = 32;
@@ -31,7 +31,7 @@ const MAX_IN_FORCE: usize = 10_000;
 
 /// The policies of a table, for a person or for everyone with a role.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct SlowPolicies {
+pub(in crate::changes) struct SlowPolicies {
     pub table: u32,
     role: Box<str>,
     /// The person, or the claims of a reader without a subject. `None`: everyone.
@@ -57,14 +57,14 @@ impl SlowPolicies {
 
 /// The work that is paused.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum PausedWork {
+pub(in crate::changes) enum PausedWork {
     Policies(SlowPolicies),
     Filters(FilterOwner),
 }
 
 /// A pause that has not ended.
 #[derive(Debug, Clone)]
-pub(super) struct PauseInForce {
+pub(in crate::changes) struct PauseInForce {
     work: PausedWork,
     /// The table of the policies, under its name when the pause began.
     pub name: Option<TableName>,
@@ -103,7 +103,7 @@ impl PauseInForce {
 
 /// The pauses of readers.
 #[derive(Debug)]
-pub(super) struct ReaderPauses {
+pub(in crate::changes) struct ReaderPauses {
     /// Those in force, and those that ended a while ago.
     known: Pauses<PausedWork>,
     /// Those in force, and their end.

@@ -21,29 +21,29 @@ use portico_database::{Database, DatabaseError};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::authorise::{KeyReaders, RowAccess, read_tables};
 use super::cohort_turns::CohortTurns;
-use super::column_test::{FieldValue, Test};
-use super::committed_change::CommittedChange;
-use super::database_tests::{ConditionMemory, ConditionScope, TestQuestion, failing_tests};
-use super::entry::ChangeAction;
-use super::event::{ChangeEventError, EventContent, MessageTarget};
-use super::group::{EntryTarget, SubscriptionGroup};
 use super::outgoing::OutgoingChanges;
-use super::pauses::Pauses;
-use super::prepared_tables::{MAX_TABLES, PreparedTables};
 use super::reader_cohorts::ReaderCohorts;
-use super::registry::Registry;
-use super::role_reads::{ChangeReader, ReadFailure, RoleReads, retrying};
-use super::slice_keys::SliceKeys;
 use super::slice_messages::SliceMessages;
-use super::slices::slice_end;
-use super::times::DeliveryTimes;
-use super::unauthorized::{RejectedRoles, SentCohorts, add_unauthorized};
-use super::validate::Validator;
-use super::verdict::{
+use crate::changes::decision::authorise::{KeyReaders, RowAccess, read_tables};
+use crate::changes::decision::database_tests::{ConditionMemory, ConditionScope, TestQuestion, failing_tests};
+use crate::changes::decision::unauthorized::{RejectedRoles, SentCohorts, add_unauthorized};
+use crate::changes::decision::verdict::{
     self, AccessAnswers, AccessQuestion, Candidate, CandidateOutcome, CohortAnswers, decide, is_keyless,
 };
+use crate::changes::entries::column_test::{FieldValue, Test};
+use crate::changes::entries::entry::ChangeAction;
+use crate::changes::entries::validate::Validator;
+use crate::changes::reads::pauses::Pauses;
+use crate::changes::reads::role_reads::{ChangeReader, ReadFailure, RoleReads, retrying};
+use crate::changes::reads::times::DeliveryTimes;
+use crate::changes::slice::committed_change::CommittedChange;
+use crate::changes::slice::event::{ChangeEventError, EventContent, MessageTarget};
+use crate::changes::slice::slice_keys::SliceKeys;
+use crate::changes::slice::slices::slice_end;
+use crate::changes::subscriptions::group::{EntryTarget, SubscriptionGroup};
+use crate::changes::subscriptions::prepared_tables::{MAX_TABLES, PreparedTables};
+use crate::changes::subscriptions::registry::Registry;
 use crate::decode::TransactionId;
 use crate::meter::Meter;
 use crate::settings::ChangesSettings;

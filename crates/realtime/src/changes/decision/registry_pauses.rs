@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::committed_change::CommittedChange;
-use super::condition_budgets::FilterOwner;
-use super::entry::ChangeAction;
-use super::group::SubscriptionGroup;
-use super::reader_pauses::{PauseInForce, PausedWork, SlowPolicies};
-use super::registry::{Registry, RegistryState};
-use super::role_reads::{CANCELED, ChangeReader};
-use super::system_message::{EXTENSION, SUBSCRIBED};
-use super::validate::TableName;
 use super::verdict::{AccessAnswers, AccessQuestion, Candidate, CandidateOutcome};
+use crate::changes::entries::entry::ChangeAction;
+use crate::changes::entries::validate::TableName;
+use crate::changes::reads::role_reads::{CANCELED, ChangeReader};
+use crate::changes::slice::committed_change::CommittedChange;
+use crate::changes::subscriptions::condition_budgets::FilterOwner;
+use crate::changes::subscriptions::group::SubscriptionGroup;
+use crate::changes::subscriptions::reader_pauses::{PauseInForce, PausedWork, SlowPolicies};
+use crate::changes::subscriptions::registry::{Registry, RegistryState};
+use crate::changes::system_message::{EXTENSION, SUBSCRIBED};
 use crate::rooms::Subscriber;
 
 impl Registry {
@@ -102,7 +102,7 @@ impl Registry {
 impl RegistryState {
     /// Reports to a channel of a group that it is subscribed, or the pauses of its changes. Those
     /// that it has missed until then are to be loaded when they end.
-    pub(super) fn report_to(&self, subscriber: &Subscriber, group: &SubscriptionGroup) {
+    pub(in crate::changes) fn report_to(&self, subscriber: &Subscriber, group: &SubscriptionGroup) {
         let errors = self.pauses.errors(group);
         errors.iter().for_each(|error| subscriber.send_system(EXTENSION, "error", error));
         if errors.is_empty() {
@@ -147,8 +147,8 @@ fn noted(answers: &AccessAnswers, are_known: bool) -> impl Iterator<Item = (u32,
 
 #[cfg(test)]
 mod tests {
-    use super::super::role_reads::ReadFailure;
     use super::*;
+    use crate::changes::reads::role_reads::ReadFailure;
 
     #[test]
     fn quick_reads_are_not_looked_at_while_no_pause_is_known() {

@@ -11,10 +11,10 @@ use indexmap::IndexMap;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::event::ChangeMessages;
-use super::pauses::Pauses;
-use super::role_reads::{CANCELED, ReadFailure, RoleReads, retrying};
-use super::validate::{malformed, text_array};
+use crate::changes::entries::validate::{malformed, text_array};
+use crate::changes::reads::pauses::Pauses;
+use crate::changes::reads::role_reads::{CANCELED, ReadFailure, RoleReads, retrying};
+use crate::changes::slice::event::ChangeMessages;
 use crate::decode::{DescribedTable, RenderedRow, WaitingColumn};
 
 /// The role that renders values.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 
-use super::group::SubscriptionGroup;
+use crate::changes::subscriptions::group::SubscriptionGroup;
 use crate::socket::DeferredWakes;
 use crate::socket::frame::Frame;
 
@@ -16,7 +16,7 @@ const MAX_BYTES: usize = 1024 * 1024;
 
 /// Messages that wait for the others of their group. A group gets its own in their order.
 #[derive(Debug)]
-pub(super) struct OutgoingChanges {
+pub(in crate::changes) struct OutgoingChanges {
     /// The number of the last subscription that receives them.
     last: u64,
     groups: IndexMap<u64, (Arc<SubscriptionGroup>, Vec<Frame>)>,
@@ -51,10 +51,10 @@ impl OutgoingChanges {
 mod tests {
     use bytes::Bytes;
 
-    use super::super::entry::ChangeMessageForm;
-    use super::super::group::GroupKey;
-    use super::super::role_reads::ChangeReader;
     use super::*;
+    use crate::changes::entries::entry::ChangeMessageForm;
+    use crate::changes::reads::role_reads::ChangeReader;
+    use crate::changes::subscriptions::group::GroupKey;
     use crate::fixture::{TestChannel, person, room};
     use crate::socket::frame::Version;
 

@@ -14,11 +14,11 @@ use futures_util::{FutureExt as _, StreamExt as _, stream};
 use indexmap::IndexMap;
 use tokio::time::Instant;
 
-use super::column_test::DatabaseTest;
-use super::condition_budgets::{ConditionBudgets, FilterOwner};
-use super::pauses::Pauses;
-use super::role_reads::{CANCELED, ChangeReader, ReadFailure, RoleReads, retrying};
-use super::validate::{malformed, text_array};
+use crate::changes::entries::column_test::DatabaseTest;
+use crate::changes::entries::validate::{malformed, text_array};
+use crate::changes::reads::pauses::Pauses;
+use crate::changes::reads::role_reads::{CANCELED, ChangeReader, ReadFailure, RoleReads, retrying};
+use crate::changes::subscriptions::condition_budgets::{ConditionBudgets, FilterOwner};
 
 /// The largest number of values of one read, and their largest size in bytes.
 const MAX_ITEMS: usize = 500;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::committed_change::CommittedChange;
-use super::entry::{ChangeAction, ChangeMessageForm};
+use crate::changes::entries::entry::{ChangeAction, ChangeMessageForm};
 use crate::decode::{RenderedRow, write_string};
 use crate::socket::FrameMemory;
 use crate::socket::frame::{EventHead, Frame, Reference, TOPIC_PREFIX, Version, encode_event};

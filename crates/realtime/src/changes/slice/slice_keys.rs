@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use super::access::{NumberedKey, RowKey};
-use super::committed_change::CommittedChange;
+use super::committed_change::{CommittedChange, RowKey};
+
+/// A key that is read, and its number.
+pub(crate) type NumberedKey<'a> = (usize, &'a RowKey);
 
 /// The keys of changes. The number of a key is the position of its first change.
 #[derive(Debug)]

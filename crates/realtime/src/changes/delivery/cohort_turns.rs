@@ -18,14 +18,14 @@ const PATIENCE: Duration = Duration::from_millis(5);
 
 /// The turns of the cohorts of a slice.
 #[derive(Debug)]
-pub(super) struct CohortTurns {
+pub(in crate::changes) struct CohortTurns {
     all: Semaphore,
     quick: Semaphore,
 }
 
 /// A turn, which ends when this is dropped.
 #[derive(Debug)]
-pub(super) struct CohortTurn<'a> {
+pub(in crate::changes) struct CohortTurn<'a> {
     _of_all: Option<SemaphorePermit<'a>>,
     _of_quick: Option<SemaphorePermit<'a>>,
 }

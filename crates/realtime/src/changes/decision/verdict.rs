@@ -6,12 +6,12 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 
 use super::access::TableAccess;
-use super::committed_change::CommittedChange;
-use super::entry::ChangeAction;
-use super::event::EventContent;
-use super::group::{EntryTarget, SubscriptionGroup};
-use super::role_reads::{ChangeReader, ReadFailure};
-use super::slice_keys::SliceKeys;
+use crate::changes::entries::entry::ChangeAction;
+use crate::changes::reads::role_reads::{ChangeReader, ReadFailure};
+use crate::changes::slice::committed_change::CommittedChange;
+use crate::changes::slice::event::EventContent;
+use crate::changes::slice::slice_keys::SliceKeys;
+use crate::changes::subscriptions::group::{EntryTarget, SubscriptionGroup};
 use crate::settings::ChangesSettings;
 
 /// An entry that a change may have to be sent to.
@@ -211,9 +211,9 @@ fn permitting_access<'a>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::entry::ChangeMessageForm;
-    use super::super::group::GroupKey;
     use super::*;
+    use crate::changes::entries::entry::ChangeMessageForm;
+    use crate::changes::subscriptions::group::GroupKey;
     use crate::decode::{CommitTime, described_table, inserted};
     use crate::socket::frame::Version;
 

@@ -9,14 +9,14 @@ use futures_util::FutureExt as _;
 use indexmap::IndexMap;
 use tokio::time::Instant;
 
-use super::committed_change::CommittedChange;
 use super::deliver::ChangeDelivery;
-use super::entry::ChangesEntry;
-use super::prepared_tables::{DelayedPreparation, MAX_TABLES, MissingGroups, PreparedTables};
-use super::registry::OutdatedEntry;
-use super::role_reads::{ReadFailure, retrying};
-use super::system_message::EXTENSION;
-use super::validate::{SubscribeError, TableName, ValidEntry};
+use crate::changes::entries::entry::ChangesEntry;
+use crate::changes::entries::validate::{SubscribeError, TableName, ValidEntry};
+use crate::changes::reads::role_reads::{ReadFailure, retrying};
+use crate::changes::slice::committed_change::CommittedChange;
+use crate::changes::subscriptions::prepared_tables::{DelayedPreparation, MAX_TABLES, MissingGroups, PreparedTables};
+use crate::changes::subscriptions::registry::OutdatedEntry;
+use crate::changes::system_message::EXTENSION;
 
 /// The time after which the filters of a table are prepared again, when the database has not
 /// answered.
@@ -28,7 +28,7 @@ impl ChangeDelivery {
     /// these tables: each wait for the lock of a migration would delay all tables. Returns the
     /// groups whose filters are not prepared, by their ids; those of a delayed table are returned
     /// at the end of the delay.
-    pub(super) async fn prepare_filters(
+    pub(in crate::changes) async fn prepare_filters(
         &self,
         tables: &mut PreparedTables,
         changes: &[CommittedChange],

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::group::GroupKey;
 use super::registry::{PendingRenewal, Registry, RegistryState, SubscriptionRegistration};
-use super::role_reads::ChangeReader;
+use crate::changes::reads::role_reads::ChangeReader;
 
 /// Keeps the readers of all subscriptions as they are until it is dropped.
 #[derive(Debug)]
@@ -93,11 +93,11 @@ mod tests {
 
     use serde_json::json;
 
-    use super::super::column_test::FieldValue;
-    use super::super::entry::{ChangeAction, PreparedEntries};
-    use super::super::system_message::SUBSCRIBED;
-    use super::super::validate::ValidEntry;
     use super::*;
+    use crate::changes::entries::column_test::FieldValue;
+    use crate::changes::entries::entry::{ChangeAction, PreparedEntries};
+    use crate::changes::entries::validate::ValidEntry;
+    use crate::changes::system_message::SUBSCRIBED;
     use crate::fixture::{TestChannel, json_of, room};
     use crate::socket::DeferredWakes;
     use crate::socket::frame::{Frame, Version};

@@ -8,8 +8,9 @@ use std::time::Duration;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use super::role_reads::{CANCELED, ChangeReader, ReadFailure, RoleReads};
-use super::validate::{malformed, text_array};
+use crate::changes::entries::validate::{malformed, text_array};
+use crate::changes::reads::role_reads::{CANCELED, ChangeReader, ReadFailure, RoleReads};
+use crate::changes::slice::slice_keys::NumberedKey;
 use crate::decode::DescribedTable;
 
 /// The largest list of keys of one read, in bytes. A larger read would not share round trips.
@@ -26,12 +27,6 @@ const RIGHTS: &str = "'has_row_security', class.relrowsecurity, \
                       where attribute.attrelid = $1::pg_catalog.oid and attribute.attnum > 0 and not attribute.attisdropped \
                         and pg_catalog.has_schema_privilege(class.relnamespace, 'usage') \
                         and pg_catalog.has_column_privilege($1::pg_catalog.oid, attribute.attnum, 'select'))";
-
-/// The primary key of a row: its values in PostgreSQL's text form, in the order of the columns.
-pub(crate) type RowKey = Box<[Box<str>]>;
-
-/// A key that is read, and its number.
-pub(crate) type NumberedKey<'a> = (usize, &'a RowKey);
 
 /// The columns and rows of a table that a role may read.
 #[derive(Debug, Clone, PartialEq, Eq)]
