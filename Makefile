@@ -7,7 +7,8 @@ export CARGO_TERM_COLOR ?= auto
 
 NODE_STAMP := node_modules/.installed
 WEB_STAMP  := web/dist/.built
-# Files that the build itself writes are no sources: the compiled messages, and the files that their compiler keeps beside its settings.
+# Files that the build itself writes are no sources: the compiled messages, and the files that their
+# compiler keeps beside its settings.
 WEB_SOURCES := $(shell find web \( -path web/node_modules -o -path web/dist -o -path web/src/paraglide -o -path "web/project.inlang/*" ! -name settings.json \) -prune -o -type f -print 2>/dev/null)
 
 help: ## Show this list
@@ -27,9 +28,10 @@ release: $(WEB_STAMP) extensions ## The same, laid out by a profile of itself at
 test: setup ## Run every check and every test
 	@$(MAKE) --no-print-directory --jobs=2 check-text linted-tests linted-web linted-clients run-tests run-clients
 
-# Clippy is the compiler of the workspace here: one run of the compiler finds the lints and generates the code. `cargo clippy` would
-# compile the dependencies once more. The clients start the program that this has built: built without the tests, the program has no
-# `test-util` of tokio, and all that uses tokio would be compiled again
+# Clippy is the compiler of the workspace here: one run of the compiler finds the lints and
+# generates the code. `cargo clippy` would compile the dependencies once more. The clients start the
+# program that this has built: built without the tests, the program has no `test-util` of tokio, and
+# all that uses tokio would be compiled again
 linted-tests run-tests: export RUSTC_WORKSPACE_WRAPPER = $(shell rustc --print sysroot)/bin/clippy-driver
 linted-tests run-tests: export CLIPPY_ARGS = --deny__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__
 

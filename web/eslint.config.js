@@ -3,9 +3,30 @@ import i18next from "eslint-plugin-i18next";
 import reactHooks from "eslint-plugin-react-hooks";
 import tseslint from "typescript-eslint";
 
+/** Forbids imports whose address matches, also those that are loaded later by `import()`. */
+const noImportsOf = (patterns) => ({
+  "no-restricted-imports": ["error", { patterns }],
+  "no-restricted-syntax": [
+    "error",
+    // A selector takes no slash inside a regular expression
+    ...patterns.map(({ regex, message }) => ({ selector: `ImportExpression > Literal[value=/${regex.replaceAll("/", "\\u002f")}/]`, message })),
+  ],
+});
+
 /** Forbids imports from the named folders of `src`, wherever the importing file is. */
-const noImportsFrom = (folders, message) => ({
-  "no-restricted-imports": ["error", { patterns: [{ regex: `^\\.{1,2}/(?:.*/)?(?:${folders.join("|")})/`, message }] }],
+const noImportsFrom = (folders, message) => noImportsOf([{ regex: `^\\.{1,2}/(?:.*/)?(?:${folders.join("|")})/`, message }]);
+
+/** Forbids a file of a feature, `depth` folders below it, to import from outside of it what is not in `lib` or `components`. */
+const featureImports = (depth) => ({
+  files: [`src/features/*/${"*/".repeat(depth)}*`],
+  ignores: ["**/*.test.*"],
+  rules: noImportsOf([
+    {
+      regex: `^(?:\\.\\./){${depth + 1}}(?!\\.\\./)`,
+      message: "A feature imports nothing of another one. Move what they share to components/ or lib/.",
+    },
+    { regex: "/(?:features|routes)/", message: "A feature imports nothing of another one, and no route." },
+  ]),
 });
 
 export default tseslint.config(
@@ -37,21 +58,7 @@ export default tseslint.config(
     ignores: ["**/*.test.*"],
     rules: noImportsFrom(["features", "routes"], "components/ is below features and routes."),
   },
-  {
-    files: ["src/features/**"],
-    ignores: ["**/*.test.*"],
-    rules: {
-      "no-restricted-imports": [
-        "error",
-        {
-          patterns: [
-            { regex: "^\\.\\./(?!\\.\\.)", message: "A feature imports nothing of another one. Move what they share to components/ or lib/." },
-            { regex: "/(?:features|routes)/", message: "A feature imports nothing of another one, and no route." },
-          ],
-        },
-      ],
-    },
-  },
+  ...[0, 1, 2].map(featureImports),
   // Every sentence is in src/locales. Attributes are checked by what they can hold: those with a text for the user.
   {
     files: ["src/**/*.tsx"],

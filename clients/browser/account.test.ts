@@ -1,10 +1,10 @@
-// The web application in a browser, against the running program: S1 to S10 are its obligations.
+// The web application in a browser, against the running program.
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 
 import { codeIn, emailTo, linkIn } from "../harness/emails.ts";
 import { Portico } from "../harness/portico.ts";
-import { breakSignOut, chooseGoogleAccount, heading, openContext, openWatchedPage, password, signUpAs, startSite, type WatchedPage } from "./harness.ts";
+import { breakSignOut, chooseGoogleAccount, heading, openContext, openWatchedPage, password, signUpAs, signUpByForm, startSite, type WatchedPage } from "./harness.ts";
 
 const site = startSite();
 
@@ -25,7 +25,7 @@ async function signUp(page: Page, email = newEmail()): Promise<string> {
 const stored = (page: Page): Promise<Record<string, unknown> | null> =>
   page.evaluate(() => JSON.parse(localStorage.getItem("portico.session") ?? "null") as Record<string, unknown> | null);
 
-describe("S1: a visitor signs in with a Google account", () => {
+describe("a visitor signs in with a Google account", () => {
   test("and arrives at /app, without the code in the address", async () => {
     const { page, requests, events, errors } = await open("/");
     const authorize = page.waitForRequest((request) => new URL(request.url()).pathname === "/auth/v1/authorize");
@@ -62,10 +62,11 @@ describe("S1: a visitor signs in with a Google account", () => {
   });
 });
 
-describe("S4: signing in", () => {
+describe("signing in", () => {
   test("with email and password is reported once, as email", async () => {
     const { page, events } = await open("/");
-    const email = await signUp(page);
+    const email = newEmail();
+    await signUpByForm(page, site.portico.url, email);
     await page.getByRole("main").getByText(email).first().waitFor();
     await expect.poll(() => events.filter(({ name }) => name === "sign_in")).toEqual([expect.objectContaining({ properties: { method: "email" } })]);
     await page.reload();
@@ -85,7 +86,7 @@ describe("S4: signing in", () => {
   });
 });
 
-describe("S5: signing out", () => {
+describe("signing out", () => {
   test("reports the event, then sends the request, then removes the session", async () => {
     const { page } = await open("/");
     await signUp(page);
@@ -113,10 +114,11 @@ describe("S5: signing out", () => {
   });
 });
 
-describe("S6: the session", () => {
+describe("the session", () => {
   test("is stored with tokens, expiry, type and user", async () => {
     const { page } = await open("/");
-    const email = await signUp(page);
+    const email = newEmail();
+    await signUpByForm(page, site.portico.url, email);
     expect(await stored(page)).toMatchObject({
       access_token: expect.any(String) as unknown,
       refresh_token: expect.any(String) as unknown,
@@ -139,7 +141,7 @@ describe("S6: the session", () => {
   });
 });
 
-test("S3: no screen flashes the wrong state", async () => {
+test("no screen flashes the wrong state", async () => {
   const { page } = await open("/");
   await signUp(page);
   // Records every text that the page shows, from its start.
@@ -158,7 +160,7 @@ test("S3: no screen flashes the wrong state", async () => {
   expect(onLanding).not.toContain("Continue with Google");
 });
 
-test("S7: entries under earlier session keys are deleted at start-up", async () => {
+test("entries under earlier session keys are deleted at start-up", async () => {
   const { page } = await open("/");
   await page.evaluate(() => {
     localStorage.setItem("supabase.auth.token", "old");
@@ -173,7 +175,7 @@ test("S7: entries under earlier session keys are deleted at start-up", async () 
   expect(keys.filter((key) => key.startsWith("sb-") || key === "supabase.auth.token")).toEqual([]);
 });
 
-describe("S8: when the session cannot be refreshed", () => {
+describe("when the session cannot be refreshed", () => {
   const expire = (page: Page): Promise<void> =>
     page.evaluate(() => {
       const session = JSON.parse(localStorage.getItem("portico.session")!) as Record<string, unknown>;
@@ -210,7 +212,7 @@ describe("S8: when the session cannot be refreshed", () => {
   });
 });
 
-test("S9: calls carry the public key before sign-in, and the user's token after it", async () => {
+test("calls carry the public key before sign-in, and the user's token after it", async () => {
   const { page } = await open("/");
   const headers: Record<string, string>[] = [];
   page.on("request", (request) => {
@@ -220,12 +222,12 @@ test("S9: calls carry the public key before sign-in, and the user's token after 
   await heading(page, /Welcome back/);
   await expect.poll(() => headers.length).toBeGreaterThan(0);
   expect(headers.every((sent) => sent["apikey"] === site.portico.status.PUBLISHABLE_KEY)).toBe(true);
-  await signUp(page);
+  await signUpByForm(page, site.portico.url, newEmail());
   const session = await stored(page);
   await expect.poll(() => headers.some((sent) => sent["authorization"] === `Bearer ${String(session?.["access_token"])}`)).toBe(true);
 });
 
-test("S10: an error in the address is shown and removed from it", async () => {
+test("an error in the address is shown and removed from it", async () => {
   const { page } = await open("/app#error=access_denied&error_code=otp_expired&error_description=Email+link+is+invalid+or+has+expired");
   await page.getByText("Email link is invalid or has expired").waitFor();
   expect(page.url()).not.toContain("error");

@@ -1,7 +1,5 @@
 // The page of an application of another origin, with a script that is bundled as an application's
 // is.
-import { createServer, type Server } from "node:http";
-import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 
 import { build } from "vite";
@@ -9,13 +7,7 @@ import { afterAll, beforeAll } from "vitest";
 
 import { signedUp } from "../harness/accounts.ts";
 import type { ProjectFiles } from "../harness/portico.ts";
-import { type Site, startSite } from "./harness.ts";
-
-/** A server of one page, on an origin of its own. */
-interface ApplicationPage {
-  origin: string;
-  close: () => void;
-}
+import { type ApplicationPage, serveApplicationPage, type Site, startSite } from "./harness.ts";
 
 /** The running program, the browser and the application of one test file. */
 export interface ApplicationSite extends Site {
@@ -50,16 +42,5 @@ async function serveApplication(script: string, html: string): Promise<Applicati
   });
   const outputs = [built].flat().flatMap((bundle) => ("output" in bundle ? bundle.output : []));
   const { code } = outputs.find((file) => file.type === "chunk")!;
-  const server: Server = createServer((request, response) => {
-    const isScript = request.url === "/page.js";
-    response.writeHead(200, { "content-type": isScript ? "text/javascript" : "text/html; charset=utf-8" }).end(isScript ? code : html);
-  });
-  await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
-  return {
-    origin: `http://127.0.0.1:${String((server.address() as AddressInfo).port)}`,
-    close: () => {
-      server.close();
-      server.closeAllConnections();
-    },
-  };
+  return serveApplicationPage(html, code);
 }

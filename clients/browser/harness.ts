@@ -1,7 +1,9 @@
 // A real browser in front of the running program.
 import { existsSync } from "node:fs";
 import { mkdir, readFile } from "node:fs/promises";
+import { createServer } from "node:http";
 import { createRequire } from "node:module";
+import type { AddressInfo } from "node:net";
 import { join, resolve } from "node:path";
 
 import { chromium, type Browser, type BrowserContext, type BrowserContextOptions, type Page } from "playwright-core";
@@ -75,6 +77,28 @@ export function startSite(project: ProjectFiles = {}): Site {
   return site;
 }
 
+/** A server of one page, on an origin of its own. */
+export interface ApplicationPage {
+  origin: string;
+  close: () => void;
+}
+
+/** Serves the page of an application, and the script that it may load from `/page.js`. */
+export async function serveApplicationPage(html = "<title>App</title>", script = ""): Promise<ApplicationPage> {
+  const server = createServer((request, response) => {
+    const isScript = request.url === "/page.js";
+    response.writeHead(200, { "content-type": isScript ? "text/javascript" : "text/html; charset=utf-8" }).end(isScript ? script : html);
+  });
+  await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
+  return {
+    origin: `http://127.0.0.1:${String((server.address() as AddressInfo).port)}`,
+    close: () => {
+      server.close();
+      server.closeAllConnections();
+    },
+  };
+}
+
 /** A page, and what it does beside what a test asserts. */
 export interface WatchedPage {
   page: Page;
@@ -114,8 +138,26 @@ export const password = "correct horse battery";
 /** Waits for the page with this title. */
 export const heading = (page: Page, name: RegExp): Promise<void> => page.getByRole("heading", { level: 1, name }).waitFor();
 
-/** Signs up on the page of the web application at `origin`, and waits for the account page. */
+/**
+ * Signs up by the API in the browser of `page`, and opens the account page of the web application
+ * at `origin` with the session where the application stores it.
+ */
 export async function signUpAs(page: Page, origin: string, email: string): Promise<void> {
+  // A document of the origin in which no code of the application runs
+  await page.goto(`${origin}/portico/config.json`);
+  await page.evaluate(async (account) => {
+    const { anonKey } = JSON.parse(document.body.innerText) as { anonKey: string };
+    const response = await fetch("/auth/v1/signup", { method: "POST", headers: { apikey: anonKey, "content-type": "application/json" }, body: JSON.stringify(account) });
+    const session = (await response.json()) as { access_token?: string };
+    if (session.access_token === undefined) throw new Error(`The sign-up begins no session: ${JSON.stringify(session)}`);
+    localStorage.setItem("portico.session", JSON.stringify(session));
+  }, { email, password });
+  await page.goto(`${origin}/app`);
+  await heading(page, /^Hello/);
+}
+
+/** Signs up on the page of the web application at `origin`, and waits for the account page. */
+export async function signUpByForm(page: Page, origin: string, email: string): Promise<void> {
   await page.goto(`${origin}/sign-up`);
   await page.getByLabel("Email").fill(email);
   await page.getByLabel("Password", { exact: true }).fill(password);

@@ -1,26 +1,21 @@
 // The implicit flow in a browser, for an app of another origin: its cookie, and the two host names
 // of one server.
-import { createServer, type Server } from "node:http";
-import type { AddressInfo } from "node:net";
 
 import type { Browser, BrowserContext } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 
 import { Portico } from "../harness/portico.ts";
-import { chooseGoogleAccount, launch } from "./harness.ts";
+import { chooseGoogleAccount, launch, serveApplicationPage, type ApplicationPage } from "./harness.ts";
 
-let app: Server;
-let origin: string;
+let app: ApplicationPage;
 let portico: Portico;
 let browser: Browser;
 let context: BrowserContext;
 
 beforeAll(async () => {
-  // The page of an app. The tests read only its address.
-  app = createServer((_request, response) => response.setHeader("content-type", "text/html").end("<title>App</title>"));
-  await new Promise<void>((resolve) => app.listen(0, "127.0.0.1", resolve));
-  origin = `http://127.0.0.1:${(app.address() as AddressInfo).port}`;
-  [portico, browser] = await Promise.all([Portico.start({ config: `[auth]\nsite_url = "${origin}"\n` }), launch()]);
+  // The tests read only the address of its page.
+  app = await serveApplicationPage();
+  [portico, browser] = await Promise.all([Portico.start({ config: `[auth]\nsite_url = "${app.origin}"\n` }), launch()]);
 });
 afterAll(async () => {
   await browser.close();
@@ -38,7 +33,7 @@ test.each(["127.0.0.1", "localhost"])("a flow that begins at %s returns to the a
   const page = await context.newPage();
   await page.goto(new URL("/auth/v1/authorize?provider=google", api).href);
   await chooseGoogleAccount(page);
-  await page.waitForURL(`${origin}/**`);
+  await page.waitForURL(`${app.origin}/**`);
   const { hash, search } = new URL(page.url());
   expect(search).toBe("");
   expect(new URLSearchParams(hash.slice(1)).get("access_token")).toMatch(/^ey/);

@@ -57,7 +57,7 @@ describe("a cold load", () => {
   test.each(["/sign-in", "/app"])("of %s requests every script of the page at once", async (path) => {
     const { page } = await open();
     if (path === "/app") await signUp(page);
-    // Scripts of the sign-up would come from the cache, in no time.
+    // Scripts that were loaded before would come from the cache, in no time.
     const devtools = await page.context().newCDPSession(page);
     await devtools.send("Network.setCacheDisabled", { cacheDisabled: true });
     await page.goto(`${site.portico.url}${path}`);

@@ -4,7 +4,7 @@ import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 
 import { Portico } from "../harness/portico.ts";
-import { expectAccessible, launch, openContext, openWatchedPage, takeScreenshot } from "./harness.ts";
+import { expectAccessible, launch, openContext, openWatchedPage, signUpAs, takeScreenshot } from "./harness.ts";
 
 let portico: Portico;
 let browser: Browser;
@@ -15,11 +15,7 @@ beforeAll(async () => {
   [portico, browser] = await Promise.all([Portico.start({ config }), launch()]);
   const context = await openContext(browser);
   const { page } = await openWatchedPage(context, portico.url);
-  await page.goto(`${portico.url}/sign-up`);
-  await page.getByLabel("Email").fill("ada@portico.test");
-  await page.getByLabel("Password", { exact: true }).fill("correct horse battery");
-  await page.getByRole("button", { name: "Create account" }).click();
-  await page.getByRole("heading", { level: 1, name: /^Hello/ }).waitFor();
+  await signUpAs(page, portico.url, "ada@portico.test");
   signedIn = await context.storageState();
   await context.close();
 });

@@ -38,6 +38,17 @@ describe("a passkey", () => {
     });
   }
 
+  /** Opens a page whose visitor has an account with a passkey, and has signed out. */
+  async function openWithPasskey(): Promise<Page> {
+    const { page } = await signUp();
+    await attachAuthenticator(page);
+    await page.goto(`${site.localhost}/app/security`);
+    await page.getByRole("button", { name: "Add a passkey" }).click();
+    await page.getByLabel("Name of the passkey").waitFor();
+    await signOutOf(page, site.localhost);
+    return page;
+  }
+
   test("is offered once, named, used to sign in, and removed", async () => {
     const { page, email } = await signUp();
     await attachAuthenticator(page);
@@ -77,12 +88,7 @@ describe("a passkey", () => {
   });
 
   test("is suggested in the email field", async () => {
-    const { page } = await signUp();
-    await attachAuthenticator(page);
-    await page.goto(`${site.localhost}/app/security`);
-    await page.getByRole("button", { name: "Add a passkey" }).click();
-    await page.getByLabel("Name of the passkey").waitFor();
-    await signOutOf(page, site.localhost);
+    const page = await openWithPasskey();
     // The authenticator of the test chooses the suggestion at once.
     await page.goto(`${site.localhost}/sign-in`);
     await heading(page, /^Hello/);
@@ -90,12 +96,7 @@ describe("a passkey", () => {
   });
 
   test("is suggested again after the server has rejected it", async () => {
-    const { page } = await signUp();
-    await attachAuthenticator(page);
-    await page.goto(`${site.localhost}/app/security`);
-    await page.getByRole("button", { name: "Add a passkey" }).click();
-    await page.getByLabel("Name of the passkey").waitFor();
-    await signOutOf(page, site.localhost);
+    const page = await openWithPasskey();
     let attempts = 0;
     await page.route("**/auth/v1/passkeys/authentication/verify", async (route) => {
       attempts += 1;

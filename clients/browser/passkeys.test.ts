@@ -1,16 +1,13 @@
 // Passkeys and security keys in Chromium with its virtual authenticator, by the official client in
 // a page of the program.
-import { createServer, type Server } from "node:http";
 import { readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
-import type { AddressInfo } from "node:net";
 
 import type { createClient } from "@supabase/supabase-js";
-import type { Browser, BrowserContext, CDPSession, Page } from "playwright-core";
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import type { CDPSession, Page } from "playwright-core";
+import { afterAll, beforeAll, expect, test } from "vitest";
 
-import { Portico } from "../harness/portico.ts";
-import { launch } from "./harness.ts";
+import { password, serveApplicationPage, startSite, type ApplicationPage } from "./harness.ts";
 
 // No more than the switches: the relying party of development needs no configuration.
 const config = `
@@ -21,31 +18,20 @@ enroll_enabled = true
 verify_enabled = true
 `;
 const anyText = expect.any(String) as string;
-const password = "correct horse battery";
 
-let portico: Portico;
-let browser: Browser;
-let context: BrowserContext;
+const site = startSite({ config });
 let clientSource: string;
 /** The page of an app at another port of this machine. */
-let app: Server;
+let app: ApplicationPage;
 
 beforeAll(async () => {
   const folder = createRequire(import.meta.url).resolve("@supabase/supabase-js");
   clientSource = await readFile(new URL("umd/supabase.js", `file://${folder}`), "utf8");
-  app = createServer((_request, response) => response.setHeader("content-type", "text/html").end("<title>App</title>"));
-  await new Promise<void>((resolve) => app.listen(0, "127.0.0.1", resolve));
-  [portico, browser] = await Promise.all([Portico.start({ config }), launch()]);
+  app = await serveApplicationPage();
 });
-afterAll(async () => {
-  await browser.close();
-  await portico.dispose();
+afterAll(() => {
   app.close();
 });
-beforeEach(async () => {
-  context = await browser.newContext();
-});
-afterEach(() => context.close());
 
 type OfficialClient = ReturnType<typeof createClient>;
 
@@ -63,8 +49,8 @@ interface Opened {
 
 /** Opens a page with the official client and an authenticator. */
 async function open(origin: string, transport: "internal" | "usb" = "internal", isUserVerified = true): Promise<Opened> {
-  const page = await context.newPage();
-  const devtools = await context.newCDPSession(page);
+  const page = await site.context.newPage();
+  const devtools = await site.context.newCDPSession(page);
   await devtools.send("WebAuthn.enable");
   const { authenticatorId } = await devtools.send("WebAuthn.addVirtualAuthenticator", {
     options: { protocol: "ctap2", transport, hasResidentKey: true, hasUserVerification: true, isUserVerified, automaticPresenceSimulation: true },
@@ -77,19 +63,19 @@ async function load(page: Page, origin: string): Promise<void> {
   await page.goto(origin);
   // By evaluation: the page's content security policy blocks a script element.
   await page.evaluate(clientSource);
-  const api = new URL(portico.url);
+  const api = new URL(site.portico.url);
   api.hostname = new URL(origin).hostname;
   await page.evaluate(
     ([url, key]) => {
       const { supabase } = window as unknown as { supabase: { createClient: typeof createClient } };
       window.client = supabase.createClient(url, key, { auth: { experimental: { passkey: true }, storageKey: "test", autoRefreshToken: false } });
     },
-    [api.origin, portico.status.PUBLISHABLE_KEY] as const,
+    [api.origin, site.portico.status.PUBLISHABLE_KEY] as const,
   );
 }
 
 const named = (name: string): string => {
-  const url = new URL(portico.url);
+  const url = new URL(site.portico.url);
   url.hostname = name;
   return url.origin;
 };
@@ -135,7 +121,7 @@ test("a passkey is added, signs in without a name, is renamed and deleted", asyn
   const again = await page.evaluate(async () => (await window.client.auth.registerPasskey()).error?.name);
   expect(again).toBeDefined();
 
-  const admin = portico.client({ auth: { experimental: { passkey: true } } }, portico.status.SECRET_KEY).auth.admin;
+  const admin = site.portico.client({ auth: { experimental: { passkey: true } } }, site.portico.status.SECRET_KEY).auth.admin;
   const userId = events.session?.user.id ?? "";
   const byAdmin = await admin.passkey.listPasskeys({ userId });
   expect(byAdmin.error).toBeNull();
@@ -155,13 +141,13 @@ test("an administrator deletes a passkey", async () => {
   await signUp(page);
   const passkeyId = (await page.evaluate(() => window.client.auth.registerPasskey())).data?.id ?? "";
   const userId = (await page.evaluate(() => window.client.auth.getUser())).data.user?.id ?? "";
-  const admin = portico.client({ auth: { experimental: { passkey: true } } }, portico.status.SECRET_KEY).auth.admin;
+  const admin = site.portico.client({ auth: { experimental: { passkey: true } } }, site.portico.status.SECRET_KEY).auth.admin;
   expect((await admin.passkey.deletePasskey({ userId, passkeyId })).error).toBeNull();
   expect((await page.evaluate(() => window.client.auth.passkey.list())).data).toEqual([]);
 });
 
 test("an app at another port of localhost adds and uses passkeys", async () => {
-  const { page } = await open(`http://localhost:${(app.address() as AddressInfo).port}`);
+  const { page } = await open(`http://localhost:${new URL(app.origin).port}`);
   const email = await signUp(page);
   expect((await page.evaluate(() => window.client.auth.registerPasskey())).error).toBeNull();
   await page.evaluate(() => window.client.auth.signOut());
@@ -174,7 +160,7 @@ test("browsers reject passkeys at an address without a name, as the server says 
   await signUp(page);
   const code = await page.evaluate(async () => ((await window.client.auth.registerPasskey()).error as unknown as { code: string }).code);
   expect(code).toBe("ERROR_INVALID_DOMAIN");
-  expect(portico.log).toContain(`http://localhost:${new URL(portico.url).port}`);
+  expect(site.portico.log).toContain(`http://localhost:${new URL(site.portico.url).port}`);
 });
 
 test("a security key is a second factor", async () => {

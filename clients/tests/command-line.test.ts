@@ -170,10 +170,10 @@ test("one setting controls the colours of the log and of everything else", async
   });
   const coloured = await start(wish({ NO_COLOR: "" }));
   await fetch(`${coloured.url}/auth/v1/health`);
-  await expect.poll(() => coloured.log).toContain("\u001b[32m INFO\u001b[0m answered");
+  await expect.poll(() => coloured.log).toContain("\u001b[32m INFO\u001b[0m responded");
   expect(coloured.log).toMatch(/\u001b\[\d+m.*Portico is ready/);
   const plain = await start(wish({ NO_COLOR: "1" }));
   await fetch(`${plain.url}/auth/v1/health`);
-  await expect.poll(() => plain.log).toContain(" INFO answered");
+  await expect.poll(() => plain.log).toContain(" INFO responded");
   expect(plain.log).not.toContain("\u001b");
 });

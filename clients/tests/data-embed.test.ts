@@ -47,7 +47,7 @@ describe("relationships", () => {
     });
   });
 
-  test("a function of the row", async () => {
+  test("a function of the row is embedded like a table", async () => {
     expect(await dataOf(db.from("clubs").select("name, regulars(name)").eq("id", 1).single())).toEqual({ name: "Chess", regulars: [{ name: "Ada" }] });
   });
 
@@ -56,7 +56,7 @@ describe("relationships", () => {
     expect(await dataOf(db.from("members").select("name, open_clubs(name)").eq("id", 4).single())).toEqual({ name: "Dan", open_clubs: null });
   });
 
-  test("levels below levels", async () => {
+  test("embeds have embeds of their own", async () => {
     expect(await dataOf(db.from("events").select("title, club:clubs(name, badges(colour)), attendances(paid, members(name, club:clubs(name)))").eq("id", 2).single())).toEqual({
       title: "Summit walk",
       club: { name: "Hiking", badges: { colour: "green" } },
@@ -101,7 +101,7 @@ describe("an ambiguous relationship", () => {
 });
 
 describe("shaping", () => {
-  test("filters, order and limit of the embed", async () => {
+  test("filters, order and limit apply to the embed", async () => {
     const members = db.from("events").select("title, members(name)").eq("id", 4);
     expect(await dataOf(members.gt("members.id", 1).order("name", { referencedTable: "members", ascending: false }).limit(1, { referencedTable: "members" }).single())).toEqual({
       title: "Open day",
@@ -121,23 +121,23 @@ describe("shaping", () => {
     expect(await dataOf(db.from("events").select("title, venue:venues!events_venue!inner(name)").eq("venue.name", "Library"))).toEqual([{ title: "Metropolis", venue: { name: "Library" } }]);
   });
 
-  test("rows with and without a match", async () => {
+  test("rows with and without a match can be selected", async () => {
     expect(await dataOf(db.from("clubs").select("name, members()").is("members", null))).toEqual([{ name: "Rowing" }]);
     expect(await dataOf(db.from("clubs").select("name, badges()").not("badges", "is", null).order("id"))).toEqual([{ name: "Chess" }, { name: "Hiking" }]);
   });
 
-  test("spread columns", async () => {
+  test("spread columns are columns of the row", async () => {
     expect(await dataOf(db.from("members").select("name, ...clubs(club:name, rating)").eq("id", 1).single())).toEqual({ name: "Ada", club: "Chess", rating: 4.5 });
   });
 
-  test("counts of embedded rows, though aggregates are off", async () => {
+  test("embedded rows are counted, though aggregates are off", async () => {
     expect(await dataOf(db.from("clubs").select("name, members(count), events(count)").order("id").limit(2))).toEqual([
       { name: "Chess", members: [{ count: 2 }], events: [{ count: 2 }] },
       { name: "Hiking", members: [{ count: 1 }], events: [{ count: 1 }] },
     ]);
   });
 
-  test("order of rows by a column of the embed", async () => {
+  test("rows are ordered by a column of the embed", async () => {
     expect(await dataOf(db.from("members").select("name, clubs(name)").not("club_id", "is", null).order("clubs(name)", { ascending: false }).order("id").limit(2))).toEqual([
       { name: "Cleo", clubs: { name: "Hiking" } },
       { name: "Dan", clubs: { name: "Film (old)" } },
@@ -145,7 +145,7 @@ describe("shaping", () => {
     expect(await errorOf(db.from("clubs").select("name, members(name)").order("members(name)"))).toMatchObject({ status: 400, code: "PGRST118" });
   });
 
-  test("a filter on a table that is not embedded", async () => {
+  test("a filter on a table that is not embedded is rejected", async () => {
     expect(await errorOf(db.from("clubs").select("name").eq("members.name", "Ada"))).toEqual({
       status: 400,
       code: "PGRST108",

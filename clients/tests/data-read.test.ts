@@ -8,7 +8,7 @@ import { sql } from "../harness/database.ts";
 const { portico, db } = await club();
 
 describe("select", () => {
-  test("everything, some columns, aliases, casts and paths into json", async () => {
+  test("returns everything, some columns, aliases, casts and paths into json", async () => {
     expect(await dataOf(db.from("badges").select().order("club_id"))).toEqual([{ club_id: 1, colour: "gold" }, { club_id: 2, colour: "green" }]);
     expect(await dataOf(db.from("clubs").select("id, name").eq("id", 1))).toEqual([{ id: 1, name: "Chess" }]);
     expect(await dataOf(db.from("clubs").select("title:name, founded, rating::text, level:details->>level, fees:details->fees->year, tags->0, seats, mood").eq("id", 1))).toEqual([
@@ -36,7 +36,7 @@ describe("filters", () => {
   const ids = async (request: PromiseLike<unknown>): Promise<number[]> => ((await dataOf(request)) as { id: number }[]).map(({ id }) => id).sort((a, b) => a - b);
   const clubs = (): ReturnType<ReturnType<SupabaseClient["from"]>["select"]> => db.from("clubs").select("id");
 
-  test("comparisons", async () => {
+  test("compare numbers, texts and dates", async () => {
     expect(await ids(clubs().eq("name", "Film (old)"))).toEqual([3]);
     expect(await ids(clubs().eq("motto", "Think, then move"))).toEqual([1]);
     expect(await ids(clubs().neq("id", 1))).toEqual([2, 3, 4]);
@@ -49,7 +49,7 @@ describe("filters", () => {
     expect(await ids(clubs().eq("mood", "lively"))).toEqual([2, 4]);
   });
 
-  test("patterns", async () => {
+  test("match patterns", async () => {
     expect(await ids(clubs().like("name", "%i%"))).toEqual([2, 3, 4]);
     expect(await ids(clubs().like("name", "*ing"))).toEqual([2, 4]);
     expect(await ids(clubs().ilike("name", "CH%"))).toEqual([1]);
@@ -61,7 +61,7 @@ describe("filters", () => {
     expect(await ids(clubs().regexIMatch("name", "^[cr]"))).toEqual([1, 4]);
   });
 
-  test("null, truth and lists", async () => {
+  test("compare with null, truth and lists", async () => {
     expect(await ids(clubs().is("active", null))).toEqual([4]);
     expect(await ids(clubs().is("active", true))).toEqual([1, 2]);
     expect(await ids(clubs().is("active", false))).toEqual([3]);
@@ -72,7 +72,7 @@ describe("filters", () => {
     expect(await ids(clubs().notIn("id", [1, 2]))).toEqual([3, 4]);
   });
 
-  test("arrays, documents and ranges", async () => {
+  test("compare arrays, documents and ranges", async () => {
     expect(await ids(clubs().contains("tags", ["outdoor"]))).toEqual([2, 4]);
     expect(await ids(clubs().contains("details", { level: "hard" }))).toEqual([1, 4]);
     expect(await ids(clubs().contains("seats", "[45,46)"))).toEqual([2, 3]);
@@ -87,7 +87,7 @@ describe("filters", () => {
     expect(await ids(clubs().rangeAdjacent("seats", "[80,100)"))).toEqual([3, 4]);
   });
 
-  test("full text", async () => {
+  test("search full text", async () => {
     const events = (): ReturnType<ReturnType<SupabaseClient["from"]>["select"]> => db.from("events").select("id");
     expect(await ids(events().textSearch("about", "night | walks", { config: "english" }))).toEqual([1, 2]);
     expect(await ids(events().textSearch("about", "open days", { type: "plain", config: "english" }))).toEqual([4]);
@@ -96,7 +96,7 @@ describe("filters", () => {
     expect(await ids(events().textSearch("title", "night"))).toEqual([1]);
   });
 
-  test("match, not, filter, or", async () => {
+  test("are combined by match, not, filter and or", async () => {
     expect(await ids(clubs().match({ active: true, mood: "calm" }))).toEqual([1]);
     expect(await ids(clubs().not("motto", "is", null))).toEqual([1, 3]);
     expect(await ids(clubs().not("id", "in", "(1,2)"))).toEqual([3, 4]);
@@ -111,7 +111,7 @@ describe("filters", () => {
 });
 
 describe("modifiers", () => {
-  test("order, limit and range", async () => {
+  test("order, limit and range select the rows", async () => {
     const names = async (request: PromiseLike<unknown>): Promise<string[]> => ((await dataOf(request)) as { name: string }[]).map(({ name }) => name);
     expect(await names(db.from("clubs").select("name").order("name"))).toEqual(["Chess", "Film (old)", "Hiking", "Rowing"]);
     expect(await names(db.from("clubs").select("name").order("rating", { ascending: false }))).toEqual(["Rowing", "Film (old)", "Chess", "Hiking"]);
@@ -131,7 +131,7 @@ describe("modifiers", () => {
     });
   });
 
-  test("one row, or none", async () => {
+  test("single and maybeSingle return one row, or none", async () => {
     expect(await dataOf(db.from("clubs").select("name").eq("id", 2).single())).toEqual({ name: "Hiking" });
     expect(await dataOf(db.from("clubs").select("name").eq("id", 2).maybeSingle())).toEqual({ name: "Hiking" });
     expect(await responseOf(db.from("clubs").select("name").eq("id", 99).maybeSingle())).toMatchObject({ data: null, error: null, status: 200 });
@@ -146,7 +146,7 @@ describe("modifiers", () => {
     expect(await errorOf(db.from("clubs").select("name").maybeSingle())).toMatchObject({ code: "PGRST116" });
   });
 
-  test("csv", async () => {
+  test("csv returns the rows as CSV", async () => {
     expect(await dataOf(db.from("clubs").select("id,name,motto,active,tags").order("id").csv())).toBe(
       'id,name,motto,active,tags\n1,Chess,"Think, then move",t,"{board,indoor}"\n2,Hiking,,t,{outdoor}\n3,"Film (old)","Silence, please",f,"{indoor,culture}"\n4,Rowing,,,"{outdoor,water}"',
     );
@@ -166,7 +166,7 @@ describe("modifiers", () => {
     expect(await dataOf(db.from("clubs").select("id,motto").eq("id", 4).single().stripNulls())).toEqual({ id: 4 });
   });
 
-  test("plans, once they are enabled", async () => {
+  test("explain returns plans, once they are enabled", async () => {
     expect(await errorOf(db.from("clubs").select().explain())).toMatchObject({ status: 406, code: "PGRST107" });
     await sql(portico.status.DB_URL, "alter role authenticator set pgrst.db_plan_enabled = 'true'");
     await sql(portico.status.DB_URL, "notify pgrst, 'reload config'");
@@ -178,7 +178,7 @@ describe("modifiers", () => {
     expect(await dataOf(single.explain({ analyze: true }))).toContain("actual");
   });
 
-  test("throwOnError, overrideTypes, abortSignal", async () => {
+  test("throwOnError, overrideTypes and abortSignal do what they say", async () => {
     await expect(db.from("nowhere").select().throwOnError().then()).rejects.toMatchObject({ code: "PGRST205", message: "Could not find the table 'public.nowhere' in the schema cache" });
     expect(await dataOf(db.from("clubs").select("id").eq("id", 1).overrideTypes<{ id: number }[], { merge: false }>())).toEqual([{ id: 1 }]);
     // eslint-disable-next-line @typescript-eslint/no-deprecated -- apps still use it
@@ -189,7 +189,7 @@ describe("modifiers", () => {
 });
 
 describe("errors pass through the client unchanged", () => {
-  test("of Portico", async () => {
+  test("those of Portico are the documented ones", async () => {
     expect(await errorOf(db.from("club").select())).toEqual({
       status: 404,
       code: "PGRST205",
@@ -209,7 +209,7 @@ describe("errors pass through the client unchanged", () => {
     });
   });
 
-  test("of PostgreSQL", async () => {
+  test("those of PostgreSQL keep their code", async () => {
     expect(await errorOf(db.from("clubs").select("colour"))).toEqual({ status: 400, code: "42703", details: null, hint: null, message: "column clubs.colour does not exist" });
     expect(await errorOf(db.from("clubs").select().eq("id", "one"))).toEqual({ status: 400, code: "22P02", details: null, hint: null, message: 'invalid input syntax for type bigint: "one"' });
     expect(await errorOf(db.from("clubs").select().contains("name", ["a"]))).toMatchObject({ status: 404, code: "42883" });
@@ -217,7 +217,7 @@ describe("errors pass through the client unchanged", () => {
   });
 });
 
-test("another schema", async () => {
+test("another schema is read under its name", async () => {
   expect(await dataOf(db.schema("archive").from("minutes").select())).toEqual([{ id: 1, text: "We met." }]);
   expect(await dataOf(db.schema("archive").rpc("pages"))).toBe(12);
   expect(await errorOf(db.from("minutes").select())).toMatchObject({ status: 404, code: "PGRST205" });

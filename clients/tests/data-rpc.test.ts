@@ -32,7 +32,7 @@ test("a request to a busy server is retried after the pause that it names", asyn
 });
 
 describe("arguments", () => {
-  test("by name, with defaults, over POST and GET", async () => {
+  test("are passed by name, with defaults, over POST and GET", async () => {
     expect(await responseOf(db.rpc("add_them", { a: 1, b: 2 }))).toMatchObject({ data: 3, status: 200 });
     expect(await dataOf(db.rpc("add_them", { a: 1, b: 2 }, { get: true }))).toBe(3);
     expect(await dataOf(db.rpc("hello"))).toBe("hello");
@@ -43,7 +43,7 @@ describe("arguments", () => {
     expect(await dataOf(db.rpc("price", { members: 3, discount: undefined }, { get: true }))).toBe(20);
   });
 
-  test("lists, documents and many", async () => {
+  test("can be lists and documents, and many", async () => {
     expect(await dataOf(db.rpc("longest", { words: ["a", "abc", "ab"] }))).toBe("abc");
     expect(await dataOf(db.rpc("longest", { words: ["a", "abc", "ab"] }, { get: true }))).toBe("abc");
     expect(await dataOf(db.rpc("total", { numbers: [1, 2, 3] }))).toBe(6);
@@ -66,14 +66,14 @@ describe("arguments", () => {
 });
 
 describe("results", () => {
-  test("nothing, null, values and lists", async () => {
+  test("can be nothing, null, values and lists", async () => {
     expect(await responseOf(db.rpc("nothing"))).toMatchObject({ data: null, error: null, status: 204 });
     expect(await responseOf(db.rpc("null_text"))).toMatchObject({ data: null, status: 200 });
     expect(await dataOf(db.rpc("club_ids"))).toEqual([1, 2, 3, 4]);
     expect(await dataOf(db.rpc("figures"))).toEqual({ clubs: 4, members: 5 });
   });
 
-  test("a row, or a row of nulls", async () => {
+  test("can be a row, or a row of nulls", async () => {
     expect(await dataOf(db.rpc("best_club").select("name, members(name)"))).toEqual({ name: "Film (old)", members: [{ name: "Dan" }] });
     expect(await dataOf(db.rpc("best_club").single())).toMatchObject({ name: "Film (old)" });
     expect(await dataOf(db.rpc("no_club"))).toMatchObject({ id: null, name: null });
@@ -121,12 +121,12 @@ describe("writing", () => {
 });
 
 describe("responses that a function controls", () => {
-  test("exceptions", async () => {
+  test("an exception becomes the error of the response", async () => {
     expect(await errorOf(admin(portico).rpc("join_event", { event: 4, member: 5 }))).toEqual({ status: 400, code: "P0001", details: "Three are enough.", hint: "Try another event.", message: "no seats left" });
     expect(await errorOf(db.rpc("teapot"))).toEqual({ status: 418, code: "PT418", details: null, hint: "Tip me over.", message: "short and stout" });
   });
 
-  test("status and headers", async () => {
+  test("a function sets the status and the headers", async () => {
     const response = await fetch(`${portico.url}/rest/v1/rpc/own_answer`, { method: "POST", headers: { apikey: portico.status.PUBLISHABLE_KEY } });
     expect(response.status).toBe(202);
     expect(response.headers.get("x-club")).toBe("chess");
@@ -134,7 +134,7 @@ describe("responses that a function controls", () => {
     expect(await response.json()).toEqual({ queued: true });
   });
 
-  test("a function that is too slow", async () => {
+  test("a function that is too slow is cancelled", async () => {
     expect(await errorOf(db.rpc("sleepy", { seconds: 30 }))).toEqual({ status: 500, code: "57014", details: null, hint: null, message: "canceling statement due to statement timeout" });
   });
 });

@@ -35,7 +35,7 @@ function call(method: string, path: string, options: { headers?: Record<string, 
 }
 
 describe("the client's requests", () => {
-  test("a page with embeds", async () => {
+  test("a page with embeds has the range and the location of its rows", async () => {
     const got = await call("GET", "/events?select=id%2Ctitle%2Cclub%3Aclubs%28name%29%2Cattendances%28count%29&club_id=eq.1&order=id.desc&offset=0&limit=10", { headers: { "Accept-Profile": "public" } });
     expect(got.status).toBe(200);
     expect(got.body).toBe(
@@ -50,19 +50,19 @@ describe("the client's requests", () => {
     });
   });
 
-  test("a path into JSON as it was typed", async () => {
+  test("a path into JSON is understood as it was typed", async () => {
     // `curl` sends it so; `fetch` and the client's builder do not.
     const got = await call("GET", "/clubs?select=id,level:details->>level&details->>level=eq.hard&order=id");
     expect(got).toMatchObject({ status: 200, body: '[{"id":1,"level":"hard"}, \n {"id":4,"level":"hard"}]' });
   });
 
-  test("a counted page", async () => {
+  test("a counted page has the number of all rows", async () => {
     const got = await call("GET", "/clubs?select=id,name&order=id&limit=2&offset=1", { headers: { Prefer: "count=exact" } });
     expect(got).toMatchObject({ status: 206, body: '[{"id":2,"name":"Hiking"}, \n {"id":3,"name":"Film (old)"}]' });
     expect(got.headers).toMatchObject({ "content-range": "1-2/4", "preference-applied": "count=exact" });
   });
 
-  test("an update of one row", async () => {
+  test("an update of one row returns the row as an object", async () => {
     await call("POST", "/counters", { body: '{"slug":"wire","n":1}' });
     const headers = { Prefer: "return=representation", Accept: "application/vnd.pgrst.object+json" };
     const got = await call("PATCH", "/counters?slug=eq.wire&select=*", { headers, body: '{"n":2}' });
@@ -73,7 +73,7 @@ describe("the client's requests", () => {
     expect(none.headers["proxy-status"]).toBe("PostgREST; error=PGRST116");
   });
 
-  test("an upsert of several", async () => {
+  test("an upsert of several rows creates or replaces them", async () => {
     const path = "/counters?on_conflict=slug&columns=%22slug%22%2C%22n%22";
     const got = await call("POST", path, { headers: { Prefer: "resolution=merge-duplicates" }, body: '[{"slug":"a","n":1},{"slug":"b"}]' });
     expect(got).toMatchObject({ status: 201, body: "" });
@@ -83,7 +83,7 @@ describe("the client's requests", () => {
     expect((await call("GET", "/counters?slug=in.(a,b)&select=slug,n&order=slug")).body).toBe('[{"slug":"a","n":1}, \n {"slug":"b","n":null}]');
   });
 
-  test("a function and a count", async () => {
+  test("a function returns its value, and HEAD the count", async () => {
     expect(await call("POST", "/rpc/add_them", { body: '{"a":1,"b":2}' })).toMatchObject({ status: 200, body: "3" });
     const counted = await call("HEAD", "/clubs?select=*", { headers: { Prefer: "count=exact" } });
     expect(counted).toMatchObject({ status: 200, body: "" });
@@ -93,7 +93,7 @@ describe("the client's requests", () => {
     expect(nothing.headers["content-range"]).toBe("0-0/*");
   });
 
-  test("writes without a body in return", async () => {
+  test("writes return no body on request", async () => {
     const created = await call("POST", "/members", { headers: { Prefer: "return=headers-only" }, body: '{"name":"Zoe"}' });
     expect(created).toMatchObject({ status: 201, body: "" });
     expect(created.headers["location"]).toMatch(/^\/members\?id=eq\.\d+$/);
@@ -103,13 +103,13 @@ describe("the client's requests", () => {
     expect(deleted.headers["content-length"]).toBeUndefined();
   });
 
-  test("PUT of one row by its key", async () => {
+  test("PUT writes one row by its key", async () => {
     expect(await call("PUT", "/counters?slug=eq.put", { body: '{"slug":"put","n":1,"note":"x"}', headers: { Prefer: "return=representation" } })).toMatchObject({ status: 201, body: '[{"slug":"put","n":1,"note":"x"}]' });
     expect((await call("PUT", "/counters?slug=eq.put", { body: '{"slug":"put","n":2,"note":"x"}' })).status).toBe(204);
     expect((await call("PUT", "/counters?slug=eq.put", { body: '{"slug":"other","n":2}' })).status).toBe(400);
   });
 
-  test("other bodies", async () => {
+  test("CSV and forms are rows, and malformed JSON is rejected", async () => {
     expect(await call("POST", "/counters?select=slug,n,note", { headers: { "Content-Type": "text/csv", Prefer: "return=representation" }, body: "slug,n,note\ncsv-1,1,NULL\ncsv-2,2,\n" })).toMatchObject({
       status: 201,
       body: '[{"slug":"csv-1","n":1,"note":null}, \n {"slug":"csv-2","n":2,"note":""}]',
@@ -122,7 +122,7 @@ describe("the client's requests", () => {
     expect(await call("POST", "/counters", { body: '[{"slug":"x"},{"slug":"y","n":1}]' })).toMatchObject({ status: 400, body: '{"code":"PGRST102","details":null,"hint":null,"message":"All object keys must match"}' });
   });
 
-  test("errors", async () => {
+  test("errors have the body of the protocol", async () => {
     expect(await call("POST", "/rpc/teapot", { body: "{}" })).toMatchObject({ status: 418, body: '{"code":"PT418","details":null,"hint":"Tip me over.","message":"short and stout"}' });
     expect(await call("GET", "/clubs/")).toMatchObject({ status: 404, body: '{"code":"PGRST125","details":null,"hint":null,"message":"Invalid path specified in request URL"}' });
     expect(await call("GET", "/clubs", { headers: { Prefer: "handling=strict, anything=goes" } })).toMatchObject({ status: 400, body: '{"code":"PGRST122","details":"Invalid preferences: anything=goes","hint":null,"message":"Invalid preferences given with handling=strict"}' });

@@ -10,12 +10,12 @@ const { portico, service: db } = await club();
 const counter = (slug: string): Promise<unknown> => dataOf(db.from("counters").select().eq("slug", slug).maybeSingle());
 
 describe("insert", () => {
-  test("one row, without returning it", async () => {
+  test("stores one row, without returning it", async () => {
     expect(await responseOf(db.from("counters").insert({ slug: "one", n: 1 }))).toMatchObject({ data: null, error: null, count: null, status: 201, statusText: "Created" });
     expect(await counter("one")).toEqual({ slug: "one", n: 1, note: "new" });
   });
 
-  test("several rows, with a count", async () => {
+  test("stores several rows, with a count", async () => {
     expect(await responseOf(db.from("counters").insert([{ slug: "two", n: 1 }, { slug: "three", n: 2 }], { count: "exact" }))).toMatchObject({ data: null, count: 2, status: 201 });
     expect(await responseOf(db.from("counters").insert([]).select())).toMatchObject({ data: [], status: 201 });
   });
@@ -29,7 +29,7 @@ describe("insert", () => {
     expect(await dataOf(db.from("counters").insert({ slug: "default-c" }).select().single())).toEqual({ slug: "default-c", n: 7, note: "new" });
   });
 
-  test("the new row with its relations", async () => {
+  test("returns the new row with its relations", async () => {
     expect(await dataOf(db.from("members").insert({ name: "Fay", club_id: 2 }).select("name, clubs(name)").single())).toEqual({ name: "Fay", clubs: { name: "Hiking" } });
   });
 
@@ -43,7 +43,7 @@ describe("insert", () => {
     await dataOf(db.from("clubs").delete().eq("id", id));
   });
 
-  test("rejected rows", async () => {
+  test("reports why a row is rejected", async () => {
     expect(await errorOf(db.from("counters").insert({ slug: "one" }))).toEqual({
       status: 409,
       code: "23505",
@@ -107,7 +107,7 @@ describe("upsert", () => {
 });
 
 describe("update", () => {
-  test("rows by a filter", async () => {
+  test("changes the rows of a filter", async () => {
     await dataOf(db.from("counters").insert([{ slug: "u-1", n: 1 }, { slug: "u-2", n: 2 }]));
     expect(await responseOf(db.from("counters").update({ n: 10 }).like("slug", "u-%"))).toMatchObject({ data: null, status: 204, count: null });
     expect(await responseOf(db.from("counters").update({ n: 11 }, { count: "exact" }).like("slug", "u-%"))).toMatchObject({ status: 204, count: 2 });
@@ -137,7 +137,7 @@ describe("update", () => {
     expect(await errorOf(db.from("counters").delete())).toMatchObject({ status: 400, code: "21000", message: "DELETE requires a WHERE clause" });
   });
 
-  test("limited by maxAffected", async () => {
+  test("is limited by maxAffected", async () => {
     await dataOf(db.from("counters").insert([{ slug: "m-1", n: 1 }, { slug: "m-2", n: 1 }]));
     expect(await errorOf(withMaxAffected(db.from("counters").update({ n: 5 }).like("slug", "m-%"), 1))).toEqual({
       status: 400,
@@ -154,7 +154,7 @@ describe("update", () => {
 });
 
 describe("delete", () => {
-  test("rows by a filter", async () => {
+  test("removes the rows of a filter", async () => {
     await dataOf(db.from("counters").insert([{ slug: "d-1" }, { slug: "d-2" }, { slug: "d-3" }]));
     expect(await responseOf(db.from("counters").delete().eq("slug", "d-1"))).toMatchObject({ data: null, status: 204 });
     expect(await responseOf(db.from("counters").delete({ count: "exact" }).eq("slug", "d-2"))).toMatchObject({ status: 204, count: 1 });

@@ -41,7 +41,7 @@ describe("confirmed by both addresses", () => {
   test.each([
     ["the old one first", [0, 1]],
     ["the new one first", [1, 0]],
-  ] as const)("by code, %s", async (_, [first, second]) => {
+  ] as const)("codes of both addresses complete the change, %s", async (_, [first, second]) => {
     const { client, email, id } = await confirmed(portico);
     const newAddress = newEmail();
     const mails = await requestChange(client, email, newAddress);
@@ -70,7 +70,7 @@ describe("confirmed by both addresses", () => {
     expect(data?.identities.map(({ provider, identity_data }) => [provider, identity_data?.["email"] as string])).toEqual([["email", newAddress]]);
   });
 
-  test("by link", async () => {
+  test("links of both addresses complete the change", async () => {
     const { client, email } = await confirmed(portico, { auth: { ...pageOptions, flowType: "implicit" } });
     const newAddress = newEmail();
     const [old, fresh] = await requestChange(client, email, newAddress, "http://127.0.0.1:3000/settings");
@@ -85,7 +85,7 @@ describe("confirmed by both addresses", () => {
     expect(fragment(await redirectTarget(linkIn(fresh)))).toMatchObject({ error_code: "otp_expired" });
   });
 
-  test("by link, with a proof key", async () => {
+  test("links complete the change with a proof key", async () => {
     // The client drops its proof key when it stores the user whose change was requested; this app
     // keeps it.
     const kept = memoryStorage();
@@ -103,7 +103,7 @@ describe("confirmed by both addresses", () => {
     expect(data.user?.email).toBe(newAddress);
   });
 
-  test("by hash", async () => {
+  test("hashes of both addresses complete the change", async () => {
     const { client, email } = await confirmed(portico);
     const newAddress = newEmail();
     const mails = await requestChange(client, email, newAddress);
@@ -112,7 +112,7 @@ describe("confirmed by both addresses", () => {
     expect((await client.auth.verifyOtp({ token_hash: fresh!, type: "email_change" })).data.user?.email).toBe(newAddress);
   });
 
-  test("not by one address twice, and not too late", async () => {
+  test("one address cannot confirm twice, and none too late", async () => {
     const { client, email } = await confirmed(portico);
     const newAddress = newEmail();
     const [old, fresh] = await requestChange(client, email, newAddress);

@@ -167,7 +167,7 @@ impl Task {
     async fn hold(&mut self, mut events: Vec<Event>) {
         let room = MAX_HELD - self.held.len();
         if events.len() > room {
-            tracing::warn!(events = events.len() - room, "events are given up: the database does not take them");
+            tracing::warn!(events = events.len() - room, "events are discarded: the database is unavailable");
             events.truncate(room);
         }
         self.held.append(&mut events);
@@ -202,7 +202,7 @@ impl Task {
                     tracing::error!(
                         error = %error,
                         events = self.held.len(),
-                        "events are given up: PostgreSQL refuses them"
+                        "events are discarded: PostgreSQL rejects them"
                     );
                     self.held.clear();
                     (self.rejections, self.pause) = (0, FIRST_PAUSE);

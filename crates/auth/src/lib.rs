@@ -17,10 +17,11 @@
 //! - `protection`: limits, attempts, captcha, audit log, redirect allow list
 //! - `signing_keys` and `third_party`: the keys that tokens are verified with, which change while
 //!   the server runs
-//! - `http`: routes and extraction; `model`: rows and the JSON that clients see; `error`: one table
-//!   of statuses, codes and texts; `settings`; `sql`: the statements by table
+//! - `http`: routes and extraction; `http_client`: requests to other servers; `model`: rows, the
+//!   JSON that clients see, and the data of a request; `error`: one table of statuses, codes and
+//!   texts; `settings`; `sql`: the statements by table; `operation`: what a request works with
 //!
-//! Guarantees: the effects of a response are committed; an email is in the outbox before the
+//! Promises: the effects of a response are committed; an email is in the outbox before the
 //! response; a response never shows whether another person has an account, except where the wire
 //! contract demands it.
 //!
@@ -218,7 +219,7 @@ impl Auth {
     pub fn with_text_transport(mut self, text_transport: Arc<dyn TextTransport>) -> Self {
         match Arc::get_mut(&mut self.inner) {
             Some(inner) => inner.text_transport = Some(text_transport),
-            None => tracing::error!("text messages not available: the service was in use already"),
+            None => tracing::error!("text messages are not available: the service was in use already"),
         }
         self
     }

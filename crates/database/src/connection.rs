@@ -1,14 +1,12 @@
 //! One connection: opened, and driven in the background.
 
 use std::error::Error as _;
-use std::io::ErrorKind;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_postgres::config::SslMode;
-use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Config, Connection, NoTls};
 
 use crate::endpoint::Endpoint;
@@ -16,6 +14,7 @@ use crate::error::{DatabaseError, is_unavailable};
 use crate::pooler::cleaning::END_IF_VALUES_ARE_KEPT;
 use crate::pooler::emulation::SessionEmulation;
 use crate::quote;
+use crate::temporary;
 use crate::tls::Tls;
 
 /// A server that restarts refuses connections for a moment: wait this long between two attempts.
@@ -100,7 +99,8 @@ pub(crate) async fn open(
     let patience = endpoint.connect_timeout();
     let start = SessionStart { endpoint, config, tls, preamble };
     // One attempt may hang by itself, in a server that accepts and says nothing.
-    match tokio::time::timeout(patience + Duration::from_secs(1), dial_patiently(&start, patience, is_passing)).await {
+    match tokio::time::timeout(patience + Duration::from_secs(1), dial_patiently(&start, patience, is_temporary)).await
+    {
         Ok(Ok(connected)) => Ok(connected),
         Ok(Err(error)) => Err(rejection(endpoint, error)),
         Err(_) => {
@@ -129,16 +129,16 @@ pub(crate) struct SessionStart<'a> {
     pub preamble: &'a str,
 }
 
-/// Calls [`dial`] again while the failure is a `passing` one, until `patience` is used up.
+/// Calls [`dial`] again while the failure is temporary, until `patience` is used up.
 pub(crate) async fn dial_patiently(
     start: &SessionStart<'_>,
     patience: Duration,
-    passing: fn(&tokio_postgres::Error) -> bool,
+    is_temporary: fn(&tokio_postgres::Error) -> bool,
 ) -> Result<(Client, JoinHandle<()>), tokio_postgres::Error> {
     let deadline = Instant::now() + patience;
     loop {
         match dial(start).await {
-            Err(error) if passing(&error) && Instant::now() + PAUSE < deadline => tokio::time::sleep(PAUSE).await,
+            Err(error) if is_temporary(&error) && Instant::now() + PAUSE < deadline => tokio::time::sleep(PAUSE).await,
             outcome => return outcome,
         }
     }
@@ -170,21 +170,11 @@ where
     })
 }
 
-/// Returns whether a failure may pass, as while the server restarts: the connection was refused,
-/// reset or rejected for the moment. A name that does not resolve or a certificate that does not
-/// fit does not mend by waiting.
-pub(crate) fn is_passing(error: &tokio_postgres::Error) -> bool {
+/// Returns true if a failure to connect is temporary, see [`temporary`]. A missing database is not.
+pub(crate) fn is_temporary(error: &tokio_postgres::Error) -> bool {
     if let Some(code) = error.code() {
-        return [SqlState::CANNOT_CONNECT_NOW, SqlState::ADMIN_SHUTDOWN, SqlState::CRASH_SHUTDOWN].contains(code);
+        return temporary::is_restart(code.code());
     }
     let kind = error.source().and_then(|source| source.downcast_ref::<std::io::Error>()).map(std::io::Error::kind);
-    let passing = [
-        ErrorKind::BrokenPipe,
-        ErrorKind::ConnectionAborted,
-        ErrorKind::ConnectionRefused,
-        ErrorKind::ConnectionReset,
-        ErrorKind::NotFound,
-        ErrorKind::UnexpectedEof,
-    ];
-    error.is_closed() || kind.is_some_and(|kind| passing.contains(&kind))
+    error.is_closed() || kind.is_some_and(temporary::is_lost_connection)
 }

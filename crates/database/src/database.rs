@@ -82,7 +82,7 @@ impl Database {
     }
 
     /// Returns a pooled connection as the owner of our own schema `portico`, which is the
-    /// endpoint's login role: upkeep, analytics.
+    /// endpoint's login role.
     ///
     /// # Errors
     /// [`DatabaseError::is_unavailable`] when the database is down or all connections stay busy.
@@ -182,20 +182,20 @@ impl Database {
         acting::names_of(&self.inner.endpoint).await.map(drop)
     }
 
-    /// Returns whether a connection pooler lends the server sessions, so that they cannot keep
+    /// Returns true if a connection pooler lends the server sessions, so that they cannot keep
     /// prepared statements.
     #[must_use]
     pub fn is_pooled(&self) -> bool {
         self.inner.endpoint.is_pooled()
     }
 
-    /// Returns whether an endpoint past the connection pooler was given.
+    /// Returns true if an endpoint past the connection pooler was given.
     #[must_use]
     pub fn has_direct_endpoint(&self) -> bool {
         self.inner.endpoint.has_direct()
     }
 
-    /// Returns whether a [`Listener`](crate::Listener) can receive notifications.
+    /// Returns true if a [`Listener`](crate::Listener) can receive notifications.
     #[must_use]
     pub fn receives_notifications(&self) -> bool {
         self.inner.endpoint.receives_notifications()
@@ -226,13 +226,13 @@ impl Database {
         }
     }
 
-    /// Returns whether [`recreate`](Self::recreate) is running. Failures meanwhile are expected.
+    /// Returns true if [`recreate`](Self::recreate) is running. Failures meanwhile are expected.
     #[must_use]
     pub fn is_being_recreated(&self) -> bool {
         self.inner.being_recreated.load(Ordering::Relaxed)
     }
 
-    /// Says that the database is made anew, for as long as the answer lives.
+    /// Marks the database as being recreated until the returned guard is dropped.
     pub(crate) fn note_recreation(&self) -> Recreation {
         self.inner.being_recreated.store(true, Ordering::Relaxed);
         Recreation { database: self.clone() }

@@ -52,7 +52,7 @@ pub enum DatabaseError {
 }
 
 impl DatabaseError {
-    /// Returns whether the database is unavailable for now (down, restarting, all connections
+    /// Returns true if the database is unavailable for now (down, restarting, all connections
     /// busy), so that a later retry can succeed. Every other error is one of the statement.
     pub fn is_unavailable(&self) -> bool {
         match self {
@@ -75,7 +75,16 @@ impl DatabaseError {
     }
 }
 
-/// Returns whether an error of the driver means that the connection or the server is gone. Without
+/// Returns the text for a login that may not act as `role`, with the remedy. It is a mistake of the
+/// set-up.
+pub(crate) fn explain_rejected_role(login: &str, role: &str, error: &dyn fmt::Display) -> String {
+    format!(
+        "the login role `{login}` of the database may not act as `{role}` ({error}): as a superuser, run `grant {role} to \
+         \"{login}\"`"
+    )
+}
+
+/// Returns true if an error of the driver means that the connection or the server is gone. Without
 /// an SQLSTATE it was the driver that failed: a closed connection or a broken socket; conversions
 /// of values have a source that is not an I/O error.
 pub(crate) fn is_unavailable(error: &tokio_postgres::Error) -> bool {

@@ -1,10 +1,10 @@
 //! PostgreSQL: the embedded cluster, connections, and the schema every service finds there.
 //!
 //! - [`cluster`] runs the real PostgreSQL server as a supervised child process;
-//! - [`Endpoint`] says where a server is and as whom to connect, for the embedded and an external
-//!   one alike; `acting` has the names and logins of roles on a server of others;
+//! - [`Endpoint`] (`endpoint`) says where a server is and as whom to connect, for the embedded and
+//!   an external one alike; `acting` has the names and logins of roles on a server of others;
 //! - [`Database`] gives pooled connections by [`RoleProfile`] (`pool`), and brings the roles and
-//!   schemas up to date (`bootstrap`);
+//!   schemas up to date (`bootstrap`; the SQL files in `portico` are the steps of our own schema);
 //! - `pooler` makes whole sessions of those behind a connection pooler;
 //! - [`wire`] is the lean client of the data API, for many small batches: `protocol`, `session`,
 //!   `pool`, `coalescing`;
@@ -31,6 +31,7 @@ pub mod replication;
 pub mod scratch;
 pub mod sqlstate;
 mod statement_words;
+mod temporary;
 mod tls;
 pub mod wire;
 

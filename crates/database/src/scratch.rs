@@ -93,7 +93,7 @@ async fn start_in_a_free_slot() -> Result<Cluster, ClusterError> {
     let folder = slots_folder(&parent).map_err(|error| ClusterError::folder(&parent, &error))?;
     let boot = boot();
     let generation = format!("{boot}-pg{}", binaries.major());
-    forget_other_boots(&folder, &boot);
+    remove_other_boots(&folder, &boot);
     // On a thread of its own, since the tests need not wait for it
     std::thread::spawn(|| SearchedFolders::of_this_system().sweep());
     let mut rejection = ClusterError::SupervisorGone;
@@ -121,7 +121,7 @@ async fn start_in_a_free_slot() -> Result<Cluster, ClusterError> {
 
 /// Removes the clusters of earlier boots: without durability a cluster is worth nothing after the
 /// machine went down.
-fn forget_other_boots(folder: &Path, boot: &str) {
+fn remove_other_boots(folder: &Path, boot: &str) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
         if !entry.file_name().to_string_lossy().starts_with(boot) {
@@ -257,7 +257,7 @@ pub async fn drop_database(admin: &Endpoint, name: &str) -> Result<(), DatabaseE
     unless_in_use(&client, &format!("drop database if exists {} with (force)", quote::identifier(name))).await
 }
 
-/// Returns whether there is a database of that name.
+/// Returns true if there is a database of that name.
 ///
 /// # Errors
 /// PostgreSQL's error when it cannot be asked.

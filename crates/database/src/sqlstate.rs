@@ -41,7 +41,7 @@ pub const OBJECT_IN_USE: SqlState = SqlState::OBJECT_IN_USE;
 /// type").
 pub const FEATURE_NOT_SUPPORTED: SqlState = SqlState::FEATURE_NOT_SUPPORTED;
 
-/// Returns whether the code means that the server is unavailable, and not that the statement is
+/// Returns true if the code means that the server is unavailable, and not that the statement is
 /// wrong: connection failures (class 08), too many connections, shutting down, starting up, or the
 /// database just being made anew.
 pub fn means_unavailable(code: &SqlState) -> bool {

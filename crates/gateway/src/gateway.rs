@@ -225,7 +225,7 @@ impl Gateway {
             status = response.status().as_u16(),
             route = format_args!("{prefix}{route}"),
             duration_ms = tenths(begun.elapsed().as_secs_f64() * 1000.0),
-            "answered"
+            "responded"
         );
         response
     }
@@ -241,7 +241,7 @@ impl GatewayState {
     async fn route(&self, mut parts: Parts, body: Body, client: RequestClient, id: RequestId) -> (Response, &str) {
         let rejection = too_large(&parts).or_else(|| host::settle(&mut parts).err().map(|_| Rejection::WrongHost));
         if let Some(rejection) = rejection {
-            return (refuse(rejection, &parts.headers, body).await, "");
+            return (reject(rejection, &parts.headers, body).await, "");
         }
         if let Some(mount) = self.mounts.iter().find(|mount| mount.contains(parts.uri.path())) {
             return (self.enter(mount, parts, body, client, id).await, &mount.prefix);
@@ -253,7 +253,7 @@ impl GatewayState {
                 let page = Box::pin(app.respond(Request::from_parts(parts, Body::empty())));
                 (guarded(page).await.unwrap_or_else(Rejection::response), "web")
             }
-            _ => (refuse(Rejection::NoRoute, &parts.headers, body).await, ""),
+            _ => (reject(Rejection::NoRoute, &parts.headers, body).await, ""),
         }
     }
 
@@ -335,7 +335,7 @@ impl GatewayState {
 }
 
 /// Rejects a request before it reaches a mount.
-async fn refuse(rejection: Rejection, headers: &HeaderMap, body: Body) -> Response {
+async fn reject(rejection: Rejection, headers: &HeaderMap, body: Body) -> Response {
     discard(headers, body).await;
     let mut response = rejection.response();
     cors::open_to_pages(response.headers_mut());

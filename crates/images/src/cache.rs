@@ -105,7 +105,7 @@ impl ResultCache {
     }
 
     /// Removes all results of a source: of all its revisions, parameters and formats.
-    pub(crate) fn forget(&self, source: &str) {
+    pub(crate) fn evict_source(&self, source: &str) {
         let prefix = source_prefix(source);
         let mut index = self.index();
         let names: Vec<String> = {
@@ -343,7 +343,7 @@ mod tests {
         // Results of an earlier start too
         drop(cache);
         let cache = ResultCache::open(folder.path(), 100_000).unwrap();
-        cache.forget("a");
+        cache.evict_source("a");
         assert_eq!((cache.read(&key_of("a", "1")), cache.read(&key_of("a", "2"))), (None, None));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
         for source in ["b", "a1", ""] {

@@ -4,10 +4,13 @@
 //! [`Renderer`] does so beside the threads of requests, once for equal requests at one time, and
 //! keeps results in a [`ResultCache`] on disk.
 //!
-//! Guarantees: whatever the bytes, the result is an image of the size that [`geometry`] computes,
+//! Promises: whatever the bytes, the result is an image of the size that [`geometry`] computes,
 //! or a [`RenderError`]. Pixels, memory, frames and time are bounded by [`RenderLimits`], which are
 //! checked before anything is decoded. A result carries no metadata of its source: neither places
 //! nor cameras nor previews.
+//!
+//! `encode` writes the formats; the other files are the steps before it, the renderer and the
+//! cache.
 //!
 //! This crate does not know HTTP, databases, buckets or permissions. Permission is decided before
 //! the renderer is called, for each request.

@@ -12,7 +12,7 @@ pub struct RenderSource {
 
 impl RenderSource {
     /// Returns the source of this name. Its results are forgotten under the name
-    /// ([`Renderer::forget`](crate::Renderer::forget)).
+    /// ([`Renderer::evict`](crate::Renderer::evict)).
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), revision: String::new() }
     }

@@ -190,7 +190,7 @@ impl Renderer {
     /// Removes the results of sources that no longer exist, by their names. A rendering under way
     /// is finished for its callers, and not kept. Call it once the bytes are gone, so that no new
     /// rendering can begin.
-    pub async fn forget(&self, names: Vec<String>) {
+    pub async fn evict(&self, names: Vec<String>) {
         {
             let sources = self.shared.sources();
             for source in sources.values().filter(|source| names.contains(&source.name)) {
@@ -200,7 +200,7 @@ impl Renderer {
         let state = self.shared.clone();
         let removal = spawn_blocking(move || {
             if let Some(cache) = &state.cache {
-                names.iter().for_each(|name| cache.forget(name));
+                names.iter().for_each(|name| cache.evict_source(name));
             }
         });
         if let Err(error) = removal.await {
@@ -222,7 +222,7 @@ impl Renderer {
             let work = state.clone().produce(job, task_control, load);
             let outcome = tokio::time::timeout(state.settings.time_limit, work).await;
             // From here on, a new request starts anew, or finds the result in the cache
-            state.forget(&task_key, id);
+            state.remove(&task_key, id);
             sender.send_replace(Some(outcome.unwrap_or(Err(RenderError::TimedOut))));
         }));
         let (task, state) = (task.abort_handle(), Arc::downgrade(&self.shared));
@@ -262,7 +262,7 @@ impl RendererState {
                 cache.store(&key, image);
                 // Forgotten meanwhile, possibly before the result was stored
                 if guard.forgotten.load(Ordering::SeqCst) {
-                    cache.forget(key.source());
+                    cache.evict_source(key.source());
                 }
             }
             // Held by the thread: it may go on for a while after its callers are gone
@@ -285,7 +285,7 @@ impl RendererState {
     }
 
     /// Removes a rendering that has ended from those under way.
-    fn forget(&self, key: &RenderKey, id: u64) {
+    fn remove(&self, key: &RenderKey, id: u64) {
         let mut under_way = self.under_way();
         let rendering = under_way.get(key).and_then(Weak::upgrade);
         if rendering.as_ref().is_some_and(|rendering| rendering.id == id) {

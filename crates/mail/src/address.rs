@@ -109,7 +109,7 @@ fn is_host_name(ascii: &str) -> bool {
         })
 }
 
-/// Returns whether a character is invisible or changes the direction of the text around it.
+/// Returns true if a character is invisible or changes the direction of the text around it.
 pub(crate) fn is_invisible(character: char) -> bool {
     character.is_control()
         || matches!(character,

@@ -179,7 +179,7 @@ impl Email {
     }
 }
 
-/// Returns whether a header is one that the message sets itself, or that would send copies
+/// Returns true if a header is one that the message sets itself, or that would send copies
 /// elsewhere.
 fn is_reserved(name: &str) -> bool {
     const RESERVED: [&str; 14] = [

@@ -6,6 +6,9 @@
 //! so input cannot inject a header; nothing is written into a body without the escaping of its
 //! context ([`Template`]).
 //!
+//! `template` parses and fills texts, `built_in` has the emails of the program, and `text_message`
+//! the gateways.
+//!
 //! This crate must not know accounts, limits, or when an email is due. It keeps no queue; a caller
 //! that may not lose an email stores it first and deletes it when [`Transport::send`] has
 //! succeeded.

@@ -150,7 +150,7 @@ impl Templates {
             Some(Ok(subject)) => subject,
             other => {
                 if let Some(Err(error)) = other {
-                    warn!(mail.kind = kind.key(), error = %error, "the subject of a mail failed; the built-in one is used");
+                    warn!(mail.kind = kind.key(), error = %error, "the subject of an email failed; the built-in one is used");
                 }
                 self.built_in[&kind].0.render(variables)?
             }
@@ -160,7 +160,7 @@ impl Templates {
             Some(Ok(html)) => html,
             other => {
                 if let Some(Err(error)) = other {
-                    warn!(mail.kind = kind.key(), error = %error, "the template of a mail failed; the built-in one is used");
+                    warn!(mail.kind = kind.key(), error = %error, "the template of an email failed; the built-in one is used");
                 }
                 self.built_in[&kind].1.render(variables)?
             }
@@ -181,7 +181,7 @@ impl TemplateSource {
                     match read(path) {
                         Ok(file) => *last = file,
                         Err(error) => {
-                            warn!(path = %path.display(), error = %error, "the mail template cannot be used; the previous one stays")
+                            warn!(path = %path.display(), error = %error, "the email template cannot be used; the previous one stays")
                         }
                     }
                 }

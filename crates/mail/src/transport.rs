@@ -21,15 +21,15 @@ pub trait Transport: Send + Sync {
 pub enum SendError {
     /// The server could not be reached, was busy or refused our login: the same email may be taken
     /// later.
-    #[error("the mail server did not take the mail for now: {0}")]
+    #[error("the mail server did not take the email for now: {0}")]
     Temporary(String),
     /// The server will never take this email.
-    #[error("the mail server refused the mail: {0}")]
+    #[error("the mail server rejected the email: {0}")]
     Permanent(String),
 }
 
 impl SendError {
-    /// Returns whether a retry can succeed.
+    /// Returns true if a retry can succeed.
     pub fn is_temporary(&self) -> bool {
         matches!(self, Self::Temporary(_))
     }

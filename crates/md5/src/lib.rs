@@ -6,6 +6,8 @@
 //! contents about five times as fast as one after another.
 //!
 //! MD5 is what S3 and the storage service define as the ETag of an object. It protects nothing.
+//!
+//! Must not know: objects, uploads, or where a content comes from.
 
 use std::num::Wrapping;
 use std::ops::{Add, BitAnd, BitOr, BitXor, Not};

@@ -2,7 +2,8 @@
 //!
 //! [`Server`] is the whole server on a database that is set up; `portico-testkit` makes it from a
 //! [`ServerDescription`] as `portico dev` and `portico serve` do. Only [`compose`] knows both the
-//! configuration file and the settings of the services. No rule of a service is decided here.
+//! configuration file and the settings of the services. `cli` has the commands, and `telemetry` the
+//! log. No rule of a service is decided here.
 
 pub mod cli;
 pub mod compose;

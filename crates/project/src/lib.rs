@@ -1,5 +1,9 @@
 //! The project folder: `supabase/config.toml`, environment files, migrations and seeds.
 //!
+//! - `config` and `portico_toml`: the two files, every key with its type; `section` reads the keys
+//!   of a table
+//! - `migrations`; `sql`: the statements of a file
+//!
 //! This crate reads a project and applies its SQL to the database. The composition of the server
 //! gives the values their meaning for services. It must not know HTTP, and it imports no service.
 

@@ -10,8 +10,11 @@
 //! 5. `response`: the result to status, headers and body.
 //!
 //! `handler` runs the stages. `snapshot` holds the state that a request is executed with
-//! (configuration and schema cache) and reloads it. This crate must not know configuration files,
-//! other services, or how requests reach it. API keys are checked before.
+//! (configuration and schema cache) and reloads it; `config` is the configuration, by the server
+//! and by the login role. `openapi` describes the exposed objects.
+//!
+//! This crate must not know configuration files, other services, or how requests reach it. API keys
+//! are checked before.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -1,6 +1,6 @@
 //! The comparison of all rows with all content.
 //!
-//! The clean-up (`cleanup`) finds what a crash has left by the journal. This finds
+//! The clean-up (`clean_up`) finds what a crash has left by the journal. This finds
 //! everything: after a restored backup, a lost journal or a disk that was damaged.
 //!
 //! The rows are read, then the content, then the rows again: content without a row in both
@@ -188,7 +188,7 @@ impl Storage {
             for (at, paths) in paths.chunks(FILES_AT_ONCE).enumerate() {
                 progress(format!("deleting files, from {} of {}", at * FILES_AT_ONCE, summary.orphans));
                 backend.remove(paths).await?;
-                self.service().forget_images_of(paths.to_vec()).await;
+                self.service().evict_images_of(paths.to_vec()).await;
             }
             backend.sweep(options.grace).await?;
             summary.deleted_content = true;
@@ -197,7 +197,7 @@ impl Storage {
             for rows in lost.chunks(ROWS_AT_ONCE) {
                 summary.deleted_rows += self.delete_lost_rows(rows).await?;
                 let versions: Vec<VersionKey> = rows.iter().map(ContentRow::key).collect();
-                self.service().forget_images(&versions).await;
+                self.service().evict_images(&versions).await;
             }
         }
         Ok(summary)

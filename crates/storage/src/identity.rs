@@ -44,7 +44,7 @@ impl CallerIdentity {
     ) -> Result<Self> {
         let authorization = headers.get(header::AUTHORIZATION).map(|value| value.as_bytes());
         let own = authorization.and_then(bearer).filter(|token| !looks_opaque(token));
-        if let Some(error) = &caller.refused {
+        if let Some(error) = &caller.rejected {
             return Err(denied(error));
         }
         if let Some(claims) = caller.token.as_ref().or(caller.key_claims.as_ref()) {

@@ -16,8 +16,8 @@
 //!   files), `checksum`
 //! - `http`: requests, bodies and headers that the protocols share
 //! - the protocols: `routes` (REST), `resumable` (TUS) and `s3` (signatures, coded bodies, XML)
-//! - `cleanup`: what a crash has left; `gc`: rows and content that do not fit together; `seed`: the
-//!   buckets of `config.toml`; `reserved`: objects that the program itself keeps
+//! - `clean_up`: what a crash has left; `gc`: rows and content that do not fit together; `seed`:
+//!   the buckets of `config.toml`; `reserved`: objects that the program itself keeps
 //!
 //! All protocols call `object`: permission, limits, versions and commit are inside.
 //!
@@ -31,7 +31,7 @@ mod backend;
 mod binary_value;
 mod bucket;
 mod checksum;
-mod cleanup;
+mod clean_up;
 mod error;
 mod gc;
 mod http;

@@ -20,7 +20,7 @@ use crate::object::multipart;
 use crate::service::{BODY_MEMORY, Completions, StorageService};
 use crate::settings::{BackendSettings, StorageSettings};
 use crate::unfinished::UnfinishedUploads;
-use crate::{cleanup, routes, sql};
+use crate::{clean_up, routes, sql};
 
 /// The storage service. Clones share all state.
 #[derive(Clone)]
@@ -87,7 +87,7 @@ impl Storage {
     /// Deletes content without a row that is older than `grace`, as far as the journal names it:
     /// what a crash has left of uploads and deletions. Deletes resumable uploads that have expired.
     pub async fn clean_up(&self, grace: Duration) {
-        cleanup::run(&self.service, grace).await;
+        clean_up::run(&self.service, grace).await;
         self.service.unfinished.sweep(self.service.clock.now(), grace).await;
     }
 

@@ -256,7 +256,7 @@ impl<'a> Member<'a> {
     /// # Panics
     /// When the access token names none.
     pub fn session_id(&self) -> String {
-        let claims = claims_of(self.access_token());
+        let claims = self.claims();
         claims["session_id"].as_str().expect("an access token names its session").to_owned()
     }
 
@@ -282,6 +282,26 @@ impl<'a> Member<'a> {
         self
     }
 
+    /// Returns the same person with the session of a response, such as that of a second factor.
+    ///
+    /// # Panics
+    /// When the response is a rejection.
+    #[must_use]
+    #[track_caller]
+    pub fn with_session_of(&self, response: TestResponse) -> Member<'a> {
+        Member { visitor: self.visitor.clone(), session: response.expect(200).json() }
+    }
+
+    /// Returns the server that knows the person.
+    pub fn server(&self) -> &'a TestServer {
+        self.visitor.server
+    }
+
+    /// Returns the claims of the access token.
+    pub fn claims(&self) -> Value {
+        claims_of(self.access_token())
+    }
+
     /// Returns the same person without the session.
     pub fn visitor(&self) -> &Visitor<'a> {
         &self.visitor
@@ -304,6 +324,14 @@ impl<'a> Member<'a> {
             self.session = answer.json();
         }
         answer
+    }
+
+    /// Returns the same person with a refreshed session. This member keeps the tokens that it has.
+    ///
+    /// # Panics
+    /// When the refresh is rejected.
+    pub async fn refreshed(&self) -> Member<'a> {
+        self.with_session_of(self.refreshes_with(self.refresh_token()).await)
     }
 
     /// Refreshes with this token. The member keeps the tokens that it has.

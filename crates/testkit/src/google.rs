@@ -2,7 +2,7 @@
 
 use url::Url;
 
-use crate::{TestResponse, TestServer};
+use crate::{Member, TestResponse, TestServer};
 
 /// The answer of a person on the provider's page.
 #[derive(Debug, Clone, Copy)]
@@ -39,7 +39,7 @@ impl TestServer {
     }
 }
 
-impl Google<'_> {
+impl<'a> Google<'a> {
     /// Begins a sign-in with Google and answers its page. Returns the response of `/callback`.
     ///
     /// # Panics
@@ -47,6 +47,14 @@ impl Google<'_> {
     pub async fn sign_in(&self, person: GooglePerson<'_>) -> TestResponse {
         let page = self.server.get("/auth/v1/authorize?provider=google").send().await.expect(302).location();
         self.answer(&page, person).await
+    }
+
+    /// Begins a sign-in with Google and answers its page. Returns the member who is signed in then.
+    ///
+    /// # Panics
+    /// When the sign-in is rejected.
+    pub async fn signed_in(&self, person: GooglePerson<'_>) -> Member<'a> {
+        self.server.member_of(&self.sign_in(person).await.expect(302))
     }
 
     /// Answers the provider's page that `authorize` (the redirect of `/authorize`) leads to, and

@@ -1,4 +1,4 @@
-//! A whole server on a scratch database, for the tests of every crate.
+//! A whole server on a scratch database, for the tests of `auth`, `rest`, `storage` and `realtime`.
 //!
 //! [`TestServer::start`] clones a migrated template database (a fraction of a second), starts the
 //! real server on a free port and gives the test a client, a clock that it moves, a mailbox that it

@@ -16,10 +16,10 @@ use portico_base::Secret;
 ///
 /// - `token`: the claims of the verified bearer token. An opaque API key stands for the legacy
 ///   token of its role, so it has claims too (with a role but without `sub`).
-/// - `refused`: there is a bearer token, but it does not verify. Such a request must not be served
+/// - `rejected`: there is a bearer token, but it does not verify. Such a request must not be served
 ///   as `anon`; the service rejects it with its own error. Never together with `token`.
 /// - `untimely`: the claims of a token with a valid signature that was rejected for its times
-///   alone. Only beside `refused`. A service that allows clocks to differ uses [`Caller::within`].
+///   alone. Only beside `rejected`. A service that allows clocks to differ uses [`Caller::within`].
 /// - `api_key`: the role of the API key that came with the request, if any.
 /// - `key_claims`: the claims of a legacy API key that came without a token. Such a key is not a
 ///   token: only a service that accepts keys as tokens reads them.
@@ -35,7 +35,7 @@ pub struct Caller {
     /// The verified bearer token.
     pub token: Option<Arc<Claims>>,
     /// The reason for which the bearer token was rejected.
-    pub refused: Option<TokenError>,
+    pub rejected: Option<TokenError>,
     /// The claims of a token that was rejected for its times alone. Never act on them unchecked.
     pub untimely: Option<Arc<Claims>>,
     /// The replacement of the client's `Authorization`; empty if nothing is left of it.
@@ -56,12 +56,12 @@ impl Caller {
     /// Compares the times of a token with `now`, and stores its claims or the reason of its
     /// rejection.
     pub fn accept(&mut self, verified: Result<Arc<Claims>, TokenError>, now: OffsetDateTime) {
-        (self.token, self.refused, self.untimely) = (None, None, None);
+        (self.token, self.rejected, self.untimely) = (None, None, None);
         match verified {
-            Err(error) => self.refused = Some(error),
+            Err(error) => self.rejected = Some(error),
             Ok(claims) => match claims.check_times(now) {
                 Ok(()) => self.token = Some(claims),
-                Err(error) => (self.refused, self.untimely) = (Some(error), Some(claims)),
+                Err(error) => (self.rejected, self.untimely) = (Some(error), Some(claims)),
             },
         }
     }
@@ -73,7 +73,7 @@ impl Caller {
     /// # Errors
     /// When the token is rejected, for its times or for any other reason.
     pub fn within(&self, now: OffsetDateTime, leeway: Duration) -> Result<Self, TokenError> {
-        match (self.token.as_ref().or(self.untimely.as_ref()), &self.refused) {
+        match (self.token.as_ref().or(self.untimely.as_ref()), &self.rejected) {
             (Some(claims), _) => {
                 claims.check_times_within(now, leeway)?;
                 Ok(Self { api_key: self.api_key, token: Some(Arc::clone(claims)), ..Self::default() })
@@ -103,7 +103,7 @@ impl Caller {
 
     /// Returns true if the caller has the rights of the service.
     pub fn is_service_role(&self) -> bool {
-        self.refused.is_none() && self.role() == ApiRole::ServiceRole.as_str()
+        self.rejected.is_none() && self.role() == ApiRole::ServiceRole.as_str()
     }
 
     /// Returns the id of the signed-in user, from the token.
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn a_rejected_token_never_has_the_service_s_rights() {
         let caller =
-            Caller { api_key: Some(ApiRole::ServiceRole), refused: Some(TokenError::Expired), ..Caller::default() };
+            Caller { api_key: Some(ApiRole::ServiceRole), rejected: Some(TokenError::Expired), ..Caller::default() };
         assert!(!caller.is_service_role());
     }
 
@@ -149,14 +149,14 @@ mod tests {
 
         let mut caller = Caller { api_key: Some(ApiRole::Anon), ..Caller::default() };
         caller.present(&token, &keys, at(110));
-        assert_eq!((caller.refused.clone(), caller.subject()), (Some(TokenError::Expired), None));
+        assert_eq!((caller.rejected.clone(), caller.subject()), (Some(TokenError::Expired), None));
         let seen = caller.within(at(110), leeway).unwrap();
-        assert_eq!((seen.refused.clone(), seen.role(), seen.subject()), (None, "authenticated", Some("u")));
+        assert_eq!((seen.rejected.clone(), seen.role(), seen.subject()), (None, "authenticated", Some("u")));
         assert_eq!(caller.within(at(131), leeway).unwrap_err(), TokenError::Expired);
 
         // A token that is valid without leeway may still come from the future
         caller.present(&keys.sign(&serde_json::json!({ "iat": 500 })).unwrap(), &keys, at(110));
-        assert_eq!((caller.refused.clone(), caller.token.is_some()), (None, true));
+        assert_eq!((caller.rejected.clone(), caller.token.is_some()), (None, true));
         assert_eq!(caller.within(at(110), leeway).unwrap_err(), TokenError::IssuedInFuture);
 
         // A wrong signature is independent of times, and an anonymous caller stays anonymous

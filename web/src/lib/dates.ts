@@ -10,6 +10,8 @@ const units: [Intl.RelativeTimeFormatUnit, number][] = [
   ["minute", 60],
 ];
 
+const narrowNoBreakSpace = "\u202f";
+
 // To make a format takes longer than to render a page: each is made when it is first needed, and
 // kept.
 const relativeFormat = forLocale((locale) => new Intl.RelativeTimeFormat(locale, { numeric: "auto" }));
@@ -24,9 +26,13 @@ export function relativeTime(at: Date, now: Date): string {
   return relativeFormat().format(Math.trunc(seconds / size), unit);
 }
 
-/** Returns the day and the minute, in the language of the page. */
+/**
+ * Returns the day and the minute, in the language of the page. A line does not break between the
+ * minute and "AM" or "PM".
+ */
 export function exactTime(at: Date): string {
-  return exactFormat().format(at);
+  const parts = exactFormat().formatToParts(at);
+  return parts.map(({ value }, index) => (value.trim() === "" && parts[index + 1]?.type === "dayPeriod" ? narrowNoBreakSpace : value)).join("");
 }
 
 function forLocale<T>(make: (locale: string) => T): () => T {

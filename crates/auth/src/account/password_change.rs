@@ -112,7 +112,7 @@ impl<'a> PasswordChange<'a> {
     }
 }
 
-/// Returns whether the session began with a message: its owner may have forgotten the password.
+/// Returns true if the session began with a message: its owner may have forgotten the password.
 fn began_with_message(signed_in: &SignedIn) -> bool {
     let methods = signed_in.claims.get("amr").and_then(|amr| amr.as_array());
     signed_in.session.is_some()

@@ -15,7 +15,7 @@ use crate::one_time::message;
 use crate::operation::AccountOperation;
 use crate::sql::{Tx, identities, mfa_factors, recovery_codes, sessions, users, webauthn_credentials};
 
-/// Returns whether an account other than `except` has proved `email`. Nothing is written.
+/// Returns true if an account other than `except` has proved `email`. Nothing is written.
 pub(crate) async fn is_proved_elsewhere(
     auth: &Auth,
     tx: &Tx,
@@ -64,7 +64,7 @@ pub(crate) async fn await_proof(op: AccountOperation<'_>, user: &User, email: &s
     message::send_claim_confirmation(op, user, &EmailAddress::from_stored(email)).await
 }
 
-/// Returns whether `user`, who has no address, claims the pending one by the identity of a
+/// Returns true if `user`, who has no address, claims the pending one by the identity of a
 /// provider.
 pub(crate) async fn is_claimed_by_identity(tx: &Tx, user: &User) -> Result<bool, AuthError> {
     if !user.email.is_empty() {

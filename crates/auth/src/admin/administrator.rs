@@ -36,7 +36,7 @@ impl FromRequestParts<Auth> for Administrator {
     async fn from_request_parts(parts: &mut Parts, auth: &Auth) -> Result<Self, AuthError> {
         let caller = parts.extensions.get::<Caller>().cloned().unwrap_or_else(Caller::anonymous);
         let is_listed = |role: &str| auth.settings().jwt.admin_roles.iter().any(|listed| listed == role);
-        if caller.refused.is_none() && caller.token.is_none() && caller.api_key.is_some() {
+        if caller.rejected.is_none() && caller.token.is_none() && caller.api_key.is_some() {
             let role = caller.role();
             return if is_listed(role) {
                 Ok(Self { role: role.to_owned() })

@@ -177,7 +177,7 @@ impl Auth {
     }
 
     /// Adds an account of a development server, unless its email address has one. The password need
-    /// not keep the rules. Returns whether the account was added.
+    /// not keep the rules. Returns true if the account was added.
     ///
     /// # Errors
     /// 400 for an account that cannot exist; nothing of it is written.

@@ -133,7 +133,7 @@ impl AuthError {
         }
     }
 
-    /// Returns whether the caller learns nothing of the cause: it is not their fault, and has no
+    /// Returns true if the caller learns nothing of the cause: it is not their fault, and has no
     /// text of its own.
     pub(crate) fn is_unexplained(&self) -> bool {
         match self {
@@ -148,7 +148,7 @@ impl AuthError {
         match self {
             Self::Internal { source, .. } => {
                 let error = format!("{source:#}");
-                tracing::error!(error = %error, "request failed");
+                tracing::error!(error = %error, "a request failed");
             }
             Self::Sql { error, source } => {
                 // The detail may hold values of the row; code, constraint and message do not
@@ -156,11 +156,11 @@ impl AuthError {
                 let constraint = source.as_db_error().and_then(|error| error.constraint()).unwrap_or_default();
                 let detail =
                     source.as_db_error().map_or_else(|| source.to_string(), |error| error.message().to_owned());
-                tracing::error!(sqlstate = state, constraint, detail, context = %error, "statement failed");
+                tracing::error!(sqlstate = state, constraint, detail, context = %error, "a statement failed");
             }
             Self::Unavailable { error: context, source } => {
                 let error = format!("{source:#}");
-                tracing::warn!(error = %error, context = %context, "request not served");
+                tracing::warn!(error = %error, context = %context, "a request could not be served");
             }
             Self::HookPending => tracing::error!("an operation does not complete its hooks"),
             _ => {}

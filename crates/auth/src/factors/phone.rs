@@ -175,7 +175,7 @@ async fn undo(auth: &Auth, factor: &Factor, reserved: &ReservedMessage) {
     }
 }
 
-/// Returns whether a code is the one that was sent. Where the gateway makes the codes, it decides.
+/// Returns true if a code is the one that was sent. Where the gateway makes the codes, it decides.
 ///
 /// # Errors
 /// 403 `otp_expired` for a code that the gateway rejects, 422 when it gives no verdict.

@@ -53,7 +53,7 @@ fn hash_of(user: UserId, code: &str) -> Option<[u8; 32]> {
     Some(hash::sha256(&[user.0.as_bytes().as_slice(), &code].concat()))
 }
 
-/// Returns whether a typed code is among the unused ones. Takes the same time whichever it is.
+/// Returns true if a typed code is among the unused ones. Takes the same time whichever it is.
 fn matching(hashes: &[Vec<u8>], typed: &[u8]) -> bool {
     hashes.iter().fold(subtle::Choice::from(0), |found, hash| found | hash.as_slice().ct_eq(typed)).into()
 }

@@ -58,13 +58,13 @@ pub(crate) async fn remove(op: AccountOperation<'_>, user: &User, factor: &Facto
     let (tx, now) = (op.tx, op.now());
     mfa_factors::delete(tx, factor.id).await?;
     if let Some(kind) = FactorType::parse(&factor.factor_type) {
-        sessions::forget_factor(tx, user.id, factor.id, kind.method().as_str(), now).await?;
+        sessions::remove_factor(tx, user.id, factor.id, kind.method().as_str(), now).await?;
     }
     let was_last =
         factor.is_verified() && !user.factors.iter().any(|other| other.id != factor.id && other.is_verified());
     if was_last {
         recovery_codes::delete(tx, user.id).await?;
-        sessions::forget_methods(tx, user.id, &AuthenticationMethod::SECOND_FACTORS).await?;
+        sessions::remove_methods(tx, user.id, &AuthenticationMethod::SECOND_FACTORS).await?;
     }
     sessions::lower(tx, user.id, &AuthenticationMethod::SECOND_FACTORS, now).await?;
     Ok(())

@@ -154,7 +154,7 @@ pub(super) async fn compare(
     })
 }
 
-/// Returns whether the user handle, which not all keys keep, is that of the user.
+/// Returns true if the user handle, which not all keys keep, is that of the user.
 fn is_handle_of(response: &AssertionResponse, user: UserId) -> bool {
     response.user_handle().is_none_or(|handle| handle == user.to_string().as_bytes())
 }

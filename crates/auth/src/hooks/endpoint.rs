@@ -82,7 +82,7 @@ impl HookEndpoint {
         }
     }
 
-    /// Returns whether the host is an address that is neither public nor of this machine. The
+    /// Returns true if the host is an address that is neither public nor of this machine. The
     /// address of a name is only known when it is resolved.
     pub(super) fn is_at_private_address(&self) -> bool {
         let Self::Http(url) = self else { return false };

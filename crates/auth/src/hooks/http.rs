@@ -178,7 +178,7 @@ impl HttpHooks {
                 return Attempt::Failed(HttpHookError::Unreachable);
             }
             Err(error) => {
-                tracing::warn!(error = %error.without_url(), "a hook did not answer");
+                tracing::warn!(error = %error.without_url(), "a hook did not respond");
                 return Attempt::Retry { after_pause: true, last: HttpHookError::Unreachable };
             }
         };
@@ -228,7 +228,7 @@ async fn read(mut response: Response) -> Attempt {
             Ok(Some(chunk)) => body.extend_from_slice(&chunk),
             Ok(None) => return Attempt::Output(Some(body)),
             Err(error) => {
-                tracing::warn!(error = %error.without_url(), "the answer of a hook ended early");
+                tracing::warn!(error = %error.without_url(), "the response of a hook ended early");
                 return Attempt::Retry { after_pause: true, last: HttpHookError::Unreachable };
             }
         }

@@ -93,7 +93,7 @@ impl Hooks {
         })
     }
 
-    /// Returns whether there is a hook for a point.
+    /// Returns true if there is a hook for a point.
     pub(crate) fn has(&self, point: HookPoint) -> bool {
         self.points.contains_key(&point)
     }

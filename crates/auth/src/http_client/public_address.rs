@@ -39,7 +39,7 @@ const SPECIAL_V6: [(Ipv6Addr, u32); 5] = [
     // Protocol assignments (RFC 2928), with Teredo, benchmarking, ORCHID and drone identifiers
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23),
     (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32), // documentation (RFC 3849)
-    (Ipv6Addr::new(0x2002, 0, 0, 0, 0, 0, 0, 0), 16),     // 6to4, which carries any IPv4 address (RFC 3056)
+    (Ipv6Addr::new(0x2002, 0, 0, 0, 0, 0, 0, 0), 16),     // 6to4, for any IPv4 address (RFC 3056)
     (Ipv6Addr::new(0x2620, 0x4f, 0x8000, 0, 0, 0, 0, 0), 48), // AS112 (RFC 7534)
     (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20),     // documentation (RFC 9637)
 ];

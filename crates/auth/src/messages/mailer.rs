@@ -102,11 +102,11 @@ impl Mailer {
                     Ok(()) => outbox::delete(&client, mail.id).await?,
                     Err(error) if error.is_temporary() && !mail.is_stale => {
                         let wait = retry_delay(mail.attempts);
-                        tracing::warn!(mail.id, mail.kind, mail.attempts, error = %error, "a mail could not be sent and will be retried");
+                        tracing::warn!(mail.id, mail.kind, mail.attempts, error = %error, "an email could not be sent and will be retried");
                         outbox::postpone(&client, mail.id, wait, &error.to_string()).await?;
                     }
                     Err(error) => {
-                        tracing::error!(mail.id, mail.kind, mail.attempts, error = %error, "a mail could not be sent and is discarded");
+                        tracing::error!(mail.id, mail.kind, mail.attempts, error = %error, "an email could not be sent and is discarded");
                         outbox::delete(&client, mail.id).await?;
                     }
                 }
@@ -206,7 +206,7 @@ async fn deliver_forever(mailer: Weak<Mailer>, wake: Arc<Notify>) {
                 Ok(pause) => pause,
                 Err(error) => {
                     if !mailer.database.is_being_recreated() {
-                        tracing::warn!(error = %error, "mails cannot be delivered at the moment");
+                        tracing::warn!(error = %error, "emails cannot be delivered at the moment");
                     }
                     RETRY_DELAY
                 }

@@ -85,7 +85,7 @@ impl BodySource {
                     let kind = self.kind.key();
                     // Without the query, which may contain a token
                     let host = self.url.host_str().unwrap_or_default();
-                    tracing::warn!(mail.kind = kind, host, error = %error, "the template of a mail could not be fetched, the previous one stays in use");
+                    tracing::warn!(mail.kind = kind, host, error = %error, "the template of an email could not be fetched, the previous one stays in use");
                     failures += 1;
                     pause_after(failures, self.retry, self.max_age)
                 }

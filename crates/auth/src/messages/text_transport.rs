@@ -25,7 +25,7 @@ pub trait TextTransport: Send + Sync {
     /// The message of the gateway, for the caller: no secrets.
     fn send(&self, message: TextMessage) -> BoxFuture<'_, Result<String, String>>;
 
-    /// Returns whether the `whatsapp` channel works.
+    /// Returns true if the `whatsapp` channel works.
     fn speaks_whatsapp(&self) -> bool {
         false
     }

@@ -24,7 +24,7 @@ impl ContactKind {
         }
     }
 
-    /// Returns whether the account has confirmed its contact of this kind.
+    /// Returns true if the account has confirmed its contact of this kind.
     pub fn is_confirmed(self, user: &User) -> bool {
         match self {
             Self::Email => user.is_email_confirmed(),

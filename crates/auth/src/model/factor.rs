@@ -60,7 +60,7 @@ impl Factor {
         }
     }
 
-    /// Returns whether the factor was verified.
+    /// Returns true if the factor was verified.
     pub fn is_verified(&self) -> bool {
         self.status == "verified"
     }

@@ -61,7 +61,7 @@ impl Identity {
         }
     }
 
-    /// Returns whether the provider vouches for the address.
+    /// Returns true if the provider vouches for the address.
     pub fn is_email_verified(&self) -> bool {
         match self.identity_data.get("email_verified") {
             Some(Value::Bool(verified)) => *verified,

@@ -187,13 +187,13 @@ fn is_domain(domain: &str) -> bool {
         })
 }
 
-/// Returns whether a character is a combining mark that words of some scripts cannot be written
+/// Returns true if a character is a combining mark that words of some scripts cannot be written
 /// without.
 fn is_mark(c: char) -> bool {
     matches!(c, '\u{0300}'..='\u{036f}' | '\u{0900}'..='\u{0dff}' | '\u{0e00}'..='\u{0eff}' | '\u{3099}' | '\u{309a}')
 }
 
-/// Returns whether a character is invisible, or changes how others look.
+/// Returns true if a character is invisible, or changes how others look.
 pub(crate) fn is_unsafe_character(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -208,7 +208,7 @@ pub(crate) fn is_unsafe_character(c: char) -> bool {
         || (c.is_whitespace() && c != ' ')
 }
 
-/// Returns whether a word is written with look-alike letters of several alphabets.
+/// Returns true if a word is written with look-alike letters of several alphabets.
 fn mixes_scripts(word: &str) -> bool {
     let mut seen = 0u8;
     for c in word.chars() {

@@ -1,4 +1,4 @@
-//! The rows of an account, and the JSON that clients see.
+//! The rows of an account, the JSON that clients see, and the data of a request.
 
 pub(crate) mod contact;
 mod factor;
@@ -7,6 +7,7 @@ pub mod ids;
 mod json;
 pub(crate) mod metadata;
 mod passkey;
+mod request_info;
 mod user;
 
 pub use factor::Factor;
@@ -16,5 +17,6 @@ pub(crate) use identity::identity_columns;
 pub use json::{JsonObject, Timestamp};
 pub(crate) use passkey::Passkey;
 pub(crate) use passkey::passkey_columns;
+pub use request_info::RequestInfo;
 pub use user::User;
 pub(crate) use user::user_columns;

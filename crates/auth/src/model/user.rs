@@ -190,17 +190,17 @@ impl User {
         }
     }
 
-    /// Returns whether the user is banned now.
+    /// Returns true if the user is banned now.
     pub fn is_banned(&self, now: OffsetDateTime) -> bool {
         self.banned_until.is_some_and(|until| until > now)
     }
 
-    /// Returns whether the email address was confirmed.
+    /// Returns true if the email address was confirmed.
     pub fn is_email_confirmed(&self) -> bool {
         self.email_confirmed_at.is_some()
     }
 
-    /// Returns whether the phone number was confirmed.
+    /// Returns true if the phone number was confirmed.
     pub fn is_phone_confirmed(&self) -> bool {
         self.phone_confirmed_at.is_some()
     }
@@ -216,7 +216,7 @@ impl User {
         if self.is_phone_confirmed() { &self.phone } else { "" }
     }
 
-    /// Returns whether there is a password to sign in with.
+    /// Returns true if there is a password to sign in with.
     pub fn has_password(&self) -> bool {
         !self.encrypted_password.is_empty()
     }
@@ -231,7 +231,7 @@ impl User {
         PhoneNumber::parse(&self.phone).ok()
     }
 
-    /// Returns whether a second factor was verified.
+    /// Returns true if a second factor was verified.
     pub fn has_verified_factor(&self) -> bool {
         self.factors.iter().any(Factor::is_verified)
     }

@@ -49,7 +49,7 @@ pub(crate) async fn lock_account(op: AccountOperation<'_>, typed: TypedCode<'_>)
             tracing::info!(
                 number = &number[..8],
                 accounts = pending.len(),
-                "code not accepted: several accounts have a pending change to the number"
+                "a code was rejected: several accounts have a pending change to the number"
             );
         }
         return Ok(None);

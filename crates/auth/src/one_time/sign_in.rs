@@ -54,7 +54,7 @@ pub async fn otp(State(auth): State<Auth>, request: RequestInfo, Json(body): Jso
     if body.phone.is_empty() { send_link(&auth, &request, body).await } else { send_code(&auth, &request, body).await }
 }
 
-/// Returns whether the contact of a request has an account. A malformed one has none.
+/// Returns true if the contact of a request has an account. A malformed one has none.
 async fn is_known(auth: &Auth, request: &RequestInfo, body: &Otp) -> Result<bool, AuthError> {
     let contact = match body.phone.is_empty() {
         true => Contact::parse(ContactKind::Email, &body.email),

@@ -26,7 +26,7 @@ pub(crate) struct GatewayVerdict {
     is_right: bool,
 }
 
-/// Returns whether the gateway makes the codes of this number, so that it must be asked.
+/// Returns true if the gateway makes the codes of this number, so that it must be asked.
 pub(crate) fn is_made_by_gateway(auth: &Auth, typed: TypedCode<'_>, now: OffsetDateTime) -> bool {
     // With a hook, the codes are those of this server. The future is not polled
     let asks = !auth.hooks().has(HookPoint::SendSms)
@@ -60,7 +60,7 @@ pub(crate) async fn check_at_gateway(
     Ok(Some(GatewayVerdict { pending: pending.to_owned(), is_right }))
 }
 
-/// Returns whether a code proves that the number is the user's: it is the fixed one of a test
+/// Returns true if a code proves that the number is the user's: it is the fixed one of a test
 /// number, or the one that was sent and has not been used. Where the gateway makes the codes, its
 /// `verdict` decides, also about their life. The time is read now: the gateway may have taken long.
 pub(crate) fn is_right_code(
@@ -88,7 +88,7 @@ pub(crate) fn is_right_code(
     }
 }
 
-/// Returns whether a code identifies the account for which it was sent. Neither the fixed code of a
+/// Returns true if a code identifies the account for which it was sent. Neither the fixed code of a
 /// test number nor one that the gateway makes does.
 pub(crate) fn identifies_account(auth: &Auth, typed: TypedCode<'_>, now: OffsetDateTime) -> bool {
     auth.settings().sms.test_code(typed.phone.as_str(), now).is_none() && !is_made_by_gateway(auth, typed, now)

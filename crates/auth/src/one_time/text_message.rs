@@ -120,11 +120,11 @@ impl ReservedText {
             return Ok(json!({"message_id": "test-otp"}));
         }
         let auth = auth.clone();
-        let delivery = tokio::spawn(inherit_request(async move { self.hand_over(&auth).await }));
+        let delivery = tokio::spawn(inherit_request(async move { self.send_or_undo(&auth).await }));
         delivery.await.map_err(AuthError::internal)?
     }
 
-    async fn hand_over(mut self, auth: &Auth) -> Result<Value, AuthError> {
+    async fn send_or_undo(mut self, auth: &Auth) -> Result<Value, AuthError> {
         if let Some(call) = &self.hook {
             let sent = auth.hooks().call(call).await;
             if sent.is_err() {
@@ -164,7 +164,7 @@ impl ReservedText {
             match users::delete_unreached(&tx, self.user, &self.hash).await {
                 Ok(_) => return tx.commit().await,
                 // A row of the application refers to the account: it stays, without a code
-                Err(error) => tracing::warn!(error = %error, "account of an unreached number not deleted"),
+                Err(error) => tracing::warn!(error = %error, "the account of an unreached number could not be deleted"),
             }
         }
         let tx = Tx::begin(auth.database()).await?;

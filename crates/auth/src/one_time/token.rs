@@ -73,7 +73,7 @@ impl TokenKind {
         }
     }
 
-    /// Returns whether the stored token has not expired. A token that was sent farther in the
+    /// Returns true if the stored token has not expired. A token that was sent farther in the
     /// future than it lives was sent before the clock was set back, and has expired.
     pub fn is_fresh(self, user: &User, life: Duration, now: OffsetDateTime) -> bool {
         !self.stored(user).is_empty() && self.sent_at(user).is_some_and(|sent| now < sent + life && sent < now + life)
@@ -134,7 +134,7 @@ fn unsalted(address: &str, code: &str) -> String {
     portico_base::hash::sha224_hex(format!("{address}{code}").as_bytes())
 }
 
-/// Returns whether a typed code is the one that was sent to the address. In constant time.
+/// Returns true if a typed code is the one that was sent to the address. In constant time.
 pub fn code_matches(stored: &str, address: &str, code: &str) -> bool {
     let expected = stored.strip_prefix(PKCE_PREFIX).unwrap_or(stored);
     let Some(salt) = expected.get(..2 * SALT_BYTES) else { return false };
@@ -143,12 +143,12 @@ pub fn code_matches(stored: &str, address: &str, code: &str) -> bool {
     (ours | theirs).into()
 }
 
-/// Returns whether a hash from a link is the stored one. In constant time.
+/// Returns true if a hash from a link is the stored one. In constant time.
 pub fn hash_matches(stored: &str, given: &str) -> bool {
     !stored.is_empty() && bool::from(stored.as_bytes().ct_eq(given.as_bytes()))
 }
 
-/// Returns whether a link continues a flow with a proof key.
+/// Returns true if a link continues a flow with a proof key.
 pub fn is_pkce(hash: &str) -> bool {
     hash.starts_with(PKCE_PREFIX)
 }

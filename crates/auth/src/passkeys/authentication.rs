@@ -133,7 +133,7 @@ fn check_may_sign_in(user: &User, op: AccountOperation<'_>) -> Result<(), AuthEr
     }
 }
 
-/// Returns whether an authenticator with a counter reports one that it has reported before.
+/// Returns true if an authenticator with a counter reports one that it has reported before.
 fn has_counter_gone_back(passkey: &Passkey, assertion: &Assertion) -> bool {
     let reported = i64::from(assertion.sign_count);
     (reported > 0 || passkey.sign_count > 0) && reported <= passkey.sign_count

@@ -57,7 +57,7 @@ impl BreachCheck {
         let mut response = client.get(url).header("Add-Padding", "true").send().await?.error_for_status()?;
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await? {
-            anyhow::ensure!(body.len() + chunk.len() <= MAX_RANGE_BYTES, "the answer is too large");
+            anyhow::ensure!(body.len() + chunk.len() <= MAX_RANGE_BYTES, "the response is too large");
             body.extend_from_slice(&chunk);
         }
         let range: Arc<str> = String::from_utf8(body)?.into();

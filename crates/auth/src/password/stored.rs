@@ -11,7 +11,7 @@ pub(crate) fn stored_password(columns: &ColumnKeys, user: &User) -> Option<Decry
     match columns.decrypt(user.id.0, &user.encrypted_password) {
         Ok(opened) => Some(opened).filter(|opened| !opened.text.is_empty()),
         Err(error) => {
-            tracing::error!(user.id = %user.id, error = %error, "password of an account not decrypted");
+            tracing::error!(user.id = %user.id, error = %error, "the password of an account could not be decrypted");
             None
         }
     }

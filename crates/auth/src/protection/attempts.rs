@@ -21,9 +21,8 @@ use portico_database::RolePool;
 
 use crate::error::{AuthError, ErrorCode};
 use crate::hooks::ledger::HookLedger;
-use crate::http::extract::RequestInfo;
-use crate::model::User;
 use crate::model::ids::UserId;
+use crate::model::{RequestInfo, User};
 use crate::operation::AccountOperation;
 use crate::protection::limits::{DAY, HOUR, too_many_requests};
 use crate::sql::Tx;

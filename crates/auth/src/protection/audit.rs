@@ -14,9 +14,8 @@ use uuid::Uuid;
 use portico_database::RolePool;
 
 use crate::error::AuthError;
-use crate::http::extract::RequestInfo;
 use crate::model::ids::UserId;
-use crate::model::{JsonObject, User};
+use crate::model::{JsonObject, RequestInfo, User};
 use crate::protection::limits::AccountRateLimits;
 use crate::settings::AuthSettings;
 use crate::sql::{Tx, audit_log_entries};

@@ -5,8 +5,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::error::{AuthError, ContractError};
-use crate::http::extract::RequestInfo;
 use crate::http_client::{HttpClient, UrlTrust};
+use crate::model::RequestInfo;
 use crate::settings::{AuthSettings, CaptchaProvider, CaptchaSettings};
 
 /// The field of a body that contains the token of a solved captcha.

@@ -306,7 +306,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_panics(stored in "\\PC{0,80}", data in "[A-Za-z0-9+/=]{0,40}", nonce in "[A-Za-z0-9+/=]{0,24}") {
+        fn damaged_values_are_errors(stored in "\\PC{0,80}", data in "[A-Za-z0-9+/=]{0,40}", nonce in "[A-Za-z0-9+/=]{0,24}") {
             let keys = keys(Some("k1"), &[("k1", FIRST)]);
             let _ = keys.decrypt(ROW, &stored);
             let json = format!(r#"{{"key_id":"k1","alg":"aes-gcm-hkdf","data":"{data}","nonce":"{nonce}"}}"#);

@@ -14,7 +14,7 @@ use portico_base::Clock;
 use portico_base::token_bucket::{Quota, TokenBucket, TokenBuckets, whole_seconds};
 
 use crate::error::{AuthError, ContractError};
-use crate::http::extract::RequestInfo;
+use crate::model::RequestInfo;
 use crate::one_time::token::TokenKind;
 use crate::settings::{RateLimitSettings, SendLimit};
 

@@ -117,7 +117,7 @@ impl Auth {
                     Ok(removed) => tracing::debug!(removed, ?batch, "expired rows deleted"),
                     // The other batches run all the same
                     Err(error) => {
-                        tracing::warn!(error = %error, ?batch, "upkeep failed, will retry");
+                        tracing::warn!(error = %error, ?batch, "a batch of the clean-up failed and will be retried");
                         break;
                     }
                 }

@@ -118,7 +118,7 @@ async fn sign_in(
     };
     // Only a hint: a failure to compute it does not prevent the sign-in
     let weak = auth.passwords().weakness(&body.password).await.unwrap_or_else(|error| {
-        tracing::warn!(error = %error, "strength of a password unknown");
+        tracing::warn!(error = %error, "the strength of a password could not be determined");
         None
     });
     let rehashed = match comparison.needs_rehash {

@@ -169,7 +169,7 @@ fn judge(
     }
 }
 
-/// Returns whether a token that was replaced at `at` may still be reused. The time is read behind
+/// Returns true if a token that was replaced at `at` may still be reused. The time is read behind
 /// the lock of the session; otherwise a request that waited could reuse a token for longer. A time
 /// that is ahead by more than the interval was written by a clock that was set back since, and is
 /// not recent.
@@ -182,7 +182,7 @@ pub(super) fn session_key(columns: &ColumnKeys, session: &Session) -> Option<(Se
     match columns.decrypt(session.id.0, session.hmac_key.as_deref()?) {
         Ok(opened) => Some((SessionKey::from_column(&opened.text)?, opened.is_outdated)),
         Err(error) => {
-            tracing::error!(session.id = %session.id, error = %error, "key of a session not decrypted");
+            tracing::error!(session.id = %session.id, error = %error, "the key of a session could not be decrypted");
             None
         }
     }
@@ -222,7 +222,7 @@ async fn stored(auth: &Auth, tx: Tx, request: &RequestInfo, presented: &str) -> 
             auth.audit_log().record(&tx, AuditEvent::new(user, Action::TokenRevoked), now).await?;
             tx.commit().await?;
         }
-        tracing::warn!(session.id = %session.id, user.id = %user.id, "replaced refresh token presented again");
+        tracing::warn!(session.id = %session.id, user.id = %user.id, "a replaced refresh token was presented again");
         return Err(already_used());
     }
     if matches!(verdict, TokenVerdict::Replace) && upgrades(&auth.settings().refresh, session.id.0) {
@@ -274,7 +274,7 @@ async fn stored(auth: &Auth, tx: Tx, request: &RequestInfo, presented: &str) -> 
     Ok(Some(response.into_response()))
 }
 
-/// Returns whether a session of stored tokens moves to counted ones: a share that is stable for
+/// Returns true if a session of stored tokens moves to counted ones: a share that is stable for
 /// each session.
 fn upgrades(settings: &RefreshSettings, session: uuid::Uuid) -> bool {
     let share = u32::from_be_bytes(*hash::sha256(session.as_bytes()).first_chunk().unwrap_or(&[0; 4])) % 100;
@@ -378,7 +378,7 @@ async fn reuse_of_counted(
     now: OffsetDateTime,
 ) -> Result<Response, AuthError> {
     let RefreshTokenFamily { session, user } = family;
-    tracing::warn!(session.id = %session.id, user.id = %user.id, "replaced refresh token presented again");
+    tracing::warn!(session.id = %session.id, user.id = %user.id, "a replaced refresh token was presented again");
     if !auth.settings().refresh.rotation {
         return Err(already_used());
     }

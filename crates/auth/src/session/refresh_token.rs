@@ -124,7 +124,7 @@ impl CountedToken {
         self.counter
     }
 
-    /// Returns whether `key` signed this token. In constant time.
+    /// Returns true if `key` signed this token. In constant time.
     #[must_use]
     pub fn is_signed_by(&self, key: &SessionKey) -> bool {
         key.signature(&self.signed).ct_eq(&self.signature).into()
@@ -291,7 +291,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_panics(text in "\\PC{0,80}", bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
+        fn parsing_never_panics(text in "\\PC{0,80}", bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
             let _ = RefreshToken::parse(&text);
             let _ = RefreshToken::parse(&URL_SAFE_NO_PAD.encode(bytes));
         }

@@ -26,7 +26,7 @@ macro_rules! hook_points {
         }
 
         impl HookPoint {
-            /// Returns whether a PostgreSQL function runs in the transaction of the operation, so
+            /// Returns true if a PostgreSQL function runs in the transaction of the operation, so
             /// that its effects share the fate of the operation. Others count attempts, for
             /// example, whose effects must stay when the operation is rejected.
             #[must_use]

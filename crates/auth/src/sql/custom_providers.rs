@@ -309,7 +309,7 @@ pub async fn replace(tx: &Tx, changed: &CustomProvider) -> Result<(), Error> {
     .map(drop)
 }
 
-/// Deletes a provider. Returns whether there was one.
+/// Deletes a provider. Returns true if there was one.
 pub async fn delete(tx: &Tx, id: Uuid) -> Result<bool, Error> {
     Ok(tx.execute(DELETE, &[&id]).await? > 0)
 }

@@ -170,7 +170,7 @@ impl FlowState {
         }
     }
 
-    /// Returns whether the flow took longer than `expiry`. A flow that an email continues counts
+    /// Returns true if the flow took longer than `expiry`. A flow that an email continues counts
     /// from the time at which its link was opened: until then the life of the link counts, not that
     /// of a round trip to a provider.
     #[must_use]

@@ -132,7 +132,7 @@ pub async fn obfuscate(tx: &Tx, id: IdentityId, provider_id: &str, now: OffsetDa
     tx.execute(OBFUSCATE, &[&id, &provider_id, &now]).await.map(drop)
 }
 
-/// Deletes an identity of a user. Returns whether there was one.
+/// Deletes an identity of a user. Returns true if there was one.
 pub async fn delete(tx: &Tx, id: IdentityId, user: UserId) -> Result<bool, Error> {
     Ok(tx.execute(DELETE, &[&id, &user]).await? > 0)
 }

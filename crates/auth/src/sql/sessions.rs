@@ -6,7 +6,7 @@ use time::{OffsetDateTime, PrimitiveDateTime, UtcOffset};
 use tokio_postgres::{Error, Row};
 use uuid::Uuid;
 
-use super::{Params, Run, Tx};
+use super::{Params, Run, Tx, users};
 use crate::model::ids::{FactorId, SessionId, UserId};
 
 /// The columns of [`Session::from_row`], of a table or alias named `sessions`. The last two are its
@@ -32,7 +32,6 @@ statements! {
     const INSERT_AMR = "
         insert into auth.mfa_amr_claims (id, session_id, created_at, updated_at, authentication_method)
         values ($1, $2, $3, $3, $4)";
-    const SIGNED_IN_NOW = "update auth.users set last_sign_in_at = $2, updated_at = $2 where id = $1";
     /// The last use of an imported session may be known by its stored refresh tokens only.
     const OF_USER = concat!(
         "select ",
@@ -248,15 +247,14 @@ pub async fn insert(tx: &Tx, session: &NewSession<'_>, now: OffsetDateTime) -> R
         &counter,
     ];
     let amr: Params<'_> = &[&amr_id, &session.id, &now, &session.method];
-    let user: Params<'_> = &[&session.user_id, &now];
     let (inserted, amr, user) = tokio::join!(biased;
         tx.execute(INSERT, row),
         tx.execute(INSERT_AMR, amr),
-        tx.execute(SIGNED_IN_NOW, user),
+        users::record_sign_in(tx, session.user_id, now),
     );
     inserted?;
     amr?;
-    user.map(drop)
+    user
 }
 
 /// Locks a session of a user until the transaction ends. Returns its assurance level.
@@ -288,7 +286,7 @@ pub async fn raise(
 }
 
 /// Removes the method of a factor from the sessions of the user that it raised.
-pub async fn forget_factor(
+pub async fn remove_factor(
     tx: &Tx,
     user: UserId,
     factor: FactorId,
@@ -299,7 +297,7 @@ pub async fn forget_factor(
 }
 
 /// Removes methods from all sessions of a user.
-pub async fn forget_methods(tx: &Tx, user: UserId, methods: &[&str]) -> Result<(), Error> {
+pub async fn remove_methods(tx: &Tx, user: UserId, methods: &[&str]) -> Result<(), Error> {
     tx.execute(FORGET_METHODS, &[&user, &methods]).await.map(drop)
 }
 
@@ -356,7 +354,7 @@ pub async fn delete(tx: &Tx, id: SessionId) -> Result<(), Error> {
     tx.execute(DELETE, &[&id]).await.map(drop)
 }
 
-/// Ends a session of this user. Returns whether there was one.
+/// Ends a session of this user. Returns true if there was one.
 pub async fn delete_of_user(tx: &Tx, id: SessionId, user: UserId) -> Result<bool, Error> {
     Ok(tx.execute(DELETE_OF_USER, &[&id, &user]).await? > 0)
 }

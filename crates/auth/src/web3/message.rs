@@ -181,7 +181,7 @@ impl SignInMessage {
         })
     }
 
-    /// Returns whether the message was signed for a page on the same machine.
+    /// Returns true if the message was signed for a page on the same machine.
     pub fn is_local(&self) -> bool {
         self.uri.host_str() == Some("localhost")
     }
@@ -252,7 +252,7 @@ fn timestamp(field: &'static str, text: &str) -> Result<OffsetDateTime, MessageE
     OffsetDateTime::parse(text, &Rfc3339).map_err(|_| MessageError::Timestamp(field))
 }
 
-/// Returns whether a text is `localhost` or a DNS name with an alphabetic top-level domain, with an
+/// Returns true if a text is `localhost` or a DNS name with an alphabetic top-level domain, with an
 /// optional port.
 fn is_domain(text: &str) -> bool {
     let (host, port) = text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port)));

@@ -65,7 +65,7 @@ impl WalletSignature {
         }
     }
 
-    /// Returns whether the wallet with the message's address signed the text.
+    /// Returns true if the wallet with the message's address signed the text.
     ///
     /// Contract wallets of Ethereum (EIP-1271) are not supported: they are verified by calling a
     /// contract on the chain.

@@ -73,7 +73,7 @@ impl Attestation {
         is_verified.then_some(&*self.format).ok_or(CeremonyError::Attestation)
     }
 
-    /// Returns whether the statement's signature is that of its certificate, or without one that of
+    /// Returns true if the statement's signature is that of its certificate, or without one that of
     /// the new key.
     fn is_signed(&self, message: &[u8], credential: &AttestedCredential) -> bool {
         let Some(signature) = field(&self.statement, "sig").and_then(Value::as_bytes) else {

@@ -23,7 +23,7 @@ impl RelyingPartyOrigin {
         }
     }
 
-    /// Returns whether this is the origin that a browser reports.
+    /// Returns true if this is the origin that a browser reports.
     pub fn matches(&self, reported: &str) -> bool {
         match self {
             Self::Page(origin) => page_origin(reported).is_some_and(|reported| reported == *origin),

@@ -170,7 +170,7 @@ impl PublicKey {
         }
     }
 
-    /// Returns whether a signature over `message` is this key's.
+    /// Returns true if a signature over `message` is this key's.
     pub fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         match (&self.material, self.algorithm.key_form()) {
             (KeyMaterial::Bytes(bytes), KeyForm::Elliptic(_, _, verification)) => {

@@ -2,11 +2,12 @@
 //! by one.
 
 use portico_auth::AuthSettings;
-use portico_testkit::{GooglePerson, TestResponse, TestServer, claims_of, google_page};
+use portico_testkit::{GooglePerson, TestResponse, TestServer, google_page};
 use serde_json::json;
 
 use crate::id_token::id_token;
 use crate::misbehaving::{Provider, begin, return_from_provider, server_and, server_with};
+use crate::oauth::query_of;
 
 const PASSWORD: &str = "correct horse";
 const ADA: GooglePerson<'static> = GooglePerson::Verified { name: "Ada L", email: "ada@example.com" };
@@ -219,7 +220,7 @@ async fn workos_learns_which_provider_is_meant() {
     let server = server_with("workos", &provider).await;
     let query = "provider=workos&workos_provider=GoogleOAuth&connection=conn_1&scopes=more";
     let url = server.get(&format!("/auth/v1/authorize?{query}")).send().await.expect(302).location();
-    let field = |name: &str| url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned());
+    let field = |name| query_of(&url, name);
     assert!(url.as_str().starts_with(&format!("{}/sso/authorize?", provider.base)), "{url}");
     assert_eq!(field("provider").as_deref(), Some("GoogleOAuth"));
     assert_eq!(field("connection").as_deref(), Some("conn_1"));
@@ -253,7 +254,7 @@ async fn a_token_without_a_session_signs_out_everywhere() {
     let server = linking(|_| {}).await;
     let eve = server.member("eve@example.com").await;
     eve.on_another_device().await;
-    let mut claims = claims_of(eve.access_token());
+    let mut claims = eve.claims();
     claims.as_object_mut().unwrap().remove("session_id");
     let token = server.keys().ring.sign(&claims).unwrap();
     server.post("/auth/v1/logout?scope=local").bearer(&token).send().await.expect(204);

@@ -4,14 +4,14 @@ use portico_mail::MailKind;
 use portico_testkit::TestServer;
 use serde_json::{Value, json};
 
-use crate::factors::{ADA, EVE, PASSWORD, enroll_totp, level, with_totp};
+use crate::factors::{ADA, EVE, enroll_totp, level, with_totp};
 
 #[tokio::test]
 async fn a_lost_factor_is_removed_and_its_sessions_are_lowered() {
     let t = TestServer::start().await;
-    let (factor, session) = with_totp(&t, ADA).await;
-    let user = session["user"]["id"].as_str().unwrap();
-    assert_eq!(level(&session), "aal2");
+    let (factor, ada) = with_totp(&t, ADA).await;
+    let user = ada.id();
+    assert_eq!(level(&ada), "aal2");
     let listed =
         t.operator().calls("GET", &format!("admin/users/{user}/factors"), &Value::Null).await.expect(200).json();
     assert_eq!((&listed[0]["id"], &listed[0]["status"]), (&json!(factor.id), &json!("verified")));
@@ -24,7 +24,7 @@ async fn a_lost_factor_is_removed_and_its_sessions_are_lowered() {
         .expect(200)
         .json();
     assert_eq!(removed["id"], factor.id.as_str());
-    assert_eq!(level(&t.refresh(&session).await.expect(200).json()), "aal1");
+    assert_eq!(level(&ada.refreshed().await), "aal1");
     assert_eq!(
         t.operator().calls("GET", &format!("admin/users/{user}/factors"), &Value::Null).await.expect(200).json(),
         json!([])
@@ -40,10 +40,10 @@ async fn the_owner_is_notified_of_a_factor_that_an_administrator_removes() {
         settings.email.notifications = vec![MailKind::MfaFactorUnenrolled];
     })
     .await;
-    let (factor, session) = with_totp(&t, ADA).await;
-    let user = session["user"]["id"].as_str().unwrap();
+    let (factor, ada) = with_totp(&t, ADA).await;
+    let user = ada.id();
     // One that was never proved needs no word
-    let draft = enroll_totp(&t, &session, "draft").await;
+    let draft = enroll_totp(&ada, "draft").await;
     for id in [&draft.id, &factor.id] {
         t.operator().calls("DELETE", &format!("admin/users/{user}/factors/{id}"), &Value::Null).await.expect(200);
     }
@@ -58,9 +58,9 @@ async fn the_owner_is_notified_of_a_factor_that_an_administrator_removes() {
 #[tokio::test]
 async fn a_factor_is_renamed_and_only_a_phone_gets_a_number() {
     let t = TestServer::start().await;
-    let session = t.signed_in(ADA, PASSWORD).await;
-    let user = session["user"]["id"].as_str().unwrap();
-    let (first, second) = (enroll_totp(&t, &session, "one").await, enroll_totp(&t, &session, "two").await);
+    let ada = t.member(ADA).await;
+    let user = ada.id();
+    let (first, second) = (enroll_totp(&ada, "one").await, enroll_totp(&ada, "two").await);
     let put = async |id: &str, body: Value| {
         t.operator().calls("PUT", &format!("admin/users/{user}/factors/{id}"), &body).await
     };
@@ -93,8 +93,8 @@ async fn a_factor_is_renamed_and_only_a_phone_gets_a_number() {
 async fn factors_of_other_accounts_and_odd_ids_are_not_found() {
     let t = TestServer::start().await;
     let (eves, _) = with_totp(&t, EVE).await;
-    let ada = t.signed_in(ADA, PASSWORD).await;
-    let user = ada["user"]["id"].as_str().unwrap();
+    let ada = t.member(ADA).await;
+    let user = ada.id();
     for (id, code, message) in [
         (eves.id.as_str(), "mfa_factor_not_found", "Factor not found"),
         ("7", "validation_failed", "factor_id must be an UUID"),

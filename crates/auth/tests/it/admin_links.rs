@@ -13,7 +13,7 @@ async fn link(t: &TestServer, body: Value) -> Value {
 /// Follows the link. Returns the claims of the session that it leads to.
 async fn follow(t: &TestServer, link: &Value) -> Value {
     let landed = t.get(link["action_link"].as_str().unwrap()).send().await.expect(303);
-    claims_of(t.member_of(&landed).access_token())
+    t.member_of(&landed).claims()
 }
 
 #[tokio::test]

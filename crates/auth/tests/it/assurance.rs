@@ -5,7 +5,7 @@ use portico_testkit::{GooglePerson, Member, TestResponse, TestServer};
 use serde_json::json;
 
 use crate::account_rules::linking;
-use crate::factors::{EVE, PASSWORD, enroll_totp, prove, refusal, refused, with_totp};
+use crate::factors::{EVE, enroll_totp, prove, refusal, refused, with_totp};
 use crate::misbehaving::{Provider, server_and};
 
 pub(crate) const ADA: GooglePerson<'static> = GooglePerson::Verified { name: "Ada L", email: "ada@example.com" };
@@ -19,10 +19,9 @@ pub(crate) async fn contacts(t: &TestServer) -> String {
 #[tokio::test]
 async fn identities_are_linked_and_unlinked_with_the_second_factor_only() {
     let t = linking(|_| {}).await;
-    let (factor, session) = with_totp(&t, EVE).await;
-    let owner = t.member_with(session);
+    let (factor, owner) = with_totp(&t, EVE).await;
     assert!(owner.links_google(ADA).await.expect(302).location_fragment("access_token").is_some());
-    let thief = t.visitor(EVE).with_password(PASSWORD).signed_in().await;
+    let thief = t.visitor(EVE).signed_in().await;
     let (email, google) = (thief.identity("email").await, thief.identity("google").await);
     for answer in [
         thief.begins_google_link(None).await,
@@ -36,7 +35,7 @@ async fn identities_are_linked_and_unlinked_with_the_second_factor_only() {
     assert_eq!(t.count("select count(*) from auth.identities").await, 2);
     assert_eq!(t.count("select count(*) from auth.flow_state").await, 0);
 
-    let proved = t.member_with(prove(&t, thief.session(), &factor).await.expect(200).json());
+    let proved = thief.with_session_of(prove(&thief, &factor).await);
     proved.unlinks(&google).await.expect(200);
     proved.begins_google_link(None).await.expect(200);
 }
@@ -53,11 +52,11 @@ async fn an_id_token_links_with_the_second_factor_only() {
     let provider = Provider::start().await;
     let t = server_and("google", &provider, |_| {}).await;
     let (factor, _) = with_totp(&t, EVE).await;
-    let thief = t.visitor(EVE).with_password(PASSWORD).signed_in().await;
+    let thief = t.visitor(EVE).signed_in().await;
     let answer = link_by_id_token(&thief, &t, &provider).await;
     assert_eq!(refused(&answer), refusal(401, "insufficient_aal", TEXT));
     assert_eq!(t.count("select count(*) from auth.identities").await, 1);
-    let proved = t.member_with(prove(&t, thief.session(), &factor).await.expect(200).json());
+    let proved = thief.with_session_of(prove(&thief, &factor).await);
     link_by_id_token(&proved, &t, &provider).await.expect(200);
 }
 
@@ -99,7 +98,7 @@ async fn an_unlink_is_checked_again_behind_the_lock_of_the_account() {
     let t = linking(|_| {}).await;
     let eve = t.member(EVE).await;
     eve.links_google(ADA).await.expect(302);
-    enroll_totp(&t, eve.session(), "app").await;
+    enroll_totp(&eve, "app").await;
     let email = eve.identity("email").await;
     assert_eq!(meanwhile(&t, FACTOR_IS_VERIFIED, eve.unlinks(&email)).await, factor_missing());
     t.execute("update auth.mfa_factors set status = 'unverified'").await;
@@ -113,7 +112,7 @@ async fn a_link_by_id_token_is_checked_again_behind_the_lock_of_the_account() {
     let provider = Provider::start().await;
     let t = server_and("google", &provider, |_| {}).await;
     let eve = t.member(EVE).await;
-    enroll_totp(&t, eve.session(), "app").await;
+    enroll_totp(&eve, "app").await;
     let link = || link_by_id_token(&eve, &t, &provider);
     assert_eq!(meanwhile(&t, FACTOR_IS_VERIFIED, link()).await, factor_missing());
     t.execute("update auth.mfa_factors set status = 'unverified'").await;

@@ -2,12 +2,12 @@
 //! clear error, and none leaves anything behind.
 
 use portico_auth::AuthSettings;
-use portico_testkit::TestServer;
+use portico_testkit::{Member, TestServer};
 use serde_json::{Value, json};
 use time::format_description::well_known::Rfc3339;
 
 use crate::authenticator::with_passkeys;
-use crate::factors::{ADA, EVE, access, challenge_id, code_at, post, prove, verify, with_totp};
+use crate::factors::{ADA, EVE, challenge_id, code_at, prove, verify, with_totp};
 use crate::factors_phone::with_phone_factors;
 
 const UNKNOWN: &str = "00000000-0000-4000-8000-000000000001";
@@ -58,7 +58,7 @@ pub async fn all_rows(t: &TestServer) -> String {
 }
 
 /// Sends requests, and checks the error of each and that none wrote a row or sent a message.
-async fn assert_rejected(t: &TestServer, ada: &Value, cases: Vec<Case>) {
+async fn assert_rejected(t: &TestServer, ada: &Member<'_>, cases: Vec<Case>) {
     let before = all_rows(t).await;
     let mails = t.mails().len();
     let mut wrong = Vec::new();
@@ -66,7 +66,7 @@ async fn assert_rejected(t: &TestServer, ada: &Value, cases: Vec<Case>) {
         let request = t.request(method.parse().unwrap(), &format!("/auth/v1/{path}"));
         let request = match sender {
             Visitor => request,
-            Ada => request.bearer(access(ada)),
+            Ada => ada.sends(request),
             Administrator => request.bearer(t.api_keys().service_role_jwt()),
         };
         let shown = String::from_utf8_lossy(&body[..body.len().min(120)]).into_owned();
@@ -100,13 +100,13 @@ async fn malformed_requests_about_factors_are_rejected() {
     let t = TestServer::with_auth(with_everything).await;
     let (hers, eve) = with_totp(&t, EVE).await;
     let (own, ada) = with_totp(&t, ADA).await;
-    let ada = prove(&t, &ada, &own).await.expect(200).json();
-    let theirs = challenge_id(&t, &eve, &hers.id).await;
-    let used = challenge_id(&t, &ada, &own.id).await;
+    let ada = ada.with_session_of(prove(&ada, &own).await);
+    let theirs = challenge_id(&eve, &hers.id).await;
+    let used = challenge_id(&ada, &own.id).await;
     t.clock().advance(time::Duration::seconds(30));
-    let ada = verify(&t, &ada, &own.id, &used, &code_at(&own.secret, t.clock().now())).await.expect(200).json();
-    let open = challenge_id(&t, &ada, &own.id).await;
-    let late = challenge_id(&t, &eve, &hers.id).await;
+    let ada = ada.with_session_of(verify(&ada, &own.id, &used, &code_at(&own.secret, t.clock().now())).await);
+    let open = challenge_id(&ada, &own.id).await;
+    let late = challenge_id(&eve, &hers.id).await;
     let to = |id: &str, step: &str| format!("factors/{id}/{step}");
     let proof = |challenge: &str, code: &str| json!({"challenge_id": challenge, "code": code});
 
@@ -170,7 +170,7 @@ async fn malformed_requests_about_factors_are_rejected() {
 
     t.clock().advance(time::Duration::seconds(300));
     let code = code_at(&hers.secret, t.clock().now());
-    let answer = post(&t, &eve, &to(&hers.id, "verify"), &proof(&late, &code)).send().await;
+    let answer = eve.posts(&to(&hers.id, "verify"), &proof(&late, &code)).await;
     assert_eq!(answer.rejection(), (422, "mfa_challenge_expired".into()));
 }
 
@@ -179,8 +179,8 @@ async fn malformed_requests_about_passkeys_are_rejected() {
     const INVALID: (u16, &str) = (400, "validation_failed");
     const NOT_FOUND: (u16, &str) = (400, "webauthn_challenge_not_found");
     let t = TestServer::with_auth(with_everything).await;
-    let ada = t.signed_in(ADA, "correct horse").await;
-    let begun = post(&t, &ada, "passkeys/registration/options", &json!({})).send().await.expect(200).json();
+    let ada = t.member(ADA).await;
+    let begun = ada.posts("passkeys/registration/options", &json!({})).await.expect(200).json();
     let (registration, verify) = (&begun["challenge_id"], "passkeys/registration/verify");
     let sign_in = "passkeys/authentication/verify";
     let mut cases = Vec::new();
@@ -221,7 +221,7 @@ async fn malformed_requests_about_passkeys_are_rejected() {
 async fn malformed_messages_of_wallets_are_rejected() {
     const INVALID: (u16, &str) = (400, "validation_failed");
     let t = TestServer::with_auth(with_everything).await;
-    let ada = t.signed_in(ADA, "correct horse").await;
+    let ada = t.member(ADA).await;
     let now = t.clock().now().format(&Rfc3339).unwrap();
     let ethereum = format!(
         "app.example wants you to sign in with your Ethereum account:\n0x{}\n\nWelcome\n\nURI: https://app.example/\n\
@@ -303,7 +303,7 @@ async fn malformed_requests_of_administrators_are_rejected() {
     let t = TestServer::with_auth(with_everything).await;
     let (own, ada) = with_totp(&t, ADA).await;
     let (hers, eve) = with_totp(&t, EVE).await;
-    let id = ada["user"]["id"].as_str().unwrap();
+    let id = ada.id();
     let not_json = (400, "bad_json");
     let mut cases = Vec::new();
     let mut rejected = |method: &'static str, path: &str, body: Value, error: (u16, &'static str)| {
@@ -374,5 +374,5 @@ async fn malformed_requests_of_administrators_are_rejected() {
         }
     }
     assert_rejected(&t, &ada, cases).await;
-    t.get("/auth/v1/user").bearer(access(&eve)).send().await.expect(200);
+    eve.reads_account().await.expect(200);
 }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use url::Url;
 
 use crate::misbehaving::{Provider, begin, server_and, server_with};
+use crate::oauth::query_of;
 
 const ADA: GooglePerson<'static> = GooglePerson::Verified { name: "Ada L", email: "ada@example.com" };
 const AUTHORIZE: &str = "/auth/v1/authorize?provider=google";
@@ -120,7 +121,7 @@ async fn begin_at(t: &TestServer, host: &str) -> (String, String) {
 }
 
 fn state_of(url: &Url) -> String {
-    url.query_pairs().find(|(name, _)| name == "state").unwrap().1.into_owned()
+    query_of(url, "state").unwrap()
 }
 
 #[tokio::test]

@@ -80,7 +80,7 @@ async fn a_link_with_a_proof_key_ends_with_the_session_that_began_it() {
 async fn a_link_that_began_before_the_second_factor_needs_it() {
     let t = linking(|_| {}).await;
     let eve = t.member(EVE).await;
-    let factor = enroll_totp(&t, eve.session(), "app").await;
+    let factor = enroll_totp(&eve, "app").await;
     let pkce = Pkce::new();
     let back = at_the_provider(&t, &eve, None).await;
     let other = at_the_provider(&t, &eve, Some(&pkce)).await;
@@ -90,7 +90,7 @@ async fn a_link_that_began_before_the_second_factor_needs_it() {
     assert_eq!(t.exchange(&answer, &pkce.verifier).await.rejection(), factor_missing());
     assert_eq!(t.count("select count(*) from auth.identities").await, 1);
     // The same session has proved it now
-    prove(&t, eve.session(), &factor).await.expect(200);
+    prove(&eve, &factor).await.expect(200);
     t.exchange(&answer, &pkce.verifier).await.expect(200);
 }
 
@@ -164,15 +164,15 @@ async fn changes_that_wait_end_with_the_first_second_factor() {
     let owner = t.member(EVE).await;
     let thief = owner.on_another_device().await;
     let begun = begin_changes(&t, &thief).await;
-    let factor = enroll_totp(&t, owner.session(), "app").await;
-    let owner = t.member_with(prove(&t, owner.session(), &factor).await.expect(200).json());
+    let factor = enroll_totp(&owner, "app").await;
+    let owner = owner.with_session_of(prove(&owner, &factor).await);
     assert_eq!(owner.session()["user"].get("new_email"), None);
     assert_eq!(confirm_changes(&t, begun).await, EVE);
 
     // Later proofs leave those of the owner
     t.clock().advance(Duration::minutes(2));
     owner.changes_account(&json!({"email": "new@example.com"})).await.expect(200);
-    prove(&t, owner.session(), &factor).await.expect(200);
+    prove(&owner, &factor).await.expect(200);
     let link = link_in(t.nth_mail_to("new@example.com", 1).await.html());
     t.get(link.as_str()).send().await;
     assert_eq!(contacts(&t).await, "new@example.com");

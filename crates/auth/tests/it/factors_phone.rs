@@ -5,13 +5,12 @@ use std::sync::{Arc, Mutex};
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, join_all};
 use portico_auth::{AuthSettings, TextMessage, TextTransport};
-use portico_testkit::{TestResponse, TestServer};
+use portico_testkit::{Member, TestResponse, TestServer};
 use serde_json::{Value, json};
 use time::Duration;
 
 use crate::factors::{
-    ADA, EVE, PASSWORD, challenge, challenge_id, enroll, level, methods, post, prove, refusal, refused, unenroll,
-    verify, with_totp,
+    ADA, EVE, challenge, challenge_id, enroll, level, methods, prove, refusal, refused, unenroll, verify, with_totp,
 };
 
 const PHONE: &str = "15550001111";
@@ -22,16 +21,16 @@ pub fn with_phone_factors(settings: &mut AuthSettings) {
     (phone.switches.enroll, phone.switches.verify) = (true, true);
 }
 
-async fn enroll_phone(t: &TestServer, session: &Value, phone: &str) -> String {
+async fn enroll_phone(member: &Member<'_>, phone: &str) -> String {
     let body = json!({"factor_type": "phone", "friendly_name": phone, "phone": phone});
-    enroll(t, session, &body).await.expect(200).json()["id"].as_str().unwrap().to_owned()
+    enroll(member, &body).await.expect(200).json()["id"].as_str().unwrap().to_owned()
 }
 
 /// Proves a phone by the code of its newest message.
-async fn prove_phone(t: &TestServer, session: &Value, id: &str, messages: usize) -> TestResponse {
-    let challenge = challenge_id(t, session, id).await;
-    let code = t.texts_when(PHONE, messages).await.pop().unwrap().code;
-    verify(t, session, id, &challenge, &code).await
+async fn prove_phone(member: &Member<'_>, id: &str, messages: usize) -> TestResponse {
+    let challenge = challenge_id(member, id).await;
+    let code = member.server().texts_when(PHONE, messages).await.pop().unwrap().code;
+    verify(member, id, &challenge, &code).await
 }
 
 #[tokio::test]
@@ -42,13 +41,13 @@ async fn a_code_of_a_message_raises_the_session() {
         settings.factors.phone.otp_length = 8;
     })
     .await;
-    let session = t.signed_in(ADA, PASSWORD).await;
+    let ada = t.member(ADA).await;
     let body = json!({"factor_type": "phone", "friendly_name": "mobile", "phone": "+1 555 000 1111"});
-    let factor = enroll(&t, &session, &body).await.expect(200).json();
+    let factor = enroll(&ada, &body).await.expect(200).json();
     let id = factor["id"].as_str().unwrap();
     let expected = json!({"id": id, "type": "phone", "friendly_name": "mobile", "phone": "+1 555 000 1111"});
     assert_eq!(factor, expected);
-    let answer = challenge(&t, &session, id).await.expect(200).json();
+    let answer = challenge(&ada, id).await.expect(200).json();
     let expires = t.clock().now().unix_timestamp() + 300;
     assert_eq!(answer, json!({"id": answer["id"], "type": "phone", "expires_at": expires}));
     let text = t.text_to(PHONE).await;
@@ -58,45 +57,45 @@ async fn a_code_of_a_message_raises_the_session() {
 
     let challenge = answer["id"].as_str().unwrap();
     for wrong in ["00000000", "1", "abcdefgh", "１２３４５６７８"] {
-        let answer = verify(&t, &session, id, challenge, wrong).await;
+        let answer = verify(&ada, id, challenge, wrong).await;
         assert_eq!(refused(&answer), refusal(422, "mfa_verification_failed", "Invalid MFA Phone code entered"));
     }
-    let raised = verify(&t, &session, id, challenge, &text.code).await.expect(200).json();
+    let raised = ada.with_session_of(verify(&ada, id, challenge, &text.code).await);
     assert_eq!(
         (level(&raised), methods(&raised)),
         ("aal2".into(), vec!["mfa/phone".to_owned(), "password".to_owned()])
     );
-    let listed = &raised["user"]["factors"][0];
+    let listed = &raised.session()["user"]["factors"][0];
     assert_eq!((&listed["phone"], &listed["status"]), (&json!(PHONE), &json!("verified")));
-    let again = verify(&t, &raised, id, challenge, &text.code).await;
+    let again = verify(&raised, id, challenge, &text.code).await;
     assert_eq!(again.rejection(), (422, "mfa_ip_address_mismatch".into()), "a code is used once");
-    unenroll(&t, &raised, id).await.expect(200);
-    assert_eq!(level(&t.refresh(&raised).await.expect(200).json()), "aal1");
+    unenroll(&raised, id).await.expect(200);
+    assert_eq!(level(&raised.refreshed().await), "aal1");
 }
 
 #[tokio::test]
 async fn numbers_are_checked() {
     let t = TestServer::with_auth(with_phone_factors).await;
-    let session = t.signed_in(ADA, PASSWORD).await;
-    let missing = enroll(&t, &session, &json!({"factor_type": "phone"})).await;
+    let ada = t.member(ADA).await;
+    let missing = enroll(&ada, &json!({"factor_type": "phone"})).await;
     assert_eq!(refused(&missing), refusal(400, "validation_failed", "Phone number required to enroll Phone factor"));
     for phone in ["0123", "12a", "1", "++15550001111", "1234567890123456", "१२३४"] {
-        let answer = enroll(&t, &session, &json!({"factor_type": "phone", "phone": phone})).await;
+        let answer = enroll(&ada, &json!({"factor_type": "phone", "phone": phone})).await;
         let message = "Invalid phone number format (E.164 required)";
         assert_eq!(refused(&answer), refusal(400, "validation_failed", message), "{phone}");
     }
     // An enrolment with the same number replaces the one before
-    let first = enroll_phone(&t, &session, PHONE).await;
-    let second = enroll_phone(&t, &session, PHONE).await;
-    assert_eq!(challenge(&t, &session, &first).await.rejection(), (404, "mfa_factor_not_found".into()));
-    let session = prove_phone(&t, &session, &second, 1).await.expect(200).json();
+    let first = enroll_phone(&ada, PHONE).await;
+    let second = enroll_phone(&ada, PHONE).await;
+    assert_eq!(challenge(&ada, &first).await.rejection(), (404, "mfa_factor_not_found".into()));
+    let ada = ada.with_session_of(prove_phone(&ada, &second, 1).await);
     let body = json!({"factor_type": "phone", "friendly_name": "again", "phone": format!("+{PHONE}")});
     let message = "A verified phone factor already exists, unenroll the existing factor to continue";
-    let exists = enroll(&t, &session, &body).await;
+    let exists = enroll(&ada, &body).await;
     assert_eq!(refused(&exists), refusal(422, "mfa_verified_factor_exists", message));
     // Another account may use the same number
-    let eve = t.signed_in(EVE, PASSWORD).await;
-    enroll_phone(&t, &eve, PHONE).await;
+    let eve = t.member(EVE).await;
+    enroll_phone(&eve, PHONE).await;
 }
 
 #[tokio::test]
@@ -106,18 +105,18 @@ async fn messages_keep_an_interval_also_between_concurrent_requests() {
         settings.factors.phone.max_frequency = std::time::Duration::from_secs(60);
     })
     .await;
-    let session = t.signed_in(ADA, PASSWORD).await;
-    let id = enroll_phone(&t, &session, PHONE).await;
-    let answers = join_all((0..5).map(|_| challenge(&t, &session, &id))).await;
+    let ada = t.member(ADA).await;
+    let id = enroll_phone(&ada, PHONE).await;
+    let answers = join_all((0..5).map(|_| challenge(&ada, &id))).await;
     assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1);
     assert_eq!(t.texts_to(PHONE).len(), 1);
     t.clock().advance(Duration::seconds(8));
-    let early = challenge(&t, &session, &id).await;
+    let early = challenge(&ada, &id).await;
     let message = "For security purposes, you can only request this after 52 seconds.";
     assert_eq!(refused(&early), refusal(429, "over_sms_send_rate_limit", message));
     assert_eq!(early.header("retry-after"), Some("52"));
     t.clock().advance(Duration::seconds(52));
-    challenge(&t, &session, &id).await.expect(200);
+    challenge(&ada, &id).await.expect(200);
     assert_eq!(t.count("select count(*) from auth.mfa_challenges").await, 2);
 }
 
@@ -128,39 +127,39 @@ async fn messages_to_a_number_keep_an_interval_also_when_it_is_enrolled_again() 
         settings.factors.phone.max_frequency = std::time::Duration::from_secs(60);
     })
     .await;
-    let session = t.signed_in(ADA, PASSWORD).await;
-    let first = enroll_phone(&t, &session, PHONE).await;
-    challenge(&t, &session, &first).await.expect(200);
+    let ada = t.member(ADA).await;
+    let first = enroll_phone(&ada, PHONE).await;
+    challenge(&ada, &first).await.expect(200);
     let too_soon = (429, "over_sms_send_rate_limit".to_owned());
     // The second enrolment replaces the first one
-    let second = enroll_phone(&t, &session, PHONE).await;
-    assert_eq!(challenge(&t, &session, &second).await.rejection(), too_soon);
-    unenroll(&t, &session, &second).await.expect(200);
+    let second = enroll_phone(&ada, PHONE).await;
+    assert_eq!(challenge(&ada, &second).await.rejection(), too_soon);
+    unenroll(&ada, &second).await.expect(200);
     let body = json!({"factor_type": "phone", "friendly_name": "spelt otherwise", "phone": "+1 555 000 1111"});
-    let third = enroll(&t, &session, &body).await.expect(200).json()["id"].as_str().unwrap().to_owned();
+    let third = enroll(&ada, &body).await.expect(200).json()["id"].as_str().unwrap().to_owned();
     t.clock().advance(Duration::seconds(20));
-    let early = challenge(&t, &session, &third).await;
+    let early = challenge(&ada, &third).await;
     assert_eq!((early.rejection(), early.header("retry-after")), (too_soon, Some("40")));
     assert_eq!(t.texts_to(PHONE).len(), 1);
     // Another number and another account have pauses of their own
-    let other = enroll_phone(&t, &session, "15550002222").await;
-    challenge(&t, &session, &other).await.expect(200);
-    let eve = t.signed_in(EVE, PASSWORD).await;
-    let hers = enroll_phone(&t, &eve, PHONE).await;
-    challenge(&t, &eve, &hers).await.expect(200);
+    let other = enroll_phone(&ada, "15550002222").await;
+    challenge(&ada, &other).await.expect(200);
+    let eve = t.member(EVE).await;
+    let hers = enroll_phone(&eve, PHONE).await;
+    challenge(&eve, &hers).await.expect(200);
     t.clock().advance(Duration::seconds(40));
-    challenge(&t, &session, &third).await.expect(200);
+    challenge(&ada, &third).await.expect(200);
     // A clock that is set back does not stretch the pause
     t.clock().advance(Duration::hours(-1));
-    challenge(&t, &session, &third).await.expect(200);
+    challenge(&ada, &third).await.expect(200);
 }
 
 #[tokio::test]
 async fn channels_are_checked() {
     let t = TestServer::with_auth(with_phone_factors).await;
-    let session = t.signed_in(ADA, PASSWORD).await;
-    let id = enroll_phone(&t, &session, PHONE).await;
-    let send = async |body: Value| post(&t, &session, &format!("factors/{id}/challenge"), &body).send().await;
+    let ada = t.member(ADA).await;
+    let id = enroll_phone(&ada, PHONE).await;
+    let send = async |body: Value| ada.posts(&format!("factors/{id}/challenge"), &body).await;
     for channel in ["whatsapp", "email", "SMS"] {
         let answer = send(json!({"channel": channel})).await;
         assert_eq!(answer.rejection(), (400, "validation_failed".into()), "{channel}");
@@ -174,11 +173,11 @@ async fn channels_are_checked() {
 #[tokio::test]
 async fn an_account_sends_few_messages_an_hour_to_however_many_numbers() {
     let t = TestServer::with_auth(with_phone_factors).await;
-    let ada = t.signed_in(ADA, PASSWORD).await;
-    let send = async |session: &Value, number: usize| {
-        let id = enroll_phone(&t, session, &format!("1555000{number:04}")).await;
-        let answer = challenge(&t, session, &id).await;
-        unenroll(&t, session, &id).await.expect(200);
+    let ada = t.member(ADA).await;
+    let send = async |member: &Member<'_>, number: usize| {
+        let id = enroll_phone(member, &format!("1555000{number:04}")).await;
+        let answer = challenge(member, &id).await;
+        unenroll(member, &id).await.expect(200);
         answer
     };
     for number in 0..10 {
@@ -188,7 +187,7 @@ async fn an_account_sends_few_messages_an_hour_to_however_many_numbers() {
     assert_eq!(refused.rejection(), (429, "over_sms_send_rate_limit".into()));
     assert_eq!(refused.header("retry-after"), Some("360"));
     assert!(t.texts_to("15550000010").is_empty());
-    send(&t.signed_in(EVE, PASSWORD).await, 10).await.expect(200);
+    send(&t.member(EVE).await, 10).await.expect(200);
 
     t.clock().advance(Duration::minutes(6));
     send(&ada, 11).await.expect(200);
@@ -221,21 +220,21 @@ async fn a_message_that_cannot_be_sent_leaves_nothing_behind_and_a_gateway_may_c
         settings.texts = Some(texts);
     })
     .await;
-    let session = t.signed_in(ADA, PASSWORD).await;
-    let id = enroll_phone(&t, &session, PHONE).await;
+    let ada = t.member(ADA).await;
+    let id = enroll_phone(&ada, PHONE).await;
     // More often than an account may send messages
     for _ in 0..12 {
-        let failed = challenge(&t, &session, &id).await;
+        let failed = challenge(&ada, &id).await;
         assert_eq!(refused(&failed), refusal(500, "unexpected_failure", "error sending message"));
     }
     assert_eq!(t.count("select count(*) from auth.mfa_challenges").await, 0);
     assert_eq!(t.count("select count(*) from auth.mfa_factors where last_challenged_at is not null").await, 0);
 
     *gateway.is_working.lock().unwrap() = true;
-    let challenge = challenge_id(&t, &session, &id).await;
-    let wrong = verify(&t, &session, &id, &challenge, "123456").await;
+    let challenge = challenge_id(&ada, &id).await;
+    let wrong = verify(&ada, &id, &challenge, "123456").await;
     assert_eq!(refused(&wrong), refusal(403, "otp_expired", "Token has expired or is invalid"));
-    verify(&t, &session, &id, &challenge, "424242").await.expect(200);
+    verify(&ada, &id, &challenge, "424242").await.expect(200);
 }
 
 #[tokio::test]
@@ -245,25 +244,25 @@ async fn test_numbers_have_a_fixed_code_and_get_no_message() {
         settings.sms.test_otps.insert(PHONE.into(), "123456".into());
     })
     .await;
-    let session = t.signed_in(ADA, PASSWORD).await;
-    let id = enroll_phone(&t, &session, PHONE).await;
-    let challenge = challenge_id(&t, &session, &id).await;
-    verify(&t, &session, &id, &challenge, "123456").await.expect(200);
+    let ada = t.member(ADA).await;
+    let id = enroll_phone(&ada, PHONE).await;
+    let challenge = challenge_id(&ada, &id).await;
+    verify(&ada, &id, &challenge, "123456").await.expect(200);
     assert!(t.texts_to(PHONE).is_empty());
 }
 
 #[tokio::test]
 async fn a_session_with_two_types_keeps_its_level_until_both_are_removed() {
     let t = TestServer::with_auth(with_phone_factors).await;
-    let (app, session) = with_totp(&t, ADA).await;
-    let phone = enroll_phone(&t, &session, PHONE).await;
-    let session = prove_phone(&t, &session, &phone, 1).await.expect(200).json();
+    let (app, ada) = with_totp(&t, ADA).await;
+    let phone = enroll_phone(&ada, PHONE).await;
+    let ada = ada.with_session_of(prove_phone(&ada, &phone, 1).await);
     let both = ["mfa/phone", "password", "totp"].map(str::to_owned).to_vec();
-    assert_eq!((level(&session), methods(&session)), ("aal2".into(), both));
-    unenroll(&t, &session, &phone).await.expect(200);
-    let session = t.refresh(&session).await.expect(200).json();
-    assert_eq!((level(&session), methods(&session)), ("aal2".into(), vec!["password".to_owned(), "totp".to_owned()]));
-    let session = prove(&t, &session, &app).await.expect(200).json();
-    unenroll(&t, &session, &app.id).await.expect(200);
-    assert_eq!(level(&t.refresh(&session).await.expect(200).json()), "aal1");
+    assert_eq!((level(&ada), methods(&ada)), ("aal2".into(), both));
+    unenroll(&ada, &phone).await.expect(200);
+    let ada = ada.refreshed().await;
+    assert_eq!((level(&ada), methods(&ada)), ("aal2".into(), vec!["password".to_owned(), "totp".to_owned()]));
+    let ada = ada.with_session_of(prove(&ada, &app).await);
+    unenroll(&ada, &app.id).await.expect(200);
+    assert_eq!(level(&ada.refreshed().await), "aal1");
 }

@@ -3,7 +3,7 @@
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use portico_auth::settings::HookPoint;
-use portico_testkit::{TestResponse, TestServer, claims_of};
+use portico_testkit::{TestResponse, TestServer};
 use serde_json::{Value, json};
 
 use crate::factors;
@@ -33,13 +33,13 @@ async fn a_function_replaces_the_claims() {
 
     create(&t, "jsonb", "begin return jsonb_set(event, '{claims,tenant}', '\"acme\"'); end").await;
     let mut ada = t.visitor(ADA).signed_in().await;
-    assert_eq!(claims_of(ada.access_token())["tenant"], "acme");
+    assert_eq!(ada.claims()["tenant"], "acme");
 
     // Replaced while connections are open, also by one with another type
     t.execute("drop function public.hook").await;
     create(&t, "json", "begin return jsonb_set(event::jsonb, '{claims,tenant}', '\"other\"')::json; end").await;
     ada.refreshes().await.expect(200);
-    assert_eq!(claims_of(ada.access_token())["tenant"], "other");
+    assert_eq!(ada.claims()["tenant"], "other");
 
     for (body, status, message) in [
         ("begin return null; end", 500, "output claims field is missing"),
@@ -145,9 +145,9 @@ fn requests_text(t: &TestServer, person: usize) -> BoxFuture<'_, TestResponse> {
 
 fn proves_factor(t: &TestServer, person: usize) -> BoxFuture<'_, TestResponse> {
     async move {
-        let session = t.signed_in(&email_of(person), PASSWORD).await;
-        let factor = factors::enroll_totp(t, &session, "phone app").await;
-        factors::prove(t, &session, &factor).await
+        let member = t.member(&email_of(person)).await;
+        let factor = factors::enroll_totp(&member, "phone app").await;
+        factors::prove(&member, &factor).await
     }
     .boxed()
 }
@@ -157,7 +157,7 @@ struct FunctionCase {
     point: HookPoint,
     /// Sends a request of a new person.
     request: for<'a> fn(&'a TestServer, usize) -> BoxFuture<'a, TestResponse>,
-    /// Returns whether the input is that of the request, from the input and the response.
+    /// Returns true if the input is that of the request, from the input and the response.
     fits: fn(&Value, &Value) -> bool,
     /// The output that rejects the request, with the status and the text of its response.
     rejection: (Value, u16, &'static str),

@@ -4,7 +4,7 @@ use portico_auth::settings::{HookPoint, SendLimit};
 use portico_mail::MailKind;
 use serde_json::{Value, json};
 
-use crate::hook_server::{answered, refused, server_with_hook};
+use crate::hook_server::{json_response, refused, server_with_hook};
 use crate::phone::with_phones;
 
 const ADA: &str = "ada@example.com";
@@ -52,12 +52,12 @@ async fn a_hook_sends_the_mails() {
 #[tokio::test]
 async fn a_mail_that_the_hook_rejects_leaves_nothing() {
     let (t, hook) = server_with_hook(HookPoint::SendEmail, |_| {}).await;
-    hook.answer(|_| refused(403, "No mails to this domain"));
+    hook.respond(|_| refused(403, "No mails to this domain"));
     let rejected = t.visitor(ADA).signs_up().await;
     assert_eq!(rejected.rejection(), (403, "unknown".into()));
     assert_eq!(rejected.json()["msg"], "No mails to this domain");
     assert_eq!(t.count("select count(*) from auth.users").await, 0);
-    hook.answer(|_| answered(&json!({})));
+    hook.respond(|_| json_response(&json!({})));
     t.visitor(ADA).signs_up().await.expect(200);
 }
 
@@ -103,7 +103,7 @@ async fn a_notification_that_fails_does_not_fail_the_change() {
     .await;
     let ada = t.member(ADA).await;
     let before = hook.requests().len();
-    hook.answer(|_| refused(500, "No"));
+    hook.respond(|_| refused(500, "No"));
     ada.changes_account(&json!({"password": "another horse"})).await.expect(200);
     let inputs = hook.inputs().split_off(before);
     assert_eq!(inputs.len(), 1);
@@ -115,13 +115,13 @@ async fn a_notification_that_fails_does_not_fail_the_change() {
 async fn a_hook_sends_the_text_messages() {
     let (t, hook) = server_with_hook(HookPoint::SendSms, with_phones).await;
     let ada = t.visitor_with_phone(PHONE);
-    hook.answer(|_| refused(402, "No credit"));
+    hook.respond(|_| refused(402, "No credit"));
     let otp = async |channel: &str| ada.posts("otp", &json!({"channel": channel})).await;
     let rejected = otp("sms").await;
     assert_eq!((rejected.status, &rejected.json()["msg"]), (402, &json!("No credit")));
     assert_eq!(t.count("select count(*) from auth.users").await, 0, "nobody could use the account");
 
-    hook.answer(|_| answered(&json!({})));
+    hook.respond(|_| json_response(&json!({})));
     otp("whatsapp").await.expect(200);
     let input = hook.inputs().remove(1);
     assert_eq!((&input["user"]["phone"], &input["sms"]["phone"]), (&json!(PHONE), &json!(PHONE)));

@@ -1,4 +1,4 @@
-//! A server for hooks, whose answers a test chooses.
+//! A server for hooks, whose responses a test chooses.
 
 use std::sync::{Arc, Mutex};
 
@@ -22,57 +22,75 @@ pub struct HookRequest {
     pub input: Value,
 }
 
-type Answer = Arc<dyn Fn(HookRequest) -> BoxFuture<'static, Response> + Send + Sync>;
+type Respond = Arc<dyn Fn(HookRequest) -> BoxFuture<'static, Response> + Send + Sync>;
 
 /// The server, on a port of its own.
 pub struct HookServer {
     url: String,
-    answer: Arc<Mutex<Answer>>,
+    respond: Arc<Mutex<Respond>>,
     requests: watch::Sender<Vec<HookRequest>>,
 }
 
 /// Returns a response in JSON.
-pub fn answered(body: &Value) -> Response {
+pub fn json_response(body: &Value) -> Response {
     (StatusCode::OK, [("content-type", "application/json")], body.to_string()).into_response()
 }
 
 /// Returns the error that a hook states.
 pub fn refused(status: u16, message: &str) -> Response {
-    answered(&json!({"error": {"http_code": status, "message": message}}))
+    json_response(&json!({"error": {"http_code": status, "message": message}}))
 }
 
 impl HookServer {
     /// Starts a server that responds with `{}`.
     pub async fn start() -> Self {
-        let ready: Answer = Arc::new(|_| Box::pin(async { answered(&json!({})) }));
-        let answer = Arc::new(Mutex::new(ready));
+        let ready: Respond = Arc::new(|_| Box::pin(async { json_response(&json!({})) }));
+        let respond = Arc::new(Mutex::new(ready));
         let requests = watch::Sender::new(Vec::new());
-        let (answers, received) = (answer.clone(), requests.clone());
+        let (current, received) = (respond.clone(), requests.clone());
         let router = Router::new().fallback(move |headers: HeaderMap, body: Bytes| {
             let request = HookRequest { headers, input: serde_json::from_slice(&body).unwrap() };
             received.send_modify(|requests| requests.push(request.clone()));
-            let answer = answers.lock().unwrap().clone();
-            async move { answer(request).await }
+            let respond = current.lock().unwrap().clone();
+            async move { respond(request).await }
         });
         let url = format!("{}/hook", serve(router).await);
-        Self { url, answer, requests }
+        Self { url, respond, requests }
     }
 
     /// Chooses the response to the next requests.
-    pub fn answer(&self, answer: impl Fn(&HookRequest) -> Response + Send + Sync + 'static) {
-        let answer = Arc::new(answer);
-        self.answer_later(move |request| {
-            let answer = answer.clone();
-            async move { answer(&request) }
+    pub fn respond(&self, respond: impl Fn(&HookRequest) -> Response + Send + Sync + 'static) {
+        let respond = Arc::new(respond);
+        self.respond_later(move |request| {
+            let respond = respond.clone();
+            async move { respond(&request) }
         });
     }
 
-    /// Like [`HookServer::answer`], but for a response that waits.
-    pub fn answer_later<F>(&self, answer: impl Fn(HookRequest) -> F + Send + Sync + 'static)
+    /// Like [`HookServer::respond`], but for a response that waits.
+    pub fn respond_later<F>(&self, respond: impl Fn(HookRequest) -> F + Send + Sync + 'static)
     where
         F: Future<Output = Response> + Send + 'static,
     {
-        *self.answer.lock().unwrap() = Arc::new(move |request| Box::pin(answer(request)));
+        *self.respond.lock().unwrap() = Arc::new(move |request| Box::pin(respond(request)));
+    }
+
+    /// Like [`HookServer::respond`], but no response is sent before the returned sender has sent
+    /// `true`.
+    pub fn respond_when_open(
+        &self,
+        respond: impl Fn(&HookRequest) -> Response + Send + Sync + 'static,
+    ) -> watch::Sender<bool> {
+        let (open, opened) = watch::channel(false);
+        let respond = Arc::new(respond);
+        self.respond_later(move |request| {
+            let (mut opened, respond) = (opened.clone(), respond.clone());
+            async move {
+                opened.wait_for(|is_open| *is_open).await.unwrap();
+                respond(&request)
+            }
+        });
+        open
     }
 
     /// Makes this the hook of a point.
@@ -126,5 +144,5 @@ pub async fn server_with_hook(point: HookPoint, change: impl FnOnce(&mut AuthSet
 pub fn with_tenant(request: &HookRequest) -> Response {
     let mut claims = request.input["claims"].clone();
     claims["tenant"] = json!("acme");
-    answered(&json!({"claims": claims}))
+    json_response(&json!({"claims": claims}))
 }

@@ -5,7 +5,7 @@ use portico_testkit::{GooglePerson, TestServer, claims_of};
 use serde_json::{Value, json};
 
 use crate::factors;
-use crate::hook_server::{HookServer, answered, refused, server_with_hook, with_tenant};
+use crate::hook_server::{HookServer, json_response, refused, server_with_hook, with_tenant};
 
 const ADA: &str = "ada@example.com";
 const PASSWORD: &str = "correct horse";
@@ -13,12 +13,12 @@ const PASSWORD: &str = "correct horse";
 #[tokio::test]
 async fn the_hook_replaces_the_claims_of_every_access_token() {
     let (t, hook) = server_with_hook(HookPoint::CustomAccessToken, |_| {}).await;
-    hook.answer(with_tenant);
+    hook.respond(with_tenant);
     let id = t.account(ADA, PASSWORD).await;
 
     let mut ada = t.visitor(ADA).signed_in().await;
 
-    let claims = claims_of(ada.access_token());
+    let claims = ada.claims();
     assert_eq!(claims["tenant"], "acme");
     let request = hook.requests().remove(0);
     let metadata = &request.input["metadata"];
@@ -44,7 +44,7 @@ async fn the_hook_replaces_the_claims_of_every_access_token() {
     ada.reads_account().await.expect(200);
 
     ada.refreshes().await.expect(200);
-    assert_eq!(claims_of(ada.access_token())["tenant"], "acme");
+    assert_eq!(ada.claims()["tenant"], "acme");
     let inputs = hook.inputs();
     assert_eq!(inputs.len(), 2, "one call for each token");
     assert_eq!(inputs[1]["authentication_method"], "token_refresh");
@@ -60,11 +60,11 @@ async fn a_failed_hook_leaves_nothing_of_a_sign_in() {
     type Case = (fn() -> axum::response::Response, u16, &'static str, &'static str);
     let cases: [Case; 8] = [
         (|| refused(403, "Tenant is suspended"), 403, "unknown", "Tenant is suspended"),
-        (|| answered(&json!({"error": {"message": "Out of order"}})), 500, "unexpected_failure", "Out of order"),
-        (|| answered(&json!({})), 500, "unexpected_failure", "output claims field is missing"),
+        (|| json_response(&json!({"error": {"message": "Out of order"}})), 500, "unexpected_failure", "Out of order"),
+        (|| json_response(&json!({})), 500, "unexpected_failure", "output claims field is missing"),
         (
             || {
-                answered(
+                json_response(
                     &json!({"claims": {"aud": "x", "exp": "soon", "iat": 1, "sub": "x", "email": "", "phone": "", "role": "x", "aal": "aal1", "is_anonymous": false}}),
                 )
             },
@@ -72,8 +72,8 @@ async fn a_failed_hook_leaves_nothing_of_a_sign_in() {
             "unexpected_failure",
             "output claims do not conform to the expected schema: \n- (root): session_id is required\n- exp: Invalid type. Expected: integer, given: string",
         ),
-        (|| answered(&json!({"claims": 5})), 500, "unexpected_failure", "Error unmarshaling JSON output."),
-        (|| answered(&json!([])), 500, "unexpected_failure", "Error unmarshaling JSON output."),
+        (|| json_response(&json!({"claims": 5})), 500, "unexpected_failure", "Error unmarshaling JSON output."),
+        (|| json_response(&json!([])), 500, "unexpected_failure", "Error unmarshaling JSON output."),
         (
             || axum::response::IntoResponse::into_response((http::StatusCode::FOUND, [("location", "/elsewhere")])),
             500,
@@ -87,20 +87,20 @@ async fn a_failed_hook_leaves_nothing_of_a_sign_in() {
             "Invalid JSON response. Received content-type: text/plain; charset=utf-8",
         ),
     ];
-    for (answer, status, code, message) in cases {
-        hook.answer(move |_| answer());
+    for (respond, status, code, message) in cases {
+        hook.respond(move |_| respond());
         let rejected = t.visitor(ADA).signs_in().await;
         assert_eq!(rejected.rejection(), (status, code.to_owned()), "{message}");
         assert_eq!(rejected.json()["msg"], message);
     }
-    hook.answer(|_| {
+    hook.respond(|_| {
         axum::response::IntoResponse::into_response(([("content-type", "application/json")], vec![b' '; 5_000_000]))
     });
     assert_eq!(t.visitor(ADA).signs_in().await.rejection(), (422, "hook_payload_over_size_limit".into()));
     assert_eq!(t.count("select count(*) from auth.sessions").await, 0);
     assert_eq!(t.count(entries).await, 0);
 
-    hook.answer(with_tenant);
+    hook.respond(with_tenant);
     t.visitor(ADA).signs_in().await.expect(200);
 }
 
@@ -112,7 +112,7 @@ async fn the_error_of_the_access_token_hook_is_masked_for_anonymous_users() {
         hook.serve(settings, HookPoint::CustomAccessToken);
     })
     .await;
-    hook.answer(|_| refused(403, "No"));
+    hook.respond(|_| refused(403, "No"));
     let rejected = t.post("/auth/v1/signup").json(&json!({})).send().await;
     assert_eq!(rejected.rejection(), (500, "unexpected_failure".into()));
     assert_eq!(rejected.json()["msg"], "Database error creating anonymous user");
@@ -123,7 +123,7 @@ async fn the_error_of_the_access_token_hook_is_masked_for_anonymous_users() {
 async fn a_hook_that_is_slow_or_gone_ends_in_time() {
     let (t, hook) = server_with_hook(HookPoint::CustomAccessToken, |_| {}).await;
     t.account(ADA, PASSWORD).await;
-    hook.answer_later(|_| std::future::pending());
+    hook.respond_later(|_| std::future::pending());
     let gone = TestServer::with_auth(|settings| {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let uri = format!("http://{}/", listener.local_addr().unwrap());
@@ -148,16 +148,9 @@ async fn no_connection_waits_for_a_hook() {
         settings.pool.role_connections = 2;
     })
     .await;
-    hook.answer(with_tenant);
+    hook.respond(with_tenant);
     let ada = t.member(ADA).await;
-    let (open, opened) = tokio::sync::watch::channel(false);
-    hook.answer_later(move |request| {
-        let mut opened = opened.clone();
-        async move {
-            opened.wait_for(|is_open| *is_open).await.unwrap();
-            with_tenant(&request)
-        }
-    });
+    let open = hook.respond_when_open(with_tenant);
     const WAITING: usize = 8;
     let sign_ins = futures_util::future::join_all((0..WAITING).map(|_| ada.visitor().signs_in()));
     let meanwhile = async {
@@ -168,9 +161,9 @@ async fn no_connection_waits_for_a_hook() {
         }
         open.send(true).unwrap();
     };
-    let (answers, ()) = tokio::join!(sign_ins, meanwhile);
-    for answer in answers {
-        answer.expect(200);
+    let (responses, ()) = tokio::join!(sign_ins, meanwhile);
+    for response in responses {
+        response.expect(200);
     }
     assert_eq!(t.count("select count(*) from auth.sessions").await, 1 + WAITING as i64);
 }
@@ -179,14 +172,7 @@ async fn no_connection_waits_for_a_hook() {
 async fn the_hook_is_asked_again_when_the_account_was_changed_meanwhile() {
     let (t, hook) = server_with_hook(HookPoint::CustomAccessToken, |_| {}).await;
     t.account(ADA, PASSWORD).await;
-    let (open, opened) = tokio::sync::watch::channel(false);
-    hook.answer_later(move |request| {
-        let mut opened = opened.clone();
-        async move {
-            opened.wait_for(|is_open| *is_open).await.unwrap();
-            with_tenant(&request)
-        }
-    });
+    let open = hook.respond_when_open(with_tenant);
     let meanwhile = async {
         hook.wait_for(1).await;
         t.execute("update auth.users set raw_app_meta_data = raw_app_meta_data || '{\"plan\": \"pro\"}'").await;
@@ -203,14 +189,7 @@ async fn the_hook_is_asked_again_when_the_account_was_changed_meanwhile() {
 async fn an_account_that_was_banned_meanwhile_is_not_signed_in() {
     let (t, hook) = server_with_hook(HookPoint::CustomAccessToken, |_| {}).await;
     t.account(ADA, PASSWORD).await;
-    let (open, opened) = tokio::sync::watch::channel(false);
-    hook.answer_later(move |request| {
-        let mut opened = opened.clone();
-        async move {
-            opened.wait_for(|is_open| *is_open).await.unwrap();
-            with_tenant(&request)
-        }
-    });
+    let open = hook.respond_when_open(with_tenant);
     let meanwhile = async {
         hook.wait_for(1).await;
         t.execute("update auth.users set banned_until = now() + interval '1 day'").await;
@@ -232,18 +211,18 @@ async fn a_hook_decides_about_attempts_at_a_password() {
     t.visitor("nobody@example.com").signs_in().await.expect(400);
     assert_eq!(hook.requests().len(), 2, "no call for an unknown account");
 
-    hook.answer(|_| answered(&json!({"decision": "reject"})));
+    hook.respond(|_| json_response(&json!({"decision": "reject"})));
     let rejected = t.visitor(ADA).signs_in().await;
     assert_eq!(rejected.rejection(), (400, "invalid_credentials".into()));
     assert_eq!(rejected.json()["msg"], "Further password verification attempts will be rejected.");
     assert_eq!(t.count("select count(*) from auth.sessions").await, 1);
 
-    hook.answer(|_| answered(&json!({"decision": "reject", "message": "Locked", "should_logout_user": true})));
+    hook.respond(|_| json_response(&json!({"decision": "reject", "message": "Locked", "should_logout_user": true})));
     let rejected = t.visitor(ADA).signs_in().await;
     assert_eq!((rejected.status, &rejected.json()["msg"]), (400, &json!("Locked")));
     assert_eq!(t.count("select count(*) from auth.sessions").await, 0);
 
-    hook.answer(|_| answered(&json!({"decision": "continue", "should_logout_user": true})));
+    hook.respond(|_| json_response(&json!({"decision": "continue", "should_logout_user": true})));
     t.visitor(ADA).signs_in().await.expect(200);
     t.execute("update auth.users set banned_until = now() + interval '1 day'").await;
     let before = hook.requests().len();
@@ -259,7 +238,7 @@ async fn a_hook_may_reject_new_accounts() {
         hook.serve(settings, HookPoint::BeforeUserCreated);
     })
     .await;
-    hook.answer(|_| refused(422, "Only members of the club"));
+    hook.respond(|_| refused(422, "Only members of the club"));
     let ada = t.visitor(ADA);
     let data = json!({"data": {"name": "Ada"}});
     let rejected = ada.signs_up_with(&data).await;
@@ -279,7 +258,7 @@ async fn a_hook_may_reject_new_accounts() {
     assert_eq!(inputs[1]["user"]["is_anonymous"], true);
     assert_eq!(inputs[3]["user"]["app_metadata"]["provider"], "google");
 
-    hook.answer(|_| axum::response::IntoResponse::into_response(http::StatusCode::NO_CONTENT));
+    hook.respond(|_| axum::response::IntoResponse::into_response(http::StatusCode::NO_CONTENT));
     let user = ada.signs_up_with(&data).await.expect(200).json();
     assert_eq!(user["id"], hook.inputs()[4]["user"]["id"]);
     // A repeated sign-up makes no account
@@ -297,7 +276,7 @@ async fn a_hook_is_called_after_a_new_account_is_committed() {
     t.visitor(ADA).signs_up().await.expect(200);
     assert_eq!(hook.requests().len(), 1, "no call without a new account");
 
-    hook.answer(|_| refused(403, "No"));
+    hook.respond(|_| refused(403, "No"));
     let failed = t.visitor("eve@example.com").signs_up().await;
     assert_eq!((failed.status, &failed.json()["msg"]), (500, &json!("Error invoking hook")));
     assert_eq!(t.count("select count(*) from auth.users").await, 2);
@@ -313,26 +292,26 @@ async fn a_hook_decides_about_attempts_at_a_second_factor() {
         settings.factors.totp.verify = true;
     })
     .await;
-    hook.answer(|request| match request.input.get("claims") {
+    hook.respond(|request| match request.input.get("claims") {
         Some(_) => with_tenant(request),
-        None => answered(&json!({"decision": "continue"})),
+        None => json_response(&json!({"decision": "continue"})),
     });
-    let (factor, session) = factors::with_totp(&t, ADA).await;
-    assert_eq!(claims_of(factors::access(&session))["tenant"], "acme");
+    let (factor, ada) = factors::with_totp(&t, ADA).await;
+    assert_eq!(ada.claims()["tenant"], "acme");
     let attempts = || hook.inputs().into_iter().filter(|input| input.get("claims").is_none()).collect::<Vec<_>>();
     let first = attempts().remove(0);
     assert_eq!(first["factor_id"], factor.id.as_str());
     assert_eq!((&first["factor_type"], &first["valid"]), (&json!("totp"), &json!(true)));
     assert_eq!(hook.inputs().pop().unwrap()["authentication_method"], "totp");
 
-    let challenge = factors::challenge_id(&t, &session, &factor.id).await;
+    let challenge = factors::challenge_id(&ada, &factor.id).await;
     let wrong = factors::wrong_code(&t, &factor);
-    let rejected = factors::verify(&t, &session, &factor.id, &challenge, &wrong).await;
+    let rejected = factors::verify(&ada, &factor.id, &challenge, &wrong).await;
     assert_eq!(rejected.rejection(), (422, "mfa_verification_failed".into()));
     assert_eq!(attempts().pop().unwrap()["valid"], false);
 
-    hook.answer(|_| answered(&json!({"decision": "reject"})));
-    let rejected = factors::verify(&t, &session, &factor.id, &challenge, &wrong).await;
+    hook.respond(|_| json_response(&json!({"decision": "reject"})));
+    let rejected = factors::verify(&ada, &factor.id, &challenge, &wrong).await;
     assert_eq!(rejected.rejection(), (403, "mfa_verification_rejected".into()));
     assert_eq!(rejected.json()["msg"], "Further MFA verification attempts will be rejected.");
     assert_eq!(t.count("select count(*) from auth.sessions").await, 0);

@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use url::Url;
 
 use crate::local_server::serve;
+use crate::oauth::query_of;
 
 pub const CLIENT_ID: &str = "the-client";
 pub const CLIENT_SECRET: &str = "the-secret";
@@ -194,7 +195,7 @@ pub async fn begin(server: &TestServer, provider: &str) -> StartedFlow {
 pub async fn begin_at(server: &TestServer, provider: &str, host: &str) -> StartedFlow {
     let request = server.get(&format!("/auth/v1/authorize?provider={provider}")).header("host", host);
     let url = request.send().await.expect(302).location();
-    let field = |name: &str| url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned());
+    let field = |name| query_of(&url, name);
     StartedFlow { state: field("state").unwrap(), nonce: field("nonce"), url }
 }
 

@@ -16,7 +16,7 @@ pub async fn authorize(server: &TestServer, query: &str) -> Url {
 
 /// Signs in with Google and returns the account.
 async fn google_user(server: &TestServer, person: GooglePerson<'_>) -> Value {
-    server.member_of(&server.google().sign_in(person).await.expect(302)).account().await
+    server.google().signed_in(person).await.account().await
 }
 
 /// Returns a parameter of a URL.

@@ -1,57 +1,66 @@
 //! The ceremonies of passkeys, and everything that may be wrong with a response.
 
 use portico_auth::settings::{CaptchaProvider, CaptchaSettings, RelyingPartySettings};
-use portico_testkit::{TestResponse, TestServer, claims_of};
+use portico_testkit::{Member, TestResponse, TestServer, claims_of};
 use serde_json::{Value, json};
 use time::Duration;
 
 use crate::authenticator::{Authenticator, BACKED_UP, PRESENT, VERIFIED, encoded, with_passkeys};
 
 pub const ADA: &str = "ada@example.com";
-pub const PASSWORD: &str = "correct horse";
 
 /// Starts a server with passkeys.
 pub async fn server() -> TestServer {
     TestServer::with_auth(with_passkeys).await
 }
 
-/// Sends a request to a route of passkeys, by the owner of a session.
-async fn post_as(t: &TestServer, session: &Value, path: &str, body: &Value) -> TestResponse {
-    let token = session["access_token"].as_str().unwrap();
-    t.post(&format!("/auth/v1/passkeys/{path}")).bearer(token).json(body).send().await
-}
-
-async fn post(t: &TestServer, path: &str, body: &Value) -> TestResponse {
-    t.post(&format!("/auth/v1/passkeys/{path}")).json(body).send().await
+/// Sends the response to a challenge of a sign-in.
+async fn complete_sign_in(t: &TestServer, body: &Value) -> TestResponse {
+    t.post("/auth/v1/passkeys/authentication/verify").json(body).send().await
 }
 
 /// Returns the body of a response to a challenge.
-fn answer(begun: &Value, credential: &Value) -> Value {
+pub fn challenge_response(begun: &Value, credential: &Value) -> Value {
     json!({ "challenge_id": begun["challenge_id"], "credential": credential })
 }
 
-async fn begin_registration(t: &TestServer, session: &Value) -> Value {
-    post_as(t, session, "registration/options", &json!({})).await.expect(200).json()
+/// Begins a registration, which may be rejected.
+pub async fn try_to_begin_registration(member: &Member<'_>) -> TestResponse {
+    member.posts("passkeys/registration/options", &json!({})).await
+}
+
+pub async fn begin_registration(member: &Member<'_>) -> Value {
+    try_to_begin_registration(member).await.expect(200).json()
+}
+
+/// Sends the response to a challenge of a registration.
+pub async fn complete_registration(member: &Member<'_>, body: &Value) -> TestResponse {
+    member.posts("passkeys/registration/verify", body).await
+}
+
+/// Begins a sign-in, which may be rejected.
+async fn try_to_begin_sign_in(t: &TestServer, body: &Value) -> TestResponse {
+    t.post("/auth/v1/passkeys/authentication/options").json(body).send().await
 }
 
 async fn begin_sign_in(t: &TestServer) -> Value {
-    post(t, "authentication/options", &json!({})).await.expect(200).json()
+    try_to_begin_sign_in(t, &json!({})).await.expect(200).json()
 }
 
-async fn try_to_register(t: &TestServer, session: &Value, authenticator: &mut Authenticator) -> TestResponse {
-    let begun = begin_registration(t, session).await;
+async fn try_to_register(member: &Member<'_>, authenticator: &mut Authenticator) -> TestResponse {
+    let begun = begin_registration(member).await;
     let credential = authenticator.create(&begun["options"]);
-    post_as(t, session, "registration/verify", &answer(&begun, &credential)).await
+    complete_registration(member, &challenge_response(&begun, &credential)).await
 }
 
 /// Registers a passkey and returns it.
-pub async fn register(t: &TestServer, session: &Value, authenticator: &mut Authenticator) -> Value {
-    try_to_register(t, session, authenticator).await.expect(200).json()
+pub async fn register(member: &Member<'_>, authenticator: &mut Authenticator) -> Value {
+    try_to_register(member, authenticator).await.expect(200).json()
 }
 
 pub async fn sign_in(t: &TestServer, authenticator: &Authenticator) -> TestResponse {
     let begun = begin_sign_in(t).await;
-    post(t, "authentication/verify", &answer(&begun, &authenticator.get(&begun["options"]))).await
+    complete_sign_in(t, &challenge_response(&begun, &authenticator.get(&begun["options"]))).await
 }
 
 const REJECTED: &str = "webauthn_verification_failed";
@@ -65,11 +74,11 @@ fn assert_rejected(response: &TestResponse, case: &str) {
 #[tokio::test]
 async fn a_passkey_is_registered_and_signs_in() {
     let t = server().await;
-    let session = t.signed_in(ADA, PASSWORD).await;
-    let user_id = session["user"]["id"].as_str().unwrap();
+    let ada = t.member(ADA).await;
+    let user_id = ada.id();
     t.execute("update auth.users set raw_user_meta_data = '{\"name\": \"Ada\"}'").await;
 
-    let begun = begin_registration(&t, &session).await;
+    let begun = begin_registration(&ada).await;
     let expires = begun["expires_at"].as_i64().unwrap();
     assert_eq!(expires, t.clock().now().unix_timestamp() + 300);
     let options = &begun["options"];
@@ -97,7 +106,7 @@ async fn a_passkey_is_registered_and_signs_in() {
     authenticator.aaguid = *b"\xba\xda\x55\x66\xa7\xaa\x40\x1f\xbd\x96\x45\x61\x9a\x55\x12\x0d";
     authenticator.flags |= BACKED_UP;
     let credential = authenticator.create(options);
-    let passkey = post_as(&t, &session, "registration/verify", &answer(&begun, &credential)).await.expect(200).json();
+    let passkey = complete_registration(&ada, &challenge_response(&begun, &credential)).await.expect(200).json();
     assert_eq!(passkey["friendly_name"], "1Password");
     assert_eq!(passkey.as_object().unwrap().len(), 3);
     assert!(passkey["created_at"].is_string());
@@ -110,7 +119,7 @@ async fn a_passkey_is_registered_and_signs_in() {
     assert_eq!(row.get::<_, String>(7), user_id);
 
     // The next registration excludes it
-    let again = begin_registration(&t, &session).await;
+    let again = begin_registration(&ada).await;
     let excluded = json!([{"type": "public-key", "id": encoded(&authenticator.credential_id)}]);
     assert_eq!(again["options"]["excludeCredentials"], excluded);
 
@@ -123,7 +132,7 @@ async fn a_passkey_is_registered_and_signs_in() {
     assert_eq!(options, expected);
     authenticator.sign_count = 7;
     let credential = authenticator.get(&begun["options"]);
-    let tokens = post(&t, "authentication/verify", &answer(&begun, &credential)).await.expect(200).json();
+    let tokens = complete_sign_in(&t, &challenge_response(&begun, &credential)).await.expect(200).json();
     assert_eq!(tokens["user"]["id"], user_id);
     assert_eq!(tokens["token_type"], "bearer");
     assert!(tokens["refresh_token"].is_string() && tokens["expires_in"].is_i64());
@@ -159,15 +168,15 @@ const WRONG: [(&str, Change); 8] = [
 #[tokio::test]
 async fn a_wrong_response_registers_nothing() {
     let t = server().await;
-    let session = t.signed_in(ADA, PASSWORD).await;
+    let ada = t.member(ADA).await;
     for (case, change) in WRONG {
         let mut authenticator = Authenticator::new();
         change(&mut authenticator);
-        assert_rejected(&try_to_register(&t, &session, &mut authenticator).await, case);
+        assert_rejected(&try_to_register(&ada, &mut authenticator).await, case);
     }
     let mut assertion = Authenticator::new();
     assertion.ceremony = Some("webauthn.get");
-    assert_rejected(&try_to_register(&t, &session, &mut assertion).await, "an assertion");
+    assert_rejected(&try_to_register(&ada, &mut assertion).await, "an assertion");
     assert_eq!(t.count("select count(*) from auth.webauthn_credentials").await, 0);
     assert_eq!(t.count("select count(*) from auth.webauthn_challenges").await, 0, "each challenge was used");
 }
@@ -175,9 +184,9 @@ async fn a_wrong_response_registers_nothing() {
 #[tokio::test]
 async fn a_wrong_response_does_not_sign_in() {
     let t = server().await;
-    let session = t.signed_in(ADA, PASSWORD).await;
+    let ada = t.member(ADA).await;
     let mut own = Authenticator::new();
-    register(&t, &session, &mut own).await;
+    register(&ada, &mut own).await;
     let sessions = t.count("select count(*) from auth.sessions").await;
     for (case, change) in WRONG {
         let (origin, rp_id, flags) = (own.origin.clone(), own.rp_id.clone(), own.flags);
@@ -211,10 +220,10 @@ async fn a_wrong_response_does_not_sign_in() {
 async fn a_passkey_signs_in_to_the_account_of_its_owner_only() {
     let t = server().await;
     let (mut of_ada, mut of_eve) = (Authenticator::new(), Authenticator::new());
-    let ada = t.signed_in(ADA, PASSWORD).await;
-    let eve = t.signed_in("eve@example.com", PASSWORD).await;
-    register(&t, &ada, &mut of_ada).await;
-    register(&t, &eve, &mut of_eve).await;
+    let ada = t.member(ADA).await;
+    let eve = t.member("eve@example.com").await;
+    register(&ada, &mut of_ada).await;
+    register(&eve, &mut of_eve).await;
     // Eve's key with the handle of Ada
     let own = of_eve.user_handle.clone();
     of_eve.user_handle.clone_from(&of_ada.user_handle);
@@ -228,67 +237,66 @@ async fn a_passkey_signs_in_to_the_account_of_its_owner_only() {
 
     // A credential is registered once, and the challenge of another account is not one's own
     of_eve.credential_id.clone_from(&of_ada.credential_id);
-    let taken = try_to_register(&t, &eve, &mut of_eve).await;
+    let taken = try_to_register(&eve, &mut of_eve).await;
     assert_eq!(taken.rejection(), (422, "webauthn_credential_exists".into()));
-    let begun = begin_registration(&t, &ada).await;
+    let begun = begin_registration(&ada).await;
     let credential = Authenticator::new().create(&begun["options"]);
-    let foreign = post_as(&t, &eve, "registration/verify", &answer(&begun, &credential)).await;
+    let foreign = complete_registration(&eve, &challenge_response(&begun, &credential)).await;
     assert_eq!(foreign.rejection(), (400, "webauthn_challenge_not_found".into()));
-    post_as(&t, &ada, "registration/verify", &answer(&begun, &credential)).await.expect(200);
+    complete_registration(&ada, &challenge_response(&begun, &credential)).await.expect(200);
     assert_eq!(t.count("select count(*) from auth.webauthn_credentials").await, 3);
 }
 
 #[tokio::test]
 async fn a_challenge_is_used_once_for_its_ceremony_and_in_time() {
     let t = server().await;
-    let session = t.signed_in(ADA, PASSWORD).await;
+    let ada = t.member(ADA).await;
     let mut authenticator = Authenticator::new();
-    let begun = begin_registration(&t, &session).await;
-    let response = answer(&begun, &authenticator.create(&begun["options"]));
-    post_as(&t, &session, "registration/verify", &response).await.expect(200);
+    let begun = begin_registration(&ada).await;
+    let response = challenge_response(&begun, &authenticator.create(&begun["options"]));
+    complete_registration(&ada, &response).await.expect(200);
     let unknown = (400, "webauthn_challenge_not_found".to_owned());
-    let repeated = post_as(&t, &session, "registration/verify", &response).await;
+    let repeated = complete_registration(&ada, &response).await;
     assert_eq!(repeated.rejection(), unknown);
     assert_eq!(repeated.json()["msg"], "Challenge not found or already used");
 
     // The response to a sign-in, repeated, and twice at the same time
     let begun = begin_sign_in(&t).await;
-    let response = answer(&begun, &authenticator.get(&begun["options"]));
-    let (one, other) =
-        tokio::join!(post(&t, "authentication/verify", &response), post(&t, "authentication/verify", &response));
+    let response = challenge_response(&begun, &authenticator.get(&begun["options"]));
+    let (one, other) = tokio::join!(complete_sign_in(&t, &response), complete_sign_in(&t, &response));
     let mut statuses = [one.status, other.status];
     statuses.sort_unstable();
     assert_eq!(statuses, [200, 400]);
-    assert_eq!(post(&t, "authentication/verify", &response).await.rejection(), unknown);
+    assert_eq!(complete_sign_in(&t, &response).await.rejection(), unknown);
 
     // A rejected response uses the challenge as well
     let begun = begin_sign_in(&t).await;
     let mut changed = Authenticator::new();
     changed.user_handle.clone_from(&authenticator.user_handle);
-    assert_rejected(&post(&t, "authentication/verify", &answer(&begun, &changed.get(&begun["options"]))).await, "");
-    let response = answer(&begun, &authenticator.get(&begun["options"]));
-    assert_eq!(post(&t, "authentication/verify", &response).await.rejection(), unknown);
+    assert_rejected(&complete_sign_in(&t, &challenge_response(&begun, &changed.get(&begun["options"]))).await, "");
+    let response = challenge_response(&begun, &authenticator.get(&begun["options"]));
+    assert_eq!(complete_sign_in(&t, &response).await.rejection(), unknown);
 
     // A challenge of the other ceremony
-    let begun = begin_registration(&t, &session).await;
-    let response = answer(&begun, &authenticator.get(&begun["options"]));
-    assert_eq!(post(&t, "authentication/verify", &response).await.rejection(), unknown);
+    let begun = begin_registration(&ada).await;
+    let response = challenge_response(&begun, &authenticator.get(&begun["options"]));
+    assert_eq!(complete_sign_in(&t, &response).await.rejection(), unknown);
     let begun = begin_sign_in(&t).await;
     let mut next = Authenticator::new();
     let registration = json!({"challenge": begun["options"]["challenge"], "user": {"id": "AAAA"}});
-    let response = answer(&begun, &next.create(&registration));
-    assert_eq!(post_as(&t, &session, "registration/verify", &response).await.rejection(), unknown);
+    let response = challenge_response(&begun, &next.create(&registration));
+    assert_eq!(complete_registration(&ada, &response).await.rejection(), unknown);
 
     // Too late
     let begun = begin_sign_in(&t).await;
-    let registration = begin_registration(&t, &session).await;
+    let registration = begin_registration(&ada).await;
     t.clock().advance(Duration::seconds(300));
-    let response = answer(&begun, &authenticator.get(&begun["options"]));
-    let late = post(&t, "authentication/verify", &response).await;
+    let response = challenge_response(&begun, &authenticator.get(&begun["options"]));
+    let late = complete_sign_in(&t, &response).await;
     assert_eq!(late.rejection(), (400, "webauthn_challenge_expired".into()));
     assert_eq!(late.json()["msg"], "Challenge has expired");
-    let response = answer(&registration, &next.create(&registration["options"]));
-    let late = post_as(&t, &session, "registration/verify", &response).await;
+    let response = challenge_response(&registration, &next.create(&registration["options"]));
+    let late = complete_registration(&ada, &response).await;
     assert_eq!(late.rejection(), (400, "webauthn_challenge_expired".into()));
     t.clean_up().await;
     t.clock().advance(Duration::seconds(1));
@@ -300,10 +308,10 @@ async fn a_challenge_is_used_once_for_its_ceremony_and_in_time() {
 #[tokio::test]
 async fn a_counter_that_goes_back_is_reported_and_not_stored() {
     let t = server().await;
-    let session = t.signed_in(ADA, PASSWORD).await;
+    let ada = t.member(ADA).await;
     let mut authenticator = Authenticator::new();
     authenticator.sign_count = 5;
-    register(&t, &session, &mut authenticator).await;
+    register(&ada, &mut authenticator).await;
     let reported = "select count(*) from auth.audit_log_entries where payload->'traits'->>'counter_went_back' = 'true'";
     for (counter, stored, back) in [(6, 6, 0), (6, 6, 1), (3, 6, 2), (0, 6, 3), (9, 9, 3)] {
         authenticator.sign_count = counter;
@@ -315,7 +323,7 @@ async fn a_counter_that_goes_back_is_reported_and_not_stored() {
     // Authenticators without a counter report 0 always
     let mut without = Authenticator::new();
     without.sign_count = 0;
-    register(&t, &session, &mut without).await;
+    register(&ada, &mut without).await;
     sign_in(&t, &without).await.expect(200);
     assert_eq!(t.count(reported).await, 3);
 }
@@ -323,10 +331,10 @@ async fn a_counter_that_goes_back_is_reported_and_not_stored() {
 #[tokio::test]
 async fn an_unverified_person_is_rejected_where_verification_is_required() {
     let t = server().await;
-    let session = t.signed_in(ADA, PASSWORD).await;
+    let ada = t.member(ADA).await;
     let mut authenticator = Authenticator::new();
     authenticator.flags = PRESENT;
-    register(&t, &session, &mut authenticator).await;
+    register(&ada, &mut authenticator).await;
     sign_in(&t, &authenticator).await.expect(200);
 
     let t = TestServer::with_auth(|settings| {
@@ -334,13 +342,13 @@ async fn an_unverified_person_is_rejected_where_verification_is_required() {
         settings.passkeys.require_user_verification = true;
     })
     .await;
-    let session = t.signed_in(ADA, PASSWORD).await;
-    let begun = begin_registration(&t, &session).await;
+    let ada = t.member(ADA).await;
+    let begun = begin_registration(&ada).await;
     assert_eq!(begun["options"]["authenticatorSelection"]["userVerification"], "required");
     assert_eq!(begin_sign_in(&t).await["options"]["userVerification"], "required");
-    assert_rejected(&try_to_register(&t, &session, &mut authenticator).await, "a registration");
+    assert_rejected(&try_to_register(&ada, &mut authenticator).await, "a registration");
     authenticator.flags = PRESENT | VERIFIED;
-    register(&t, &session, &mut authenticator).await;
+    register(&ada, &mut authenticator).await;
     authenticator.flags = PRESENT;
     assert_rejected(&sign_in(&t, &authenticator).await, "a sign-in");
     authenticator.flags = PRESENT | VERIFIED;
@@ -350,7 +358,7 @@ async fn an_unverified_person_is_rejected_where_verification_is_required() {
 #[tokio::test]
 async fn malformed_responses_have_their_texts() {
     let t = server().await;
-    let session = t.signed_in(ADA, PASSWORD).await;
+    let ada = t.member(ADA).await;
     let id = "6f0c0c3e-65b5-4f3c-8a4c-6b8d54b3f1a0";
     for (body, text) in [
         (json!({}), "challenge_id is required"),
@@ -361,15 +369,15 @@ async fn malformed_responses_have_their_texts() {
         (json!({"challenge_id": "x", "credential": {}}), "challenge_id must be a valid UUID"),
     ] {
         for path in ["registration/verify", "authentication/verify"] {
-            let answer = post_as(&t, &session, path, &body).await;
-            assert_eq!(answer.rejection(), (400, "validation_failed".into()), "{path} {body}");
-            assert_eq!(answer.json()["msg"], text, "{path} {body}");
+            let response = ada.posts(&format!("passkeys/{path}"), &body).await;
+            assert_eq!(response.rejection(), (400, "validation_failed".into()), "{path} {body}");
+            assert_eq!(response.json()["msg"], text, "{path} {body}");
         }
     }
     let unknown = json!({"challenge_id": id, "credential": {}});
-    let answer_to = async |path: &str| post_as(&t, &session, path, &unknown).await.rejection();
+    let respond_to = async |path: &str| ada.posts(&format!("passkeys/{path}"), &unknown).await.rejection();
     for path in ["registration/verify", "authentication/verify"] {
-        assert_eq!(answer_to(path).await, (400, "webauthn_challenge_not_found".into()));
+        assert_eq!(respond_to(path).await, (400, "webauthn_challenge_not_found".into()));
     }
     for wrong in [
         json!({}),
@@ -378,35 +386,35 @@ async fn malformed_responses_have_their_texts() {
         json!({"id": "AAAA", "rawId": "AAAA", "type": "password", "response": {}}),
         json!({"id": "*", "rawId": "AAAA", "type": "public-key", "response": {"clientDataJSON": "AAAA"}}),
     ] {
-        let begun = begin_registration(&t, &session).await;
-        let answer_of = post_as(&t, &session, "registration/verify", &answer(&begun, &wrong)).await;
-        assert_eq!(answer_of.rejection(), (400, REJECTED.into()), "{wrong}");
-        assert_eq!(answer_of.json()["msg"], "Invalid credential response", "{wrong}");
+        let begun = begin_registration(&ada).await;
+        let response = complete_registration(&ada, &challenge_response(&begun, &wrong)).await;
+        assert_eq!(response.rejection(), (400, REJECTED.into()), "{wrong}");
+        assert_eq!(response.json()["msg"], "Invalid credential response", "{wrong}");
         let begun = begin_sign_in(&t).await;
-        let answer_of = post(&t, "authentication/verify", &answer(&begun, &wrong)).await;
-        assert_eq!(answer_of.json()["msg"], "Invalid credential response", "{wrong}");
+        let response = complete_sign_in(&t, &challenge_response(&begun, &wrong)).await;
+        assert_eq!(response.json()["msg"], "Invalid credential response", "{wrong}");
     }
     let empty = t.post("/auth/v1/passkeys/authentication/verify").body("").send().await;
     assert_eq!(empty.rejection(), (400, "bad_json".into()));
-    let typed = post(&t, "authentication/verify", &json!({"challenge_id": 1})).await;
+    let typed = complete_sign_in(&t, &json!({"challenge_id": 1})).await;
     assert_eq!(typed.rejection(), (400, "bad_json".into()));
 }
 
 #[tokio::test]
 async fn an_owner_who_may_not_sign_in_is_rejected_with_the_reason() {
     let t = server().await;
-    let session = t.signed_in(ADA, PASSWORD).await;
+    let ada = t.member(ADA).await;
     let mut authenticator = Authenticator::new();
-    register(&t, &session, &mut authenticator).await;
+    register(&ada, &mut authenticator).await;
     for (state, code, text) in [
         ("banned_until = now() + interval '1 day'", "user_banned", "User is banned"),
         ("phone = '15550001111', banned_until = null", "phone_not_confirmed", "Phone not confirmed"),
         ("email_confirmed_at = null", "email_not_confirmed", "Email not confirmed"),
     ] {
         t.execute(&format!("update auth.users set {state}")).await;
-        let answer = sign_in(&t, &authenticator).await;
-        assert_eq!(answer.rejection(), (403, code.into()));
-        assert_eq!(answer.json()["msg"], text);
+        let response = sign_in(&t, &authenticator).await;
+        assert_eq!(response.rejection(), (403, code.into()));
+        assert_eq!(response.json()["msg"], text);
     }
     t.execute("update auth.users set email_confirmed_at = now(), phone = null").await;
     sign_in(&t, &authenticator).await.expect(200);
@@ -423,7 +431,7 @@ async fn sign_ins_are_limited_and_need_the_captcha() {
     for _ in 0..30 {
         begin_sign_in(&t).await;
     }
-    let limited = post(&t, "authentication/options", &json!({})).await;
+    let limited = try_to_begin_sign_in(&t, &json!({})).await;
     assert_eq!(limited.rejection(), (429, "over_request_rate_limit".into()));
     assert_eq!(limited.header("x-ratelimit-name"), Some("passkey-sign-in"));
     t.clock().advance(Duration::seconds(301));
@@ -440,7 +448,7 @@ async fn sign_ins_are_limited_and_need_the_captcha() {
     })
     .await;
     let body = json!({"gotrue_meta_security": {"captcha_token": null}});
-    let refused = post(&t, "authentication/options", &body).await;
+    let refused = try_to_begin_sign_in(&t, &body).await;
     assert_eq!(refused.rejection(), (400, "captcha_failed".into()));
     assert_eq!(t.count("select count(*) from auth.webauthn_challenges").await, 0);
 }
@@ -448,10 +456,10 @@ async fn sign_ins_are_limited_and_need_the_captcha() {
 #[tokio::test]
 async fn passkeys_without_a_relying_party_fail_at_their_use() {
     let t = TestServer::with_auth(|settings| settings.passkeys.enabled = true).await;
-    let session = t.signed_in(ADA, PASSWORD).await;
-    let failed = post_as(&t, &session, "registration/options", &json!({})).await.expect(500);
+    let ada = t.member(ADA).await;
+    let failed = try_to_begin_registration(&ada).await.expect(500);
     assert_eq!(failed.json()["msg"], "Failed to initialize WebAuthn");
-    post(&t, "authentication/options", &json!({})).await.expect(500);
+    try_to_begin_sign_in(&t, &json!({})).await.expect(500);
 }
 
 #[tokio::test]
@@ -462,7 +470,7 @@ async fn in_development_pages_of_localhost_use_passkeys_at_any_port() {
         settings.relying_party = Some(RelyingPartySettings { any_port_of_localhost: true, ..of_site });
     })
     .await;
-    let session = t.signed_in(ADA, PASSWORD).await;
+    let ada = t.member(ADA).await;
     let mut authenticator = Authenticator::new();
     authenticator.rp_id = "localhost".into();
     for (origin, status) in
@@ -470,6 +478,6 @@ async fn in_development_pages_of_localhost_use_passkeys_at_any_port() {
     {
         authenticator.origin = origin.into();
         authenticator.credential_id = portico_base::random::bytes::<16>().to_vec();
-        try_to_register(&t, &session, &mut authenticator).await.expect(status);
+        try_to_register(&ada, &mut authenticator).await.expect(status);
     }
 }

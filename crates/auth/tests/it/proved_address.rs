@@ -2,7 +2,7 @@
 //! into no account.
 
 use portico_auth::AuthSettings;
-use portico_testkit::{GooglePerson, Member, TestServer, claims_of, code_in, link_in};
+use portico_testkit::{GooglePerson, Member, TestServer, code_in, link_in};
 use serde_json::json;
 
 use crate::id_token::id_token;
@@ -28,7 +28,7 @@ async fn server(change: impl FnOnce(&mut AuthSettings)) -> TestServer {
 /// Returns the addresses in the access token of a member.
 #[track_caller]
 fn contacts(person: &Member<'_>) -> (String, String) {
-    let claims = claims_of(person.access_token());
+    let claims = person.claims();
     (claims["email"].as_str().unwrap().to_owned(), claims["phone"].as_str().unwrap().to_owned())
 }
 
@@ -38,10 +38,6 @@ async fn eve_by_phone(t: &TestServer) -> Member<'_> {
 }
 
 /// Signs in with Google.
-async fn google<'a>(t: &'a TestServer, person: GooglePerson<'_>) -> Member<'a> {
-    t.member_of(&t.google().sign_in(person).await.expect(302))
-}
-
 fn pair(email: &str, phone: &str) -> (String, String) {
     (email.to_owned(), phone.to_owned())
 }
@@ -79,7 +75,7 @@ async fn without_confirmations_an_address_counts_from_the_sign_up() {
     bob.refreshes().await.expect(200);
     assert_eq!(contacts(&bob).0, "bob@example.com");
     // That of a provider as well, while it is free
-    let ada = google(&t, CLAIMS_ADA).await;
+    let ada = t.google().signed_in(CLAIMS_ADA).await;
     assert_eq!(contacts(&ada).0, ADA);
     let user = ada.account().await;
     assert_eq!(user["identities"][0]["identity_data"]["email_verified"], false, "the provider's own word");
@@ -152,7 +148,7 @@ async fn the_address_of_a_provider_waits_until_it_is_proved_by_link_or_code() {
         assert_eq!(user["identities"][0]["identity_data"]["email_verified"], true, "{way}");
         assert_eq!(contacts(&ada).0, ADA);
         // From now on the provider leads into the account
-        let again = google(&t, CLAIMS_ADA).await.account().await;
+        let again = t.google().signed_in(CLAIMS_ADA).await.account().await;
         assert_eq!(again["id"], user["id"], "{way}");
     }
 }
@@ -160,7 +156,7 @@ async fn the_address_of_a_provider_waits_until_it_is_proved_by_link_or_code() {
 #[tokio::test]
 async fn a_waiting_address_can_be_proved_by_another_account() {
     let t = server(|auth| auth.email.allow_unverified_sign_ins = true).await;
-    let eve = google(&t, CLAIMS_ADA).await;
+    let eve = t.google().signed_in(CLAIMS_ADA).await;
     assert_eq!(contacts(&eve).0, "");
     let link = link_in(t.mail_to(ADA).await.html());
     // Ada has an account of her own
@@ -179,7 +175,7 @@ async fn the_link_of_a_claim_proves_no_other_address() {
     let t = server(|auth| auth.email.allow_unverified_sign_ins = true).await;
     // Eve proves her own address, and means Ada's
     let own = GooglePerson::Unverified { name: "Eve", email: "eve@example.com" };
-    let eve = google(&t, own).await;
+    let eve = t.google().signed_in(own).await;
     let link = link_in(t.mail_to("eve@example.com").await.html());
     t.clock().advance(time::Duration::minutes(2));
     eve.changes_account(&json!({"email": ADA})).await.expect(200);
@@ -259,7 +255,7 @@ async fn an_account_that_merely_claims_an_address_loses_it_to_the_one_that_prove
     let t = server(|auth| auth.sms.autoconfirm = true).await;
     let eve = eve_by_phone(&t).await;
     t.execute(&format!("update auth.users set email = '{ADA}'")).await;
-    let ada = google(&t, IS_ADA).await.account().await;
+    let ada = t.google().signed_in(IS_ADA).await.account().await;
     assert_eq!(ada["email"], ADA);
     let eve = eve.account().await;
     assert_eq!((&eve["email"], &eve["phone"]), (&json!(""), &json!(PHONE)));
@@ -279,7 +275,7 @@ async fn the_data_of_a_sign_up_by_phone_is_no_claim_to_an_address() {
         "update auth.identities set identity_data = identity_data || '{{\"email\": \"{ADA}\", \"email_verified\": true}}'"
     ))
     .await;
-    let ada = google(&t, IS_ADA).await.account().await;
+    let ada = t.google().signed_in(IS_ADA).await.account().await;
     assert_ne!(ada["id"], eve["user"]["id"]);
     assert_eq!(ada["email"], ADA);
 }

@@ -9,6 +9,7 @@ use crate::id_token::id_token;
 use crate::misbehaving::{
     CLIENT_ID, Key, Provider, StartedFlow, begin, return_from_provider, server_and, server_with, silence,
 };
+use crate::oauth::query_of;
 
 /// Returns the description in the redirect of a sign-in that failed at the provider.
 #[track_caller]
@@ -240,8 +241,7 @@ async fn apple_answers_with_a_form_and_sends_the_name_once() {
     let provider = Provider::start().await;
     let server = server_with("apple", &provider).await;
     let started = begin(&server, "apple").await;
-    let field =
-        |name: &str| started.url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned());
+    let field = |name| query_of(&started.url, name);
     assert_eq!(field("response_mode").as_deref(), Some("form_post"));
     assert_eq!(field("scope").as_deref(), Some("email name"));
     // A platform that cannot carry a nonce states it in the signed token
@@ -334,7 +334,7 @@ async fn x_receives_a_pkce_challenge() {
     provider
         .says("/2/users/me", json!({"data": {"id": "2244", "username": "ada", "confirmed_email": "ada@example.com"}}));
     let started = begin(&server, "x").await;
-    let field = |name: &str| started.url.query_pairs().find(|(key, _)| key == name).unwrap().1.into_owned();
+    let field = |name| query_of(&started.url, name).unwrap();
     assert_eq!(field("code_challenge_method"), "S256");
     let answer = return_from_provider(&server, &started).await;
     assert_eq!(answer.location_fragment("provider_refresh_token").as_deref(), Some("rt"), "{answer:?}");
@@ -410,8 +410,7 @@ async fn custom_providers_come_from_the_database() {
     custom(&server, &provider).await;
 
     let started = begin(&server, "custom:acme").await;
-    let field =
-        |name: &str| started.url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned());
+    let field = |name| query_of(&started.url, name);
     assert_eq!(field("scope").as_deref(), Some("openid email"));
     assert_eq!(field("audience").as_deref(), Some("acme"));
     assert_eq!(field("state"), Some(started.state.clone()));

@@ -2,93 +2,92 @@
 
 use futures_util::future::join_all;
 use portico_mail::MailKind;
-use portico_testkit::{TestResponse, TestServer};
+use portico_testkit::{Member, TestResponse, TestServer};
 use serde_json::{Value, json};
 use time::Duration;
 
-use crate::factors::{
-    ADA, EVE, PASSWORD, access, enroll_totp, level, methods, post, prove, refusal, refused, unenroll, with_totp,
-};
+use crate::factors::{ADA, EVE, enroll_totp, level, methods, prove, refusal, refused, unenroll, with_totp};
 
 const PATH: &str = "factors/recovery-codes";
 const WRONG: &str = "Invalid recovery code entered";
 
-async fn make(t: &TestServer, session: &Value) -> Vec<String> {
-    let made = post(t, session, PATH, &json!({})).send().await.expect(200).json();
+async fn make(member: &Member<'_>) -> Vec<String> {
+    let made = member.posts(PATH, &json!({})).await.expect(200).json();
     made["codes"].as_array().unwrap().iter().map(|code| code.as_str().unwrap().to_owned()).collect()
 }
 
-async fn left(t: &TestServer, session: &Value) -> Value {
-    t.get(&format!("/auth/v1/{PATH}")).bearer(access(session)).send().await.expect(200).json()
+async fn left(member: &Member<'_>) -> Value {
+    member.sends(member.server().get(&format!("/auth/v1/{PATH}"))).send().await.expect(200).json()
 }
 
-async fn use_code(t: &TestServer, session: &Value, code: &str) -> TestResponse {
-    post(t, session, "factors/recovery-codes/verify", &json!({"code": code})).send().await
+async fn use_code(member: &Member<'_>, code: &str) -> TestResponse {
+    member.posts("factors/recovery-codes/verify", &json!({"code": code})).await
 }
 
 #[tokio::test]
 async fn each_code_raises_a_session_once() {
     let t = TestServer::start().await;
     let (factor, strong) = with_totp(&t, ADA).await;
-    assert_eq!(left(&t, &strong).await, json!({"remaining": 0, "created_at": null}));
-    let answer = post(&t, &strong, PATH, &json!({})).send().await.expect(200);
+    assert_eq!(left(&strong).await, json!({"remaining": 0, "created_at": null}));
+    let answer = strong.posts(PATH, &json!({})).await.expect(200);
     assert_eq!(answer.header("cache-control"), Some("no-store"));
     let codes: Vec<String> =
         answer.json()["codes"].as_array().unwrap().iter().map(|code| code.as_str().unwrap().to_owned()).collect();
     assert_eq!(codes.len(), 10);
     assert!(codes.iter().all(|code| code.len() == 19), "{codes:?}");
-    let state = left(&t, &strong).await;
+    let state = left(&strong).await;
     assert_eq!(state["remaining"], 10);
     assert!(state["created_at"].is_string());
 
-    let weak = t.sign_in(ADA, PASSWORD).await;
-    let other = t.sign_in(ADA, PASSWORD).await;
-    let raised = use_code(&t, &weak, &codes[3]).await.expect(200).json();
+    let weak = t.visitor(ADA).signed_in().await;
+    let other = t.visitor(ADA).signed_in().await;
+    let raised = weak.with_session_of(use_code(&weak, &codes[3]).await);
     for field in ["access_token", "token_type", "expires_in", "expires_at", "refresh_token", "user"] {
-        assert!(!raised[field].is_null(), "{field}");
+        assert!(!raised.session()[field].is_null(), "{field}");
     }
     let expected = ("aal2".to_owned(), vec!["mfa/recovery_code".to_owned(), "password".to_owned()]);
     assert_eq!((level(&raised), methods(&raised)), expected);
-    let next = t.refresh(&raised).await.expect(200).json();
+    let next = raised.refreshed().await;
     assert_eq!((level(&next), methods(&next)), expected, "the level holds in refreshes");
-    assert_eq!(t.refresh(&other).await.rejection(), (400, "refresh_token_not_found".into()));
-    t.refresh(&strong).await.expect(200);
-    assert_eq!(left(&t, &next).await["remaining"], 9);
+    assert_eq!(t.refresh(other.session()).await.rejection(), (400, "refresh_token_not_found".into()));
+    t.refresh(strong.session()).await.expect(200);
+    assert_eq!(left(&next).await["remaining"], 9);
 
-    let weak = t.sign_in(ADA, PASSWORD).await;
-    let again = use_code(&t, &weak, &codes[3]).await;
+    let weak = t.visitor(ADA).signed_in().await;
+    let again = use_code(&weak, &codes[3]).await;
     assert_eq!(refused(&again), refusal(422, "mfa_verification_failed", WRONG));
     // As a person copies it
     let spaced = format!(" {} ", codes[4].to_uppercase().replace('-', " "));
-    let raised = use_code(&t, &weak, &spaced).await.expect(200).json();
+    let raised = weak.with_session_of(use_code(&weak, &spaced).await);
     // The lost factor can be removed
-    unenroll(&t, &raised, &factor.id).await.expect(200);
+    unenroll(&raised, &factor.id).await.expect(200);
 }
 
 #[tokio::test]
 async fn codes_need_a_verified_factor_and_aal2() {
     let t = TestServer::with_auth(|settings| settings.anonymous_users = true).await;
-    let session = t.signed_in(ADA, PASSWORD).await;
+    let ada = t.member(ADA).await;
     let needed = refusal(422, "mfa_factor_not_found", "Recovery codes need a verified second factor");
-    assert_eq!(refused(&post(&t, &session, PATH, &json!({})).send().await), needed);
-    enroll_totp(&t, &session, "unverified").await;
-    assert_eq!(refused(&post(&t, &session, PATH, &json!({})).send().await), needed);
-    assert_eq!(refused(&use_code(&t, &session, "abcd-efgh-ijkl-mnop").await), needed);
+    assert_eq!(refused(&ada.posts(PATH, &json!({})).await), needed);
+    enroll_totp(&ada, "unverified").await;
+    assert_eq!(refused(&ada.posts(PATH, &json!({})).await), needed);
+    assert_eq!(refused(&use_code(&ada, "abcd-efgh-ijkl-mnop").await), needed);
 
     let (_, strong) = with_totp(&t, EVE).await;
-    let weak = t.sign_in(EVE, PASSWORD).await;
-    let answer = post(&t, &weak, PATH, &json!({})).send().await;
+    let weak = t.visitor(EVE).signed_in().await;
+    let answer = weak.posts(PATH, &json!({})).await;
     let needed = refusal(403, "insufficient_aal", "AAL2 required to create recovery codes");
     assert_eq!(refused(&answer), needed);
-    make(&t, &strong).await;
-    assert_eq!(left(&t, &weak).await["remaining"], 10, "the number is no secret");
+    make(&strong).await;
+    assert_eq!(left(&weak).await["remaining"], 10, "the number is no secret");
 
-    let anonymous = t.post("/auth/v1/signup").json(&json!({})).send().await.expect(200).json();
+    let anonymous = t.anonymous_member().await;
     for (method, path) in [("POST", PATH), ("GET", PATH), ("POST", "factors/recovery-codes/verify")] {
         let request = || t.request(method.parse().unwrap(), &format!("/auth/v1/{path}"));
         let bare = request().json(&json!({})).send().await;
         assert_eq!(bare.rejection(), (401, "no_authorization".into()), "{method} {path}");
-        let bearer = request().bearer(access(&anonymous)).json(&json!({})).send().await;
+        let bearer = request().json(&json!({}));
+        let bearer = anonymous.sends(bearer).send().await;
         assert_eq!(bearer.rejection(), (403, "no_authorization".into()), "{method} {path}");
     }
 }
@@ -97,99 +96,97 @@ async fn codes_need_a_verified_factor_and_aal2() {
 async fn new_codes_replace_the_earlier_ones() {
     let t = TestServer::start().await;
     let (_, strong) = with_totp(&t, ADA).await;
-    let old = make(&t, &strong).await;
-    let new = make(&t, &strong).await;
+    let old = make(&strong).await;
+    let new = make(&strong).await;
     assert!(old.iter().all(|code| !new.contains(code)));
-    let weak = t.sign_in(ADA, PASSWORD).await;
-    assert_eq!(use_code(&t, &weak, &old[0]).await.rejection(), (422, "mfa_verification_failed".into()));
-    use_code(&t, &weak, &new[0]).await.expect(200);
+    let weak = t.visitor(ADA).signed_in().await;
+    assert_eq!(use_code(&weak, &old[0]).await.rejection(), (422, "mfa_verification_failed".into()));
+    use_code(&weak, &new[0]).await.expect(200);
 }
 
 #[tokio::test]
 async fn codes_of_another_account_and_of_a_wrong_shape_are_wrong() {
     let t = TestServer::start().await;
     let (_, eve) = with_totp(&t, EVE).await;
-    let hers = make(&t, &eve).await;
+    let hers = make(&eve).await;
     let (_, ada) = with_totp(&t, ADA).await;
-    make(&t, &ada).await;
-    let weak = t.sign_in(ADA, PASSWORD).await;
+    make(&ada).await;
+    let weak = t.visitor(ADA).signed_in().await;
     for wrong in [hers[0].as_str(), "abcd-efgh-ijkl-mnop", "123456", "x", " ", "abcd-efgh-ijkl-mno1", "\u{202e}abcd"] {
-        let answer = use_code(&t, &weak, wrong).await;
+        let answer = use_code(&weak, wrong).await;
         assert_eq!(refused(&answer), refusal(422, "mfa_verification_failed", WRONG), "{wrong:?}");
     }
-    let long = use_code(&t, &weak, &"a".repeat(100_000)).await;
+    let long = use_code(&weak, &"a".repeat(100_000)).await;
     assert_eq!(long.rejection(), (422, "mfa_verification_failed".into()));
-    let empty = use_code(&t, &weak, "").await;
+    let empty = use_code(&weak, "").await;
     assert_eq!(refused(&empty), refusal(400, "validation_failed", "Code needs to be non-empty"));
-    let number = post(&t, &weak, "factors/recovery-codes/verify", &json!({"code": 5})).send().await;
+    let number = weak.posts("factors/recovery-codes/verify", &json!({"code": 5})).await;
     assert_eq!(number.rejection(), (400, "bad_json".into()));
-    assert_eq!(left(&t, &eve).await["remaining"], 10);
+    assert_eq!(left(&eve).await["remaining"], 10);
 }
 
 #[tokio::test]
 async fn wrong_codes_are_limited() {
     let t = TestServer::start().await;
     let (_, strong) = with_totp(&t, ADA).await;
-    let codes = make(&t, &strong).await;
-    let weak = t.sign_in(ADA, PASSWORD).await;
-    let guess = async |code: &str| {
-        let request = post(&t, &weak, "factors/recovery-codes/verify", &json!({"code": code}));
-        request.header("x-forwarded-for", "192.0.2.1").send().await
-    };
+    let codes = make(&strong).await;
+    let weak = t.visitor(ADA).signed_in().await;
+    let elsewhere = weak.clone().from_address("192.0.2.1");
+    let guess = |code| use_code(&elsewhere, code);
     for _ in 0..10 {
         assert_eq!(guess("abcd-efgh-ijkl-mnop").await.rejection(), (422, "mfa_verification_failed".into()));
     }
     let limited = guess(&codes[0]).await;
     assert_eq!(limited.rejection(), (429, "over_request_rate_limit".into()));
     assert_eq!(limited.header("x-ratelimit-name"), Some("factor-codes-per-address"));
-    assert_eq!(left(&t, &strong).await["remaining"], 10);
-    use_code(&t, &weak, &codes[0]).await.expect(200);
+    assert_eq!(left(&strong).await["remaining"], 10);
+    use_code(&weak, &codes[0]).await.expect(200);
 }
 
 #[tokio::test]
 async fn one_of_many_concurrent_uses_of_a_code_succeeds() {
     let t = TestServer::start().await;
     let (_, strong) = with_totp(&t, ADA).await;
-    let codes = make(&t, &strong).await;
-    let answers = join_all((0..6).map(|_| use_code(&t, &strong, &codes[0]))).await;
+    let codes = make(&strong).await;
+    let answers = join_all((0..6).map(|_| use_code(&strong, &codes[0]))).await;
     assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1);
-    assert_eq!(left(&t, &strong).await["remaining"], 9);
+    assert_eq!(left(&strong).await["remaining"], 9);
 }
 
 #[tokio::test]
 async fn the_last_verified_factor_takes_the_codes_with_it() {
     let t = TestServer::start().await;
     let (first, strong) = with_totp(&t, ADA).await;
-    let second = enroll_totp(&t, &strong, "second").await;
-    let strong = prove(&t, &strong, &second).await.expect(200).json();
-    let codes = make(&t, &strong).await;
-    let weak = t.sign_in(ADA, PASSWORD).await;
-    let by_code = use_code(&t, &weak, &codes[0]).await.expect(200).json();
-    unenroll(&t, &strong, &first.id).await.expect(200);
-    assert_eq!(left(&t, &strong).await["remaining"], 9);
-    unenroll(&t, &by_code, &second.id).await.expect(200);
+    let second = enroll_totp(&strong, "second").await;
+    let strong = strong.with_session_of(prove(&strong, &second).await);
+    let codes = make(&strong).await;
+    let weak = t.visitor(ADA).signed_in().await;
+    let by_code = weak.with_session_of(use_code(&weak, &codes[0]).await);
+    unenroll(&strong, &first.id).await.expect(200);
+    assert_eq!(left(&strong).await["remaining"], 9);
+    unenroll(&by_code, &second.id).await.expect(200);
     assert_eq!(t.count("select count(*) from portico.recovery_codes").await, 0);
-    assert_eq!(level(&t.refresh(&by_code).await.expect(200).json()), "aal1");
+    assert_eq!(level(&by_code.refreshed().await), "aal1");
 
     // Factors that were deleted by a statement: their codes do not open the account of the next one
-    let session = t.sign_in(ADA, PASSWORD).await;
-    let third = enroll_totp(&t, &session, "third").await;
-    let session = prove(&t, &session, &third).await.expect(200).json();
-    let codes = make(&t, &session).await;
+    let ada = t.visitor(ADA).signed_in().await;
+    let third = enroll_totp(&ada, "third").await;
+    let ada = ada.with_session_of(prove(&ada, &third).await);
+    let codes = make(&ada).await;
     t.execute("delete from auth.mfa_factors").await;
-    assert_eq!(left(&t, &session).await, json!({"remaining": 0, "created_at": null}));
-    assert_eq!(use_code(&t, &session, &codes[0]).await.rejection(), (422, "mfa_factor_not_found".into()));
-    let fourth = enroll_totp(&t, &session, "fourth").await;
-    let session = prove(&t, &session, &fourth).await.expect(200).json();
-    assert_eq!(left(&t, &session).await["remaining"], 0);
-    assert_eq!(use_code(&t, &session, &codes[0]).await.rejection(), (422, "mfa_verification_failed".into()));
+    assert_eq!(left(&ada).await, json!({"remaining": 0, "created_at": null}));
+    assert_eq!(use_code(&ada, &codes[0]).await.rejection(), (422, "mfa_factor_not_found".into()));
+    let fourth = enroll_totp(&ada, "fourth").await;
+    let ada = ada.with_session_of(prove(&ada, &fourth).await);
+    assert_eq!(left(&ada).await["remaining"], 0);
+    assert_eq!(use_code(&ada, &codes[0]).await.rejection(), (422, "mfa_verification_failed".into()));
 }
 
 #[tokio::test]
 async fn codes_are_stored_as_hashes_and_deleted_with_the_account() {
     let t = TestServer::start().await;
     let (_, strong) = with_totp(&t, ADA).await;
-    let codes = make(&t, &strong).await;
+    let codes = make(&strong).await;
     let stored = t.query("select hashes::text from portico.recovery_codes").await[0].get::<_, String>(0);
     for code in &codes {
         let plain = code.replace('-', "");
@@ -211,14 +208,14 @@ async fn new_codes_are_reported_to_the_owner_each_time() {
     let (_, strong) = with_totp(&t, ADA).await;
     let before = t.mails_to(ADA).len();
     for made in 0..2 {
-        let codes = make(&t, &strong).await;
+        let codes = make(&strong).await;
         let mail = t.nth_mail_to(ADA, before + made).await;
         assert!(mail.html().contains("New recovery codes were created"), "{}", mail.html());
         assert!(codes.iter().all(|code| !mail.html().contains(code)));
     }
     // A rejected request is not reported
-    let weak = t.sign_in(ADA, PASSWORD).await;
-    post(&t, &weak, PATH, &json!({})).send().await.expect(403);
+    let weak = t.visitor(ADA).signed_in().await;
+    weak.posts(PATH, &json!({})).await.expect(403);
     assert_eq!(t.count("select count(*) from portico.mail_outbox").await, 0);
     assert_eq!(t.mails_to(ADA).len(), before + 2);
 }
@@ -227,10 +224,10 @@ async fn new_codes_are_reported_to_the_owner_each_time() {
 async fn a_used_code_is_reported_to_the_owner_and_in_the_audit_log() {
     let t = TestServer::with_auth(|settings| settings.email.notifications = vec![MailKind::RecoveryCodeUsed]).await;
     let (_, strong) = with_totp(&t, ADA).await;
-    let codes = make(&t, &strong).await;
+    let codes = make(&strong).await;
     let before = t.mails_to(ADA).len();
     t.clock().advance(Duration::seconds(1));
-    use_code(&t, &strong, &codes[0]).await.expect(200);
+    use_code(&strong, &codes[0]).await.expect(200);
     let mail = t.nth_mail_to(ADA, before).await;
     assert!(mail.html().contains("Codes left: 9"), "{}", mail.html());
     let actions = t.actions().await;

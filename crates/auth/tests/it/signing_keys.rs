@@ -34,7 +34,7 @@ fn kid(session: &Value) -> String {
 }
 
 async fn user_status(server: &TestServer, session: &Value) -> u16 {
-    server.get("/auth/v1/user").bearer(session["access_token"].as_str().unwrap()).send().await.status
+    server.member_with(session.clone()).reads_account().await.status
 }
 
 /// Waits until the server signs with the key `id`.

@@ -50,7 +50,7 @@ async fn a_new_account_must_be_confirmed() {
     let landed = t.get(link.as_str()).send().await.expect(303);
     assert_eq!(landed.location_fragment("type").as_deref(), Some("signup"));
     let owner = t.member_of(&landed);
-    assert_eq!(claims_of(owner.access_token())["user_metadata"]["email_verified"], true);
+    assert_eq!(owner.claims()["user_metadata"]["email_verified"], true);
     let again = t.get(link.as_str()).send().await.expect(303);
     assert_eq!(again.location_fragment("error_code").as_deref(), Some("otp_expired"));
     let confirmed = owner.account().await;
@@ -311,7 +311,7 @@ async fn an_anonymous_user_signs_in_and_becomes_permanent() {
     assert_eq!((&user["email"], &user["phone"], &user["is_anonymous"]), (&json!(""), &json!(""), &json!(true)));
     assert_eq!((&user["app_metadata"], &user["identities"]), (&json!({}), &json!([])));
     assert_eq!(user["user_metadata"], json!({"theme": "dark"}));
-    let claims = claims_of(guest.access_token());
+    let claims = guest.claims();
     assert_eq!((&claims["is_anonymous"], &claims["amr"][0]["method"]), (&json!(true), &json!("anonymous")));
     assert!(t.actions().await.is_empty());
 

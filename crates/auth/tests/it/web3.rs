@@ -57,12 +57,12 @@ fn at(t: &TestServer, offset: Duration) -> String {
     (t.clock().now() + offset).format(&Rfc3339).unwrap()
 }
 
-async fn post(t: &TestServer, body: &Value) -> TestResponse {
+async fn sign_in_with(t: &TestServer, body: &Value) -> TestResponse {
     t.post("/auth/v1/token?grant_type=web3").json(body).send().await
 }
 
 async fn sign_in(t: &TestServer, wallet: &Wallet, message: &str) -> TestResponse {
-    post(t, &json!({"chain": "ethereum", "message": message, "signature": wallet.sign(message)})).await
+    sign_in_with(t, &json!({"chain": "ethereum", "message": message, "signature": wallet.sign(message)})).await
 }
 
 #[tokio::test]
@@ -142,9 +142,11 @@ async fn each_check_has_its_error_in_the_order_of_the_contract() {
         let answer = sign_in(&t, &wallet, &message).await;
         assert_eq!(answer.status, 400, "{description}");
         assert_eq!(answer.json(), json!({"error": "invalid_grant", "error_description": description}));
-        let forged =
-            post(&t, &json!({"chain": "ethereum", "message": message, "signature": Wallet::new(1).sign(&message)}))
-                .await;
+        let forged = sign_in_with(
+            &t,
+            &json!({"chain": "ethereum", "message": message, "signature": Wallet::new(1).sign(&message)}),
+        )
+        .await;
         assert_eq!(forged.json()["error_description"], "Signature does not match address in message");
     }
     let message = wallet.message(SITE, &now);
@@ -177,7 +179,7 @@ async fn each_check_has_its_error_in_the_order_of_the_contract() {
             "siwe: message first line does not end in \" wants you to sign in with your Ethereum account:\"",
         ),
     ] {
-        let answer = post(&t, &body).await;
+        let answer = sign_in_with(&t, &body).await;
         assert_eq!((answer.rejection(), &answer.json()["msg"]), ((status, code.to_owned()), &json!(text)));
     }
     assert_eq!(t.count("select count(*) from auth.users").await, 0);
@@ -232,13 +234,13 @@ async fn a_message_of_solana_is_rejected_for_what_it_says() {
         (message(-601), "Solana message was issued too long ago"),
         (message(601), "Solana message was issued too far in the future"),
     ] {
-        let answer = post(&t, &wallet.signed(&message)).await;
+        let answer = sign_in_with(&t, &wallet.signed(&message)).await;
         assert_eq!(answer.status, 400, "{description}");
         assert_eq!(answer.json(), json!({"error": "invalid_grant", "error_description": description}));
     }
     let mut forged = wallet.signed(&valid);
     forged["signature"] = SolanaWallet::new(8).signed(&valid)["signature"].clone();
-    let answer = post(&t, &forged).await;
+    let answer = sign_in_with(&t, &forged).await;
     assert_eq!(answer.json()["error_description"], "Signature does not match address in message");
     for (message, text) in [
         (valid.replace("solana:mainnet", "1"), "siws: Chain ID is not valid"),
@@ -247,12 +249,12 @@ async fn a_message_of_solana_is_rejected_for_what_it_says() {
             "siws: message first line does not end in \" wants you to sign in with your Solana account:\"",
         ),
     ] {
-        let answer = post(&t, &wallet.signed(&message)).await;
+        let answer = sign_in_with(&t, &wallet.signed(&message)).await;
         assert_eq!(answer.rejection(), (400, "validation_failed".into()), "{text}");
         assert_eq!(answer.json()["msg"], text);
     }
     assert_eq!(t.count("select count(*) from auth.users").await, 0);
-    post(&t, &wallet.signed(&valid)).await.expect(200);
+    sign_in_with(&t, &wallet.signed(&valid)).await.expect(200);
 }
 
 #[tokio::test]

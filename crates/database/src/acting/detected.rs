@@ -73,7 +73,7 @@ impl DetectedServer {
         *self.0.admitted.write().unwrap_or_else(PoisonError::into_inner) = parts;
     }
 
-    /// Returns whether the server admits our login for a part.
+    /// Returns true if the server admits our login for a part.
     pub fn is_admitted(&self, part: &str) -> bool {
         self.0.admitted.read().unwrap_or_else(PoisonError::into_inner).contains(&part)
     }

@@ -9,7 +9,7 @@ use crate::error::DatabaseError;
 
 /// The role that owns the objects of a project.
 pub(crate) const OWNER: &str = "postgres";
-/// The role that the auth service acts as.
+/// The role that owns the schema `auth`.
 pub(crate) const AUTH: &str = "supabase_auth_admin";
 /// The role that requests of the data API begin as.
 pub(crate) const API: &str = "authenticator";

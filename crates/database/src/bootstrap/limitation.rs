@@ -57,7 +57,7 @@ pub(super) async fn keep(client: &Client, limitations: &[Limitation]) -> Result<
     Ok(())
 }
 
-/// Returns whether the last bootstrap set up everything. A database of an earlier version has no
+/// Returns true if the last bootstrap set up everything. A database of an earlier version has no
 /// list.
 pub(super) async fn none(client: &Client) -> Result<bool, DatabaseError> {
     let has_table = "select pg_catalog.to_regclass('portico.limitations') is not null";

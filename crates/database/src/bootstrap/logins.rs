@@ -47,7 +47,7 @@ async fn try_login(login: &Endpoint) -> Result<(), DatabaseError> {
     Ok(client.batch_execute("select 1").await?)
 }
 
-/// Returns whether a pooler refuses a login with this code: PgBouncer reports unknown users as a
+/// Returns true if a pooler refuses a login with this code: PgBouncer reports unknown users as a
 /// violation of the protocol.
 fn is_rejection(code: &SqlState) -> bool {
     [SqlState::PROTOCOL_VIOLATION, SqlState::INVALID_PASSWORD, SqlState::INVALID_AUTHORIZATION_SPECIFICATION]
@@ -74,7 +74,8 @@ pub(super) async fn create(
         let text = format!(
             "select pg_temp.ensure_role({name}, 'login noinherit', '', '{{}}');
              select pg_temp.attempt({what}, {password}, '');
-             -- An owner that is a superuser, as an earlier version left it, stays out of reach of a login of its own
+             -- An owner that is a superuser, as an earlier version left it, stays out of reach of a
+             -- login of its own
              select pg_temp.ensure_member({name}, {role}, 'inherit false, set true')
                from pg_roles where rolname = {role} and not rolsuper;
              -- The role that drops the database has to end these sessions

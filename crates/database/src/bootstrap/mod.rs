@@ -441,7 +441,7 @@ fn fingerprint(settings: &BootstrapSettings, roles: &str) -> String {
     digest(bytes)
 }
 
-/// Returns whether another bootstrap ran at the same time. The one that fails starts again and
+/// Returns true if another bootstrap ran at the same time. The one that fails starts again and
 /// finds the other's work.
 fn met_another(error: &DatabaseError) -> bool {
     let concurrent = |error: &Error| error.as_db_error().is_some_and(|error| error.message().contains("concurrently"));

@@ -33,7 +33,7 @@ pub(super) fn replaced<'a>(sql: &'a str, from: &str, to: &str) -> Cow<'a, str> {
     }
 }
 
-/// Returns whether the word at `index` stands where the statement names a role.
+/// Returns true if the word at `index` stands where the statement names a role.
 fn names_a_role(words: &[Cow<'_, str>], index: usize) -> bool {
     // An element of a list has the meaning of the first one
     let mut before = index;

@@ -49,7 +49,7 @@ impl SystemAccount {
     }
 
     /// Changes the owner of a file or folder to this user.
-    pub fn own(self, path: &Path) -> io::Result<()> {
+    pub fn set_owner(self, path: &Path) -> io::Result<()> {
         match self {
             Self::Ours => Ok(()),
             Self::Lesser { uid, gid } => {
@@ -111,7 +111,7 @@ fn is_plain(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('/') && !name.contains(|c: char| c == '"' || c.is_control())
 }
 
-/// Returns whether a user may pass through a folder.
+/// Returns true if a user may pass through a folder.
 fn passable(folder: &Metadata, uid: u32, gid: u32) -> bool {
     let bit = match () {
         () if folder.uid() == uid => 0o100,

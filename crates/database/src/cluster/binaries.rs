@@ -136,7 +136,7 @@ impl Binaries {
                     fs::remove_dir_all(&new)?;
                 }
                 fs::create_dir_all(&new)?;
-                account.own(&new)?;
+                account.set_owner(&new)?;
                 for part in ["share", "share/extension", "lib"].iter().filter(|part| folder.join(part).is_dir()) {
                     copy_files(&folder.join(part), &new.join(part), account)?;
                 }
@@ -303,13 +303,13 @@ fn restore_links(native: &Path, target: &Path) -> std::io::Result<()> {
 /// their owner only.
 fn copy_files(from: &Path, to: &Path, account: SystemAccount) -> std::io::Result<()> {
     fs::create_dir(to)?;
-    account.own(to)?;
+    account.set_owner(to)?;
     for entry in fs::read_dir(from)? {
         let entry = entry?;
         if entry.file_type()?.is_file() {
             let target = to.join(entry.file_name());
             fs::copy(entry.path(), &target)?;
-            account.own(&target)?;
+            account.set_owner(&target)?;
         }
     }
     Ok(())
@@ -318,7 +318,7 @@ fn copy_files(from: &Path, to: &Path, account: SystemAccount) -> std::io::Result
 /// Copies a folder by hard links, or by content across file systems.
 fn copy_tree(from: &Path, to: &Path, account: SystemAccount) -> std::io::Result<()> {
     fs::create_dir_all(to)?;
-    account.own(to)?;
+    account.set_owner(to)?;
     for entry in fs::read_dir(from)? {
         let entry = entry?;
         let (source, target) = (entry.path(), to.join(entry.file_name()));

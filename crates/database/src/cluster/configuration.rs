@@ -38,7 +38,7 @@ pub(super) fn write(home: &Home, settings: &ClusterSettings, binaries: &Binaries
             continue;
         }
         fs::write(&file, text)?;
-        home.account.own(&file)?;
+        home.account.set_owner(&file)?;
     }
     Ok(())
 }

@@ -26,24 +26,24 @@ pub(crate) fn begin_with(data: &Path, initialised: &Path) -> Result<(), ClusterE
         return Ok(());
     }
     let copied = private_folder(&new, home.account)
-        .and_then(|()| copy_content(&initialised.join("pgdata"), &new, &|path| home.account.own(path)))
+        .and_then(|()| copy_content(&initialised.join("pgdata"), &new, &|path| home.account.set_owner(path)))
         .and_then(|()| fs::rename(&new, &pgdata));
     copied.map_err(|error| ClusterError::folder(&pgdata, &error))
 }
 
-/// Copies the content of a folder into another one, with the modes, which PostgreSQL checks. `own`
-/// is called for every copy.
-pub(crate) fn copy_content(from: &Path, to: &Path, own: &impl Fn(&Path) -> io::Result<()>) -> io::Result<()> {
+/// Copies the content of a folder into another one, with the modes, which PostgreSQL checks.
+/// `set_owner` is called for every copy.
+pub(crate) fn copy_content(from: &Path, to: &Path, set_owner: &impl Fn(&Path) -> io::Result<()>) -> io::Result<()> {
     for entry in fs::read_dir(from)? {
         let entry = entry?;
         let copy = to.join(entry.file_name());
         if entry.file_type()?.is_dir() {
             DirBuilder::new().mode(0o700).create(&copy)?;
-            copy_content(&entry.path(), &copy, own)?;
+            copy_content(&entry.path(), &copy, set_owner)?;
         } else {
             fs::copy(entry.path(), &copy)?;
         }
-        own(&copy)?;
+        set_owner(&copy)?;
     }
     Ok(())
 }

@@ -81,7 +81,7 @@ impl Home {
         let key = portico_base::random::bytes::<32>();
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
         file.write_all(hex::encode(key).as_bytes())?;
-        self.account.own(&new)?;
+        self.account.set_owner(&new)?;
         file.sync_all()?;
         fs::rename(&new, &path)?;
         File::open(&self.folder)?.sync_all()
@@ -193,7 +193,7 @@ fn make_parents(folder: &Path, account: SystemAccount) -> io::Result<()> {
     for folder in missing.into_iter().rev() {
         let above = folder.parent().map(fs::metadata).transpose()?;
         if above.is_some_and(|above| above.uid() == account.uid()) {
-            account.own(folder)?;
+            account.set_owner(folder)?;
         }
     }
     Ok(())
@@ -209,7 +209,7 @@ pub(super) fn private_folder(folder: &Path, account: SystemAccount) -> io::Resul
     if !found.is_dir() {
         return Err(io::Error::new(io::ErrorKind::NotADirectory, "it is not a folder"));
     }
-    account.own(folder)?;
+    account.set_owner(folder)?;
     if found.mode() & 0o7777 != 0o700 {
         fs::set_permissions(folder, Permissions::from_mode(0o700))?;
     }
@@ -235,7 +235,7 @@ fn lock(folder: &Path, account: SystemAccount) -> Result<File, ClusterError> {
         file.rewind()?;
         writeln!(file, "{}", std::process::id())?;
         // Created by root below a folder of an ordinary user, it must not lock that user out
-        account.own(&path)
+        account.set_owner(&path)
     };
     write(&mut file).map_err(failed)?;
     Ok(file)
@@ -259,7 +259,7 @@ fn socket_folder(home: &Path, account: SystemAccount) -> Result<PathBuf, Cluster
             continue;
         }
         let folder = parent.join(format!("portico-{}", random_name()));
-        match DirBuilder::new().mode(0o700).create(&folder).and_then(|()| account.own(&folder)) {
+        match DirBuilder::new().mode(0o700).create(&folder).and_then(|()| account.set_owner(&folder)) {
             Ok(()) => return Ok(folder),
             Err(error) => problem = error,
         }

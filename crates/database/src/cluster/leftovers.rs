@@ -47,7 +47,7 @@ pub(super) fn end(pgdata: &Path) -> Result<(), ClusterError> {
         }
     }
     end_followers(pgdata)?;
-    forget(&pid_file);
+    remove(&pid_file);
     Ok(())
 }
 
@@ -55,7 +55,7 @@ pub(super) fn end(pgdata: &Path) -> Result<(), ClusterError> {
 /// the number in it is a process, which may be another program by now, or a zombie that is never
 /// collected (in a container without an init); `/proc` tells them apart. Without `/proc` the file
 /// stays.
-fn forget(pid_file: &Path) {
+fn remove(pid_file: &Path) {
     if Path::new("/proc/self/cwd").exists() {
         let _ = fs::remove_file(pid_file);
     }
@@ -67,7 +67,7 @@ pub(super) fn end_followers_of_the_dead(pgdata: &Path) -> Result<(), ClusterErro
     let pid_file = pgdata.join("postmaster.pid");
     if pid_file.exists() {
         end_followers(pgdata)?;
-        forget(&pid_file);
+        remove(&pid_file);
     }
     Ok(())
 }
@@ -96,7 +96,7 @@ fn end_followers(pgdata: &Path) -> Result<(), ClusterError> {
     }
 }
 
-/// Returns whether a process is one of PostgreSQL with this data folder, which is the current
+/// Returns true if a process is one of PostgreSQL with this data folder, which is the current
 /// folder of each of them: the number may be another program's by now.
 fn works_in(process: Pid, pgdata: &Path) -> bool {
     current_folder(process).is_some_and(|folder| folder == pgdata)

@@ -50,7 +50,7 @@ pub(super) fn close(path: &Path, account: SystemAccount) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
     };
-    account.own(path)?;
+    account.set_owner(path)?;
     // The owner's rights are kept: programs can be executed, and folders entered
     set_mode(path, &found, if found.is_dir() { 0o700 } else { found.mode() & 0o700 })?;
     if found.is_dir() {

@@ -59,7 +59,7 @@ pub(super) fn socket(home: &Home, settings: &ClusterSettings) -> PathBuf {
     home.socket_folder().join(format!(".s.PGSQL.{}", settings.tcp_port.unwrap_or(SOCKET_PORT)))
 }
 
-/// Returns whether the server accepts sessions. It opens the socket before it has recovered, so a
+/// Returns true if the server accepts sessions. It opens the socket before it has recovered, so a
 /// session is tried. Any answer counts except "the database system is starting up" (or shutting
 /// down): a missing database is not a fault of the server.
 pub(super) fn accepts_sessions(socket: &Path) -> bool {

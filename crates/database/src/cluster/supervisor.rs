@@ -258,7 +258,7 @@ fn run_once(
     reap(&mut child, shared)
 }
 
-/// Returns whether the child has ended, without freeing its process id.
+/// Returns true if the child has ended, without freeing its process id.
 fn has_ended(child: &Child) -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
     Pid::from_raw(child.id().cast_signed()).is_some_and(|pid| matches!(waitid(WaitId::Pid(pid), options), Ok(Some(_))))

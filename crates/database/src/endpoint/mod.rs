@@ -103,7 +103,7 @@ impl Endpoint {
         self.direct.as_deref().unwrap_or(self)
     }
 
-    /// Returns whether an endpoint past the connection pooler was given.
+    /// Returns true if an endpoint past the connection pooler was given.
     pub(crate) fn has_direct(&self) -> bool {
         self.direct.is_some()
     }
@@ -138,12 +138,12 @@ impl Endpoint {
         self.role.as_deref().unwrap_or(&self.user)
     }
 
-    /// Returns whether connections lead to a connection pooler, as far as that is known.
+    /// Returns true if connections lead to a connection pooler, as far as that is known.
     pub(crate) fn is_pooled(&self) -> bool {
         self.detected.known_pooling().is_some_and(|pooling| pooling != Pooling::None)
     }
 
-    /// Returns whether a connection can receive notifications (`listen`), as far as that is known.
+    /// Returns true if a connection can receive notifications (`listen`), as far as that is known.
     pub(crate) fn receives_notifications(&self) -> bool {
         self.direct().detected.known_pooling() != Some(Pooling::Transaction)
     }
@@ -189,7 +189,7 @@ impl Endpoint {
         &self.tls
     }
 
-    /// Returns whether the server lets the system user of this process be any role without a
+    /// Returns true if the server lets the system user of this process be any role without a
     /// password: the socket of our own cluster.
     pub fn trusts_any_role(&self) -> bool {
         self.trusts_any_role

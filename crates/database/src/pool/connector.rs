@@ -4,16 +4,15 @@ use deadpool_postgres::Connect;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::task::JoinHandle;
-use tokio_postgres::error::SqlState;
 
-use crate::connection::{self, SessionStart, dial_patiently, is_passing};
+use crate::connection::{self, SessionStart, dial_patiently, is_temporary};
 use crate::endpoint::Endpoint;
+use crate::temporary;
 use crate::tls::Tls;
 
-/// Returns whether a service waits for this failure to pass: while the project's database is
-/// created anew, it is missing for a moment.
-fn is_passing_for_services(error: &tokio_postgres::Error) -> bool {
-    is_passing(error) || error.code() == Some(&SqlState::INVALID_CATALOG_NAME)
+/// Returns true if a failure to connect is temporary for a pool, see [`temporary`].
+fn is_temporary_for_pools(error: &tokio_postgres::Error) -> bool {
+    is_temporary(error) || error.code().is_some_and(|code| temporary::is_recreation(code.code()))
 }
 
 /// Opens the connections of one pool.
@@ -68,7 +67,7 @@ impl Connect for PoolConnector {
                 let (endpoint, preamble) = self.pooled_login();
                 let config = endpoint.to_config();
                 let start = SessionStart { endpoint: &endpoint, config: &config, tls: &self.tls, preamble: &preamble };
-                let opened = dial_patiently(&start, patience, is_passing_for_services).await?;
+                let opened = dial_patiently(&start, patience, is_temporary_for_pools).await?;
                 // A login that may not act as the role is noticed here, and not by the first
                 // statement of a service
                 opened.0.batch_execute("").await?;
@@ -76,7 +75,7 @@ impl Connect for PoolConnector {
             }
             let (config, set_up) = self.login();
             let start = SessionStart { endpoint: &self.endpoint, config: &config, tls: &self.tls, preamble: "" };
-            let (client, driver) = dial_patiently(&start, patience, is_passing_for_services).await?;
+            let (client, driver) = dial_patiently(&start, patience, is_temporary_for_pools).await?;
             client.batch_execute(&set_up).await?;
             Ok((client, driver))
         }

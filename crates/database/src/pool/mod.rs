@@ -16,7 +16,7 @@ use tokio_postgres::error::SqlState;
 
 use crate::connection;
 use crate::endpoint::Endpoint;
-use crate::error::DatabaseError;
+use crate::error::{DatabaseError, explain_rejected_role};
 use crate::tls::Tls;
 use connector::PoolConnector;
 
@@ -36,7 +36,7 @@ const RECYCLE: Duration = Duration::from_secs(2);
 pub struct PoolSettings {
     /// Connections at most in each pool that acts as the role of a service.
     pub role_connections: usize,
-    /// Connections at most in the pool of the login role, for our own upkeep and analytics.
+    /// Connections at most in the pool of the login role, for work on our own schema.
     pub login_connections: usize,
     /// The time that a caller waits for a connection to become free before it gets
     /// [`DatabaseError::Busy`].
@@ -153,24 +153,22 @@ impl RolePool {
                 DatabaseError::Unreachable { server: endpoint.description(), source: other.into() }
             }
         };
-        Err(self.explain_refused_role(error))
+        Err(self.explain_rejected_role(error))
     }
 
     /// Adds the remedy to the error of a login that may not act as the pool's role, which is a
     /// mistake of the set-up.
-    fn explain_refused_role(&self, error: DatabaseError) -> DatabaseError {
-        let refused = [SqlState::INSUFFICIENT_PRIVILEGE, SqlState::INVALID_PARAMETER_VALUE];
+    fn explain_rejected_role(&self, error: DatabaseError) -> DatabaseError {
+        let rejected = [SqlState::INSUFFICIENT_PRIVILEGE, SqlState::INVALID_PARAMETER_VALUE];
         match (self.shared.profile.role, error.sqlstate()) {
-            (Some(role), Some(code)) if refused.contains(code) => DatabaseError::Refused(format!(
-                "the login role `{0}` of the database may not act as `{role}` ({error}): as a superuser, run `grant {role} to \
-                 \"{0}\"`",
-                self.shared.endpoint.user()
-            )),
+            (Some(role), Some(code)) if rejected.contains(code) => {
+                DatabaseError::Refused(explain_rejected_role(self.shared.endpoint.user(), role, &error))
+            }
             _ => error,
         }
     }
 
-    /// Returns whether the database is being made anew. Failures meanwhile are expected.
+    /// Returns true if the database is being made anew. Failures meanwhile are expected.
     #[must_use]
     pub fn is_being_recreated(&self) -> bool {
         self.shared.being_recreated.load(Ordering::Relaxed)

@@ -61,7 +61,7 @@ async fn database_identity(endpoint: &Endpoint) -> Result<String, DatabaseError>
     Ok(client.query_one(IDENTITY, &[]).await?.get(0))
 }
 
-/// Returns whether connections share server sessions.
+/// Returns true if connections share server sessions.
 async fn has_shared_sessions(endpoint: &Endpoint) -> Result<bool, DatabaseError> {
     let one = connection::connect(endpoint).await?;
     let other = connection::connect(endpoint).await?;
@@ -74,7 +74,7 @@ async fn has_shared_sessions(endpoint: &Endpoint) -> Result<bool, DatabaseError>
     Ok(is_pooled)
 }
 
-/// Returns whether a session begins with the settings that were asked for.
+/// Returns true if a session begins with the settings that were asked for.
 async fn takes_settings(endpoint: &Endpoint) -> Result<bool, DatabaseError> {
     let client = match connection::connect_guarded(endpoint).await {
         // PostgreSQL has other errors for settings that do not apply

@@ -444,7 +444,7 @@ impl DriverRequest {
         String::from_utf8(text.to_vec()).ok()
     }
 
-    /// Returns whether it is a simple query.
+    /// Returns true if it is a simple query.
     fn is_simple(&self) -> bool {
         self.messages.first().is_some_and(|(tag, _)| *tag == b'Q')
     }

@@ -40,7 +40,7 @@ impl<'a> SessionStatement<'a> {
     }
 }
 
-/// Returns whether a statement sets the role or the session user.
+/// Returns true if a statement sets the role or the session user.
 pub(super) fn sets_role(statement: &str) -> bool {
     let found = first_words(statement);
     let found: Vec<&str> = found.iter().map(String::as_str).collect();
@@ -53,7 +53,7 @@ pub(super) fn sets_role(statement: &str) -> bool {
     )
 }
 
-/// Returns whether a text ends the transaction in which it is sent.
+/// Returns true if a text ends the transaction in which it is sent.
 pub(super) fn ends_transaction(text: &str) -> bool {
     let first = first_words(text);
     let first: Vec<&str> = first.iter().map(String::as_str).collect();

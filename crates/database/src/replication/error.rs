@@ -64,7 +64,7 @@ pub enum ReplicationError {
 }
 
 impl ReplicationError {
-    /// Returns whether a stream can only be opened after a change of the configuration.
+    /// Returns true if a stream can only be opened after a change of the configuration.
     pub fn needs_configuration(&self) -> bool {
         matches!(self, Self::NotLogical(_) | Self::NoReplicationRight { .. } | Self::Tls(_) | Self::InvalidName(_))
     }

@@ -35,7 +35,7 @@ impl WalMessage {
         (head[0] == b'C').then(|| Lsn(u64::from_be_bytes(*end)))
     }
 
-    /// Returns whether the message begins a transaction.
+    /// Returns true if the message begins a transaction.
     pub fn begins_transaction(&self) -> bool {
         self.body.first() == Some(&b'B')
     }

@@ -30,7 +30,7 @@ const EXISTING: &str = "
 /// Publishes the stored generated columns of a table with its other columns.
 const PUBLISH_GENERATED: &str = "alter publication supabase_realtime set (publish_generated_columns = stored)";
 
-/// Returns the names of the publications of realtime that exist, sorted.
+/// Returns the names of the two publications, as far as they exist, sorted.
 ///
 /// # Errors
 /// PostgreSQL's error, or the connection's.
@@ -39,7 +39,7 @@ pub async fn existing_publications(client: &tokio_postgres::Client) -> Result<Ve
     rows.iter().map(|row| row.try_get(0)).collect()
 }
 
-/// The publications of realtime.
+/// The two publications, after [`prepare_publications`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PreparedPublications {
     /// The names of those that exist, sorted.

@@ -123,9 +123,9 @@ impl OrdinaryServer {
 fn copy(binaries: &Path) -> io::Result<(PathBuf, File)> {
     let initialised = initialised("server", binaries, |folder| initialise(folder, binaries))?;
     let (folder, lock) = locked_folder(0o700)?;
-    own(&folder)?;
-    own(&folder_lock(&folder))?;
-    copy_content(&initialised, &folder, &own)?;
+    set_owner(&folder)?;
+    set_owner(&folder_lock(&folder))?;
+    copy_content(&initialised, &folder, &set_owner)?;
     Ok((folder, lock))
 }
 
@@ -133,8 +133,8 @@ fn initialise(folder: &Path, binaries: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(folder)?;
     let password = folder.with_extension("password");
     fs::write(&password, PASSWORD)?;
-    own(folder)?;
-    own(&password)?;
+    set_owner(folder)?;
+    set_owner(&password)?;
     let mut command = command_in(folder, &binaries.join("initdb"));
     command.arg("-D").arg(folder).arg("--pwfile").arg(&password);
     command.args(["-U", "postgres", "-E", "UTF8", "--locale", "C", "--auth", "scram-sha-256", "--no-sync"]);
@@ -147,7 +147,7 @@ fn initialise(folder: &Path, binaries: &Path) -> io::Result<()> {
 }
 
 /// Makes a file or folder PostgreSQL's own.
-fn own(path: &Path) -> io::Result<()> {
+fn set_owner(path: &Path) -> io::Result<()> {
     if rustix::process::geteuid().is_root() { chown(path, Some(NOBODY), Some(NOBODY)) } else { Ok(()) }
 }
 

@@ -246,7 +246,7 @@ impl<const N: usize> Drop for KeyBatches<N> {
     }
 }
 
-/// Returns whether the statement or the login was rejected. Of a key that is no text of the
+/// Returns true if the statement or the login was rejected. Of a key that is no text of the
 /// database, a lock that was not granted in time, a statement that is cancelled and a session that
 /// the server ends, the next batch knows nothing.
 fn is_rejection(error: &WireError) -> bool {

@@ -74,7 +74,8 @@ const TRAPS: &str = "
     select 'security definer: ' || p.oid::regprocedure
       from pg_proc as p
      where p.prosecdef and p.proowner in (select oid from superuser) and p.pronamespace <> 'pg_catalog'::regnamespace
-       -- One in C resolves no names; whether others may call it is the test of functions for superusers
+       -- One in C resolves no names; whether others may call it is the test of functions for
+       -- superusers
        and p.prolang <> (select oid from pg_language where lanname = 'c')
        and (p.pronamespace in (select oid from open) or not coalesce(p.proconfig, '{}') @> '{\"search_path=pg_catalog, pg_temp\"}')
     union all

@@ -1,9 +1,19 @@
 //! Batches of the wire client: their results, and their effects when they fail.
 
+use std::time::Duration;
+
 use portico_database::wire::{
     Access, Batch, FunctionTraits, Pool, PooledConnection, ResultSets, Statement, WireError, WirePoolSettings,
 };
 use portico_database::{Endpoint, scratch};
+
+/// The longest wait for what happens soon: long enough for a machine under load.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Returns the settings of a pool in which no checkout times out while the machine is busy.
+pub fn pool_settings(max_connections: usize) -> WirePoolSettings {
+    WirePoolSettings { max_connections, checkout_timeout: PATIENCE, ..WirePoolSettings::default() }
+}
 
 /// Creates an empty list of functions with traits.
 pub const NO_TRAITS: &str = "

@@ -10,7 +10,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use portico_database::wire::{
     Access, Batch, CoalescingSettings, FunctionTraits, Pool, PooledConnection, ReadCoalescer, Row, RowSeparators,
-    Statement, WireError, WirePoolSettings,
+    Statement, WireError,
 };
 use portico_database::{Endpoint, Host, connect};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -19,18 +19,12 @@ use tokio::task::JoinHandle;
 use tokio_postgres::Client;
 
 use crate::cluster::within;
-use crate::wire::{Scratch, one};
-
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::wire::{PATIENCE, Scratch, one, pool_settings};
 
 /// Selects the caller, as the session shows it; divided by a number, so that it can fail.
 const CALLER: &str =
     "select current_user || ' ' || current_setting('app.who') || ' ' || current_setting('statement_timeout')
     || ' ' || (60 / $1::int)";
-
-fn pool_settings(max_connections: usize) -> WirePoolSettings {
-    WirePoolSettings { max_connections, checkout_timeout: PATIENCE, ..WirePoolSettings::default() }
-}
 
 /// Coalesces all reads, however busy the machine is.
 fn coalescing() -> CoalescingSettings {

@@ -7,10 +7,7 @@ use portico_database::wire::FixedRead;
 use portico_database::{Endpoint, connect};
 
 use crate::cluster::within;
-use crate::wire::Scratch;
-
-/// Long enough for a machine under load.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::wire::{PATIENCE, Scratch};
 
 /// Selects the keys and what the session begins with.
 const SESSION: &str = "select pg_catalog.concat_ws(' ', wanted.key, pg_catalog.current_setting('row_security'), \

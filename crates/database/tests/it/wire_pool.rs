@@ -10,18 +10,12 @@ use portico_database::wire::{Access, Batch, Pool, PoolStatus, Statement, WireErr
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cluster::within;
-use crate::wire::{NO_TRAITS, Scratch, one, value};
-
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::wire::{NO_TRAITS, PATIENCE, Scratch, one, pool_settings, value};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hundred_callers_share_eight_connections() {
     let scratch = Scratch::new().await;
-    let pool = scratch.pool(WirePoolSettings {
-        max_connections: 8,
-        checkout_timeout: PATIENCE,
-        ..WirePoolSettings::default()
-    });
+    let pool = scratch.pool(pool_settings(8));
     let callers = (0..100).map(|caller: u32| {
         let pool = pool.clone();
         tokio::spawn(async move {
@@ -53,11 +47,7 @@ async fn a_hundred_callers_share_eight_connections() {
 #[tokio::test]
 async fn callers_are_served_in_their_order_or_time_out() {
     let scratch = Scratch::new().await;
-    let pool = scratch.pool(WirePoolSettings {
-        max_connections: 1,
-        checkout_timeout: PATIENCE,
-        ..WirePoolSettings::default()
-    });
+    let pool = scratch.pool(pool_settings(1));
     let held = pool.checkout().await.unwrap();
     let served = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let mut waiters = Vec::new();
@@ -216,11 +206,7 @@ async fn asynchronous_messages_do_no_harm() {
 #[tokio::test]
 async fn the_statement_of_a_cancelled_caller_is_cancelled() {
     let scratch = Scratch::new().await;
-    let pool = scratch.pool(WirePoolSettings {
-        max_connections: 1,
-        checkout_timeout: PATIENCE,
-        ..WirePoolSettings::default()
-    });
+    let pool = scratch.pool(pool_settings(1));
     let admin = connect(&scratch.endpoint).await.unwrap();
     let task = tokio::spawn({
         let pool = pool.clone();
@@ -287,11 +273,7 @@ async fn the_pool_recovers_from_a_restart_of_the_server() {
 #[tokio::test]
 async fn a_session_that_cannot_be_reset_ends() {
     let scratch = Scratch::new().await;
-    let pool = scratch.pool(WirePoolSettings {
-        max_connections: 1,
-        checkout_timeout: PATIENCE,
-        ..WirePoolSettings::default()
-    });
+    let pool = scratch.pool(pool_settings(1));
     let mut connection = pool.checkout().await.unwrap();
     let process = connection.process();
     // The statements of the reset are prepared from here on

@@ -3,16 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use portico_database::connect;
-use portico_database::wire::{Pool, PoolStatus, WireError, WirePoolSettings};
+use portico_database::wire::{Pool, PoolStatus, WireError};
 
 use crate::cluster::within;
-use crate::wire::{Scratch, value};
-
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::wire::{PATIENCE, Scratch, pool_settings, value};
 
 /// Runs `work` on a thread with a runtime of its own.
 fn on_another_runtime<F: Future<Output: Send> + 'static>(
@@ -33,11 +30,7 @@ async fn process(pool: &Pool) -> (i32, String) {
 #[tokio::test]
 async fn callers_of_four_runtimes_share_three_connections() {
     let scratch = Scratch::new().await;
-    let pool = scratch.pool(WirePoolSettings {
-        max_connections: 3,
-        checkout_timeout: PATIENCE,
-        ..WirePoolSettings::default()
-    });
+    let pool = scratch.pool(pool_settings(3));
     let threads = (0..4_u32).map(|runtime| {
         let pool = pool.clone();
         on_another_runtime(move || async move {
@@ -73,11 +66,7 @@ async fn callers_of_four_runtimes_share_three_connections() {
 #[tokio::test]
 async fn a_connection_moves_to_the_runtime_of_its_caller() {
     let scratch = Scratch::new().await;
-    let pool = scratch.pool(WirePoolSettings {
-        max_connections: 1,
-        checkout_timeout: PATIENCE,
-        ..WirePoolSettings::default()
-    });
+    let pool = scratch.pool(pool_settings(1));
     let there = pool.clone();
     let (pid, _) = ended(on_another_runtime(move || async move { process(&there).await })).await;
     // Its runtime has ended, and would never wake this task
@@ -92,11 +81,7 @@ async fn a_connection_moves_to_the_runtime_of_its_caller() {
 #[tokio::test]
 async fn a_connection_that_the_server_closed_does_not_move() {
     let scratch = Scratch::new().await;
-    let pool = scratch.pool(WirePoolSettings {
-        max_connections: 1,
-        checkout_timeout: PATIENCE,
-        ..WirePoolSettings::default()
-    });
+    let pool = scratch.pool(pool_settings(1));
     let admin = connect(&scratch.endpoint).await.unwrap();
     let there = pool.clone();
     let (pid, _) = ended(on_another_runtime(move || async move { process(&there).await })).await;
@@ -116,11 +101,7 @@ async fn a_connection_that_the_server_closed_does_not_move() {
 #[tokio::test]
 async fn a_caller_on_another_runtime_does_not_wait_forever() {
     let scratch = Scratch::new().await;
-    let pool = scratch.pool(WirePoolSettings {
-        max_connections: 1,
-        checkout_timeout: PATIENCE,
-        ..WirePoolSettings::default()
-    });
+    let pool = scratch.pool(pool_settings(1));
     let (busy, over) = (pool.clone(), Arc::new(AtomicBool::new(false)));
     let is_over = over.clone();
     let thread = on_another_runtime(move || async move {
@@ -152,11 +133,7 @@ async fn a_caller_on_another_runtime_does_not_wait_forever() {
 #[tokio::test]
 async fn a_grant_for_a_cancelled_caller_returns_to_the_pool() {
     let scratch = Scratch::new().await;
-    let pool = scratch.pool(WirePoolSettings {
-        max_connections: 1,
-        checkout_timeout: PATIENCE,
-        ..WirePoolSettings::default()
-    });
+    let pool = scratch.pool(pool_settings(1));
     let held = pool.checkout().await.unwrap();
     let pid = held.process();
     let mut first = Box::pin(pool.checkout());

@@ -57,16 +57,15 @@ pub(super) async fn show_posted(State(provider): State<IdentityProvider>, RawFor
 fn begin(provider: &IdentityProvider, query: String) -> Response {
     let request = match AuthorizationRequest::read(provider, query) {
         Ok(request) => request,
-        Err(rejection) => return provider.refuse(rejection),
+        Err(rejection) => return provider.reject(rejection),
     };
     key::prepare();
     if request.prompt.split(' ').any(|word| word == "none") {
         let hinted = provider.accounts().find(&request.login_hint).cloned();
         return match hinted {
             Some(account) => provider.send_back(&request, &account),
-            None => {
-                provider.refuse(request.refuse("login_required", "Nobody is signed in, and the page may not be shown."))
-            }
+            None => provider
+                .reject(request.reject("login_required", "No account is signed in, and the page may not be shown.")),
         };
     }
     provider.chooser(&request, None, ("", ""))
@@ -78,7 +77,7 @@ pub(super) async fn decide(State(provider): State<IdentityProvider>, RawForm(for
     let field = |name: &str| fields.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
     let request = match AuthorizationRequest::read(&provider, field("request").unwrap_or_default().to_owned()) {
         Ok(request) => request,
-        Err(rejection) => return provider.refuse(rejection),
+        Err(rejection) => return provider.reject(rejection),
     };
     if let Some(sub) = field("forget") {
         let removed = provider.accounts().remove(sub);
@@ -101,8 +100,8 @@ pub(super) async fn decide(State(provider): State<IdentityProvider>, RawForm(for
                 Err(reason) => provider.chooser(&request, Some(reason), (name, email)),
             }
         }
-        Some("cancel") => provider.refuse(request.refuse("access_denied", "The person declined.")),
-        Some("fail") => provider.refuse(request.refuse("server_error", "The provider was asked to fail.")),
+        Some("cancel") => provider.reject(request.reject("access_denied", "The person declined.")),
+        Some("fail") => provider.reject(request.reject("server_error", "The provider was asked to fail.")),
         _ => provider.chooser(&request, Some("Choose an account, or add one.".to_owned()), ("", "")),
     }
 }
@@ -152,32 +151,32 @@ impl AuthorizationRequest {
             query: query.clone(),
         };
         if find("response_type").as_deref() != Some("code") {
-            return Err(request.refuse("unsupported_response_type", "Only response_type=code is supported."));
+            return Err(request.reject("unsupported_response_type", "Only response_type=code is supported."));
         }
         if find("response_mode").is_some_and(|mode| mode != "query") {
-            return Err(request.refuse("invalid_request", "Only response_mode=query is supported."));
+            return Err(request.reject("invalid_request", "Only response_mode=query is supported."));
         }
         if request.scope.split_whitespace().next().is_none() {
-            return Err(request.refuse("invalid_scope", "The scope is missing; ask for openid, email and profile."));
+            return Err(request.reject("invalid_scope", "The scope is missing; ask for openid, email and profile."));
         }
         let method = find("code_challenge_method").unwrap_or_else(|| "plain".to_owned());
         if let Some(challenge) = &request.challenge {
             let sized = BASE64_URL_SAFE_NO_PAD.decode(challenge).is_ok_and(|bytes| bytes.len() == 32);
             if method != "S256" || !sized {
-                return Err(request.refuse("invalid_request", "A code_challenge must be made with the method S256."));
+                return Err(request.reject("invalid_request", "A code_challenge must be made with the method S256."));
             }
         }
         Ok(request)
     }
 
-    fn refuse(&self, error: &'static str, text: &str) -> AuthorizeError {
+    fn reject(&self, error: &'static str, text: &str) -> AuthorizeError {
         let to = Box::new(self.redirect_uri.clone());
         AuthorizeError::Redirect { to, state: self.state.clone(), error, text: text.to_owned() }
     }
 }
 
 impl IdentityProvider {
-    fn refuse(&self, rejection: AuthorizeError) -> Response {
+    fn reject(&self, rejection: AuthorizeError) -> Response {
         match rejection {
             AuthorizeError::Page { title, text } => {
                 (StatusCode::BAD_REQUEST, page::error(&self.url("/style.css"), title, &text)).into_response()

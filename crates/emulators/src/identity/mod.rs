@@ -148,7 +148,7 @@ impl IdentityProvider {
     }
 
     /// Returns the endpoints, to be mounted where the issuer says: for programs, and for pages of
-    /// this machine and of `origins`. Pages of other websites are refused, and no page may read
+    /// this machine and of `origins`. Pages of other websites are rejected, and no page may read
     /// the responses to calls across origins.
     pub fn router(&self, origins: AllowedOrigins) -> Router {
         let admission = AdmissionRules { origins, shares: false };

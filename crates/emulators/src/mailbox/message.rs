@@ -116,7 +116,7 @@ impl CapturedMail {
         Some(mail)
     }
 
-    /// Returns whether the email was delivered to this address, also as a blind copy.
+    /// Returns true if the email was delivered to this address, also as a blind copy.
     pub fn is_to(&self, address: &str) -> bool {
         self.to.iter().chain(&self.cc).chain(&self.bcc).any(|known| known.address.eq_ignore_ascii_case(address))
     }

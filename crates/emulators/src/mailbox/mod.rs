@@ -102,10 +102,10 @@ impl Mailbox {
     /// [`SendError::Permanent`] if it is larger than the limit or no message at all.
     pub fn capture(&self, raw: Vec<u8>, sender: &str, recipients: &[String]) -> Result<Arc<CapturedMail>, SendError> {
         if raw.len() > self.inner.limits.message_bytes {
-            return Err(SendError::Permanent("the mail is too large".to_owned()));
+            return Err(SendError::Permanent("the email is too large".to_owned()));
         }
         let mail = CapturedMail::parse(raw, sender, recipients, self.inner.clock.now())
-            .ok_or_else(|| SendError::Permanent("this is no mail".to_owned()))?;
+            .ok_or_else(|| SendError::Permanent("this is no email".to_owned()))?;
         let mail = Arc::new(mail);
         self.store().add(Arc::clone(&mail), &self.inner.limits);
         self.announce(MailboxEvent::Mail(Arc::clone(&mail)));
@@ -150,7 +150,7 @@ impl Mailbox {
         }
     }
 
-    /// Forgets all emails and text messages.
+    /// Removes all emails and text messages.
     pub fn clear(&self) {
         self.store().clear();
         self.announce(MailboxEvent::Changed);

@@ -50,7 +50,7 @@ impl MailSearch {
         Self { terms }
     }
 
-    /// Returns whether the search has no terms.
+    /// Returns true if the search has no terms.
     pub(super) fn is_empty(&self) -> bool {
         self.terms.is_empty()
     }

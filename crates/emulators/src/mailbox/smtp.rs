@@ -123,7 +123,7 @@ async fn session(mailbox: Mailbox, socket: TcpStream) -> std::io::Result<()> {
                 "250 2.0.0 Ok\r\n".to_owned()
             }
             "NOOP" => "250 2.0.0 Ok\r\n".to_owned(),
-            "VRFY" => "252 2.0.0 Nobody is checked here\r\n".to_owned(),
+            "VRFY" => "252 2.0.0 Addresses are not checked\r\n".to_owned(),
             "AUTH" => {
                 if !authenticate(rest, &mut input, &mut write).await? {
                     return Ok(());

@@ -81,7 +81,7 @@ pub(crate) struct LimitedConnection {
 
 /// The order in which connections are closed for others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Rank {
+enum ClosingOrder {
     Unfinished,
     Idle,
     New,
@@ -106,12 +106,12 @@ impl LimitedConnection {
         self.is_closing.load(Ordering::SeqCst)
     }
 
-    fn rank(&self, new_for: Duration) -> Rank {
+    fn closing_order(&self, new_for: Duration) -> ClosingOrder {
         match self.calls.standing() {
-            ConnectionStanding::Busy => Rank::Busy,
-            ConnectionStanding::Idle => Rank::Idle,
-            ConnectionStanding::Unfinished if self.since.elapsed() < new_for => Rank::New,
-            ConnectionStanding::Unfinished => Rank::Unfinished,
+            ConnectionStanding::Busy => ClosingOrder::Busy,
+            ConnectionStanding::Idle => ClosingOrder::Idle,
+            ConnectionStanding::Unfinished if self.since.elapsed() < new_for => ClosingOrder::New,
+            ConnectionStanding::Unfinished => ClosingOrder::Unfinished,
         }
     }
 
@@ -130,7 +130,7 @@ impl AdmittedConnection {
 
 impl Drop for AdmittedConnection {
     fn drop(&mut self) {
-        lock(&self.open).forget(&self.connection);
+        lock(&self.open).remove(&self.connection);
     }
 }
 
@@ -153,7 +153,7 @@ impl OpenConnections {
         connection
     }
 
-    fn forget(&mut self, connection: &LimitedConnection) {
+    fn remove(&mut self, connection: &LimitedConnection) {
         self.by_age.remove(&connection.number);
         if let Some(network) = connection.network
             && let Some(numbers) = self.by_network.get_mut(&network)
@@ -169,11 +169,11 @@ impl OpenConnections {
     fn scan(&self, new_for: Duration) -> VecDeque<Arc<LimitedConnection>> {
         let [mut unfinished, mut idle, mut new] = [const { VecDeque::new() }; 3];
         for connection in self.by_age.values() {
-            let (found, most) = match connection.rank(new_for) {
-                Rank::Unfinished => (&mut unfinished, UNFINISHED_CANDIDATES),
-                Rank::Idle => (&mut idle, OTHER_CANDIDATES),
-                Rank::New => (&mut new, OTHER_CANDIDATES),
-                Rank::Busy => continue,
+            let (found, most) = match connection.closing_order(new_for) {
+                ClosingOrder::Unfinished => (&mut unfinished, UNFINISHED_CANDIDATES),
+                ClosingOrder::Idle => (&mut idle, OTHER_CANDIDATES),
+                ClosingOrder::New => (&mut new, OTHER_CANDIDATES),
+                ClosingOrder::Busy => continue,
             };
             if found.len() < most {
                 found.push_back(Arc::clone(connection));
@@ -186,27 +186,27 @@ impl OpenConnections {
     }
 
     /// Returns the connection of a network that has to close for another one of the same network.
-    fn surplus(&self, network: IpAddr, limits: &ConnectionLimits) -> Surplus {
+    fn excess_connection(&self, network: IpAddr, limits: &ConnectionLimits) -> ExcessConnection {
         let most = limits.most_per_network.max(1);
         let Some(numbers) = self.by_network.get(&network).filter(|numbers| numbers.len() >= most) else {
-            return Surplus::None;
+            return ExcessConnection::None;
         };
-        let mut first: Option<(Rank, &Arc<LimitedConnection>)> = None;
+        let mut first: Option<(ClosingOrder, &Arc<LimitedConnection>)> = None;
         for connection in numbers.iter().filter_map(|number| self.by_age.get(number)) {
-            let rank = connection.rank(limits.new_for);
-            if rank != Rank::Busy && first.is_none_or(|(first, _)| rank < first) {
-                first = Some((rank, connection));
+            let order = connection.closing_order(limits.new_for);
+            if order != ClosingOrder::Busy && first.is_none_or(|(first, _)| order < first) {
+                first = Some((order, connection));
             }
-            if rank == Rank::Unfinished {
+            if order == ClosingOrder::Unfinished {
                 break;
             }
         }
-        first.map_or(Surplus::AllBusy, |(_, connection)| Surplus::One(Arc::clone(connection)))
+        first.map_or(ExcessConnection::AllBusy, |(_, connection)| ExcessConnection::One(Arc::clone(connection)))
     }
 }
 
 /// The connection that a network loses for a new one.
-enum Surplus {
+enum ExcessConnection {
     None,
     One(Arc<LimitedConnection>),
     AllBusy,
@@ -232,11 +232,11 @@ impl ConnectionLimit {
     pub async fn admit_from(&mut self, peer: IpAddr) -> Option<AdmittedConnection> {
         let network = self.limited_network(peer);
         if let Some(network) = network {
-            let surplus = lock(&self.open).surplus(network, &self.limits);
-            match surplus {
-                Surplus::None => {}
-                Surplus::One(connection) => self.close_connection(&connection),
-                Surplus::AllBusy => {
+            let excess = lock(&self.open).excess_connection(network, &self.limits);
+            match excess {
+                ExcessConnection::None => {}
+                ExcessConnection::One(connection) => self.close_connection(&connection),
+                ExcessConnection::AllBusy => {
                     self.report_network(network);
                     return None;
                 }
@@ -309,7 +309,7 @@ impl ConnectionLimit {
 
     /// Tells a connection to close, and stops counting it.
     fn close_connection(&self, connection: &LimitedConnection) {
-        lock(&self.open).forget(connection);
+        lock(&self.open).remove(connection);
         connection.request_close();
     }
 

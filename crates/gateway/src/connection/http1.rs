@@ -46,7 +46,7 @@ pub(super) async fn http1_connection(
             let (service, calls) = (service.clone(), Arc::clone(calls));
             hyper::service::service_fn(move |request: hyper::Request<Incoming>| {
                 let may_upgrade = request.extensions().get::<OnUpgrade>().is_some();
-                let under_way = calls.begins(body_length(&request), may_upgrade);
+                let in_flight = calls.begins(body_length(&request), may_upgrade);
                 let (service, calls) = (service.clone(), may_upgrade.then(|| Arc::clone(&calls)));
                 let mut request = request;
                 if may_upgrade {
@@ -57,7 +57,7 @@ pub(super) async fn http1_connection(
                     if let Some(calls) = calls {
                         calls.decide_upgrade(response.status() == StatusCode::SWITCHING_PROTOCOLS);
                     }
-                    Ok::<_, Infallible>(response.map(|body| ResponseBody { body, _under_way: under_way }))
+                    Ok::<_, Infallible>(response.map(|body| ResponseBody { body, _in_flight: in_flight }))
                 }
             })
         };
@@ -96,7 +96,7 @@ pub(super) async fn http1_connection(
         stream = parts.io.into_inner();
         stream.unread(parts.read_buf);
         if stream.is_used_up() {
-            tracing::trace!("connection rests");
+            tracing::trace!("a connection is idle: its buffers are released");
             let idle = limits.idle.saturating_sub(limits.rest * 2);
             tokio::select! {
                 // The library detects the end of the connection

@@ -32,10 +32,10 @@ pub(super) async fn http2_connection(
     limits: TimeLimits,
 ) -> hyper::Result<()> {
     let respond = hyper::service::service_fn(move |request| {
-        let (service, under_way) = (service.clone(), calls.begins_multiplexed());
+        let (service, in_flight) = (service.clone(), calls.begins_multiplexed());
         async move {
             let response = service.respond(request).await;
-            Ok::<_, Infallible>(response.map(|body| SlicedBody::new(ResponseBody { body, _under_way: under_way })))
+            Ok::<_, Infallible>(response.map(|body| SlicedBody::new(ResponseBody { body, _in_flight: in_flight })))
         }
     });
     let mut builder = http2::Builder::new(StreamExecutor::new(limits.stall));

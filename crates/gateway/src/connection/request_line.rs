@@ -38,7 +38,7 @@ use chunks::{Chunks, Walk};
 use super::stall_time::StallTime;
 use crate::request::LONGEST_TARGET;
 
-pub(crate) use calls::{BodyLength, Calls, ConnectionStanding, UnderWay};
+pub(crate) use calls::{BodyLength, Calls, ConnectionStanding, RequestInFlight};
 
 mod calls;
 mod chunks;

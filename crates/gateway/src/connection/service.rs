@@ -12,7 +12,7 @@ use http_body::Body as _;
 use hyper::body::Incoming;
 
 use super::connection_limit::AdmittedConnection;
-use super::request_line::UnderWay;
+use super::request_line::RequestInFlight;
 use super::serve::Serve;
 use super::workers::WorkerConnection;
 
@@ -41,7 +41,7 @@ impl<S: Serve> ConnectionService<S> {
 /// The body of a response. Dropping it ends the request.
 pub(super) struct ResponseBody {
     pub(super) body: Body,
-    pub(super) _under_way: UnderWay,
+    pub(super) _in_flight: RequestInFlight,
 }
 
 impl http_body::Body for ResponseBody {

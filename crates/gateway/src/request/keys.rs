@@ -170,7 +170,7 @@ fn may_lack_key(
     }
     let rejected = match outcome {
         Err(Rejection::WrongKey) => api_key(headers, uri),
-        Ok(Caller { refused: Some(error), .. }) if !error.is_untimely() => {
+        Ok(Caller { rejected: Some(error), .. }) if !error.is_untimely() => {
             let authorization = headers.get(header::AUTHORIZATION);
             authorization.and_then(|value| bearer(value.as_bytes())).map(Cow::Borrowed)
         }

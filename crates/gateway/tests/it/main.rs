@@ -124,7 +124,7 @@ fn echo() -> Router {
             "api_key": caller.api_key.map(|role| role.as_str()),
             "token": caller.token.as_ref().map(|token| token.text()),
             "authorization": caller.authorization.as_ref().map(|authorization| authorization.expose()),
-            "refused": caller.refused.as_ref().map(ToString::to_string),
+            "refused": caller.rejected.as_ref().map(ToString::to_string),
             "address": request.extensions().get::<ClientAddress>().unwrap().0.to_string(),
             "id": request.extensions().get::<RequestId>().unwrap().as_str(),
             "x-forwarded-for": header("x-forwarded-for"),

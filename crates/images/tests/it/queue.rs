@@ -237,7 +237,7 @@ async fn a_source_forgotten_while_it_is_rendered_leaves_no_result() {
     let renderer = Renderer::new(RendererSettings::default(), Some(cache));
     let (sender, source) = oneshot::channel();
     let rendering = start(&renderer, "v1", source).await;
-    renderer.forget(vec!["v1".into()]).await;
+    renderer.evict(vec!["v1".into()]).await;
     sender.send(picture()).unwrap();
     rendering.await.unwrap().unwrap();
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
@@ -245,8 +245,8 @@ async fn a_source_forgotten_while_it_is_rendered_leaves_no_result() {
     let other = RenderSource::new("v2");
     let load = |_| ready(Ok(picture()));
     renderer.render(&other, &transformation(""), RequestedFormat::Origin, load).await.unwrap();
-    renderer.forget(vec!["v1".into()]).await;
+    renderer.evict(vec!["v1".into()]).await;
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "results of others stay");
-    renderer.forget(vec!["v2".into()]).await;
+    renderer.evict(vec!["v2".into()]).await;
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }

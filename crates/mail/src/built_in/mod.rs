@@ -102,7 +102,7 @@ impl MailKind {
         self.key().trim_end_matches("_notification")
     }
 
-    /// Returns whether it only reports an event: sent if switched on, and never a reason to fail a
+    /// Returns true if it only reports an event: sent if switched on, and never a reason to fail a
     /// request.
     pub fn is_notification(self) -> bool {
         self.key().ends_with("_notification")

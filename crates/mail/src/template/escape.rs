@@ -42,7 +42,7 @@ pub(super) fn html_unquoted(text: &str) -> String {
     out
 }
 
-/// Returns whether a link with this text cannot run a program: it has no scheme, or a well-known
+/// Returns true if a link with this text cannot run a program: it has no scheme, or a well-known
 /// one.
 pub(super) fn is_safe_url(text: &str) -> bool {
     match text.split_once(':') {

@@ -139,7 +139,7 @@ impl HtmlWriter {
         Ok(())
     }
 
-    /// Returns whether the next character is in the query or fragment of a link.
+    /// Returns true if the next character is in the query or fragment of a link.
     pub(super) fn is_in_query(&self) -> bool {
         self.context == HtmlContext::Value(AttributeMeaning::LinkQuery)
     }
@@ -375,7 +375,7 @@ fn in_style(style: StyleState, printed: &str) -> String {
     }
 }
 
-/// Returns whether a slash behind this character is a division. A bracket or a name may end an
+/// Returns true if a slash behind this character is a division. A bracket or a name may end an
 /// operand, or a statement that a regular expression follows; taken for a division, such an
 /// expression leaves its slashes and quotes to be read as code, and at worst a value is escaped for
 /// a quoted text that is none: it then stays without quotation marks and operators.

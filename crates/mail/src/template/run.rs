@@ -34,7 +34,7 @@ impl TemplateWriter {
 }
 
 impl TemplateWriter {
-    /// Returns whether the next value is escaped as this function escapes it.
+    /// Returns true if the next value is escaped as this function escapes it.
     fn escapes_like(&self, function: Function) -> bool {
         match (self, function) {
             (Self::Html(_), Function::Html) => true,

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use serde_json::{Number, Value};
 
-/// Returns whether a value counts as true: it is not null, zero or empty.
+/// Returns true if a value counts as true: it is not null, zero or empty.
 pub(super) fn is_true(value: &Value) -> bool {
     match value {
         Value::Null => false,

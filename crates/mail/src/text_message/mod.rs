@@ -157,7 +157,7 @@ impl TextGateway {
         self.provider.name()
     }
 
-    /// Returns whether [`TextChannel::WhatsApp`] is supported.
+    /// Returns true if [`TextChannel::WhatsApp`] is supported.
     #[must_use]
     pub fn speaks_whatsapp(&self) -> bool {
         matches!(self.provider, TextProvider::Twilio(_) | TextProvider::TwilioVerify(_))
@@ -183,7 +183,7 @@ impl TextGateway {
         .map_err(|error| error.without(self.provider.credential()))
     }
 
-    /// Returns whether the gateway makes the codes, so that only [`TextGateway::check`] can verify
+    /// Returns true if the gateway makes the codes, so that only [`TextGateway::check`] can verify
     /// one.
     #[must_use]
     pub fn checks_codes(&self) -> bool {

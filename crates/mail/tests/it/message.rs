@@ -78,7 +78,7 @@ proptest! {
     }
 
     #[test]
-    fn words_survive(words in "[a-z]{1,8}( [a-z]{1,8}){0,9}") {
+    fn plain_text_keeps_the_words(words in "[a-z]{1,8}( [a-z]{1,8}){0,9}") {
         prop_assert_eq!(plain_text(&format!("<p>{words}</p>")), format!("{words}\n"));
     }
 }

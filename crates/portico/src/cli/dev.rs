@@ -28,10 +28,11 @@ use super::signals::StopSignals;
 use super::store::ProjectPostgres;
 use super::{folder, status};
 use crate::compose::auth::development_accounts;
+use crate::compose::auth::webauthn;
 use crate::compose::development::{self, DevelopmentInputs};
 use crate::compose::keys::ServerKeys;
 use crate::compose::setup::DatabaseSetup;
-use crate::compose::{Server, database, emulators, keys, storage, unsupported, web_app, webauthn};
+use crate::compose::{Server, database, emulators, keys, storage, unsupported, web_app};
 use crate::control::{self, Control, ControlCall, ControlRequest, Reply};
 use crate::open_files;
 
@@ -66,7 +67,7 @@ pub(super) async fn run(global: &Global, options: DevOptions) -> anyhow::Result<
         () = signals.recv() => return Ok(()),
     };
     let exposure = Exposure::of(&project)?;
-    let development = Development { project, settings, data, clock, keys, store, exposure, started };
+    let development = DevelopmentServer { project, settings, data, clock, keys, store, exposure, started };
     let outcome = development.run(!options.no_seed, api, mailbox, &mut signals).await;
     // PostgreSQL is stopped cleanly after an error too
     development.store.close().await;
@@ -79,7 +80,7 @@ pub(super) async fn run(global: &Global, options: DevOptions) -> anyhow::Result<
 }
 
 /// The parts of a development server besides its ports.
-struct Development {
+struct DevelopmentServer {
     project: Project,
     settings: Settings,
     data: PathBuf,
@@ -95,13 +96,13 @@ type StopReplies = mpsc::Sender<Reply>;
 
 /// A running server, for the calls of the control socket.
 struct RunningDevelopment<'a> {
-    development: &'a Development,
+    development: &'a DevelopmentServer,
     setup: &'a DatabaseSetup,
     server: &'a Server,
     mailbox_url: Option<&'a str>,
 }
 
-impl Development {
+impl DevelopmentServer {
     /// Sets the database up and serves. Returns the channel of a command that ended the server, or
     /// `None` after a signal.
     async fn run(
@@ -192,7 +193,7 @@ impl Development {
 
 impl RunningDevelopment<'_> {
     fn status_values(&self) -> StatusValues {
-        let Development { project, settings, keys, store, .. } = self.development;
+        let DevelopmentServer { project, settings, keys, store, .. } = self.development;
         status_values(project, settings, self.server, keys, store, self.mailbox_url)
     }
 
@@ -204,7 +205,7 @@ impl RunningDevelopment<'_> {
         serving: &mut JoinSet<io::Result<()>>,
         signals: &mut StopSignals,
     ) -> anyhow::Result<Option<StopReplies>> {
-        let Self { development: Development { project, settings, .. }, setup, server, .. } = self;
+        let Self { development: DevelopmentServer { project, settings, .. }, setup, server, .. } = self;
         loop {
             tokio::select! {
                 () = signals.recv() => return Ok(None),

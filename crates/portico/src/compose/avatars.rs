@@ -82,7 +82,7 @@ end $prepare$";
 
 /// Keeps the bucket and what is in it.
 #[derive(Clone)]
-pub(super) struct AvatarKeeper {
+pub(super) struct AvatarUpkeep {
     storage: Storage,
     auth: Auth,
     database: Database,
@@ -102,7 +102,7 @@ enum Sweep {
     Deleted(Uuid),
 }
 
-impl AvatarKeeper {
+impl AvatarUpkeep {
     pub(super) fn new(storage: &Storage, auth: &Auth, database: &Database) -> Self {
         Self { storage: storage.clone(), auth: auth.clone(), database: database.clone() }
     }
@@ -149,7 +149,7 @@ impl AvatarKeeper {
         }
     }
 
-    /// Returns whether the bucket is there, and counts the failures in a row.
+    /// Returns true if the bucket is there, and counts the failures in a row.
     async fn prepare_again(&self, failures: &mut u32) -> bool {
         let Err(error) = self.prepare().await else {
             *failures = 0;

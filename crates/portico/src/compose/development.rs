@@ -11,9 +11,10 @@ use portico_project::Project;
 use portico_project::portico_toml::Settings;
 use portico_storage::StorageSettings;
 
+use super::auth::{self, text_messages, webauthn};
 use super::emulators::{self, EmulatedGoogle};
 use super::keys::ServerKeys;
-use super::{ServerDescription, auth, brand, mail, realtime, rest, storage, text_messages, web_app, webauthn};
+use super::{ServerDescription, brand, mail, realtime, rest, storage, web_app};
 
 /// The inputs of a development server's description.
 #[derive(Debug, Clone, Copy)]

@@ -1,4 +1,4 @@
-//! `/functions/v1`: not in this version. Requests are refused as for a function that does not
+//! `/functions/v1`: not in this version. Requests are rejected as for a function that does not
 //! exist.
 
 use axum::response::Response;
@@ -9,12 +9,12 @@ use super::service::{Service, json_error, unavailable};
 
 const SB_ERROR_CODE: HeaderName = HeaderName::from_static("sb-error-code");
 
-/// Refuses every request.
+/// Rejects every request.
 pub(super) fn service() -> Service {
-    unavailable("/functions/v1", refuse)
+    unavailable("/functions/v1", reject)
 }
 
-fn refuse() -> Response {
+fn reject() -> Response {
     let message = "Requested function was not found";
     let body = json!({ "code": "NOT_FOUND", "message": message, "msg": message });
     let mut response = json_error(StatusCode::NOT_FOUND, &body);

@@ -96,7 +96,7 @@ pub fn for_production(
     let jwt_secret = auth.jwt_secret.clone().unwrap_or_else(|| own.jwt_secret.clone().into());
     if jwt_secret.expose() == development::JWT_SECRET {
         bail!(
-            "auth.jwt_secret is the published development secret: anybody could sign in as anybody. Remove it, and Portico makes its own"
+            "auth.jwt_secret is the published development secret, with which any client can sign in as any account. Remove it, and Portico makes its own"
         );
     }
     if jwt_secret.expose().len() < 32 {

@@ -20,6 +20,6 @@ pub fn smtp(config: &SmtpConfig) -> anyhow::Result<Arc<dyn Transport>> {
 /// Returns a transport that discards emails, and logs once that it does.
 #[must_use]
 pub fn none() -> Arc<dyn Transport> {
-    tracing::warn!("no mail server is configured: mails are discarded");
+    tracing::warn!("no mail server is configured: emails are discarded");
     Arc::new(Discard)
 }

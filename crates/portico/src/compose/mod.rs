@@ -1,12 +1,14 @@
 //! Composes a server from one description, for development, production and tests alike.
 //!
-//! Each service is one file: its settings from the configuration, its routes with their access
-//! rules, its periodic work, and what it does before the database is closed, as one [`Service`].
-//! [`Server::new`] lists the services; a new one is a file here and a line there.
+//! Each service is one file or folder: its settings from the configuration, its routes with their
+//! access rules, its periodic work, and what it does before the database is closed, as one
+//! [`Service`]. [`Server::new`] lists the services; a new one is a file here and a line there. One
+//! with settings is also a field of [`ServerDescription`], which `development`, `production` and
+//! the crate `testkit` fill in.
 //!
 //! - `development` and `production` turn a project's configuration into a [`ServerDescription`];
 //!   `safety` and `unsupported` hold the checks of a configuration
-//! - `keys`, `mail`, `text_messages` and `database` provide what several services use
+//! - `keys`, `mail` and `database` provide what several services use
 //!
 //! No rule of a service is decided here.
 
@@ -30,10 +32,8 @@ pub mod service;
 pub mod setup;
 pub mod signing_keys;
 pub mod storage;
-pub mod text_messages;
 pub mod unsupported;
 pub mod web_app;
-pub mod webauthn;
 
 pub use server::{Server, ServerDescription};
 pub use service::Service;

@@ -15,11 +15,10 @@ use portico_project::portico_toml::Settings;
 use portico_storage::StorageSettings;
 use portico_tokens::development as well_known;
 
+use super::auth::{self, text_messages, webauthn};
 use super::brand::Mark;
 use super::keys::ServerKeys;
-use super::{
-    ServerDescription, auth, mail, realtime, rest, safety, storage, text_messages, unsupported, web_app, webauthn,
-};
+use super::{ServerDescription, mail, realtime, rest, safety, storage, unsupported, web_app};
 use crate::open_files;
 
 /// The parts of a configuration that has passed the checks of [`check`].
@@ -62,7 +61,7 @@ pub fn check(project: &Project, settings: &Settings) -> anyhow::Result<CheckedCo
     if !problems.is_empty() {
         bail!("this configuration is not safe in production:\n  - {}", problems.join("\n  - "));
     }
-    unsupported::refuse(config)?;
+    unsupported::reject(config)?;
     let text_transport = match &config.auth.sms.provider {
         Some(provider) => Some(text_messages::gateway(provider, &settings.texts, &auth, false)?),
         None => {

@@ -117,12 +117,12 @@ pub(super) fn open(
     Ok(Realtime::new(settings, RealtimeFoundation { database, reads, keys, clock, refresh_keys: Some(refresh_keys) }))
 }
 
-/// Returns the routes of the service. Without it connections are refused before they are upgraded,
+/// Returns the routes of the service. Without it connections are rejected before they are upgraded,
 /// as for a project in which it is suspended.
 pub(super) fn service(realtime: Option<&Realtime>, foundation: &Foundation) -> Service {
     let database = foundation.database.clone();
     let service = match realtime {
-        None => unavailable("/realtime/v1", refuse),
+        None => unavailable("/realtime/v1", reject),
         Some(realtime) => {
             let (maintained, closed) = (realtime.clone(), realtime.clone());
             let respond = |realtime: Realtime| {
@@ -169,7 +169,7 @@ fn access() -> AccessRules {
     AccessRules::open().own_keys().body_limit(usize::MAX).cors(Cors::default())
 }
 
-fn refuse() -> Response {
+fn reject() -> Response {
     let message = "Realtime was disabled for this tenant";
     let body = json!({ "error": message, "code": "RealtimeDisabledForTenant", "message": message });
     json_error(StatusCode::FORBIDDEN, &body)

@@ -48,7 +48,7 @@ pub fn problems(config: &Config, auth: &AuthSettings) -> Vec<String> {
     }
     if is_remote(&auth.external_url) && !is_remote(&auth.site_url) {
         problems.push(format!(
-            "[auth] site_url is {:?}: links in mails would lead people to their own machine; set it to the address of your application",
+            "[auth] site_url is {:?}: links in emails would lead people to their own machine; set it to the address of your application",
             auth.site_url
         ));
     }

@@ -16,7 +16,7 @@ use portico_storage::{Storage, StorageSettings};
 use portico_tokens::CurrentKeys;
 use serde_json::Value;
 
-use super::avatars::AvatarKeeper;
+use super::avatars::AvatarUpkeep;
 use super::brand::Mark;
 use super::emulators::EmulatedGoogle;
 use super::keys::ServerKeys;
@@ -70,7 +70,7 @@ pub struct Server {
     auth: Auth,
     storage: Option<Storage>,
     realtime: Option<Realtime>,
-    avatars: Option<AvatarKeeper>,
+    avatars: Option<AvatarUpkeep>,
     keys: CurrentKeys,
     signing_keys: SigningKeys,
     upkeep: Upkeep,
@@ -122,8 +122,8 @@ impl Server {
             storage_settings.map(|settings| storage::open(settings, reads.clone(), &foundation)).transpose()?;
         services.push(storage::service(storage.as_ref()));
         let avatars = storage.as_ref().filter(|_| keeps_avatars);
-        let avatars = avatars.map(|storage| AvatarKeeper::new(storage, &auth, database));
-        services.extend(avatars.as_ref().map(AvatarKeeper::service));
+        let avatars = avatars.map(|storage| AvatarUpkeep::new(storage, &auth, database));
+        services.extend(avatars.as_ref().map(AvatarUpkeep::service));
         let realtime = realtime_settings
             .map(|settings| realtime::open(settings, reads, followers.clone(), &foundation))
             .transpose()?;

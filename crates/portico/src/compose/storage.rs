@@ -208,10 +208,10 @@ pub(super) fn open(
     Storage::new(settings, reads, endpoint, keys.clone(), clock.clone()).context("the folder of stored files")
 }
 
-/// Returns the routes of the service. Without it every request is refused as the storage service
-/// refuses a feature that is off.
+/// Returns the routes of the service. Without it every request is rejected as the storage service
+/// rejects a feature that is off.
 pub(super) fn service(storage: Option<&Storage>) -> Service {
-    let Some(storage) = storage else { return unavailable("/storage/v1", refuse) };
+    let Some(storage) = storage else { return unavailable("/storage/v1", reject) };
     let (responding, cleaned, closed) = (storage.clone(), storage.clone(), storage.clone());
     let respond = move |request: Request, gateway: GatewayHeaders| -> BoxedResponse {
         let storage = responding.clone();
@@ -242,7 +242,7 @@ fn access() -> AccessRules {
     AccessRules::open().body_limit(usize::MAX).timeout(None).cors(cors).own_cors(["/upload/resumable"])
 }
 
-fn refuse() -> Response {
+fn reject() -> Response {
     let body = json!({
         "statusCode": "409",
         "error": "FeatureNotEnabled",

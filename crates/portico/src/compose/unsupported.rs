@@ -29,7 +29,7 @@ fn unknown_providers(config: &Config) -> Vec<String> {
 ///
 /// # Errors
 /// When there is such a setting; the text names all of them.
-pub fn refuse(config: &Config) -> anyhow::Result<()> {
+pub fn reject(config: &Config) -> anyhow::Result<()> {
     let promises = promises(config);
     if !promises.is_empty() {
         bail!("this version does not carry out: {}. Remove these settings to serve without them", promises.join(", "));

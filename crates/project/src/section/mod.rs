@@ -88,7 +88,7 @@ impl<'r, 'e, 'n> Section<'r, 'e, 'n> {
         }
     }
 
-    /// Returns whether the file has a key, whatever its value.
+    /// Returns true if the file has a key, whatever its value.
     pub fn is_written(&self, name: &str) -> bool {
         self.node(name).is_some()
     }

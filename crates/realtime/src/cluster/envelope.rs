@@ -190,9 +190,9 @@ impl Unwrapper {
         Some((node, content))
     }
 
-    /// Forgets the unfinished message of a server that has gone. The number stays, so that its
+    /// Removes the unfinished message of a server that has gone. The number stays, so that its
     /// messages cannot be sent again.
-    pub fn forget(&mut self, node: NodeId) {
+    pub fn remove(&mut self, node: NodeId) {
         if let Some(server) = self.servers.get_mut(&node) {
             server.restart();
         }

@@ -117,7 +117,7 @@ impl ClusterTask {
             }
             tokio::select! {
                 () = leave.cancelled() => return,
-                () = tokio::time::sleep(self.times.heartbeat) => self.forget_silent(),
+                () = tokio::time::sleep(self.times.heartbeat) => self.remove_silent(),
             }
         }
     }
@@ -141,7 +141,7 @@ impl ClusterTask {
                 at = heartbeats.tick() => {
                     // While this task was busy, it has received from none of them
                     if at.elapsed() < self.times.heartbeat {
-                        self.forget_silent();
+                        self.remove_silent();
                     }
                     self.report_dropped();
                     self.beat(link, queue).await?;
@@ -249,7 +249,7 @@ impl ClusterTask {
                 self.count_sockets();
                 return (!is_complete).then_some(ClusterMessage::StateRequest { of: node });
             }
-            ClusterMessage::Goodbye => self.forget(node),
+            ClusterMessage::Goodbye => self.remove(node),
             ClusterMessage::Broadcast { room, body } => {
                 let message = RoomMessage::new(&room.topic, body);
                 self.rooms.deliver(Publication { room, message, except: None }).await;
@@ -301,20 +301,20 @@ impl ClusterTask {
         }
     }
 
-    /// Forgets the servers that have been silent for too long.
-    fn forget_silent(&mut self) {
+    /// Removes the servers that have been silent for too long.
+    fn remove_silent(&mut self) {
         let now = Instant::now();
         let is_gone = |peer: &ClusterPeer| now.duration_since(peer.seen_at) >= self.times.gone_after;
         let gone: Vec<_> = self.peers.iter().filter(|(_, peer)| is_gone(peer)).map(|(node, _)| *node).collect();
         for node in gone {
-            tracing::warn!(node = %node, "a server has gone");
-            self.forget(node);
+            tracing::warn!(node = %node, "a server is silent and counts as stopped");
+            self.remove(node);
         }
     }
 
-    fn forget(&mut self, node: NodeId) {
+    fn remove(&mut self, node: NodeId) {
         self.peers.remove(&node);
-        self.unwrapper.forget(node);
+        self.unwrapper.remove(node);
         self.presence.retain_remote(node, |_| false);
         self.count_sockets();
     }

@@ -39,7 +39,7 @@ impl TableCatalog {
         let described = match Table::read(client, relation.oid).await? {
             Some(table) => {
                 // The types of the project may be what has changed
-                self.types.forget_project_types();
+                self.types.evict_project_types();
                 self.types.load(client, table.columns.iter().map(|column| column.type_oid)).await?;
                 Some(Arc::new(DescribedTable::new(table, relation, &self.types)))
             }

@@ -74,7 +74,7 @@ impl Decoder {
     }
 }
 
-/// Returns whether every row of a change has this number of values.
+/// Returns true if every row of a change has this number of values.
 fn has_columns(kind: &ChangeKind, columns: usize) -> bool {
     let (old, new) = match kind {
         ChangeKind::Insert { new } => (None, Some(new)),

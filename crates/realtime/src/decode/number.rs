@@ -5,7 +5,7 @@ use super::error::ValueRenderError;
 /// The exponents that are written out: those of `float8`, with room for the digits of its mantissa.
 const MAX_EXPONENT: i32 = 400;
 
-/// Returns whether the text is a value that JSON has no number for.
+/// Returns true if the text is a value that JSON has no number for.
 pub(super) fn is_not_a_number(text: &str) -> bool {
     matches!(text, "NaN" | "Infinity" | "-Infinity")
 }

@@ -68,7 +68,7 @@ impl DescribedTable {
         self.types.get(column).map_or("", |column_type| &column_type.qualified)
     }
 
-    /// Returns whether a column belongs to the replica identity.
+    /// Returns true if a column belongs to the replica identity.
     pub fn is_identity(&self, column: usize) -> bool {
         self.identity.get(column).copied().unwrap_or_default()
     }
@@ -199,7 +199,7 @@ impl RenderedRow {
         self.columns.get(column)?.clone().and_then(|range| self.json.get(range))
     }
 
-    /// Returns whether values wait for the server.
+    /// Returns true if values wait for the server.
     pub fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }

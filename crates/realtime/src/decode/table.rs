@@ -86,7 +86,7 @@ impl Table {
         }))
     }
 
-    /// Returns whether the table has a primary key.
+    /// Returns true if the table has a primary key.
     pub fn has_primary_key(&self) -> bool {
         self.columns.iter().any(|column| column.is_primary_key)
     }

@@ -106,8 +106,8 @@ impl TypeCache {
         Ok(())
     }
 
-    /// Forgets the types of the project, which may have changed since they were loaded.
-    pub fn forget_project_types(&mut self) {
+    /// Evicts the types of the project, which may have changed since they were loaded.
+    pub fn evict_project_types(&mut self) {
         self.types.retain(|oid, _| *oid < FIRST_NORMAL_OID);
     }
 }

@@ -26,7 +26,7 @@ pub(crate) enum MessagePayload {
     Binary(Bytes),
 }
 
-/// Returns whether a table is `realtime.messages` or one of its partitions.
+/// Returns true if a table is `realtime.messages` or one of its partitions.
 pub(super) fn holds_messages(table: &Table) -> bool {
     let is_messages = |schema: &str, name: &str| schema == "realtime" && name == "messages";
     match &table.partition_root {

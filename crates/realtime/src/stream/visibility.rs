@@ -55,7 +55,7 @@ impl TransactionSnapshot {
         Some(Self { oldest, next, running: running.map(|id| id.parse().ok()).collect::<Option<_>>()? })
     }
 
-    /// Returns whether a transaction that has been committed is contained.
+    /// Returns true if a transaction that has been committed is contained.
     fn contains(&self, TransactionId(id): TransactionId) -> bool {
         // Of the ids with these lower 32 bits, the one that is nearest
         let distance = id.wrapping_sub(self.next as u32).cast_signed();

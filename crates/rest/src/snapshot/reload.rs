@@ -73,7 +73,7 @@ impl Reloader {
             };
             self.shared.update_statistics(|statistics| statistics.stale = true);
             // Changes are not announced while no connection listens
-            self.pool.forget_function_traits();
+            self.pool.evict_function_traits();
             self.attempted.send_replace(true);
             if let Err(error) = outcome {
                 if self.database.is_being_recreated() {
@@ -166,7 +166,7 @@ impl Reloader {
                 payload = listener.next() => {
                     let Some(payload) = payload else { return Ok(()) };
                     announced = announced.max(ReloadScope::parse(&payload));
-                    self.pool.forget_function_traits();
+                    self.pool.evict_function_traits();
                 }
                 request = self.requests.recv() => {
                     let Some(request) = request else { return Ok(()) };
@@ -202,7 +202,7 @@ impl Reloader {
         let started = std::time::Instant::now();
         self.shared.update_statistics(|statistics| statistics.stale = true);
         // Until the new cache is in place
-        self.pool.forget_function_traits();
+        self.pool.evict_function_traits();
         let outcome = self.read(scope).await;
         self.shared.update_statistics(|statistics| {
             statistics.last = started.elapsed();

@@ -5,15 +5,12 @@ use portico_database::scratch::PoolerMode;
 use crate::directed::shared;
 use crate::scenario::Scenario;
 use crate::scenarios::constant_calls;
-use crate::schedule::{self, MismatchReport};
+use crate::schedule;
 use crate::server::IsolationServer;
 
 async fn run(mode: PoolerMode, scenarios: Vec<Scenario>, pollutes: bool) {
     let stage = IsolationServer::behind_pooler(2, scenarios, mode).await;
-    let mut report = MismatchReport::default();
-    let oracle = schedule::alone(&stage, &mut report).await;
-    schedule::in_turn(&stage, &oracle, &mut report, 1).await;
-    schedule::at_once(&stage, &oracle, &mut report).await;
+    let (oracle, mut report) = schedule::run_unpolluted(&stage, 1).await;
     if pollutes {
         schedule::after_pollution(&stage, &oracle, &mut report).await;
     }

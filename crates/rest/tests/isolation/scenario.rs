@@ -27,8 +27,9 @@ impl Scenario {
     }
 }
 
-/// A request and its expected answer. In texts, `{mark}` stands for the request's mark, `{context}`
-/// for the context that SQL must see, and `{sub}`, `{role}` and `{name}` for those of the caller.
+/// A request and its expected response. In texts, `{mark}` stands for the request's mark,
+/// `{context}` for the context that SQL must see, and `{sub}`, `{role}` and `{name}` for those of
+/// the caller.
 #[derive(Debug, Clone)]
 pub struct Probe {
     /// The HTTP method.
@@ -41,8 +42,8 @@ pub struct Probe {
     pub headers: Vec<(&'static str, &'static str)>,
     /// SQL that the superuser runs before the request.
     pub before: Option<&'static str>,
-    /// The expected answer.
-    pub expected: ExpectedAnswer,
+    /// The expected response.
+    pub expected: ExpectedResponse,
     /// A table with a row that has the request's mark if the request succeeded.
     pub writes: Option<&'static str>,
     /// The value of the header `x-user`, and of the redefined `auth.uid()`.
@@ -51,14 +52,14 @@ pub struct Probe {
     pub by_service: bool,
 }
 
-/// The expected answer.
+/// The expected response.
 #[derive(Debug, Clone, Copy)]
-pub enum ExpectedAnswer {
+pub enum ExpectedResponse {
     /// Status and body.
     Exactly(u16, &'static str),
     /// The response that the same caller got alone on a fresh connection.
     AsAlone,
-    /// Any answer that shows nothing of another request: the request affects only itself.
+    /// Any response that shows nothing of another request: the request affects only itself.
     Anything,
 }
 
@@ -70,7 +71,7 @@ impl Probe {
             body: None,
             headers: Vec::new(),
             before: None,
-            expected: ExpectedAnswer::AsAlone,
+            expected: ExpectedResponse::AsAlone,
             writes: None,
             user: None,
             by_service: true,
@@ -110,7 +111,7 @@ impl Probe {
 
     /// Sets the expected status and body.
     pub fn expect(mut self, status: u16, body: &'static str) -> Self {
-        self.expected = ExpectedAnswer::Exactly(status, body);
+        self.expected = ExpectedResponse::Exactly(status, body);
         self
     }
 
@@ -119,9 +120,9 @@ impl Probe {
         self.expect(status, r#"[{"mark":"{mark}","who":"{context}"}]"#)
     }
 
-    /// Expects any answer.
+    /// Expects any response.
     pub fn expect_anything(mut self) -> Self {
-        self.expected = ExpectedAnswer::Anything;
+        self.expected = ExpectedResponse::Anything;
         self
     }
 

@@ -9,7 +9,7 @@ use futures_util::stream;
 
 use crate::caller::{CALLERS, Caller};
 use crate::oracle::{self, Oracle, ProbeKey};
-use crate::scenario::{ExpectedAnswer, Probe, Scenario};
+use crate::scenario::{ExpectedResponse, Probe, Scenario};
 use crate::server::{IsolationServer, SentRequest};
 
 /// The values of the header `x-leave`, for `pollute()` of `base.sql`.
@@ -96,15 +96,22 @@ pub fn steps(stage: &IsolationServer) -> Vec<ScheduledProbe<'_>> {
 /// state in the session.
 ///
 /// # Panics
-/// If any answer or any written row is not the request's own.
+/// If any response or any written row is not the request's own.
 pub async fn run(scenarios: Vec<Scenario>) {
     let stage = IsolationServer::open(2, scenarios).await;
-    let mut report = MismatchReport::default();
-    let oracle = alone(&stage, &mut report).await;
-    in_turn(&stage, &oracle, &mut report, 1).await;
-    at_once(&stage, &oracle, &mut report).await;
+    let (oracle, mut report) = run_unpolluted(&stage, 1).await;
     after_pollution(&stage, &oracle, &mut report).await;
     finish(&stage, report).await;
+}
+
+/// Sends the probes alone, then in turn in some rounds, then all at once. Returns the responses
+/// alone and the mismatches.
+pub async fn run_unpolluted(stage: &IsolationServer, rounds: usize) -> (Oracle, MismatchReport) {
+    let mut report = MismatchReport::default();
+    let oracle = alone(stage, &mut report).await;
+    in_turn(stage, &oracle, &mut report, rounds).await;
+    at_once(stage, &oracle, &mut report).await;
+    (oracle, report)
 }
 
 /// Checks the written rows, and fails if there was any mismatch.
@@ -121,7 +128,7 @@ pub async fn finish(stage: &IsolationServer, mut report: MismatchReport) {
 /// Records the responses alone for probes without a computed expectation.
 pub async fn alone_where_needed(stage: &IsolationServer) -> Oracle {
     let mut oracle = Oracle::default();
-    for step in steps(stage).into_iter().filter(|step| matches!(step.probe().expected, ExpectedAnswer::AsAlone)) {
+    for step in steps(stage).into_iter().filter(|step| matches!(step.probe().expected, ExpectedResponse::AsAlone)) {
         stage.renew_connections().await;
         oracle.record(step.key(), &stage.send(step.probe(), step.caller).await);
     }
@@ -130,10 +137,10 @@ pub async fn alone_where_needed(stage: &IsolationServer) -> Oracle {
 
 /// Sends every probe on a fresh connection while nothing else runs: by each caller if no response
 /// is computed, otherwise by one of them. Long runs send all by each.
-pub async fn alone(stage: &IsolationServer, report: &mut MismatchReport) -> Oracle {
+async fn alone(stage: &IsolationServer, report: &mut MismatchReport) -> Oracle {
     let mut oracle = Oracle::default();
     for (at, step) in steps(stage).into_iter().enumerate() {
-        let is_computed = matches!(step.probe().expected, ExpectedAnswer::Exactly(..));
+        let is_computed = matches!(step.probe().expected, ExpectedResponse::Exactly(..));
         if is_computed && at % (CALLERS.len() - 1) != 0 && seconds().is_none() {
             continue;
         }
@@ -148,7 +155,7 @@ pub async fn alone(stage: &IsolationServer, report: &mut MismatchReport) -> Orac
 
 /// Sends the probes one after the other, with alternating callers. The pool prefers the connection
 /// that was used last, so it is always the same.
-pub async fn in_turn(stage: &IsolationServer, oracle: &Oracle, report: &mut MismatchReport, rounds: usize) {
+async fn in_turn(stage: &IsolationServer, oracle: &Oracle, report: &mut MismatchReport, rounds: usize) {
     for _ in 0..rounds {
         for step in steps(stage) {
             let sent = stage.send(step.probe(), step.caller).await;
@@ -159,21 +166,34 @@ pub async fn in_turn(stage: &IsolationServer, oracle: &Oracle, report: &mut Mism
 }
 
 /// Sends all probes at once, up to the limit.
-pub async fn at_once(stage: &IsolationServer, oracle: &Oracle, report: &mut MismatchReport) {
+async fn at_once(stage: &IsolationServer, oracle: &Oracle, report: &mut MismatchReport) {
     let mut steps = steps(stage);
     // Combines callers and scenarios that the other schedules keep apart
     let half = steps.len() / 2;
     steps.rotate_left(half);
     let stride = [7, 11, 13, 17, 19].into_iter().find(|stride| !steps.len().is_multiple_of(*stride)).unwrap_or(1);
     let order: Vec<_> = (0..steps.len()).map(|at| steps[at * stride % steps.len()]).collect();
-    let answers = stream::iter(order)
+    let responses = stream::iter(order)
         .map(|step| async move { (step, stage.send(step.probe(), step.caller).await) })
         .buffer_unordered(IN_FLIGHT)
         .collect::<Vec<_>>();
-    for (step, sent) in answers.await {
+    for (step, sent) in responses.await {
         let judgement = oracle.judge(step.key(), step.probe(), step.caller, &sent);
         report.judged(&step.place("at once"), step.caller, &sent, judgement);
     }
+}
+
+/// Records the state of the session that each caller reads on a fresh connection, under the
+/// position of the probe that reads it.
+pub async fn clean_states(stage: &IsolationServer, probes: &[&Probe]) -> Oracle {
+    let mut clean = Oracle::default();
+    for caller in &CALLERS {
+        for (index, probe) in probes.iter().enumerate() {
+            stage.renew_connections().await;
+            clean.record(("state", index, caller.name), &stage.send(probe, caller).await);
+        }
+    }
+    clean
 }
 
 /// Sends each probe with the header that makes `request_context()` leave state in the session. Then
@@ -181,14 +201,7 @@ pub async fn at_once(stage: &IsolationServer, oracle: &Oracle, report: &mut Mism
 pub async fn after_pollution(stage: &IsolationServer, oracle: &Oracle, report: &mut MismatchReport) {
     let state = Probe::get("session_states");
     let other_state = Probe::call("rpc/session_state");
-    let mut clean = Oracle::default();
-    for caller in &CALLERS {
-        for (index, probe) in [&state, &other_state].into_iter().enumerate() {
-            stage.renew_connections().await;
-            let sent = stage.send(probe, caller).await;
-            clean.record(("state", index, caller.name), &sent);
-        }
-    }
+    let clean = clean_states(stage, &[&state, &other_state]).await;
     let mut position = 0;
     for scenario in &stage.scenarios {
         for (index, probe) in scenario.probes.iter().enumerate() {

@@ -57,7 +57,7 @@ pub struct SentRequest {
     /// The context that SQL must see.
     pub context: String,
     /// The response; `None` if the connection was lost.
-    pub answer: Option<TestResponse>,
+    pub response: Option<TestResponse>,
 }
 
 impl IsolationServer {
@@ -175,14 +175,14 @@ impl IsolationServer {
         if let Some(leaves) = leaves {
             request = request.header("x-leave", leaves);
         }
-        let answer = request.try_send().await.ok();
+        let response = request.try_send().await.ok();
         // A request that leaves state may have disabled its own triggers
-        if let (Some(table), Some(answer), None) = (probe.writes, &answer, leaves)
-            && (200..300).contains(&answer.status)
+        if let (Some(table), Some(response), None) = (probe.writes, &response, leaves)
+            && (200..300).contains(&response.status)
         {
             self.writes.lock().unwrap().push((table, mark.clone()));
         }
-        SentRequest { mark, context, answer }
+        SentRequest { mark, context, response }
     }
 
     /// Removes the written rows; their requests are not verified any more.

@@ -21,7 +21,7 @@ use self::random::SeededRandom;
 use crate::caller::CALLERS;
 use crate::directed::changing::{self, SchemaChange};
 use crate::oracle::{self, Oracle};
-use crate::scenario::{ExpectedAnswer, Probe, Scenario};
+use crate::scenario::{ExpectedResponse, Probe, Scenario};
 use crate::scenarios;
 use crate::schedule::{self, LEFT, MismatchReport, ScheduledProbe};
 use crate::server::IsolationServer;
@@ -74,7 +74,7 @@ async fn no_request_acts_as_another_under_stress() {
         stress.stage.forget_rows().await;
     }
     let (exact, disturbed) = (stress.exact.into_inner(), stress.disturbed.into_inner());
-    println!("{exact} answers as expected, {disturbed} disturbed");
+    println!("{exact} responses as expected, {disturbed} disturbed");
     schedule::finish(&stress.stage, stress.report.into_inner().unwrap()).await;
     assert!(exact > disturbed, "most requests get through: {exact}, {disturbed}");
 }
@@ -130,7 +130,7 @@ impl StressRun {
         judgement: Result<(), String>,
         is_disturbed: bool,
     ) {
-        let failed = sent.answer.as_ref().is_none_or(is_failure_of_a_disturbance);
+        let failed = sent.response.as_ref().is_none_or(is_failure_of_a_disturbance);
         let judgement = match judgement {
             Ok(()) => {
                 self.exact.fetch_add(1, Ordering::Relaxed);
@@ -172,12 +172,12 @@ impl StressRun {
             return;
         }
         let sent = self.stage.send(&probe, caller).await;
-        let judge = |expected: ExpectedAnswer| {
+        let judge = |expected: ExpectedResponse| {
             let probe = Probe { expected, ..probe.clone() };
             self.oracle.judge((change.name, 0, caller.name), &probe, caller, &sent)
         };
         let judgement = judge(change.probe_after.expected).or_else(|_| judge(change.probe_before.expected));
-        let failed = sent.answer.as_ref().is_none_or(is_failure_of_a_disturbance);
+        let failed = sent.response.as_ref().is_none_or(is_failure_of_a_disturbance);
         let judgement = if failed { oracle::leaks_nothing(&sent) } else { judgement };
         self.report.lock().unwrap().judged(&format!("{}, while it changes", change.name), caller, &sent, judgement);
     }
@@ -186,22 +186,22 @@ impl StressRun {
     async fn outsider(&self, is_disturbed: bool) {
         let expires = self.stage.clock().now().unix_timestamp() + 3600;
         let token = self.stage.keys().ring.sign(&json!({ "role": "not_a_role", "exp": expires })).unwrap();
-        let answer = self.stage.get("/rest/v1/whose").bearer(&token).try_send().await;
-        let Ok(answer) = answer else { return };
-        let is_right = answer.status == 401 || is_disturbed && is_failure_of_a_disturbance(&answer);
+        let response = self.stage.get("/rest/v1/whose").bearer(&token).try_send().await;
+        let Ok(response) = response else { return };
+        let is_right = response.status == 401 || is_disturbed && is_failure_of_a_disturbance(&response);
         if !is_right {
-            self.report.lock().unwrap().add("a role that does not exist", format!("{answer:?}"));
+            self.report.lock().unwrap().add("a role that does not exist", format!("{response:?}"));
         }
     }
 }
 
 /// Returns true if a disturbance caused the response.
-fn is_failure_of_a_disturbance(answer: &TestResponse) -> bool {
+fn is_failure_of_a_disturbance(response: &TestResponse) -> bool {
     /// Cancelled, terminated by an administrator, lock timeout, deadlock, serialization failure, no
     /// connection.
     const CODES: &[&str] = &["57014", "57P01", "55P03", "40P01", "40001", "08006", "PGRST000", "PGRST001", "PGRST003"];
-    let body: serde_json::Value = serde_json::from_slice(&answer.body).unwrap_or_default();
-    answer.status >= 400 && body["code"].as_str().is_some_and(|code| CODES.contains(&code))
+    let body: serde_json::Value = serde_json::from_slice(&response.body).unwrap_or_default();
+    response.status >= 400 && body["code"].as_str().is_some_and(|code| CODES.contains(&code))
 }
 
 /// Returns requests that fail by themselves, each in its own way.

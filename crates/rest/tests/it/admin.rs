@@ -16,8 +16,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 async fn liveness_needs_no_key() {
     let server = CinemaServer::open().await;
     for path in ["/rest-admin/v1/live", "/rest-admin/v1/ready"] {
-        let answer = server.get(path).send().await.expect(200);
-        assert!(answer.body.is_empty(), "{path}");
+        let response = server.get(path).send().await.expect(200);
+        assert!(response.body.is_empty(), "{path}");
         server.request(Method::HEAD, path).send().await.expect(200);
     }
     server.get("/rest-admin/v1/else").send().await.expect(404);
@@ -41,9 +41,9 @@ async fn the_schema_cache_and_metrics_need_the_secret_key() {
 async fn metrics_have_the_names_that_dashboards_expect() {
     let server = CinemaServer::open().await;
     server.secret("/films").send().await.expect(200);
-    let answer = server.get("/rest-admin/v1/metrics").key(server.api_keys().secret()).send().await.expect(200);
-    assert!(answer.header("content-type").unwrap().starts_with("text/plain"));
-    let text = answer.text();
+    let response = server.get("/rest-admin/v1/metrics").key(server.api_keys().secret()).send().await.expect(200);
+    assert!(response.header("content-type").unwrap().starts_with("text/plain"));
+    let text = response.text();
     let value = |name: &str| -> f64 {
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().unwrap()
@@ -92,5 +92,5 @@ async fn until(server: &TestServer, path: &str, status: u16) {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, asking).await.unwrap_or_else(|_| panic!("{path} never answers {status}"));
+    tokio::time::timeout(PATIENCE, asking).await.unwrap_or_else(|_| panic!("{path} never responds with {status}"));
 }

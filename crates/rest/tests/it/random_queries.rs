@@ -88,7 +88,7 @@ const SENSELESS: [&str; 9] = ["42703", "42883", "42803", "22P02", "42804", "4284
 async fn no_query_returns_a_hidden_row_or_breaks_the_sql() {
     let reader = ReadRunner::open().await;
     let mut dice = SeededDice(0x2545_f491_4f6c_dd1d);
-    let mut answered = 0;
+    let mut succeeded = 0;
     for _ in 0..1500 {
         let table = dice.of(&["films", "reviews", "directors", "roles", "actors"]);
         let items: Vec<_> = (0..=dice.below(2)).map(|_| dice.of(&ITEMS)).collect();
@@ -102,11 +102,11 @@ async fn no_query_returns_a_hidden_row_or_breaks_the_sql() {
             &BodyFormat::Json { shape: portico_rest::plan::ResultShape::Set, strip_nulls: true },
         ]);
         match reader.ask("anon", &resource, RowCount::Exact, body_format).await {
-            Ok(answer) => {
-                answered += 1;
-                let body = answer.body.unwrap();
+            Ok(response) => {
+                succeeded += 1;
+                let body = response.body.unwrap();
                 assert!(!body.contains("Hidden"), "{resource}: {body}");
-                assert!(table != "reviews" || answer.total.unwrap() <= 2, "{resource}: {:?}", answer.total);
+                assert!(table != "reviews" || response.total.unwrap() <= 2, "{resource}: {:?}", response.total);
             }
             Err(ReadError::Ours(_)) => {}
             Err(ReadError::Postgres(code, message)) => {
@@ -114,5 +114,5 @@ async fn no_query_returns_a_hidden_row_or_breaks_the_sql() {
             }
         }
     }
-    assert!(answered > 100, "only {answered} made sense");
+    assert!(succeeded > 100, "only {succeeded} made sense");
 }

@@ -381,11 +381,11 @@ async fn any_read_gives_what_an_evaluator_gives() {
         pairs(&level, "", &mut resource);
         let (rows, total) = evaluate(&data, &level, &|_| true);
         not_empty += usize::from(!rows.is_empty());
-        let answer = reader.ask("service_role", &resource, RowCount::Exact, &JSON).await;
-        let answer = answer.unwrap_or_else(|refusal| panic!("{resource}: {refusal:?}"));
-        let body: Value = serde_json::from_str(answer.body.as_deref().unwrap()).unwrap();
+        let response = reader.ask("service_role", &resource, RowCount::Exact, &JSON).await;
+        let response = response.unwrap_or_else(|refusal| panic!("{resource}: {refusal:?}"));
+        let body: Value = serde_json::from_str(response.body.as_deref().unwrap()).unwrap();
         assert_eq!(body, Value::Array(rows), "{resource}");
-        assert_eq!(answer.total, Some(total as u64), "{resource}");
+        assert_eq!(response.total, Some(total as u64), "{resource}");
     }
     assert!(not_empty > 200, "only {not_empty} had rows");
 }

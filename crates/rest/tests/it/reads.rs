@@ -64,14 +64,14 @@ impl ReadRunner {
         let batch = Batch::new()
             .statement(Statement::named("select set_config('role', $1, true)", &role))
             .statement(Statement::unnamed(sql.text(), &params));
-        let answers = match self.pool.checkout().await.unwrap().run(&batch).await {
-            Ok(answers) => answers,
+        let responses = match self.pool.checkout().await.unwrap().run(&batch).await {
+            Ok(responses) => responses,
             Err(WireError::Postgres(error)) => {
                 return Err(ReadError::Postgres(error.code.clone(), error.message.clone()));
             }
             Err(error) => panic!("{error}"),
         };
-        let row = answers.row(1).unwrap();
+        let row = responses.row(1).unwrap();
         Ok((0..row.len()).map(|column| row.text(column).map(str::to_owned)).collect())
     }
 
@@ -91,7 +91,7 @@ impl ReadRunner {
     /// Returns the body, or the error in a line.
     async fn shown(&self, resource: &str) -> String {
         match self.ask("service_role", resource, RowCount::None, &JSON).await {
-            Ok(answer) => answer.body.unwrap(),
+            Ok(response) => response.body.unwrap(),
             Err(ReadError::Ours(error)) => error.body().to_string(),
             Err(ReadError::Postgres(code, message)) => format!("{code} {message}"),
         }
@@ -103,7 +103,7 @@ impl ReadRunner {
 }
 
 #[tokio::test]
-async fn every_case_has_the_expected_answer() {
+async fn every_case_has_the_expected_response() {
     let reader = ReadRunner::open().await;
     let mut groups: Vec<(String, String)> = Vec::new();
     for line in READS.lines().skip(1).filter(|line| !line.is_empty()) {
@@ -111,8 +111,8 @@ async fn every_case_has_the_expected_answer() {
             groups.push((name.to_lowercase().replace([' ', ','], "_"), String::new()));
             continue;
         }
-        let answer = reader.shown(line).await;
-        writeln!(groups.last_mut().unwrap().1, "{line}\n{answer}\n").unwrap();
+        let response = reader.shown(line).await;
+        writeln!(groups.last_mut().unwrap().1, "{line}\n{response}\n").unwrap();
     }
     for (name, text) in groups {
         insta::assert_snapshot!(name, text);
@@ -123,8 +123,8 @@ async fn every_case_has_the_expected_answer() {
 async fn totals_count_all_matching_rows() {
     let reader = ReadRunner::open().await;
     let total = async |resource, count| {
-        let answer = reader.ask("service_role", resource, count, &BodyFormat::Nothing).await.unwrap();
-        (answer.total, answer.rows, answer.body)
+        let response = reader.ask("service_role", resource, count, &BodyFormat::Nothing).await.unwrap();
+        (response.total, response.rows, response.body)
     };
     assert_eq!(total("films?year=gt.2000", RowCount::None).await, (None, 4, None));
     assert_eq!(total("films?year=gt.2000", RowCount::Exact).await, (Some(4), 4, None));
@@ -236,8 +236,8 @@ async fn a_page_needs_the_privileges_of_its_columns_only() {
         .await
         .unwrap();
     let resource = "films?select=id,directors(id)&order=id&limit=1&offset=1";
-    let answer = reader.ask("clerk", resource, RowCount::Exact, &JSON).await.unwrap();
-    assert_eq!((answer.total, answer.rows), (Some(5), 1));
+    let response = reader.ask("clerk", resource, RowCount::Exact, &JSON).await.unwrap();
+    assert_eq!((response.total, response.rows), (Some(5), 1));
 }
 
 /// An empty table, deep trees, long names: cases that break carelessly written SQL.
@@ -258,7 +258,7 @@ async fn unusual_shapes_are_valid_sql() {
         "films?select=roles(actors(roles(films(actors!roles(roles(films(id)))))))",
         "films?select=actors!roles(films!roles(actors!roles(films!roles(id))))",
     ] {
-        let answer = reader.ask("service_role", resource, RowCount::Exact, &JSON).await;
-        assert!(answer.is_ok(), "{resource}: {answer:?}");
+        let response = reader.ask("service_role", resource, RowCount::Exact, &JSON).await;
+        assert!(response.is_ok(), "{resource}: {response:?}");
     }
 }

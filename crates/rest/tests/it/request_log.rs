@@ -106,14 +106,14 @@ impl RequestLog {
         Self { cinema, settings: PlanSettings::default(), cache, pool, log: String::new() }
     }
 
-    /// Returns the requests and answers so far.
+    /// Returns the requests and responses so far.
     pub fn log(&self) -> &str {
         &self.log
     }
 
     /// Sends a request and records its response.
     pub async fn send(&mut self, request: TestRequest<'_>) -> &mut Self {
-        let answer = self.answer(request).await;
+        let response = self.response_to(request).await;
         let role = if request.role == "service_role" { String::new() } else { format!("  [{}]", request.role) };
         let extra: Vec<_> = [request.prefer, request.accept, request.content_type]
             .into_iter()
@@ -124,12 +124,12 @@ impl RequestLog {
         if !request.body.is_empty() {
             let _ = writeln!(self.log, "{}", request.body.escape_ascii().to_string().replace("\\\"", "\""));
         }
-        let _ = writeln!(self.log, "=> {answer}\n");
+        let _ = writeln!(self.log, "=> {response}\n");
         self
     }
 
-    /// Returns the response as a line.
-    pub async fn answer(&self, request: TestRequest<'_>) -> String {
+    /// Returns the response to a request as a line.
+    pub async fn response_to(&self, request: TestRequest<'_>) -> String {
         match self.plan(request) {
             Ok(planned) => self.run(request.role, &planned).await,
             Err(refusal) => format!("{} {}", refusal.status().as_u16(), refusal.body()),
@@ -250,25 +250,25 @@ impl RequestLog {
         let number = |column: sql::EnvelopeColumn| {
             row.bytes(column as usize).map(|bytes| i64::from_be_bytes(bytes.try_into().unwrap()))
         };
-        let mut answer = format!("rows {}", number(sql::EnvelopeColumn::Rows).unwrap());
+        let mut response = format!("rows {}", number(sql::EnvelopeColumn::Rows).unwrap());
         for (name, column) in [("total", sql::EnvelopeColumn::Total), ("inserted", sql::EnvelopeColumn::Inserted)] {
             if let Some(value) = number(column) {
-                let _ = write!(answer, ", {name} {value}");
+                let _ = write!(response, ", {name} {value}");
             }
         }
         if let Some(location) = row.text(sql::EnvelopeColumn::Location as usize) {
-            let _ = write!(answer, ", location {location}");
+            let _ = write!(response, ", location {location}");
         }
         match row.bytes(sql::EnvelopeColumn::Body as usize).map(std::str::from_utf8) {
             None => {}
             Some(Ok(body)) => {
-                let _ = write!(answer, "\n{body}");
+                let _ = write!(response, "\n{body}");
             }
             Some(Err(_)) => {
-                let _ = write!(answer, "\n{}", row.bytes(sql::EnvelopeColumn::Body as usize).unwrap().escape_ascii());
+                let _ = write!(response, "\n{}", row.bytes(sql::EnvelopeColumn::Body as usize).unwrap().escape_ascii());
             }
         }
-        answer
+        response
     }
 }
 

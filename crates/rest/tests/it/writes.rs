@@ -416,14 +416,14 @@ async fn no_write_changes_a_row_that_a_policy_hides() {
         let (line, body, prefer) = a_write_of_reviews().new_tree(&mut runner).unwrap().current();
         client.batch_execute(ours).await.unwrap();
         let request = request(&line).role("authenticated").prefer(prefer).body(&body);
-        let answer = steps.answer(request).await;
-        written += usize::from(answer.starts_with("rows ") && !answer.starts_with("rows 0"));
+        let response = steps.response_to(request).await;
+        written += usize::from(response.starts_with("rows ") && !response.starts_with("rows 0"));
         // Private rows of others are not returned either
         assert!(
-            !answer.contains("theirs") || !answer.contains(r#""public":false"#),
-            "{line} {body} {prefer}: {answer}"
+            !response.contains("theirs") || !response.contains(r#""public":false"#),
+            "{line} {body} {prefer}: {response}"
         );
-        assert_eq!(theirs().await, before, "{line} {body} {prefer}: {answer}");
+        assert_eq!(theirs().await, before, "{line} {body} {prefer}: {response}");
     }
     assert!(written > 50, "only {written} of the requests wrote anything");
 }

@@ -111,7 +111,7 @@ impl Drop for NewVersion {
 pub(crate) async fn delete_versions(service: &StorageService, entry: JournalEntry, versions: Vec<VersionKey>) {
     let deleted = service.backend.delete_many(&versions).await;
     // Behind the deletion of the content: nothing can be rendered from it any more
-    service.forget_images(&versions).await;
+    service.evict_images(&versions).await;
     match deleted {
         Ok(()) => entry.close().await,
         Err(error) => tracing::warn!(error = %error, "content that is no longer used could not be deleted"),

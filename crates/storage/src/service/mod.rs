@@ -56,16 +56,16 @@ impl StorageService {
     }
 
     /// Removes the rendered images of versions whose content is deleted.
-    pub async fn forget_images(&self, versions: &[VersionKey]) {
-        self.forget_images_of(versions.iter().map(|version| self.backend.path(version)).collect()).await;
+    pub async fn evict_images(&self, versions: &[VersionKey]) {
+        self.evict_images_of(versions.iter().map(|version| self.backend.path(version)).collect()).await;
     }
 
     /// Removes the rendered images of content that is deleted, by the paths in its backend.
-    pub async fn forget_images_of(&self, paths: Vec<String>) {
+    pub async fn evict_images_of(&self, paths: Vec<String>) {
         if let Some(renderer) = &self.renderer
             && !paths.is_empty()
         {
-            renderer.forget(paths).await;
+            renderer.evict(paths).await;
         }
     }
 }

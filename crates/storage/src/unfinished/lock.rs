@@ -18,7 +18,8 @@ pub(crate) struct UploadLocks(Arc<Mutex<HashMap<Uuid, Weak<LockSlot>>>>);
 /// The lock of one upload.
 #[derive(Debug)]
 struct LockSlot {
-    turn: Arc<AsyncMutex<()>>,
+    /// Held by the request that works on the upload.
+    mutex: Arc<AsyncMutex<()>>,
     /// The number of the newest request.
     newest: watch::Sender<u64>,
 }
@@ -38,7 +39,7 @@ pub(crate) struct UploadLock {
     number: u64,
     newest: watch::Receiver<u64>,
     /// Released before the slot.
-    _turn: OwnedMutexGuard<()>,
+    _guard: OwnedMutexGuard<()>,
     _slot: SlotUse,
 }
 
@@ -51,7 +52,7 @@ impl UploadLocks {
         let mut slots = self.slots();
         let known = slots.get(&version).and_then(Weak::upgrade);
         let slot = known.unwrap_or_else(|| {
-            let slot = Arc::new(LockSlot { turn: Arc::default(), newest: watch::Sender::new(0) });
+            let slot = Arc::new(LockSlot { mutex: Arc::default(), newest: watch::Sender::new(0) });
             slots.insert(version, Arc::downgrade(&slot));
             slot
         });
@@ -68,19 +69,19 @@ impl UploadLocks {
             number = *newest;
         });
         let newest = slot.newest.subscribe();
-        let turn = Arc::clone(&slot.turn).lock_owned();
+        let locked = Arc::clone(&slot.mutex).lock_owned();
         drop(slot);
-        let turn = tokio::time::timeout(patience, turn).await.ok()?;
-        Some(UploadLock { number, newest, _turn: turn, _slot: used })
+        let guard = tokio::time::timeout(patience, locked).await.ok()?;
+        Some(UploadLock { number, newest, _guard: guard, _slot: used })
     }
 
     /// Returns the lock if no request holds it.
     pub fn try_acquire(&self, version: Uuid) -> Option<UploadLock> {
         let (used, slot) = self.slot(version);
-        let turn = Arc::clone(&slot.turn).try_lock_owned().ok()?;
+        let guard = Arc::clone(&slot.mutex).try_lock_owned().ok()?;
         let newest = slot.newest.subscribe();
         let number = *newest.borrow();
-        Some(UploadLock { number, newest, _turn: turn, _slot: used })
+        Some(UploadLock { number, newest, _guard: guard, _slot: used })
     }
 }
 

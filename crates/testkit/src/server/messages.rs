@@ -13,7 +13,7 @@ impl TestServer {
     /// them has arrived. A test with several names one by [`Self::nth_mail_to`].
     pub async fn mail_to(&self, address: &str) -> Email {
         let mail = self.nth_mail_to(address, 0).await;
-        assert_eq!(self.mails_to(address).len(), 1, "mails to {address}");
+        assert_eq!(self.mails_to(address).len(), 1, "emails to {address}");
         mail
     }
 
@@ -45,7 +45,7 @@ impl TestServer {
     pub(super) async fn mail_is_out(&self) {
         // The deletion of a row sends no event, so it is polled
         let gone = async { while self.count("select count(*) from portico.mail_outbox").await > 0 {} };
-        assert!(tokio::time::timeout(PATIENCE, gone).await.is_ok(), "a mail is still waiting to be sent");
+        assert!(tokio::time::timeout(PATIENCE, gone).await.is_ok(), "an email is still waiting to be sent");
     }
 
     /// Returns the emails to `address` that have arrived, oldest first.

@@ -43,7 +43,7 @@ pub async fn follow(State(auth): State<Auth>, request: RequestInfo, query: Query
         }
         Err(error) if error.status().is_server_error() => {
             let error = format!("{:#}", anyhow::Error::new(error));
-            tracing::error!(error = %error, "link not followed");
+            tracing::error!(error = %error, "a link could not be followed");
             let general = AuthError::internal(anyhow::anyhow!("logged above"));
             error_location(target, is_pkce, &general)
         }

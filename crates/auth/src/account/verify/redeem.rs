@@ -118,7 +118,7 @@ async fn recover_unconfirmed(op: AccountOperation<'_>, user: &User) -> Result<()
     confirmed
 }
 
-/// Returns whether the change was applied; else it needs the other confirmation.
+/// Returns true if the change was applied; else it needs the other confirmation.
 async fn change_email(op: AccountOperation<'_>, user: &User, kind: TokenKind) -> Result<bool, AuthError> {
     let settings = &op.auth.settings().email;
     let needs_two = !settings.autoconfirm && settings.secure_change && !user.email.is_empty();

@@ -66,7 +66,7 @@ impl VerifyType {
         }
     }
 
-    /// Returns whether a token of `kind` may be used under this type for `user`. A pending address
+    /// Returns true if a token of `kind` may be used under this type for `user`. A pending address
     /// is confirmed as a sign-up where the account has none: it came from a provider.
     pub(super) fn admits(self, kind: TokenKind, user: &User) -> bool {
         self == Self::EmailChange || kind != TokenKind::EmailChangeNew || user.email.is_empty()

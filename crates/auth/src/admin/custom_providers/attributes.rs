@@ -131,7 +131,7 @@ impl ProviderAttributes {
         all.into_iter().map(String::as_str).filter(|url| !url.is_empty()).collect()
     }
 
-    /// Returns whether the discovery document must be read again.
+    /// Returns true if the discovery document must be read again.
     pub(super) fn changes_issuer(&self) -> bool {
         !self.issuer.is_empty() || !self.discovery_url.is_empty()
     }

@@ -73,7 +73,7 @@ pub(crate) async fn create(
         .await
         .on_constraint("custom_oauth_providers_identifier_key", ContractError::CustomProviderExists)?;
     tx.commit().await?;
-    forget(&auth, &provider);
+    evict_issuer(&auth, &provider);
     Ok((StatusCode::CREATED, Json(provider)))
 }
 
@@ -119,8 +119,8 @@ pub(crate) async fn put(
     provider.updated_at = request.now;
     custom_providers::replace(&tx, &provider).await?;
     tx.commit().await?;
-    forget(&auth, &before);
-    forget(&auth, &provider);
+    evict_issuer(&auth, &before);
+    evict_issuer(&auth, &provider);
     Ok(Json(provider))
 }
 
@@ -136,7 +136,7 @@ pub(crate) async fn delete(
         return Err(ContractError::CustomProviderGone.into());
     }
     tx.commit().await?;
-    forget(&auth, &provider);
+    evict_issuer(&auth, &provider);
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -149,8 +149,8 @@ async fn find(auth: &Auth, identifier: &str) -> Result<CustomProvider, AuthError
 }
 
 /// Makes the next sign-in read the documents of the provider again.
-fn forget(auth: &Auth, provider: &CustomProvider) {
+fn evict_issuer(auth: &Auth, provider: &CustomProvider) {
     if let Some(issuer) = document::issuer(provider) {
-        auth.provider_connections().issuers.forget(&issuer);
+        auth.provider_connections().issuers.evict(&issuer);
     }
 }

@@ -13,8 +13,9 @@ use http::HeaderMap;
 
 pub use body::{Json, MAX_BODY_BYTES, TokenBody, parse_json, read_body};
 pub use query::Query;
-pub use request_info::RequestInfo;
 pub use signed_in::{Bearer, SignedIn, bearer_token};
+
+pub use crate::model::RequestInfo;
 
 /// Returns the text of a header, if it is present and not empty.
 pub fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {

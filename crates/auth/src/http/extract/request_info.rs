@@ -1,4 +1,4 @@
-//! The data of a request that concepts need: time, client, audience, addresses.
+//! Reads the data of a request from its headers, its query and the settings.
 
 use std::net::IpAddr;
 
@@ -8,12 +8,12 @@ use http::header::{REFERER, USER_AGENT};
 use http::request::Parts;
 use portico_base::ClientAddress;
 use portico_tokens::Caller;
-use time::OffsetDateTime;
 
 use super::{Query, header};
 use crate::Auth;
 use crate::error::{API_VERSION_HEADER, ApiVersion, AuthError, ContractError};
 use crate::hooks::ledger::HookLedger;
+use crate::model::RequestInfo;
 use crate::model::ids::UserId;
 use crate::settings::AuthSettings;
 
@@ -21,41 +21,6 @@ use crate::settings::AuthSettings;
 const MAX_AUDIENCE_BYTES: usize = 255;
 /// Longest `User-Agent` that is stored; a longer one is truncated.
 const MAX_USER_AGENT_BYTES: usize = 1024;
-
-/// The data of a request that concepts need.
-#[derive(Debug, Clone)]
-pub struct RequestInfo {
-    /// The time of the request, in microseconds as PostgreSQL stores it.
-    pub now: OffsetDateTime,
-    /// The client's address.
-    pub ip: Option<IpAddr>,
-    /// The `User-Agent`, truncated; empty without one.
-    pub user_agent: String,
-    /// The audience of the users that are looked up.
-    pub aud: String,
-    /// The request itself names its audience.
-    pub names_aud: bool,
-    /// The version that decides the form of errors.
-    pub api_version: ApiVersion,
-    /// Base URL of this service, without a slash at the end. A request may choose among configured
-    /// hosts.
-    pub external_url: String,
-    /// The final redirect target: the requested one if allowed, else the referring page, else the
-    /// site.
-    pub redirect_to: String,
-    /// The network of the client, which a browser keeps during a sign-in at a provider. `None`: not
-    /// known.
-    pub network: Option<String>,
-    /// The key of the limits by client address. `None`: they do not apply.
-    pub limit_key: Option<String>,
-    /// The subject of the request's access token. Its account and session were not checked: it
-    /// states for which account the request is meant, and proves nothing.
-    pub subject: Option<UserId>,
-    /// The caller's token has an administrator's role.
-    pub is_operator: bool,
-    /// The hooks that were called for the request.
-    pub(crate) hooks: HookLedger,
-}
 
 impl RequestInfo {
     /// Returns the data of an operation that no request caused.
@@ -76,12 +41,6 @@ impl RequestInfo {
             is_operator: true,
             hooks: HookLedger::new(),
         }
-    }
-
-    /// Returns the key under which guesses are counted: that of the limits by client address, else
-    /// the network.
-    pub fn network_key(&self) -> Option<&str> {
-        self.limit_key.as_deref().or(self.network.as_deref())
     }
 }
 
@@ -122,7 +81,7 @@ impl FromRequestParts<Auth> for RequestInfo {
                 .get::<Caller>()
                 .and_then(|caller| UserId::parse(caller.token.as_ref()?.subject()?)),
             is_operator: parts.extensions.get::<Caller>().is_some_and(|caller| {
-                caller.refused.is_none() && settings.jwt.admin_roles.iter().any(|role| role == caller.role())
+                caller.rejected.is_none() && settings.jwt.admin_roles.iter().any(|role| role == caller.role())
             }),
             hooks: HookLedger::new(),
         })

@@ -23,8 +23,8 @@ impl FromRequestParts<Auth> for Bearer {
 
     async fn from_request_parts(parts: &mut Parts, auth: &Auth) -> Result<Self, AuthError> {
         if let Some(caller) = parts.extensions.get::<Caller>() {
-            if let Some(refused) = &caller.refused {
-                return Err(bad_token(refused));
+            if let Some(error) = &caller.rejected {
+                return Err(bad_token(error));
             }
             if let Some(claims) = &caller.token {
                 return Ok(Self(claims.clone()));

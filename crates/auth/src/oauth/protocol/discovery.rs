@@ -69,7 +69,7 @@ pub enum IssuerError {
         source: CallError,
     },
     /// The issuer did not respond a moment ago.
-    #[error("issuer {0} did not answer a moment ago")]
+    #[error("issuer {0} did not respond a moment ago")]
     Unavailable(String),
     /// The discovery document names another issuer.
     #[error("the discovery document of {0} names another issuer")]
@@ -159,8 +159,8 @@ impl Issuers {
         self.cached_discovery(issuer, &mut entry).await
     }
 
-    /// Forgets the documents of an issuer.
-    pub(crate) fn forget(&self, issuer: &Issuer) {
+    /// Evicts the documents of an issuer.
+    pub(crate) fn evict(&self, issuer: &Issuer) {
         let mut cached = self.cached.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         cached.remove(&cache_key(issuer));
     }

@@ -14,8 +14,9 @@ use time::OffsetDateTime;
 use super::discovery::{Issuer, IssuerError, Issuers};
 use crate::model::JsonObject;
 
-/// The time by which an issuer's clock may be ahead of this server's, in seconds.
-const CLOCK_SKEW_SECS: i64 = 60;
+/// The time by which an issuer's clock may be ahead of this server's, in seconds: for `iat` and
+/// `nbf`. A token ends at its `exp`.
+const JWT_LEEWAY_SECS: i64 = 60;
 
 /// The reason why an id_token is not valid. Texts are for the log.
 #[derive(Debug, thiserror::Error)]
@@ -90,7 +91,7 @@ fn check_time(claims: &JsonObject, now: i64) -> Result<(), IdTokenError> {
     let expires = seconds("exp").flatten().ok_or(IdTokenError::Time)?;
     let not_future = |at: Option<Option<i64>>| match at {
         None => true,
-        Some(Some(at)) => at <= now.saturating_add(CLOCK_SKEW_SECS),
+        Some(Some(at)) => at <= now.saturating_add(JWT_LEEWAY_SECS),
         Some(None) => false,
     };
     if expires <= now || !not_future(seconds("iat")) || !not_future(seconds("nbf")) {

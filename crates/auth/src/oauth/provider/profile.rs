@@ -7,7 +7,7 @@ use crate::model::JsonObject;
 
 /// A provider's response lacks what an account needs, or has it in another type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the provider's answer has no usable {0}")]
+#[error("the provider's response has no usable {0}")]
 pub struct UnreadableProfile(pub &'static str);
 
 /// One address of a person at a provider.

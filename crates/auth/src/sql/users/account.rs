@@ -24,6 +24,7 @@ statements! {
              null, '', '', null, '',
              0, null, '', null, $9,
              null, $10)";
+    const SIGNED_IN_NOW = "update auth.users set last_sign_in_at = $2, updated_at = $2 where id = $1";
     const SET_ROLE = "update auth.users set role = $2, updated_at = $3 where id = $1";
     const SET_USER_METADATA = "update auth.users set raw_user_meta_data = $2, updated_at = $3 where id = $1";
     const SET_APP_METADATA = "update auth.users set raw_app_meta_data = $2, updated_at = $3 where id = $1";
@@ -122,6 +123,11 @@ pub async fn insert(tx: &Tx, user: &NewUser<'_>, now: OffsetDateTime) -> Result<
     )
     .await
     .map(drop)
+}
+
+/// Sets the time of the last sign-in.
+pub async fn record_sign_in(tx: &Tx, id: UserId, now: OffsetDateTime) -> Result<(), Error> {
+    tx.execute(SIGNED_IN_NOW, &[&id, &now]).await.map(drop)
 }
 
 /// Sets the database role.

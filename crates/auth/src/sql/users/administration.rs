@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::model::ids::UserId;
 use crate::model::{JsonObject, User, user_columns};
-use crate::sql::{Run, Tx, one_time_tokens, recovery_codes, webauthn_credentials};
+use crate::sql::{Run, Tx, mfa_factors, one_time_tokens, recovery_codes, sessions, webauthn_credentials};
 
 /// The condition of a list: an audience (`$1`) and a filter (`$2`, a pattern; null for none).
 macro_rules! listed {
@@ -82,8 +82,6 @@ statements! {
          where id = $1";
     const METADATA = "
         select id, coalesce(raw_user_meta_data, '{}') from auth.users where id = any ($1) and deleted_at is null";
-    const DELETE_SESSIONS = "delete from auth.sessions where user_id = $1";
-    const DELETE_FACTORS = "delete from auth.mfa_factors where user_id = $1";
 }
 
 /// The users of a list, and their order.
@@ -192,9 +190,9 @@ pub async fn soft_delete(tx: &Tx, id: UserId, replaced: &ObfuscatedContacts, now
     tx.execute(SOFT_DELETE, &[&id, email, phone, email_change, phone_change, &now]).await?;
     one_time_tokens::delete_all(tx, id).await?;
     recovery_codes::delete(tx, id).await?;
-    tx.execute(DELETE_FACTORS, &[&id]).await?;
+    mfa_factors::delete_all(tx, id).await?;
     webauthn_credentials::delete_all(tx, id).await?;
-    tx.execute(DELETE_SESSIONS, &[&id]).await.map(drop)
+    sessions::delete_all(tx, id).await
 }
 
 #[cfg(test)]

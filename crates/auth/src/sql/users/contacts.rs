@@ -242,7 +242,7 @@ pub async fn undo_message(
 }
 
 /// Deletes an account that was made for the message with this token and has confirmed nothing
-/// since. Returns whether there was one.
+/// since. Returns true if there was one.
 pub async fn delete_unreached(tx: &Tx, id: UserId, hash: &str) -> Result<bool, Error> {
     Ok(tx.execute(DELETE_UNREACHED, &[&id, &hash]).await? > 0)
 }

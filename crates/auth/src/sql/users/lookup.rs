@@ -111,7 +111,7 @@ pub struct SessionSummary {
 }
 
 impl SessionSummary {
-    /// Returns whether a second factor was proved in the session.
+    /// Returns true if a second factor was proved in the session.
     pub fn is_aal2(&self) -> bool {
         self.aal == "aal2"
     }

@@ -142,12 +142,12 @@ pub async fn owners_by_address(tx: &Tx, addresses: &[String], aud: &str) -> Resu
     Ok(tx.query(OWNERS_BY_ADDRESS, &[&addresses, &aud]).await?.iter().map(|row| row.get(0)).collect())
 }
 
-/// Returns whether another account has the address as its own.
+/// Returns true if another account has the address as its own.
 pub async fn is_address_taken(tx: &Tx, address: &str, aud: &str, except: Option<UserId>) -> Result<bool, Error> {
     Ok(tx.query_opt(IS_ADDRESS_TAKEN, &[&address, &aud, &except]).await?.is_some())
 }
 
-/// Returns whether another account of the default linking domain has proved the address, as its own
+/// Returns true if another account of the default linking domain has proved the address, as its own
 /// or by an identity.
 pub async fn is_address_proved(
     tx: &Tx,

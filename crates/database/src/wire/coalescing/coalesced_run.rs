@@ -153,7 +153,7 @@ impl CoalescedRun<'_> {
                     return Err(WireError::Postgres(error));
                 }
                 // The read is run again alone, and its caller gets the error of that run
-                self.connection.forget_if_stale(read.key, &error);
+                self.connection.remove_if_stale(read.key, &error);
                 must_discard = true;
                 // The reads after it are not answered here: their callers run them at once
                 waiters.clear();
@@ -164,7 +164,7 @@ impl CoalescedRun<'_> {
                 .filter(|_| results.len() == expected && !self.connection.in_transaction());
             let Some(check) = check else { return Err(self.connection.response_mismatch()) };
             if self.connection.session().apply_reset_check(check).has_new_traits {
-                self.pool.shared.forget_function_traits();
+                self.pool.shared.evict_function_traits();
             }
             let was_discarded = must_discard;
             must_discard |= !self.connection.session().is_clean();

@@ -136,7 +136,7 @@ impl ReadCoalescer {
         }
     }
 
-    /// Returns whether the statement with this key is known to be quick.
+    /// Returns true if the statement with this key is known to be quick.
     fn is_quick(&self, key: u64) -> bool {
         self.shared.times.is_quick(key, self.shared.quick_read_limit)
     }
@@ -231,7 +231,7 @@ impl ReadCoalescer {
             self.shared.times.record(key, started.elapsed());
         }
         if check.is_some_and(|check| check.has_new_traits) {
-            pool.forget_function_traits();
+            pool.evict_function_traits();
         }
         Ok(Some(results))
     }

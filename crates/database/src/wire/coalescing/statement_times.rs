@@ -21,7 +21,7 @@ impl StatementTimes {
         Self((0..SLOTS).map(|_| AtomicU64::new(0)).collect())
     }
 
-    /// Returns whether a statement is known to usually take no longer than `limit`.
+    /// Returns true if a statement is known to usually take no longer than `limit`.
     pub fn is_quick(&self, key: u64, limit: Duration) -> bool {
         self.usual(key).is_some_and(|usual| usual <= micros(limit))
     }

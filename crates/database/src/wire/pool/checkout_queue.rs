@@ -128,7 +128,7 @@ impl CheckoutQueue {
         }
     }
 
-    /// Returns whether a request with this limit would be granted at once.
+    /// Returns true if a request with this limit would be granted at once.
     pub fn has_room(&self, limit: Option<usize>) -> bool {
         self.in_use < self.max_connections && limit.is_none_or(|limit| self.limited_in_use < limit)
     }
@@ -261,7 +261,7 @@ impl CheckoutQueue {
         self.waiters.clear();
     }
 
-    /// Returns whether the queue was closed.
+    /// Returns true if the queue was closed.
     pub fn is_closed(&self) -> bool {
         self.is_closed
     }

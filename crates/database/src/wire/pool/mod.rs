@@ -1,7 +1,7 @@
 //! The connection pool: few connections, checked out in a fair order, the most recently used first.
 
 pub(crate) mod checkout_queue;
-mod cleanup;
+mod clean_up;
 mod idle_sweeper;
 pub(crate) mod pooled_connection;
 pub(crate) mod settings;
@@ -164,8 +164,8 @@ impl Pool {
     }
 
     /// Treats the functions of the database as unknown until their properties are set again.
-    pub fn forget_function_traits(&self) {
-        self.shared.forget_function_traits();
+    pub fn evict_function_traits(&self) {
+        self.shared.evict_function_traits();
     }
 
     /// Returns the known properties of the functions in the database.

@@ -67,7 +67,7 @@ impl PooledConnection {
         }
     }
 
-    /// Returns whether a failed batch can be run on another connection: nothing of it took effect
+    /// Returns true if a failed batch can be run on another connection: nothing of it took effect
     /// and only the state of the connection was the cause, or it was a transaction that only reads
     /// and the connection broke without an error message. A session that the server ended with a
     /// reason (57P01 for `pg_terminate_backend`) was ended on purpose: running its statement again
@@ -90,17 +90,17 @@ impl PooledConnection {
         }
         let (results, check) = outcome?;
         if check.is_some_and(|check| check.has_new_traits) {
-            pool.forget_function_traits();
+            pool.evict_function_traits();
         }
         Ok(results)
     }
 
-    /// Returns whether a transaction is open, including one that can only be rolled back.
+    /// Returns true if a transaction is open, including one that can only be rolled back.
     pub fn in_transaction(&self) -> bool {
         self.connection.as_ref().is_some_and(|connection| connection.in_transaction())
     }
 
-    /// Returns whether the connection has ended, so that another checkout is needed.
+    /// Returns true if the connection has ended, so that another checkout is needed.
     pub fn is_broken(&self) -> bool {
         self.connection.as_ref().is_none_or(|connection| connection.is_broken())
     }

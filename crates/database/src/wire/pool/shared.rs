@@ -77,7 +77,7 @@ impl SharedPool {
         self.close_idle_connections();
     }
 
-    /// Turns prepared statements on or off. Returns whether that is a change.
+    /// Turns prepared statements on or off. Returns true if that is a change.
     pub fn set_prepared(&self, prepared: bool) -> bool {
         self.prepared.swap(prepared, Ordering::AcqRel) != prepared
     }
@@ -104,7 +104,7 @@ impl SharedPool {
     }
 
     /// Treats the functions of the database as unknown until their properties are set again.
-    pub fn forget_function_traits(&self) {
+    pub fn evict_function_traits(&self) {
         let mut traits = self.traits.write().unwrap_or_else(PoisonError::into_inner);
         *traits = traits.with_unknown();
     }
@@ -114,7 +114,7 @@ impl SharedPool {
         self.timeouts.load(Ordering::Relaxed)
     }
 
-    /// Returns whether a connection is older than the maximum lifetime.
+    /// Returns true if a connection is older than the maximum lifetime.
     pub fn is_expired(&self, connection: &WireConnection) -> bool {
         connection.opened_at().elapsed() > self.settings.max_lifetime
     }

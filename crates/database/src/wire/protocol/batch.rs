@@ -59,7 +59,7 @@ impl<'a> Batch<'a> {
         self.statements.len()
     }
 
-    /// Returns whether there are no statements.
+    /// Returns true if there are no statements.
     pub fn is_empty(&self) -> bool {
         self.statements.is_empty()
     }

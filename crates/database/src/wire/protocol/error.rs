@@ -47,7 +47,7 @@ pub enum WireError {
 }
 
 impl WireError {
-    /// Returns whether the database is only unavailable at the moment (down, restarting, all
+    /// Returns true if the database is only unavailable at the moment (down, restarting, all
     /// connections in use), so that a later retry makes sense. Everything else is an error of the
     /// statement or of the configuration.
     pub fn is_unavailable(&self) -> bool {
@@ -150,12 +150,12 @@ impl PostgresError {
         error
     }
 
-    /// Returns whether the session ends with this error.
+    /// Returns true if the session ends with this error.
     pub fn is_fatal(&self) -> bool {
         matches!(&*self.severity, "FATAL" | "PANIC")
     }
 
-    /// Returns whether the code means that the server is unavailable at the moment.
+    /// Returns true if the code means that the server is unavailable at the moment.
     fn means_unavailable(&self) -> bool {
         crate::sqlstate::means_unavailable(&crate::sqlstate::SqlState::from_code(&self.code))
     }

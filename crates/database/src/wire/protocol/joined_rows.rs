@@ -33,7 +33,7 @@ impl JoinedRows {
         self.pieces.iter().map(Bytes::len).sum()
     }
 
-    /// Returns whether the length is zero.
+    /// Returns true if the length is zero.
     pub fn is_empty(&self) -> bool {
         self.pieces.iter().all(Bytes::is_empty)
     }

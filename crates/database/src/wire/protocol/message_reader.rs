@@ -123,7 +123,7 @@ impl MessageReader {
     }
 
     #[cfg(test)]
-    /// Returns whether every byte that has arrived was skipped or taken.
+    /// Returns true if every byte that has arrived was skipped or taken.
     pub fn is_empty(&self) -> bool {
         self.buffer.is_empty() && self.large.is_none()
     }

@@ -62,7 +62,7 @@ impl ResultSets {
         self.statements.len()
     }
 
-    /// Returns whether there was no statement.
+    /// Returns true if there was no statement.
     pub fn is_empty(&self) -> bool {
         self.statements.is_empty()
     }
@@ -93,7 +93,7 @@ impl ResultSets {
         self.notices
     }
 
-    /// Returns whether the batch left a transaction open, which another batch has to end.
+    /// Returns true if the batch left a transaction open, which another batch has to end.
     pub fn in_transaction(&self) -> bool {
         self.in_transaction
     }
@@ -156,7 +156,7 @@ impl Row {
         self.body.first_chunk().map_or(0, |count| u16::from_be_bytes(*count).into())
     }
 
-    /// Returns whether it has no columns.
+    /// Returns true if it has no columns.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -37,7 +37,7 @@ impl ServerStream {
         }
     }
 
-    /// Returns whether the connection cannot be intercepted: it is encrypted, or does not leave the
+    /// Returns true if the connection cannot be intercepted: it is encrypted, or does not leave the
     /// machine.
     pub fn is_private(&self) -> bool {
         match self {

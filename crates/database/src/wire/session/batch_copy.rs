@@ -72,7 +72,7 @@ impl BatchCopy {
         self.statements.iter().find(|statement| statement.is_main).map(|statement| statement.key)
     }
 
-    /// Returns whether the connection with these prepared statements has parsed all statements.
+    /// Returns true if the connection with these prepared statements has parsed all statements.
     pub fn is_prepared(&self, prepared: &mut PreparedStatements) -> bool {
         let mut each = self.statements.iter();
         each.all(|it| prepared.name(it.key, self.text(&it.text), self.text(&it.scope)).is_some())
@@ -109,7 +109,7 @@ pub(crate) fn size(batch: &Batch<'_>) -> usize {
     batch.statements.iter().map(size_of).sum()
 }
 
-/// Returns whether a connection has parsed a statement.
+/// Returns true if a connection has parsed a statement.
 pub(crate) fn is_prepared(prepared: &mut PreparedStatements, key: u64, statement: &Statement<'_>) -> bool {
     match statement.preparation {
         Preparation::KeptUnnamed(text) => prepared.is_unnamed(text),

@@ -69,13 +69,13 @@ impl WireConnection {
         self.session = SessionState::new(origin);
     }
 
-    /// Returns whether another caller may use the connection: it is ready, outside a transaction,
+    /// Returns true if another caller may use the connection: it is ready, outside a transaction,
     /// and nothing of the last batch is left in the session.
     pub fn is_reusable(&self) -> bool {
         self.is_ready() && !self.in_transaction && self.session.is_clean()
     }
 
-    /// Returns whether the last batch failed only because of the state of the connection, so that
+    /// Returns true if the last batch failed only because of the state of the connection, so that
     /// it can be run on another one.
     pub fn is_out_of_sync(&self) -> bool {
         self.is_out_of_sync
@@ -124,17 +124,17 @@ impl WireConnection {
         !self.is_broken()
     }
 
-    /// Returns whether the connection is ready for a batch.
+    /// Returns true if the connection is ready for a batch.
     pub fn is_ready(&self) -> bool {
         self.state == ConnectionState::Ready
     }
 
-    /// Returns whether the connection has ended.
+    /// Returns true if the connection has ended.
     pub fn is_broken(&self) -> bool {
         self.state == ConnectionState::Broken
     }
 
-    /// Returns whether a transaction is open, including one that can only be rolled back.
+    /// Returns true if a transaction is open, including one that can only be rolled back.
     pub fn in_transaction(&self) -> bool {
         self.in_transaction
     }
@@ -149,7 +149,7 @@ impl WireConnection {
         self.key
     }
 
-    /// Returns whether the connection is open, as far as is known without a round trip: the server
+    /// Returns true if the connection is open, as far as is known without a round trip: the server
     /// has neither closed it nor announced that it will.
     pub fn is_alive(&mut self) -> bool {
         while self.state == ConnectionState::Ready {

@@ -1,6 +1,5 @@
 //! Opens connections whose sessions act as a role.
 
-use std::io::{self, ErrorKind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -14,13 +13,14 @@ use super::origin::SessionOrigin;
 use super::prepared_statements::PreparedStatements;
 use super::statement_texts::StatementTexts;
 use crate::endpoint::Endpoint;
-use crate::error::DatabaseError;
+use crate::error::{DatabaseError, explain_rejected_role};
 use crate::quote;
+use crate::temporary;
 use crate::tls::Tls;
 use crate::wire::protocol::authentication::{BackendKey, authenticate};
 use crate::wire::protocol::batch::{Batch, Statement};
 use crate::wire::protocol::connect;
-use crate::wire::protocol::error::{PostgresError, WireError};
+use crate::wire::protocol::error::WireError;
 use crate::wire::protocol::message_channel::MessageChannel;
 
 /// The pause between two attempts, while a restarting server refuses connections.
@@ -91,12 +91,12 @@ impl Connector {
         }))
     }
 
-    /// Returns whether only statements of the program run in the sessions.
+    /// Returns true if only statements of the program run in the sessions.
     pub fn runs_fixed_statements(&self) -> bool {
         self.runs_fixed_statements
     }
 
-    /// Returns whether connections lead to a connection pooler.
+    /// Returns true if connections lead to a connection pooler.
     pub fn is_pooled(&self) -> bool {
         self.endpoint.is_pooled()
     }
@@ -154,7 +154,7 @@ impl Connector {
             let (origin, found) = self.inspect_role(&mut connection, &settings).await?;
             if !prepared || *found == *settings {
                 let assumed = connection.execute(&origin.assume_role).await;
-                assumed.map_err(|error| self.explain_refused_role(error))?;
+                assumed.map_err(|error| self.explain_rejected_role(error))?;
                 return Ok(self.begin_session(connection, origin));
             }
             // A session reset returns to the settings at the start of the session, so these have to
@@ -261,13 +261,11 @@ impl Connector {
     }
 
     /// Adds the remedy to the error of a login that may not act as the role.
-    fn explain_refused_role(&self, error: WireError) -> WireError {
+    fn explain_rejected_role(&self, error: WireError) -> WireError {
         match error.sqlstate() {
-            Some("42501" | "22023") => WireError::Refused(format!(
-                "the login role `{0}` of the database may not act as `{1}` ({error}): as a superuser, run `grant {1} to \"{0}\"`",
-                self.endpoint.user(),
-                self.role
-            )),
+            Some("42501" | "22023") => {
+                WireError::Refused(explain_rejected_role(self.endpoint.user(), &self.role, &error))
+            }
             _ => error,
         }
     }
@@ -278,30 +276,11 @@ impl Connector {
     }
 }
 
-/// Returns whether an error is temporary while the server restarts: refused, reset or asked to
-/// retry. A name that does not resolve or a certificate that does not match is not temporary.
+/// Returns true if a failure to connect is temporary for a pool, see [`temporary`].
 fn is_temporary(error: &WireError) -> bool {
     match error {
-        WireError::Postgres(error) => is_temporary_error(error),
-        WireError::Lost(error) => is_temporary_failure(error),
+        WireError::Postgres(error) => temporary::is_restart(&error.code) || temporary::is_recreation(&error.code),
+        WireError::Lost(error) => temporary::is_lost_connection(error.kind()),
         _ => false,
     }
-}
-
-/// Returns whether the server is starting or shutting down, or (the last code) the database is
-/// being recreated.
-fn is_temporary_error(error: &PostgresError) -> bool {
-    ["57P03", "57P01", "57P02", "3D000"].contains(&&*error.code)
-}
-
-fn is_temporary_failure(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::BrokenPipe
-            | ErrorKind::ConnectionAborted
-            | ErrorKind::ConnectionRefused
-            | ErrorKind::ConnectionReset
-            | ErrorKind::NotFound
-            | ErrorKind::UnexpectedEof
-    )
 }

@@ -78,7 +78,7 @@ impl FunctionTraits {
         Self { unwatched: self.unwatched, ..Self::from_bits(self.bits() | Self::UNKNOWN.bits()) }
     }
 
-    /// Returns whether a version of the expressions, as PostgreSQL writes it, is another one than
+    /// Returns true if a version of the expressions, as PostgreSQL writes it, is another one than
     /// that of `keeps`.
     pub(crate) fn is_outdated(self, version: Option<&str>) -> bool {
         self.unwatched.is_some_and(|known| version.is_none_or(|version| version != known.version.to_string()))

@@ -46,7 +46,7 @@ pub(crate) enum ParseStep {
 }
 
 impl ParseStep {
-    /// Returns whether the statement has to be parsed.
+    /// Returns true if the statement has to be parsed.
     pub fn parses(self) -> bool {
         matches!(self, Self::Parse { .. } | Self::Unnamed)
     }
@@ -103,13 +103,13 @@ impl PreparedStatements {
         ParseStep::Unnamed
     }
 
-    /// Returns whether this text is the unnamed statement.
+    /// Returns true if this text is the unnamed statement.
     pub fn is_unnamed(&self, text: &str) -> bool {
         self.unnamed == Some(text)
     }
 
-    /// Forgets the unnamed statement.
-    pub fn forget_unnamed(&mut self) {
+    /// Removes the unnamed statement.
+    pub fn remove_unnamed(&mut self) {
         self.unnamed = None;
     }
 
@@ -125,7 +125,7 @@ impl PreparedStatements {
         Some(known.name)
     }
 
-    /// Forgets the least recently used statement that the current batch does not use. `false`:
+    /// Evicts the least recently used statement that the current batch does not use. `false`:
     /// there is none.
     fn evict(&mut self) -> bool {
         let oldest = self
@@ -135,27 +135,27 @@ impl PreparedStatements {
             .min_by_key(|(_, known)| known.last_used);
         match oldest.map(|(key, _)| *key) {
             Some(key) => {
-                self.forget(key);
+                self.remove(key);
                 true
             }
             None => false,
         }
     }
 
-    /// Forgets a statement. The server closes it with the next batch.
-    pub fn forget(&mut self, key: u64) {
+    /// Removes a statement. The server closes it with the next batch.
+    pub fn remove(&mut self, key: u64) {
         if let Some(known) = self.prepared.remove(&key) {
             self.obsolete_names.push(known.name);
         }
     }
 
-    /// Forgets a statement that the server has not parsed.
-    pub fn forget_unparsed(&mut self, key: u64) {
+    /// Removes a statement that the server has not parsed.
+    pub fn remove_unparsed(&mut self, key: u64) {
         self.prepared.remove(&key);
     }
 
-    /// Forgets every statement. Called after the server has discarded them.
-    pub fn forget_all(&mut self) {
+    /// Removes every statement. Called after the server has discarded them.
+    pub fn remove_all(&mut self) {
         self.prepared.clear();
         self.obsolete_names.clear();
         self.unnamed = None;
@@ -210,7 +210,7 @@ mod tests {
             statements.step("a", ""),
             ParseStep::Prepared { key: StatementTexts::new(1).key("a", ""), name: name(a) }
         );
-        statements.forget_all();
+        statements.remove_all();
         assert_eq!(statements.obsolete_names().count(), 0);
         assert!(matches!(statements.step("a", ""), ParseStep::Parse { .. }));
     }

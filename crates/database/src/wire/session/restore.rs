@@ -41,7 +41,7 @@ impl WireConnection {
         }
         // Only this removes what is left, at the price of the prepared statements
         self.execute("discard all").await?;
-        self.statements.forget_all();
+        self.statements.remove_all();
         let origin = Arc::clone(&self.session.origin);
         if !origin.assume_role.is_empty() {
             self.execute(&origin.assume_role).await?;

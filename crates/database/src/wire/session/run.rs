@@ -25,7 +25,7 @@ impl WireConnection {
         }
         self.channel.out.clear();
         // A simple query replaces the unnamed statement
-        self.statements.forget_unnamed();
+        self.statements.remove_unnamed();
         frontend::query(sql, &mut self.channel.out).map_err(|_| WireError::TooLarge("a statement"))?;
         let responses = self.exchange(&[], 1, None).await?;
         match responses.error {
@@ -127,7 +127,7 @@ impl WireConnection {
                 self.is_out_of_sync = may_retry;
                 return Err(WireError::Postgres(error));
             }
-            let is_stale = !was_retried && may_retry && self.forget_stale(&responses.results, responses.bound, &error);
+            let is_stale = !was_retried && may_retry && self.remove_stale(&responses.results, responses.bound, &error);
             if !is_stale {
                 return Err(WireError::Postgres(error));
             }
@@ -162,10 +162,10 @@ impl WireConnection {
             let sent = self.steps.iter().filter(|step| step.parses());
             for step in sent.skip(responses.parsed) {
                 if let ParseStep::Parse { key, .. } = step {
-                    self.statements.forget_unparsed(*key);
+                    self.statements.remove_unparsed(*key);
                 }
             }
-            self.statements.forget_unnamed();
+            self.statements.remove_unnamed();
         }
         Ok(responses)
     }
@@ -208,17 +208,17 @@ impl WireConnection {
         large_values
     }
 
-    /// Forgets a statement that was parsed earlier and has failed, if that may be the cause.
-    pub fn forget_if_stale(&mut self, key: u64, error: &PostgresError) {
+    /// Removes a statement that was parsed earlier and has failed, if that may be the cause.
+    pub fn remove_if_stale(&mut self, key: u64, error: &PostgresError) {
         if means_stale(error, true) {
-            self.statements.forget(key);
+            self.statements.remove(key);
         }
     }
 
-    /// Returns whether the failed statement may have failed because an earlier batch parsed it,
+    /// Returns true if the failed statement may have failed because an earlier batch parsed it,
     /// before something it depends on changed. Then all statements of the batch that earlier
     /// batches parsed are forgotten.
-    fn forget_stale(&mut self, results: &ResultSets, bound: usize, error: &PostgresError) -> bool {
+    fn remove_stale(&mut self, results: &ResultSets, bound: usize, error: &PostgresError) -> bool {
         let failed = results.len();
         let Some(ParseStep::Prepared { key, name }) = self.steps.get(failed).copied() else { return false };
         let is_new = self.steps.contains(&ParseStep::Parse { key, name });
@@ -227,14 +227,14 @@ impl WireConnection {
         }
         for step in &self.steps {
             if let ParseStep::Prepared { key, .. } = step {
-                self.statements.forget(*key);
+                self.statements.remove(*key);
             }
         }
         true
     }
 }
 
-/// Returns whether the error can come from a statement that was parsed under an earlier schema.
+/// Returns true if the error can come from a statement that was parsed under an earlier schema.
 fn means_stale(error: &PostgresError, while_binding: bool) -> bool {
     match &*error.code {
         // "cached plan must not change result type"
@@ -248,14 +248,14 @@ fn means_stale(error: &PostgresError, while_binding: bool) -> bool {
     }
 }
 
-/// Returns whether the server does not have the prepared statements that we believe it has, or no
+/// Returns true if the server does not have the prepared statements that we believe it has, or no
 /// longer follows the protocol. A function may raise the same codes itself: then the batch costs a
 /// connection.
 pub(crate) fn is_out_of_sync(error: &PostgresError) -> bool {
     matches!(&*error.code, "26000" | "42P05" | "08P01")
 }
 
-/// Returns whether a part of the batch took effect in spite of its error.
+/// Returns true if a part of the batch took effect in spite of its error.
 fn contains_commit(results: &ResultSets) -> bool {
     (0..results.len()).any(|statement| matches!(results.tag(statement), "COMMIT" | "PREPARE TRANSACTION"))
 }

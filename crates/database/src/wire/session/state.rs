@@ -24,7 +24,7 @@ impl SessionState {
         Self { origin: Arc::new(origin), is_clean: true, must_end: false }
     }
 
-    /// Returns whether PostgreSQL has confirmed that nothing of the last transaction is left.
+    /// Returns true if PostgreSQL has confirmed that nothing of the last transaction is left.
     pub fn is_clean(&self) -> bool {
         self.is_clean
     }
@@ -34,7 +34,7 @@ impl SessionState {
         self.is_clean = false;
     }
 
-    /// Returns whether no reset can restore the session.
+    /// Returns true if no reset can restore the session.
     pub fn must_end(&self) -> bool {
         self.must_end
     }

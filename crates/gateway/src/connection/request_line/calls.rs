@@ -15,7 +15,7 @@ pub(crate) struct Calls {
     body: AtomicU64,
     /// The number of requests that were handed over and whose responses the library has not taken
     /// completely.
-    under_way: AtomicUsize,
+    in_flight: AtomicUsize,
     /// The number of requests that were handed over.
     count: AtomicU64,
     /// A [`ReaderPosition`].
@@ -84,11 +84,11 @@ impl BodyLength {
 
 /// A request whose response is being sent, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct UnderWay(Arc<Calls>);
+pub(crate) struct RequestInFlight(Arc<Calls>);
 
-impl Drop for UnderWay {
+impl Drop for RequestInFlight {
     fn drop(&mut self) {
-        self.0.under_way.fetch_sub(1, Ordering::AcqRel);
+        self.0.in_flight.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -96,22 +96,22 @@ impl Calls {
     /// Records that a request with such a body was handed over. If `may_upgrade`, its response may
     /// hand the connection to another protocol; then [`Calls::decide_upgrade`] must be called with
     /// the response.
-    pub fn begins(self: &Arc<Self>, body: BodyLength, may_upgrade: bool) -> UnderWay {
+    pub fn begins(self: &Arc<Self>, body: BodyLength, may_upgrade: bool) -> RequestInFlight {
         if may_upgrade {
             self.upgrade.store(Upgrade::Asked as u8, Ordering::Release);
         }
-        let under_way = self.begins_multiplexed();
+        let in_flight = self.begins_multiplexed();
         self.body.store(body.pack(), Ordering::Release);
         self.reader.wake();
-        under_way
+        in_flight
     }
 
     /// Records that a request was handed over on a connection that carries several at a time, and
     /// whose bytes are not followed.
-    pub fn begins_multiplexed(self: &Arc<Self>) -> UnderWay {
+    pub fn begins_multiplexed(self: &Arc<Self>) -> RequestInFlight {
         self.count.fetch_add(1, Ordering::Relaxed);
-        self.under_way.fetch_add(1, Ordering::AcqRel);
-        UnderWay(Arc::clone(self))
+        self.in_flight.fetch_add(1, Ordering::AcqRel);
+        RequestInFlight(Arc::clone(self))
     }
 
     /// Records whether the response to an upgrade request grants it.
@@ -179,7 +179,7 @@ impl Calls {
     }
 
     fn is_busy(&self) -> bool {
-        self.under_way.load(Ordering::Acquire) != 0 || self.is_blocked.load(Ordering::Acquire)
+        self.in_flight.load(Ordering::Acquire) != 0 || self.is_blocked.load(Ordering::Acquire)
     }
 
     fn is_between(&self) -> bool {

@@ -137,7 +137,7 @@ fn an_upgrade_is_decided_before_more_is_looked_at() {
         for body in [0, 3] {
             let (mut lines, calls) = lines(());
             assert_eq!(lines.feed(RAW).as_utf8(), DONE);
-            let _under_way = calls.begins(Known(body), true);
+            let _in_flight = calls.begins(Known(body), true);
             let sent = [&b"\">\n"[..usize::try_from(body).unwrap()], RAW].concat();
             assert_eq!(lines.feed(&sent).len() as u64, body);
             calls.decide_upgrade(is_granted);
@@ -153,9 +153,9 @@ fn a_connection_stands_for_what_has_arrived_on_it() {
     lines.feed(&RAW[..10]);
     assert_eq!(calls.standing(), ConnectionStanding::Unfinished);
     lines.feed(&RAW[10..]);
-    let under_way = calls.begins(Known(0), false);
+    let in_flight = calls.begins(Known(0), false);
     assert_eq!(calls.standing(), ConnectionStanding::Busy);
-    drop(under_way);
+    drop(in_flight);
     assert_eq!((calls.standing(), calls.at_rest()), (ConnectionStanding::Idle, Some(1)));
     calls.set_blocked(true);
     assert_eq!((calls.standing(), calls.at_rest()), (ConnectionStanding::Busy, None));

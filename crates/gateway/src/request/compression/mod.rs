@@ -89,7 +89,7 @@ fn is_compressible(response: &Response) -> bool {
         && !lists(headers, header::CACHE_CONTROL, "no-transform")
 }
 
-/// Returns whether a response has a whole body. Partial responses are not compressed: their range
+/// Returns true if a response has a whole body. Partial responses are not compressed: their range
 /// refers to the form in which the client has the rest.
 fn has_whole_body(status: StatusCode) -> bool {
     !status.is_informational()

@@ -13,7 +13,7 @@ use portico_project::{
 };
 use portico_tokens::ThirdPartyIssuer;
 
-use crate::compose::{text_messages, webauthn};
+use super::{text_messages, webauthn};
 
 const LOWER: &str = "abcdefghijklmnopqrstuvwxyz";
 const UPPER: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";

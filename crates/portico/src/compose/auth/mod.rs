@@ -4,6 +4,8 @@
 mod addresses;
 mod config_toml;
 mod portico_toml;
+pub mod text_messages;
+pub mod webauthn;
 
 use std::sync::Arc;
 use std::time::Duration;

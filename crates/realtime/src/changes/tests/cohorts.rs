@@ -8,7 +8,7 @@ use tokio_postgres::Client;
 
 use super::{Live, entry, short_times};
 use crate::changes::DatabaseChanges;
-use crate::changes::times::DeliveryTimes;
+use crate::changes::reads::times::DeliveryTimes;
 use crate::fixture::{TestChannel, identity, json_of, person, room};
 use crate::settings::{RealtimeLimits, RealtimeSettings};
 use crate::socket::frame::{Frame, Version};

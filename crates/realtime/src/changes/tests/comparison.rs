@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 
-use super::super::column_test::{AfterCheck, ColumnFacts, Compilation, FieldValue, Test, compile, complete};
-use super::super::filter::{FilterCondition, FilterOperator};
+use crate::changes::entries::column_test::{AfterCheck, ColumnFacts, Compilation, FieldValue, Test, compile, complete};
+use crate::changes::entries::filter::{FilterCondition, FilterOperator};
 use crate::fixture::ScratchDatabase;
 
 /// Types with the oid, and texts of values.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::{Live, entry};
-use crate::changes::times::DeliveryTimes;
+use crate::changes::reads::times::DeliveryTimes;
 use crate::fixture::person;
 use crate::settings::RealtimeSettings;
 

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::super::column_test::{ColumnTest, CompiledFilter, FieldValue, LocalTest, Test};
-use super::super::entry::{ChangeAction, ChangeMessageForm, ChangesEntry};
-use super::super::group::GroupKey;
-use super::super::registry::Registry;
-use super::super::role_reads::ChangeReader;
-use super::super::validate::{TableName, ValidEntry};
 use super::{Live, entry};
 use crate::changes::PreparedEntries;
+use crate::changes::entries::column_test::{ColumnTest, CompiledFilter, FieldValue, LocalTest, Test};
+use crate::changes::entries::entry::{ChangeAction, ChangeMessageForm, ChangesEntry};
+use crate::changes::entries::validate::{TableName, ValidEntry};
+use crate::changes::reads::role_reads::ChangeReader;
+use crate::changes::subscriptions::group::GroupKey;
+use crate::changes::subscriptions::registry::Registry;
 use crate::fixture::{TestChannel, identity, json_of, person, room};
 use crate::socket::DeferredWakes;
 use crate::socket::frame::{Frame, Version};

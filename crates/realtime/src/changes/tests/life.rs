@@ -8,9 +8,9 @@ use portico_database::wire::{CoalescingSettings, ReadCoalescer, WirePoolSettings
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
 
-use super::super::times::DeliveryTimes;
 use super::super::{DatabaseChanges, PreparedEntries};
 use super::{Joined, Live, entry};
+use crate::changes::reads::times::DeliveryTimes;
 use crate::decode::{CommitTime, TransactionId, described_table, inserted};
 use crate::fixture::{ScratchDatabase, TestChannel, identity, json_of, open, person, room};
 use crate::settings::RealtimeSettings;

@@ -20,8 +20,8 @@ use portico_database::wire::{CoalescingSettings, ReadCoalescer, WirePoolSettings
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::role_reads::RoleReads;
-use super::times::DeliveryTimes;
+use super::reads::role_reads::RoleReads;
+use super::reads::times::DeliveryTimes;
 use super::*;
 use crate::fixture::{ScratchDatabase, TestChannel, json_of, open, room};
 use crate::identity::ChannelIdentity;

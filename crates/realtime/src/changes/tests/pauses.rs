@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{Joined, Live, entry};
 use crate::changes::DatabaseChanges;
-use crate::changes::pauses::PAUSE;
+use crate::changes::reads::pauses::PAUSE;
 use crate::fixture::{TestChannel, identity, person, room};
 use crate::socket::frame::Version;
 

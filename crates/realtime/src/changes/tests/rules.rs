@@ -6,7 +6,7 @@ use portico_database::connect;
 use serde_json::{Value, json};
 
 use super::{Live, entry};
-use crate::changes::pauses::PAUSE;
+use crate::changes::reads::pauses::PAUSE;
 use crate::fixture::{identity, person};
 use crate::settings::{ChangesSettings, RealtimeSettings};
 

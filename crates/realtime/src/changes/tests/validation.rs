@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{Live, entry};
-use crate::changes::pauses::PAUSE;
+use crate::changes::reads::pauses::PAUSE;
 use crate::fixture::{identity, person};
 
 const SET_UP: &str = "

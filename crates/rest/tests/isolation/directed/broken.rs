@@ -58,11 +58,7 @@ async fn an_aborted_request_leaves_nothing_behind() {
     let holder = scratch::connect(stage.endpoint()).await.unwrap();
     let (mut report, oracle) = (MismatchReport::default(), Oracle::default());
     let state = Probe::get("session_states");
-    let mut clean = Oracle::default();
-    for caller in &CALLERS {
-        stage.renew_connections().await;
-        clean.record(("state", 0, caller.name), &stage.send(&state, caller).await);
-    }
+    let clean = schedule::clean_states(&stage, &[&state]).await;
     let mut turn = 0;
     for ending in ENDINGS {
         for (index, probe) in stage.scenarios[1].probes.clone().into_iter().enumerate() {

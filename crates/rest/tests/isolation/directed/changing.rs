@@ -17,9 +17,9 @@ pub struct SchemaChange {
     pub before: &'static str,
     /// Makes the change.
     pub after: &'static str,
-    /// The request with its expected answer before the change.
+    /// The request with its expected response before the change.
     pub probe_before: Probe,
-    /// The request with its expected answer after the change.
+    /// The request with its expected response after the change.
     pub probe_after: Probe,
 }
 
@@ -179,13 +179,13 @@ async fn a_request_directly_after_a_change_sees_it() {
                 for _ in 0..2 {
                     let callers = CALLERS.iter().filter(|caller| probe.is_for(caller));
                     let callers: Vec<_> = callers.clone().chain(callers).collect();
-                    let answers =
+                    let responses =
                         join_all(callers.iter().map(|caller| async { (*caller, stage.send(probe, caller).await) }));
-                    for (caller, sent) in answers.await {
+                    for (caller, sent) in responses.await {
                         let judgement = oracle.judge((change.name, round, caller.name), probe, caller, &sent);
-                        let judgement = match &sent.answer {
-                            Some(answer) if change.name == "a right is taken away" && when == "after" => {
-                                let refused = answer.status == 401 || answer.status == 403;
+                        let judgement = match &sent.response {
+                            Some(response) if change.name == "a right is taken away" && when == "after" => {
+                                let refused = response.status == 401 || response.status == 403;
                                 judgement.and(if refused { Ok(()) } else { Err("is no refusal".into()) })
                             }
                             _ => judgement,

@@ -70,7 +70,7 @@ async fn two_callers_on_one_connection_see_themselves() {
 /// Sends quick reads of one statement by many callers at once. With fewer connections than
 /// requests, they may be coalesced.
 #[tokio::test]
-async fn a_burst_of_one_read_answers_each_caller() {
+async fn a_burst_of_one_read_responds_to_each_caller() {
     for connections in [1, 2] {
         let stage = IsolationServer::open(connections, scenarios()).await;
         let (mut report, oracle) = (MismatchReport::default(), Oracle::default());
@@ -80,8 +80,9 @@ async fn a_burst_of_one_read_answers_each_caller() {
             for burst in [1, 8, 8] {
                 let callers = (0..burst).flat_map(|_| &CALLERS).filter(|caller| probe.is_for(caller));
                 let stage = &stage;
-                let answers = join_all(callers.map(|caller| async move { (caller, stage.send(probe, caller).await) }));
-                for (caller, sent) in answers.await {
+                let responses =
+                    join_all(callers.map(|caller| async move { (caller, stage.send(probe, caller).await) }));
+                for (caller, sent) in responses.await {
                     let judgement = oracle.judge(("shared", index, caller.name), probe, caller, &sent);
                     report.judged(&format!("{} with {connections}", probe.resource), caller, &sent, judgement);
                 }
@@ -91,11 +92,11 @@ async fn a_burst_of_one_read_answers_each_caller() {
         let both =
             (0..4).flat_map(|_| probes.iter().enumerate()).flat_map(|probe| CALLERS.iter().map(move |c| (probe, c)));
         let both = both.filter(|((_, probe), caller)| probe.is_for(caller));
-        let answers = join_all(both.map(|((index, probe), caller)| {
+        let responses = join_all(both.map(|((index, probe), caller)| {
             let stage = &stage;
             async move { (index, probe, caller, stage.send(probe, caller).await) }
         }));
-        for (index, probe, caller, sent) in answers.await {
+        for (index, probe, caller, sent) in responses.await {
             let judgement = oracle.judge(("shared", index, caller.name), probe, caller, &sent);
             report.judged(&format!("{} among others, with {connections}", probe.resource), caller, &sent, judgement);
         }
@@ -187,10 +188,7 @@ async fn a_pre_request_function_affects_its_own_request_only() {
         config.apply([("db_pre_request", "public.before_each")], &mut Vec::new());
     })
     .await;
-    let mut report = MismatchReport::default();
-    let oracle = schedule::alone(&stage, &mut report).await;
-    schedule::in_turn(&stage, &oracle, &mut report, 2).await;
-    schedule::at_once(&stage, &oracle, &mut report).await;
+    let (oracle, mut report) = schedule::run_unpolluted(&stage, 2).await;
     schedule::after_pollution(&stage, &oracle, &mut report).await;
     schedule::finish(&stage, report).await;
 }
@@ -218,11 +216,7 @@ async fn a_rolled_back_request_leaves_nothing_behind() {
     let stage = IsolationServer::with(1, scenarios, |config| config.tx_end.may_override = true).await;
     let (mut report, oracle) = (MismatchReport::default(), Oracle::default());
     let state = Probe::get("session_states");
-    let mut clean = Oracle::default();
-    for caller in &CALLERS {
-        stage.renew_connections().await;
-        clean.record(("state", 0, caller.name), &stage.send(&state, caller).await);
-    }
+    let clean = schedule::clean_states(&stage, &[&state]).await;
     let shared = &stage.scenarios[0].probes;
     for (index, probe) in stage.scenarios[1].probes.iter().enumerate() {
         for (at, leaves) in schedule::LEFT.iter().enumerate() {

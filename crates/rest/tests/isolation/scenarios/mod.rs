@@ -1,6 +1,5 @@
 //! The scenarios, one module for each kind of place.
 
-mod answers;
 mod auth_functions;
 mod columns;
 pub mod constant_calls;
@@ -11,6 +10,7 @@ mod names;
 mod partitions;
 mod plans;
 mod policies;
+mod responses;
 mod rules;
 mod sessions;
 mod triggers;
@@ -23,7 +23,7 @@ use crate::scenario::Scenario;
 /// unchanged, and the expressions that make sessions end with each transaction.
 pub fn all() -> Vec<Scenario> {
     [
-        answers::scenarios(),
+        responses::scenarios(),
         columns::scenarios(),
         constraints::scenarios(),
         foreign::scenarios(),

@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 use super::{CinemaServer, FIRST};
 
 async fn refused(server: &CinemaServer, token: &str) -> (u16, String, String, Option<String>, String) {
-    let answer = server.read("films").bearer(token).send().await;
-    let body = answer.json();
+    let response = server.read("films").bearer(token).send().await;
+    let body = response.json();
     let text = |key: &str| body[key].as_str().map(str::to_owned);
-    let header = answer.header("www-authenticate").unwrap_or_default().to_owned();
-    (answer.status, text("code").unwrap(), text("message").unwrap(), text("details"), header)
+    let header = response.header("www-authenticate").unwrap_or_default().to_owned();
+    (response.status, text("code").unwrap(), text("message").unwrap(), text("details"), header)
 }
 
 #[tokio::test]
@@ -132,9 +132,9 @@ async fn a_time_zone_is_a_name_or_hours_from_utc() {
     let shown = |zone: &str| {
         let request = server.read("films?select=released&id=eq.3").header("prefer", &format!("timezone={zone}"));
         async move {
-            let answer = request.send().await.expect(200);
-            let applied = answer.header("preference-applied").map(str::to_owned);
-            (answer.json()[0]["released"].as_str().unwrap().to_owned(), applied)
+            let response = request.send().await.expect(200);
+            let applied = response.header("preference-applied").map(str::to_owned);
+            (response.json()[0]["released"].as_str().unwrap().to_owned(), applied)
         }
     };
     let utc = shown("UTC").await.0;
@@ -175,10 +175,10 @@ async fn sql_sees_the_request() {
 async fn sql_sees_the_request_id_and_the_headers_of_a_trusted_proxy() {
     let server = CinemaServer::open().await;
     let ask = || server.read("rpc/a_setting?name=request.headers");
-    let seen = |answer: &TestResponse| -> Value { serde_json::from_str(answer.json().as_str().unwrap()).unwrap() };
-    let answer = ask().send().await.expect(200);
-    let id = answer.header("x-request-id").unwrap();
-    assert_eq!((id.len(), &seen(&answer)["x-request-id"]), (36, &json!(id)));
+    let seen = |response: &TestResponse| -> Value { serde_json::from_str(response.json().as_str().unwrap()).unwrap() };
+    let response = ask().send().await.expect(200);
+    let id = response.header("x-request-id").unwrap();
+    assert_eq!((id.len(), &seen(&response)["x-request-id"]), (36, &json!(id)));
 
     let said = [
         ("x-request-id", "from-the-proxy-1"),
@@ -186,8 +186,8 @@ async fn sql_sees_the_request_id_and_the_headers_of_a_trusted_proxy() {
         ("x-forwarded-host", "app.example"),
         ("x-forwarded-prefix", "/backend"),
     ];
-    let answer = said.iter().fold(ask(), |request, (name, value)| request.header(name, value));
-    let headers = seen(&answer.send().await.expect(200));
+    let response = said.iter().fold(ask(), |request, (name, value)| request.header(name, value));
+    let headers = seen(&response.send().await.expect(200));
     for (name, value) in [
         ("x-request-id", "from-the-proxy-1"),
         ("x-real-ip", "198.51.100.7"),
@@ -208,10 +208,10 @@ async fn sql_sees_the_token_of_an_opaque_key_and_never_the_key() {
         request = key.into_iter().fold(request, |request, key| request.key(key));
         request = token.into_iter().fold(request, |request, token| request.bearer(token));
         async move {
-            let answer = request.send().await.expect(200).json();
-            let headers: Value = serde_json::from_str(answer.as_str().unwrap()).unwrap();
+            let response = request.send().await.expect(200).json();
+            let headers: Value = serde_json::from_str(response.as_str().unwrap()).unwrap();
             assert_eq!(headers.get("apikey"), None);
-            assert!(!answer.as_str().unwrap().contains("sb_"), "{headers}");
+            assert!(!response.as_str().unwrap().contains("sb_"), "{headers}");
             headers["authorization"].as_str().map(str::to_owned)
         }
     };

@@ -23,10 +23,10 @@ async fn a_pre_request_function_runs_before_each_request() {
         )
         .await;
     server.configure(&[("db_pre_config", "public.pre_config"), ("db_max_rows", "2")]).await;
-    let answer = server.read("items?select=id").send().await.expect(200);
-    assert_eq!(answer.header("x-checked"), Some("yes"));
+    let response = server.read("items?select=id").send().await.expect(200);
+    assert_eq!(response.header("x-checked"), Some("yes"));
     // Settings of the role override those of the function
-    assert_eq!(answer.json().as_array().unwrap().len(), 2);
+    assert_eq!(response.json().as_array().unwrap().len(), 2);
     let blocked = server.read("items").header("x-block", "1").send().await.expect(429);
     assert_eq!(blocked.json()["code"], "PT429");
 }
@@ -83,9 +83,9 @@ async fn error_verbosity_and_server_timing_are_settings() {
         config.trace_header = Some("x-trace".parse().unwrap());
     })
     .await;
-    let answer = server.read("secrets").header("x-trace", "abc").send().await.expect(401);
-    assert_eq!(answer.json(), json!({ "code": "42501", "message": "permission denied for table secrets" }));
-    assert_eq!(answer.header("x-trace"), Some("abc"));
+    let response = server.read("secrets").header("x-trace", "abc").send().await.expect(401);
+    assert_eq!(response.json(), json!({ "code": "42501", "message": "permission denied for table secrets" }));
+    assert_eq!(response.header("x-trace"), Some("abc"));
     let timing = server.read("films").send().await.header("server-timing").unwrap().to_owned();
     let stages: Vec<_> = timing.split(", ").map(|stage| stage.split(';').next().unwrap()).collect();
     assert_eq!(stages, ["jwt", "parse", "plan", "transaction", "response"]);

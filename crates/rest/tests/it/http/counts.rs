@@ -28,8 +28,8 @@ async fn check(server: &CinemaServer, mode: &str, reads: &[Counted]) {
             let request = server.request(method.parse().unwrap(), &format!("/rest/v1/{resource}"));
             let request = request.header("prefer", &format!("count={mode}"));
             let request = if range.is_empty() { request } else { request.header("range", range) };
-            let answer = request.send().await;
-            let found = (answer.status, answer.header("content-range"));
+            let response = request.send().await;
+            let found = (response.status, response.header("content-range"));
             assert_eq!(found, (*status, Some(*expected)), "{mode} {method} {resource} {range}");
         }
     }

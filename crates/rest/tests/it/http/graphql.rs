@@ -11,8 +11,8 @@ async fn graphql_is_a_function_of_its_own_schema() {
     let ask = |path: &str| {
         server.post(path).key(server.api_keys().publishable()).json(&json!({ "query": "{ items { id } }" }))
     };
-    let answer = ask("/graphql/v1").send().await.expect(200);
-    assert_eq!(answer.json(), json!({ "errors": [{ "message": "pg_graphql extension is not enabled." }] }));
+    let response = ask("/graphql/v1").send().await.expect(200);
+    assert_eq!(response.json(), json!({ "errors": [{ "message": "pg_graphql extension is not enabled." }] }));
     server
         .execute(
             "create or replace function graphql_public.graphql(\"operationName\" text default null, query text default null, \
@@ -20,8 +20,8 @@ async fn graphql_is_a_function_of_its_own_schema() {
              select jsonb_build_object('path', current_setting('request.path'), 'asked', query) $$",
         )
         .await;
-    let answer = ask("/graphql/v1").send().await;
-    assert_eq!(answer.json(), json!({ "path": "/rpc/graphql", "asked": "{ items { id } }" }), "{}", answer.text());
+    let response = ask("/graphql/v1").send().await;
+    assert_eq!(response.json(), json!({ "path": "/rpc/graphql", "asked": "{ items { id } }" }), "{}", response.text());
     let missing = ask("/graphql/v2").send().await.expect(404);
     assert_eq!(missing.json(), json!({ "message": "no Route matched with those values" }));
 }

@@ -45,11 +45,11 @@ async fn a_call_with_unknown_arguments_suggests_the_nearest_parameters() {
         )
         .await;
     let hint = async |path: &str, body: Option<Value>| {
-        let answer = match &body {
+        let response = match &body {
             Some(body) => server.call(path, body).send().await,
             None => server.read(&format!("rpc/{path}")).send().await,
         };
-        let refused = answer.expect(404).json();
+        let refused = response.expect(404).json();
         assert_eq!(refused["code"], "PGRST202");
         refused["hint"].as_str().map(str::to_owned)
     };

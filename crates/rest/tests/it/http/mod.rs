@@ -1,6 +1,5 @@
 //! Tests over HTTP, through the whole server.
 
-mod answers;
 mod callers;
 mod configuration;
 mod counts;
@@ -9,6 +8,7 @@ mod functions;
 mod graphql;
 mod hints;
 mod reload;
+mod responses;
 mod transactions;
 
 use std::ops::Deref;

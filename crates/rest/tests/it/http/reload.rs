@@ -16,8 +16,8 @@ async fn the_next_request_sees_the_objects_of_a_migration() {
                  grant all on fresh_{number} to anon"
             ))
             .await;
-        let answer = server.read(&format!("fresh_{number}?select=id,films(title)")).send().await;
-        assert_eq!(answer.status, 200, "{}", answer.text());
+        let response = server.read(&format!("fresh_{number}?select=id,films(title)")).send().await;
+        assert_eq!(response.status, 200, "{}", response.text());
         server.execute(&format!("alter table fresh_{number} add column later text")).await;
         let insert =
             server.post(&format!("/rest/v1/fresh_{number}")).json(&json!({ "id": 2, "later": "x" })).send().await;
@@ -52,8 +52,8 @@ async fn two_hundred_writers_are_not_affected_by_a_schema_change() {
             .collect();
         async move {
             for request in requests {
-                let answer = request.send().await;
-                assert_eq!(answer.status, 201, "{}", answer.text());
+                let response = request.send().await;
+                assert_eq!(response.status, 201, "{}", response.text());
             }
         }
     });
@@ -89,9 +89,9 @@ async fn an_unreachable_database_is_a_503_until_it_is_back() {
     server.execute("update pg_database set datallowconn = true where datname = current_database()").await;
     let back = async {
         loop {
-            let answer = server.read("films?select=id").send().await;
-            if answer.status == 200 {
-                return answer;
+            let response = server.read("films?select=id").send().await;
+            if response.status == 200 {
+                return response;
             }
             tokio::task::yield_now().await;
         }

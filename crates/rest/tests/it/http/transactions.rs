@@ -27,12 +27,12 @@ async fn deferred_constraints_are_checked_before_the_response_even_for_a_rollbac
         .await;
     for prefer in ["tx=commit", "tx=rollback", "return=representation"] {
         let body = json!({ "id": 1, "other": 2 });
-        let answer = server.write("POST", "later", &body).header("prefer", prefer).send().await;
-        assert_eq!((answer.status, answer.json()["code"].clone()), (409, json!("23503")), "{prefer}");
+        let response = server.write("POST", "later", &body).header("prefer", prefer).send().await;
+        assert_eq!((response.status, response.json()["code"].clone()), (409, json!("23503")), "{prefer}");
     }
     let single = server.write("POST", "later", &json!({ "id": 1, "other": 2 }));
-    let answer = single.header("accept", "application/vnd.pgrst.object+json").send().await;
-    assert_eq!(answer.status, 409);
+    let response = single.header("accept", "application/vnd.pgrst.object+json").send().await;
+    assert_eq!(response.status, 409);
     assert_eq!(server.count("select count(*) from later").await, 0);
 }
 
@@ -167,15 +167,15 @@ async fn session_settings_of_functions_and_triggers_end_with_their_request() {
     let object = "application/vnd.pgrst.object+json";
     let insert =
         |id: i32| server.write("POST", "remembered", &json!({ "id": id })).header("prefer", "return=representation");
-    let answers = [
+    let responses = [
         server.call("remember", &json!({ "value": "called" })).send().await.expect(204),
         server.read("rpc/remember?value=read").send().await.expect(204),
         insert(1).send().await.expect(201),
         insert(2).header("accept", object).send().await.expect(201),
         server.write("PATCH", "remembered", &json!({ "other": 1 })).header("accept", object).send().await,
     ];
-    for answer in answers {
-        assert_eq!(known().await, before, "{}", answer.text());
+    for response in responses {
+        assert_eq!(known().await, before, "{}", response.text());
     }
     // Each of them, and all at once
     for _ in 0..4 {

@@ -3,7 +3,18 @@ import type { AuthClient } from "../../../lib/auth/deferred-client";
 import { avatarBucket, isAddressOf, ownPictureFile, ownPictureUrl, pictureObject, providerPictures } from "../../../lib/avatar";
 import { openBackend } from "../../../lib/backend";
 import type { Config } from "../../../lib/config";
-import { recordOf } from "../../../lib/json";
+import { z } from "../../../lib/zod";
+
+/** The errors of the storage client, as far as they are distinguished here. */
+const storageErrorSchema = z.union([
+  z.object({ name: z.literal("StorageUnknownError"), originalError: z.unknown() }),
+  z.object({
+    name: z.literal("StorageApiError"),
+    message: z.string(),
+    status: z.optional(z.number()),
+    statusCode: z.optional(z.string()),
+  }),
+]);
 
 /** A new picture has another address. A removed one ends in the caches within a day. */
 const cacheSeconds = "86400";
@@ -30,7 +41,7 @@ export async function storePicture(account: Account, picture: Blob): Promise<voi
     const { error } = await bucket.upload(pictureObject(user, file), picture, { contentType: picture.type, cacheControl: cacheSeconds });
     if (!error) break;
     // A change that was interrupted has left a picture of this name
-    if (recordOf(error).statusCode !== "409" || names.length === 0) throw error;
+    if (!isTaken(error) || names.length === 0) throw error;
   }
   await refer(client, { avatar_url: ownPictureUrl(config, user, file), portico_avatar: file });
   await removeFile(account);
@@ -68,11 +79,17 @@ async function removeFile(account: Account): Promise<void> {
  * status in the body and the failure of the network inside.
  */
 export function knownError(error: unknown): unknown {
-  const { name, message, status, statusCode, originalError } = recordOf(error);
-  if (name === "StorageUnknownError") return originalError;
-  if (name !== "StorageApiError") return error;
-  const number = Number(statusCode) || Number(status);
-  return { name: "ApiError", message, status: number, ...(number === 429 && { code: "too_many_requests" }) };
+  const { data: known } = storageErrorSchema.safeParse(error);
+  if (known === undefined) return error;
+  if (known.name === "StorageUnknownError") return known.originalError;
+  const status = Number(known.statusCode) || known.status;
+  return { name: "ApiError", message: known.message, status, ...(status === 429 && { code: "too_many_requests" }) };
+}
+
+/** Returns true if an object of this name exists. */
+function isTaken(error: unknown): boolean {
+  const { data: known } = storageErrorSchema.safeParse(error);
+  return known?.name === "StorageApiError" && known.statusCode === "409";
 }
 
 /**
