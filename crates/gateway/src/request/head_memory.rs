@@ -42,7 +42,8 @@ mod tests {
     fn arrived() -> (HeaderMap, Bytes) {
         let block = Bytes::from(vec![b'a'; 8192]);
         let mut headers = HeaderMap::new();
-        for (name, text) in [(header::COOKIE, &block[..5]), (header::HOST, &block[9..10]), (header::COOKIE, &block[..0])]
+        for (name, text) in
+            [(header::COOKIE, &block[..5]), (header::HOST, &block[9..10]), (header::COOKIE, &block[..0])]
         {
             headers.append(name, HeaderValue::from_maybe_shared(block.slice_ref(text)).unwrap());
         }
