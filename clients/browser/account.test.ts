@@ -191,6 +191,7 @@ describe("when the session cannot be refreshed", () => {
     await expire(page);
     await page.goto(`${site.portico.url}/app?tab=sessions`);
     await heading(page, /You have been signed out/);
+    expect(await page.title()).toMatch(/^Signed out · /);
     expect(await stored(page)).toBeNull();
     const back = await page.getByRole("link", { name: "Sign in again" }).getAttribute("href");
     expect(decodeURIComponent(back ?? "")).toContain("/app?tab=sessions");
@@ -208,6 +209,7 @@ describe("when the session cannot be refreshed", () => {
     await expire(page);
     await page.goto(`${site.portico.url}/app`);
     await heading(page, /^Hello/);
+    expect(await page.title()).toMatch(/^Your account · /);
     expect(attempts).toBeGreaterThan(2);
   });
 });

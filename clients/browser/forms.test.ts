@@ -7,7 +7,7 @@ import { codeIn, emailAbout, emailTo, linkIn } from "../harness/emails.ts";
 import { oneTimePassword } from "../harness/one-time-password.ts";
 import { Portico } from "../harness/portico.ts";
 import { textTo } from "../harness/text-messages.ts";
-import { heading, launch, openContext, openWatchedPage, password, signUpAs, type WatchedPage } from "./harness.ts";
+import { heading, launch, openContext, openWatchedPage, password, signUpByForm, type WatchedPage } from "./harness.ts";
 
 let browser: Browser;
 let context: BrowserContext;
@@ -341,7 +341,7 @@ describe("a brand", () => {
     const response = await fetch(new URL(source, portico.url));
     expect([response.headers.get("content-type"), response.headers.get("content-security-policy")]).toEqual(["image/svg+xml", expect.stringContaining("sandbox")]);
     expect(await response.text()).toBe(mark);
-    await signUpAs(page, portico.url, newEmail());
+    await signUpByForm(page, portico.url, newEmail());
     await page.getByRole("button", { name: "Add Google" }).waitFor();
     expect(errors).toEqual([]);
   });

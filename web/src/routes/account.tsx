@@ -3,11 +3,8 @@ import { OverviewSkeleton } from "../components/page-skeletons";
 import { Overview } from "../features/account/overview";
 import { PasskeyOffer } from "../features/security/passkey-offer";
 import { useAuth } from "../lib/auth/auth-context";
-import { usePageTitle } from "../lib/use-page-title";
-import * as m from "../paraglide/messages";
 
 export default function AccountPage() {
   const { session } = useAuth();
-  usePageTitle(m.account_page());
   return <SignedInOnly skeleton={<OverviewSkeleton />}>{session && <Overview session={session} offer={<PasskeyOffer />} />}</SignedInOnly>;
 }

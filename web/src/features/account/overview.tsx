@@ -10,6 +10,7 @@ import { useAuth } from "../../lib/auth/auth-context";
 import { verifiedFactors } from "../../lib/auth/factors";
 import { classNames } from "../../lib/class-names";
 import { useConfig } from "../../lib/config-context";
+import { usePageTitle } from "../../lib/use-page-title";
 import * as m from "../../paraglide/messages";
 import { EmailAddress } from "./email-address";
 import { Greeting } from "./greeting";
@@ -26,6 +27,8 @@ export function Overview({ session, offer }: { session: Session; offer?: ReactNo
   const config = useConfig();
   const api = useMemo(() => openApi(config, client), [config, client]);
   const { user } = session;
+  // Here, and not in the route, because the notices that take this place have titles of their own
+  usePageTitle(m.account_page());
   return (
     <div className="rise space-y-8 py-8 lg:py-12">
       <div className="flex flex-wrap items-center justify-between gap-6">

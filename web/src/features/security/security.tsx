@@ -4,6 +4,7 @@ import { verifiedFactors } from "../../lib/auth/factors";
 import { useSignInMethods } from "../../lib/auth/sign-in-methods";
 import { useConfig } from "../../lib/config-context";
 import { AppLink } from "../../lib/navigation";
+import { usePageTitle } from "../../lib/use-page-title";
 import * as m from "../../paraglide/messages";
 import { PasskeySection } from "./passkey-section";
 import { PasswordSection } from "./password-section";
@@ -15,6 +16,8 @@ export function Security({ session }: { session: Session }) {
   const { methods } = useSignInMethods();
   const { factors } = useConfig().accounts;
   const hasFactors = factors.totp || factors.phone || factors.securityKey || verifiedFactors(user).length > 0;
+  // Here, and not in the route, because the notices that take this place have titles of their own
+  usePageTitle(m.security_page());
   return (
     <div className="rise py-8 lg:py-12">
       <AppLink href="/app" className="-ml-1 inline-flex items-center gap-1 rounded pr-2 text-sm text-soft hover:text-ink">

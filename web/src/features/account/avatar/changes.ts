@@ -12,7 +12,7 @@ const storageErrorSchema = z.union([
     name: z.literal("StorageApiError"),
     message: z.string(),
     status: z.optional(z.number()),
-    statusCode: z.optional(z.string()),
+    statusCode: z.optional(z.union([z.string(), z.number()])),
   }),
 ]);
 
