@@ -319,11 +319,11 @@ impl<'a> Member<'a> {
 
     /// Refreshes the session, and keeps the new tokens if the server returns them.
     pub async fn refreshes(&mut self) -> TestResponse {
-        let answer = self.refreshes_with(self.refresh_token()).await;
-        if answer.status == 200 {
-            self.session = answer.json();
+        let response = self.refreshes_with(self.refresh_token()).await;
+        if response.status == 200 {
+            self.session = response.json();
         }
-        answer
+        response
     }
 
     /// Returns the same person with a refreshed session. This member keeps the tokens that it has.

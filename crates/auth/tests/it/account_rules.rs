@@ -24,11 +24,11 @@ pub async fn linking(change: impl FnOnce(&mut AuthSettings)) -> TestServer {
 }
 
 #[track_caller]
-fn reports(answer: &TestResponse, error: &str, code: &str, text: &str) {
+fn reports(response: &TestResponse, error: &str, code: &str, text: &str) {
     for field in [TestResponse::location_query, TestResponse::location_fragment] {
-        assert_eq!(field(answer, "error").as_deref(), Some(error), "{answer:?}");
-        assert_eq!(field(answer, "error_code").as_deref(), Some(code), "{answer:?}");
-        assert_eq!(field(answer, "error_description").as_deref(), Some(text), "{answer:?}");
+        assert_eq!(field(response, "error").as_deref(), Some(error), "{response:?}");
+        assert_eq!(field(response, "error_code").as_deref(), Some(code), "{response:?}");
+        assert_eq!(field(response, "error_description").as_deref(), Some(text), "{response:?}");
     }
 }
 
@@ -47,8 +47,8 @@ async fn linking_an_address_of_another_account_is_reported() {
     let server = linking(|_| {}).await;
     server.account("ada@example.com", PASSWORD).await;
     let guest = server.anonymous_member().await;
-    let answer = guest.links_google(ADA).await.expect(302);
-    reports(&answer, "invalid_request", "email_exists", "A user with this email address has already been registered");
+    let response = guest.links_google(ADA).await.expect(302);
+    reports(&response, "invalid_request", "email_exists", "A user with this email address has already been registered");
     assert_eq!(guest.account().await["identities"], json!([]));
 }
 
@@ -56,10 +56,10 @@ async fn linking_an_address_of_another_account_is_reported() {
 async fn linking_an_unverified_address_requires_its_confirmation() {
     let server = linking(|_| {}).await;
     let guest = server.anonymous_member().await;
-    let answer = guest.links_google(UNVERIFIED_ADA).await.expect(302);
+    let response = guest.links_google(UNVERIFIED_ADA).await.expect(302);
     let text = "Unverified email with google. A confirmation email has been sent to your google email";
-    reports(&answer, "server_error", "email_not_confirmed", text);
-    assert_eq!(answer.location_query("error_id"), None, "not an error of the server");
+    reports(&response, "server_error", "email_not_confirmed", text);
+    assert_eq!(response.location_query("error_id"), None, "not an error of the server");
     let user = guest.account().await;
     assert_eq!(user["identities"][0]["provider"], "google", "kept");
     assert_eq!((&user["email"], &user["new_email"]), (&json!(""), &json!("ada@example.com")));
@@ -72,10 +72,10 @@ async fn a_link_to_an_account_that_is_gone_ends_at_the_site() {
     let eve = server.member("eve@example.com").await;
     let url = google_page(&eve.begins_google_link(None).await.expect(200));
     server.execute("delete from auth.users").await;
-    let answer = server.google().answer(&url, ADA).await.expect(303);
-    assert_eq!(answer.location_query("error_code").as_deref(), Some("user_not_found"));
-    assert_eq!(answer.location_query("error_description").as_deref(), Some("Linking target user not found"));
-    assert_eq!(answer.location().fragment(), None);
+    let response = server.google().answer(&url, ADA).await.expect(303);
+    assert_eq!(response.location_query("error_code").as_deref(), Some("user_not_found"));
+    assert_eq!(response.location_query("error_description").as_deref(), Some("Linking target user not found"));
+    assert_eq!(response.location().fragment(), None);
     assert_eq!(server.count("select count(*) from auth.users").await, 0);
 }
 
@@ -141,11 +141,11 @@ async fn an_address_of_two_accounts_cannot_sign_in() {
         identity(&server, owner, "github", "ada@example.com", true).await;
     }
     let text = "Multiple accounts with the same email address in the same linking domain detected: default";
-    let answer = server.google().sign_in(ADA).await.expect(302);
-    reports(&answer, "server_error", "unexpected_failure", text);
+    let response = server.google().sign_in(ADA).await.expect(302);
+    reports(&response, "server_error", "unexpected_failure", text);
     for field in [TestResponse::location_query, TestResponse::location_fragment] {
-        assert_eq!(field(&answer, "error_id").as_deref(), answer.header("x-request-id"));
-        assert!(field(&answer, "error_id").is_some());
+        assert_eq!(field(&response, "error_id").as_deref(), response.header("x-request-id"));
+        assert!(field(&response, "error_id").is_some());
     }
     assert_eq!(server.count("select count(*) from auth.sessions").await, 0);
 }
@@ -155,8 +155,8 @@ async fn providers_of_another_domain_have_accounts_of_their_own() {
     let server = linking(|auth| drop(auth.linking_domains.insert("google".into(), "social".into()))).await;
     let id = server.account("ada@example.com", PASSWORD).await;
     for _ in 0..2 {
-        let answer = server.google().sign_in(ADA).await.expect(302);
-        let user = server.member_of(&answer).account().await;
+        let response = server.google().sign_in(ADA).await.expect(302);
+        let user = server.member_of(&response).account().await;
         assert_ne!(user["id"], id);
         assert_eq!(user["email"], "ada@example.com");
     }
@@ -168,8 +168,8 @@ async fn providers_of_another_domain_have_accounts_of_their_own() {
 #[tokio::test]
 async fn unverified_addresses_may_be_let_in() {
     let server = linking(|auth| auth.email.allow_unverified_sign_ins = true).await;
-    let answer = server.google().sign_in(UNVERIFIED_ADA).await.expect(302);
-    assert_eq!(server.member_of(&answer).account().await.get("email_confirmed_at"), None);
+    let response = server.google().sign_in(UNVERIFIED_ADA).await.expect(302);
+    assert_eq!(server.member_of(&response).account().await.get("email_confirmed_at"), None);
     server.mail_to("ada@example.com").await;
 }
 
@@ -185,12 +185,12 @@ async fn people_without_an_address_need_a_provider_that_may_do_without() {
         let mut claims = provider.claims(&server, started.nonce.as_deref());
         claims.as_object_mut().unwrap().remove("email");
         provider.gives(provider.key.sign(&claims));
-        let answer = return_from_provider(&server, &started).await;
+        let response = return_from_provider(&server, &started).await;
         if optional {
-            assert_eq!(server.member_of(&answer).account().await["email"], "");
+            assert_eq!(server.member_of(&response).account().await["email"], "");
         } else {
             let text = "Error getting user email from external provider";
-            reports(&answer, "server_error", "unexpected_failure", text);
+            reports(&response, "server_error", "unexpected_failure", text);
         }
         assert_eq!(server.count("select count(*) from auth.users").await, i64::from(optional));
     }
@@ -200,8 +200,8 @@ async fn people_without_an_address_need_a_provider_that_may_do_without() {
 async fn a_fixed_target_takes_the_place_of_the_flows() {
     let server = linking(|auth| auth.external_redirect_url = Some("http://127.0.0.1:3000/fixed".into())).await;
     let url = server.get("/auth/v1/authorize?provider=google&redirect_to=http://127.0.0.1:3000/app").send().await;
-    let answer = server.google().answer(&url.location(), ADA).await.expect(302);
-    assert!(answer.location().as_str().starts_with("http://127.0.0.1:3000/fixed#access_token="), "{answer:?}");
+    let response = server.google().answer(&url.location(), ADA).await.expect(302);
+    assert!(response.location().as_str().starts_with("http://127.0.0.1:3000/fixed#access_token="), "{response:?}");
 }
 
 #[tokio::test]
@@ -210,8 +210,8 @@ async fn a_provider_that_was_turned_off_meanwhile_is_reported_to_the_app() {
     let url = server.get("/auth/v1/authorize?provider=google").send().await.expect(302).location();
     let back = server.google().decide(&url, ADA).await;
     server.execute("update auth.flow_state set provider_type = 'gitlab'").await;
-    let answer = server.get(back.as_str()).send().await.expect(302);
-    assert_eq!(answer.location_query("error_code").as_deref(), Some("oauth_provider_not_supported"), "{answer:?}");
+    let response = server.get(back.as_str()).send().await.expect(302);
+    assert_eq!(response.location_query("error_code").as_deref(), Some("oauth_provider_not_supported"), "{response:?}");
 }
 
 #[tokio::test]
@@ -311,9 +311,9 @@ async fn two_people_who_link_one_identity_at_once_do_not_both_get_it() {
         let begun = server.member(email).await.begins_google_link(None).await.expect(200);
         ways_back.push(server.google().decide(&google_page(&begun), ADA).await);
     }
-    let answers = futures_util::future::join_all(ways_back.iter().map(|back| server.get(back.as_str()).send())).await;
+    let responses = futures_util::future::join_all(ways_back.iter().map(|back| server.get(back.as_str()).send())).await;
     let (linked, refused): (Vec<_>, Vec<_>) =
-        answers.iter().partition(|answer| answer.location_fragment("access_token").is_some());
+        responses.iter().partition(|response| response.location_fragment("access_token").is_some());
     assert_eq!(linked.len(), 1);
     let text = "Identity is already linked to another user";
     reports(refused[0], "server_error", "identity_already_exists", text);

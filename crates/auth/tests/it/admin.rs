@@ -49,7 +49,7 @@ async fn every_key_without_the_role_is_rejected() {
 async fn every_key_with_the_role_is_accepted() {
     let t = TestServer::start().await;
     let keys = t.api_keys();
-    let accepted = |answer: TestResponse| assert_eq!(answer.rejection().1, "saml_provider_disabled");
+    let accepted = |response: TestResponse| assert_eq!(response.rejection().1, "saml_provider_disabled");
     accepted(call(&t, keys.service_role_jwt()).await);
     for key in [keys.service_role_jwt(), keys.secret()] {
         accepted(t.get(ROUTE).key(key).send().await);

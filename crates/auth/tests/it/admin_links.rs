@@ -206,10 +206,11 @@ async fn a_link_leads_to_the_allowed_target_of_the_body_else_of_the_query() {
     t.account(ADA, "correct-horse").await;
     let target = async |query: &str, body: &str| {
         let body = json!({"type": "magiclink", "email": ADA, "redirect_to": body});
-        let answer = t.operator().calls("POST", &format!("admin/generate_link{query}"), &body).await.expect(200).json();
-        let link = answer["action_link"].as_str().unwrap().to_owned();
-        assert!(link.ends_with(&format!("&redirect_to={}", answer["redirect_to"].as_str().unwrap())), "{link}");
-        answer["redirect_to"].as_str().unwrap().to_owned()
+        let response =
+            t.operator().calls("POST", &format!("admin/generate_link{query}"), &body).await.expect(200).json();
+        let link = response["action_link"].as_str().unwrap().to_owned();
+        assert!(link.ends_with(&format!("&redirect_to={}", response["redirect_to"].as_str().unwrap())), "{link}");
+        response["redirect_to"].as_str().unwrap().to_owned()
     };
     assert_eq!(target("", "https://app.example/in").await, "https://app.example/in");
     assert_eq!(target("?redirect_to=https://app.example/q", "https://evil.example/in").await, "https://app.example/q");

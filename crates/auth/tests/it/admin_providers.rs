@@ -145,9 +145,9 @@ async fn identifiers_are_unique_and_the_number_may_be_limited() {
         let body = plain(&json!({"identifier": format!("custom:plain-{number}")}));
         async { t.operator().calls("POST", PATH, &{ body }).await }
     });
-    let answers = futures_util::future::join_all(attempts).await;
-    assert_eq!(answers.iter().filter(|answer| answer.status == 201).count(), 1, "{answers:?}");
-    let refused = answers.iter().find(|answer| answer.status != 201).unwrap();
+    let responses = futures_util::future::join_all(attempts).await;
+    assert_eq!(responses.iter().filter(|response| response.status == 201).count(), 1, "{responses:?}");
+    let refused = responses.iter().find(|response| response.status != 201).unwrap();
     assert_eq!(refused.rejection(), (400, "over_custom_provider_quota".into()));
     let listed = t.operator().calls("GET", "admin/custom-providers?type=oauth2", &Value::Null).await.expect(200).json();
     assert_eq!(listed["providers"].as_array().unwrap().len(), 2);

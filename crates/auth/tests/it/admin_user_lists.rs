@@ -91,8 +91,8 @@ async fn the_list_has_pages_an_order_and_a_filter() {
             .await;
         t.clock().advance(Duration::minutes(1));
     }
-    let emails = |answer: &TestResponse| {
-        let body = answer.json();
+    let emails = |response: &TestResponse| {
+        let body = response.json();
         assert_eq!(body["aud"], "authenticated");
         let users = body["users"].as_array().unwrap().clone();
         assert!(users.iter().all(|user| user["identities"].is_null() && user.get("factors").is_none()));

@@ -71,9 +71,9 @@ async fn an_account_without_a_password_or_with_a_foreign_hash_can_be_created() {
     {
         let email = format!("imported-{number}@example.com");
         create(&t, json!({"email": email, "password_hash": hash, "email_confirm": true})).await;
-        let answer = t.visitor(&email).with_password("U*U").signs_in().await;
+        let response = t.visitor(&email).with_password("U*U").signs_in().await;
         // The second hash is of another password: it is accepted and does not match
-        assert_eq!(answer.status == 200, number == 0, "{answer:?}");
+        assert_eq!(response.status == 200, number == 0, "{response:?}");
     }
 }
 
@@ -151,10 +151,10 @@ async fn creation_is_rejected_in_the_order_of_the_contract() {
 async fn two_concurrent_creations_of_one_address_create_one_account() {
     let t = TestServer::start().await;
     let body = json!({"email": ADA, "phone": "491700000001", "password": "abc"});
-    let answers =
+    let responses =
         futures_util::future::join_all((0..6).map(|_| t.operator().calls("POST", "admin/users", &body))).await;
-    assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1, "{answers:?}");
-    assert!(answers.iter().all(|answer| [200, 422].contains(&answer.status)), "{answers:?}");
+    assert_eq!(responses.iter().filter(|response| response.status == 200).count(), 1, "{responses:?}");
+    assert!(responses.iter().all(|response| [200, 422].contains(&response.status)), "{responses:?}");
     assert_eq!(t.count("select count(*) from auth.users").await, 1);
     assert_eq!(t.count("select count(*) from auth.identities").await, 2);
     assert_eq!(t.count("select count(*) from auth.audit_log_entries").await, 1);
@@ -352,8 +352,8 @@ async fn actions_of_administrators_are_in_the_audit_log() {
     t.operator().calls("DELETE", &format!("admin/users/{}", id_of(&user)), &json!({})).await.expect(200);
 
     let audit = async |query: &str| t.operator().calls("GET", &format!("admin/audit?{query}"), &Value::Null).await;
-    let actions = |answer: &TestResponse| {
-        let entries = answer.json().as_array().unwrap().clone();
+    let actions = |response: &TestResponse| {
+        let entries = response.json().as_array().unwrap().clone();
         entries.iter().map(|entry| entry["payload"]["action"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
     let all = audit("").await.expect(200);

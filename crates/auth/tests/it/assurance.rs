@@ -23,13 +23,13 @@ async fn identities_are_linked_and_unlinked_with_the_second_factor_only() {
     assert!(owner.links_google(ADA).await.expect(302).location_fragment("access_token").is_some());
     let thief = t.visitor(EVE).signed_in().await;
     let (email, google) = (thief.identity("email").await, thief.identity("google").await);
-    for answer in [
+    for response in [
         thief.begins_google_link(None).await,
         // Would make the address of the other identity that of the account
         thief.unlinks(&email).await,
         thief.unlinks(&google).await,
     ] {
-        assert_eq!(refused(&answer), refusal(401, "insufficient_aal", TEXT));
+        assert_eq!(refused(&response), refusal(401, "insufficient_aal", TEXT));
     }
     assert_eq!(contacts(&t).await, EVE);
     assert_eq!(t.count("select count(*) from auth.identities").await, 2);
@@ -53,8 +53,8 @@ async fn an_id_token_links_with_the_second_factor_only() {
     let t = server_and("google", &provider, |_| {}).await;
     let (factor, _) = with_totp(&t, EVE).await;
     let thief = t.visitor(EVE).signed_in().await;
-    let answer = link_by_id_token(&thief, &t, &provider).await;
-    assert_eq!(refused(&answer), refusal(401, "insufficient_aal", TEXT));
+    let response = link_by_id_token(&thief, &t, &provider).await;
+    assert_eq!(refused(&response), refusal(401, "insufficient_aal", TEXT));
     assert_eq!(t.count("select count(*) from auth.identities").await, 1);
     let proved = thief.with_session_of(prove(&thief, &factor).await);
     link_by_id_token(&proved, &t, &provider).await.expect(200);
@@ -81,8 +81,8 @@ pub(crate) async fn meanwhile(
         }
         other.batch_execute("commit").await.unwrap();
     };
-    let (answer, ()) = tokio::join!(request, commit);
-    answer.rejection()
+    let (response, ()) = tokio::join!(request, commit);
+    response.rejection()
 }
 
 pub(crate) fn session_gone() -> (u16, String) {

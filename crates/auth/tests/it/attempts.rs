@@ -14,15 +14,15 @@ const PASSWORD: &str = "correct-horse";
 const HOME: &str = "198.51.100.7";
 
 /// Returns what a client sees of an error: status, code, limit and retry time.
-fn seen(answer: &TestResponse) -> (u16, String, String, String) {
-    let header = |name| answer.header(name).unwrap_or_default().to_owned();
-    let (status, code) = answer.rejection();
+fn seen(response: &TestResponse) -> (u16, String, String, String) {
+    let header = |name| response.header(name).unwrap_or_default().to_owned();
+    let (status, code) = response.rejection();
     (status, code, header("x-ratelimit-name"), header("retry-after"))
 }
 
-fn assert_limited(answer: &TestResponse, limit: &str) -> Duration {
-    let (status, code, name, wait) = seen(answer);
-    assert_eq!((status, code.as_str(), name.as_str()), (429, "over_request_rate_limit", limit), "{}", answer.text());
+fn assert_limited(response: &TestResponse, limit: &str) -> Duration {
+    let (status, code, name, wait) = seen(response);
+    assert_eq!((status, code.as_str(), name.as_str()), (429, "over_request_rate_limit", limit), "{}", response.text());
     Duration::seconds(wait.parse().unwrap())
 }
 
@@ -40,8 +40,8 @@ fn guesser_at<'a>(t: &'a TestServer, address: &str) -> Visitor<'a> {
     ada_at(t, address).with_password("wrong")
 }
 
-fn assert_wrong(answer: &TestResponse) {
-    assert_eq!(answer.rejection(), (400, "invalid_credentials".to_owned()));
+fn assert_wrong(response: &TestResponse) {
+    assert_eq!(response.rejection(), (400, "invalid_credentials".to_owned()));
 }
 
 /// Uses up the limits of Ada's account from other networks, which start with a number.
@@ -116,8 +116,8 @@ async fn two_servers_together_compare_no_more_guesses_than_the_limit() {
     let people = [ada_at(&t, HOME), ada_at(&t, HOME).at(&peer)];
     let guesses = (0..40).map(|number| people[number % 2].verifies("recovery", not(&code)));
     let mut outcomes = BTreeMap::new();
-    for answer in futures_util::future::join_all(guesses).await {
-        *outcomes.entry(answer.status).or_insert(0) += 1;
+    for response in futures_util::future::join_all(guesses).await {
+        *outcomes.entry(response.status).or_insert(0) += 1;
     }
     assert_eq!(outcomes, BTreeMap::from([(403, 10), (429, 30)]));
     // Rejected guesses do not count elsewhere
@@ -255,17 +255,17 @@ async fn an_account_permits_a_number_of_guesses_per_day_and_then_few() {
 async fn limits_do_not_reveal_accounts() {
     let t = TestServer::start().await;
     t.account(ADA, PASSWORD).await;
-    let mut answers = Vec::new();
+    let mut responses = Vec::new();
     for email in [ADA, "nobody@example.com"] {
         let mut seen_here = Vec::new();
         for number in 0..75 {
             let guesser = t.visitor(email).with_password("wrong").from_address(&attacker_address(number / 12));
             seen_here.push(seen(&guesser.signs_in().await));
         }
-        answers.push(seen_here);
+        responses.push(seen_here);
     }
-    assert_eq!(answers[0], answers[1]);
-    assert!(answers[0].iter().any(|(_, _, limit, _)| limit == "passwords-per-account"));
+    assert_eq!(responses[0], responses[1]);
+    assert!(responses[0].iter().any(|(_, _, limit, _)| limit == "passwords-per-account"));
 }
 
 #[tokio::test]

@@ -70,11 +70,11 @@ async fn assert_rejected(t: &TestServer, ada: &Member<'_>, cases: Vec<Case>) {
             Administrator => request.bearer(t.api_keys().service_role_jwt()),
         };
         let shown = String::from_utf8_lossy(&body[..body.len().min(120)]).into_owned();
-        let answer = request.body(body).send().await;
-        let text = answer.json()["msg"].as_str().unwrap_or_default().to_owned();
-        let received = match answer.json().get("error") {
-            Some(error) => (answer.status, error.as_str().unwrap_or_default().to_owned()),
-            None => answer.rejection(),
+        let response = request.body(body).send().await;
+        let text = response.json()["msg"].as_str().unwrap_or_default().to_owned();
+        let received = match response.json().get("error") {
+            Some(error) => (response.status, error.as_str().unwrap_or_default().to_owned()),
+            None => response.rejection(),
         };
         if received != (expected.0, expected.1.to_owned()) {
             wrong.push(format!("{sender:?} {method} {path} {shown}: {received:?} {text:?}, expected {expected:?}"));
@@ -170,8 +170,8 @@ async fn malformed_requests_about_factors_are_rejected() {
 
     t.clock().advance(time::Duration::seconds(300));
     let code = code_at(&hers.secret, t.clock().now());
-    let answer = eve.posts(&to(&hers.id, "verify"), &proof(&late, &code)).await;
-    assert_eq!(answer.rejection(), (422, "mfa_challenge_expired".into()));
+    let response = eve.posts(&to(&hers.id, "verify"), &proof(&late, &code)).await;
+    assert_eq!(response.rejection(), (422, "mfa_challenge_expired".into()));
 }
 
 #[tokio::test]

@@ -13,16 +13,16 @@ const ADA: GooglePerson<'static> = GooglePerson::Verified { name: "Ada L", email
 const AUTHORIZE: &str = "/auth/v1/authorize?provider=google";
 
 #[track_caller]
-fn assert_rejected(answer: &TestResponse) {
-    assert_eq!(answer.status, 303, "{answer:?}");
-    assert_eq!(answer.location_query("error_code").as_deref(), Some("bad_oauth_state"), "{answer:?}");
+fn assert_rejected(response: &TestResponse) {
+    assert_eq!(response.status, 303, "{response:?}");
+    assert_eq!(response.location_query("error_code").as_deref(), Some("bad_oauth_state"), "{response:?}");
     let text = "The sign-in must be finished in the browser in which it began";
-    assert_eq!(answer.location_query("error_description").as_deref(), Some(text));
-    assert_eq!(answer.location().fragment(), None);
+    assert_eq!(response.location_query("error_description").as_deref(), Some(text));
+    assert_eq!(response.location().fragment(), None);
 }
 
-fn is_signed_in(answer: &TestResponse) -> bool {
-    answer.status == 302 && answer.location_fragment("access_token").is_some()
+fn is_signed_in(response: &TestResponse) -> bool {
+    response.status == 302 && response.location_fragment("access_token").is_some()
 }
 
 /// Starts a server with the public URL `url`.
@@ -36,8 +36,8 @@ async fn at(url: &str, change: impl FnOnce(&mut AuthSettings)) -> TestServer {
     .await
 }
 
-fn cookie(answer: &TestResponse) -> String {
-    answer.header("set-cookie").unwrap_or_else(|| panic!("no cookie: {answer:?}")).to_owned()
+fn cookie(response: &TestResponse) -> String {
+    response.header("set-cookie").unwrap_or_else(|| panic!("no cookie: {response:?}")).to_owned()
 }
 
 #[tokio::test]
@@ -137,8 +137,8 @@ async fn a_browser_at_another_host_name_is_redirected_once_to_that_of_the_callba
     let url = t.get(there.as_str()).send().await.expect(302).location();
     assert!(url.query_pairs().any(|(name, value)| name == "prompt" && value == "a b"), "{url}");
     assert!(!url.as_str().contains("portico_arrived"), "{url}");
-    let answer = t.google().answer(&url, ADA).await;
-    assert!(is_signed_in(&answer) && answer.location().path() == "/app", "{answer:?}");
+    let response = t.google().answer(&url, ADA).await;
+    assert!(is_signed_in(&response) && response.location().path() == "/app", "{response:?}");
 
     // A proxy that sends its own host name does not cause a loop of redirects
     let started = t.get(there.as_str()).header("host", "upstream:8000").send().await.expect(302);
@@ -156,8 +156,8 @@ async fn without_a_cookie_the_flow_is_bound_to_the_network() {
     assert_eq!(started.header("set-cookie"), None);
     let back = format!("/auth/v1/callback?error=access_denied&state={}", state_of(&started.location()));
     assert_rejected(&from(&back, "198.51.100.7").send().await);
-    let answer = from(&back, "192.0.2.66").send().await.expect(302);
-    assert_eq!(answer.location_query("error").as_deref(), Some("access_denied"));
+    let response = from(&back, "192.0.2.66").send().await.expect(302);
+    assert_eq!(response.location_query("error").as_deref(), Some("access_denied"));
 }
 
 #[tokio::test]
@@ -173,8 +173,8 @@ async fn a_link_is_finished_by_its_browser_from_any_network() {
     let refused = elsewhere.send().await.expect(303);
     assert_eq!(refused.location_query("error_code").as_deref(), Some("bad_oauth_state"));
     assert_eq!(t.count("select count(*) from auth.identities where provider = 'google'").await, 0);
-    let answer = t.get(back.as_str()).header("x-forwarded-for", "203.0.113.9").send().await;
-    assert!(is_signed_in(&answer), "{answer:?}");
+    let response = t.get(back.as_str()).header("x-forwarded-for", "203.0.113.9").send().await;
+    assert!(is_signed_in(&response), "{response:?}");
 }
 
 #[tokio::test]
@@ -220,14 +220,14 @@ async fn a_response_of_another_issuer_is_rejected() {
                 let calls = provider.calls("/token").len();
                 let iss: String = iss.map(|iss| format!("&iss={iss}")).unwrap_or_default();
                 let back = format!("/auth/v1/callback?{outcome}&state={}{iss}", started.state);
-                let answer = t.get(&back).send().await;
+                let response = t.get(&back).send().await;
                 if is_right {
                     let came =
-                        is_signed_in(&answer) || answer.location_query("error").as_deref() == Some("access_denied");
-                    assert!(came, "{promises} {iss} {answer:?}");
+                        is_signed_in(&response) || response.location_query("error").as_deref() == Some("access_denied");
+                    assert!(came, "{promises} {iss} {response:?}");
                 } else {
-                    assert_eq!(answer.status, 303, "{promises} {iss} {answer:?}");
-                    assert_eq!(answer.location_query("error_code").as_deref(), Some("bad_oauth_callback"));
+                    assert_eq!(response.status, 303, "{promises} {iss} {response:?}");
+                    assert_eq!(response.location_query("error_code").as_deref(), Some("bad_oauth_callback"));
                     assert_eq!(provider.calls("/token").len(), calls, "the code is sent nowhere");
                 }
             }

@@ -49,7 +49,7 @@ async fn a_session_that_ends_while_a_hook_is_called_changes_nothing() {
         t.execute(SESSION_ENDS).await;
         open.send(true).unwrap();
     };
-    let (answer, ()) = tokio::join!(update, evict);
-    assert_eq!(answer.rejection(), session_gone());
+    let (response, ()) = tokio::join!(update, evict);
+    assert_eq!(response.rejection(), session_gone());
     assert_eq!(contacts(&t).await, EVE);
 }

@@ -92,9 +92,9 @@ async fn a_nonce_used_twice_concurrently_changes_the_password_once() {
     let nonce: String = t.nth_mail_to(ADA, 1).await.subject().as_str().chars().take(6).collect();
     let bodies: Vec<Value> =
         (0..8).map(|number| json!({"password": format!("battery-staple-{number}"), "nonce": nonce})).collect();
-    let answers = futures_util::future::join_all(bodies.iter().map(|body| ada.changes_account(body))).await;
-    assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1, "{answers:?}");
-    assert!(answers.iter().all(|answer| [200, 409, 422].contains(&answer.status)), "{answers:?}");
+    let responses = futures_util::future::join_all(bodies.iter().map(|body| ada.changes_account(body))).await;
+    assert_eq!(responses.iter().filter(|response| response.status == 200).count(), 1, "{responses:?}");
+    assert!(responses.iter().all(|response| [200, 409, 422].contains(&response.status)), "{responses:?}");
 }
 
 #[tokio::test]
@@ -183,12 +183,12 @@ async fn an_internal_error_names_the_request_and_nothing_else() {
          create trigger refuse before insert on auth.users for each row execute function public.refuse();",
     )
     .await;
-    let answer = t.visitor(ADA).signs_up().await.expect(500);
-    assert_eq!(answer.json()["msg"], "Database error saving new user");
-    assert_eq!(answer.json()["error_code"], "unexpected_failure");
-    let id = answer.json()["error_id"].as_str().unwrap().to_owned();
-    assert_eq!(answer.header("sb-request-id"), Some(id.as_str()));
-    assert!(!answer.text().contains("$2"));
+    let response = t.visitor(ADA).signs_up().await.expect(500);
+    assert_eq!(response.json()["msg"], "Database error saving new user");
+    assert_eq!(response.json()["error_code"], "unexpected_failure");
+    let id = response.json()["error_id"].as_str().unwrap().to_owned();
+    assert_eq!(response.header("sb-request-id"), Some(id.as_str()));
+    assert!(!response.text().contains("$2"));
 }
 
 #[tokio::test]
@@ -202,12 +202,12 @@ async fn a_status_of_the_application_becomes_the_status_of_the_response() {
             state.to_uppercase()
         ))
         .await;
-        let answer = t.visitor(ADA).signs_up().await.expect(status);
+        let response = t.visitor(ADA).signs_up().await.expect(status);
         if status == 402 {
             let shown = json!({"code": "PT402", "message": "pay first", "hint": "", "detail": "d"});
-            assert_eq!(answer.json(), shown);
+            assert_eq!(response.json(), shown);
         } else {
-            assert_eq!(answer.json()["msg"], "Database error saving new user");
+            assert_eq!(response.json()["msg"], "Database error saving new user");
         }
     }
 }
@@ -271,9 +271,9 @@ async fn responses_about_a_person_are_not_cached() {
     let t = TestServer::start().await;
     let ada = t.member(ADA).await;
     for (path, status) in [("user", 200), ("sessions", 200), ("reauthenticate", 200), ("nothing", 404)] {
-        let answer = ada.sends(t.get(&format!("/auth/v1/{path}"))).send().await.expect(status);
-        assert_eq!(answer.header("cache-control"), Some("no-store"), "{path}");
-        assert_eq!(answer.header("x-content-type-options"), Some("nosniff"), "{path}");
+        let response = ada.sends(t.get(&format!("/auth/v1/{path}"))).send().await.expect(status);
+        assert_eq!(response.header("cache-control"), Some("no-store"), "{path}");
+        assert_eq!(response.header("x-content-type-options"), Some("nosniff"), "{path}");
     }
     let refused = t.get("/auth/v1/user").send().await.expect(401);
     assert_eq!(refused.header("cache-control"), Some("no-store"));

@@ -33,8 +33,8 @@ async fn an_encrypted_secret_is_decrypted_for_the_provider() {
         server.query_with(store, &[&form, &id]).await;
         let started = begin(&server, ACME).await;
         provider.gives(provider.key.sign(&provider.claims(&server, started.nonce.as_deref())));
-        let answer = return_from_provider(&server, &started).await;
-        let token = answer.location_fragment("access_token").unwrap_or_else(|| panic!("{form}: {answer:?}"));
+        let response = return_from_provider(&server, &started).await;
+        let token = response.location_fragment("access_token").unwrap_or_else(|| panic!("{form}: {response:?}"));
         assert_eq!(claims_of(&token)["email"], "ada@example.com");
         assert_eq!(provider.calls("/token")[number].0["client_secret"], "the-secret", "{form}");
     }

@@ -172,14 +172,14 @@ async fn no_row_causes_an_internal_error() {
     let waiting = server.visitor("waiting@example.com").with_password("bcrypt word").signs_in().await;
     assert_eq!(waiting.rejection(), (400, "email_not_confirmed".into()));
     for email in ["google@example.com", "bare@example.com", ""] {
-        let answer = server.visitor(email).with_password("").signs_in().await;
-        assert_eq!(answer.status, 400, "{email:?} {answer:?}");
+        let response = server.visitor(email).with_password("").signs_in().await;
+        assert_eq!(response.status, 400, "{email:?} {response:?}");
     }
     for email in ["bcrypt", "argon", "firebase", "waiting", "google", "bare", "nobody"] {
         let person = server.visitor(&format!("{email}@example.com"));
         for path in ["recover", "otp", "resend", "signup"] {
-            let answer = person.posts(path, &json!({"password": "chosen now", "type": "signup"})).await;
-            assert!(answer.status < 500, "{email} {path} {answer:?}");
+            let response = person.posts(path, &json!({"password": "chosen now", "type": "signup"})).await;
+            assert!(response.status < 500, "{email} {path} {response:?}");
         }
     }
     for id in ["a1", "a2", "a3", "a4", "a5", "a6", "a8", "a9"] {
@@ -196,8 +196,8 @@ async fn no_row_causes_an_internal_error() {
             json!({"password": "chosen later"}),
             json!({"email": format!("later-{id}@example.com")}),
         ] {
-            let answer = member.changes_account(&body).await;
-            assert!(answer.status < 500, "{id} {body} {answer:?}");
+            let response = member.changes_account(&body).await;
+            assert!(response.status < 500, "{id} {body} {response:?}");
         }
     }
     server.clock().advance(time::Duration::days(400));

@@ -19,8 +19,8 @@ async fn at_the_provider(t: &TestServer, person: &Member<'_>, pkce: Option<&Pkce
 }
 
 /// Returns the error of the redirect to the app.
-fn error_code(answer: &TestResponse) -> Option<String> {
-    answer.location_query("error_code")
+fn error_code(response: &TestResponse) -> Option<String> {
+    response.location_query("error_code")
 }
 
 #[tokio::test]
@@ -31,9 +31,9 @@ async fn a_link_ends_with_the_session_that_began_it() {
         let thief = owner.on_another_device().await;
         let back = at_the_provider(&t, &thief, None).await;
         owner.signs_out(scope).await.expect(204);
-        let answer = t.get(back.as_str()).send().await.expect(302);
-        assert_eq!(error_code(&answer).as_deref(), Some("session_not_found"), "{scope}");
-        assert_eq!(answer.location_fragment("access_token"), None);
+        let response = t.get(back.as_str()).send().await.expect(302);
+        assert_eq!(error_code(&response).as_deref(), Some("session_not_found"), "{scope}");
+        assert_eq!(response.location_fragment("access_token"), None);
         assert_eq!(t.count("select count(*) from auth.identities").await, 1);
     }
 }
@@ -53,23 +53,23 @@ async fn a_link_with_a_proof_key_ends_with_the_session_that_began_it() {
     let (thief, pkce) = (owner.on_another_device().await, Pkce::new());
     let back = at_the_provider(&t, &thief, Some(&pkce)).await;
     end_other_sessions().await;
-    let answer = t.get(back.as_str()).send().await.expect(302);
-    assert_eq!((error_code(&answer).as_deref(), answer.location_query("code")), (Some("session_not_found"), None));
+    let response = t.get(back.as_str()).send().await.expect(302);
+    assert_eq!((error_code(&response).as_deref(), response.location_query("code")), (Some("session_not_found"), None));
 
     // Between the return and the exchange of the code
     let (thief, pkce) = (owner.on_another_device().await, Pkce::new());
     let back = at_the_provider(&t, &thief, Some(&pkce)).await;
-    let answer = t.get(back.as_str()).send().await.expect(302);
+    let response = t.get(back.as_str()).send().await.expect(302);
     end_other_sessions().await;
-    assert_eq!(t.exchange(&answer, &pkce.verifier).await.rejection(), session_gone());
+    assert_eq!(t.exchange(&response, &pkce.verifier).await.rejection(), session_gone());
     assert_eq!(t.count("select count(*) from auth.identities").await, 1);
     assert_eq!(t.count("select count(*) from auth.sessions").await, 1, "no session for the thief");
 
     // A session that is still there finishes its link
     let pkce = Pkce::new();
     let back = at_the_provider(&t, &owner, Some(&pkce)).await;
-    let answer = t.get(back.as_str()).send().await.expect(302);
-    let linked = t.exchange(&answer, &pkce.verifier).await.expect(200).json();
+    let response = t.get(back.as_str()).send().await.expect(302);
+    let linked = t.exchange(&response, &pkce.verifier).await.expect(200).json();
     assert_eq!(linked["user"]["identities"].as_array().unwrap().len(), 2);
     t.clock().advance(Duration::hours(26));
     t.clean_up().await;
@@ -84,14 +84,14 @@ async fn a_link_that_began_before_the_second_factor_needs_it() {
     let pkce = Pkce::new();
     let back = at_the_provider(&t, &eve, None).await;
     let other = at_the_provider(&t, &eve, Some(&pkce)).await;
-    let answer = t.get(other.as_str()).send().await.expect(302);
+    let response = t.get(other.as_str()).send().await.expect(302);
     t.execute(FACTOR_IS_VERIFIED).await;
     assert_eq!(error_code(&t.get(back.as_str()).send().await.expect(302)).as_deref(), Some("insufficient_aal"));
-    assert_eq!(t.exchange(&answer, &pkce.verifier).await.rejection(), factor_missing());
+    assert_eq!(t.exchange(&response, &pkce.verifier).await.rejection(), factor_missing());
     assert_eq!(t.count("select count(*) from auth.identities").await, 1);
     // The same session has proved it now
     prove(&eve, &factor).await.expect(200);
-    t.exchange(&answer, &pkce.verifier).await.expect(200);
+    t.exchange(&response, &pkce.verifier).await.expect(200);
 }
 
 /// Requests changes of the address and the number in a session, and returns how to confirm them.

@@ -41,9 +41,9 @@ pub(crate) fn methods(member: &Member<'_>) -> Vec<String> {
     methods
 }
 
-pub(crate) fn refused(answer: &TestResponse) -> (u16, String, String) {
-    let (status, code) = answer.rejection();
-    (status, code, answer.json()["msg"].as_str().unwrap_or_default().to_owned())
+pub(crate) fn refused(response: &TestResponse) -> (u16, String, String) {
+    let (status, code) = response.rejection();
+    (status, code, response.json()["msg"].as_str().unwrap_or_default().to_owned())
 }
 
 pub(crate) fn refusal(status: u16, code: &str, message: &str) -> (u16, String, String) {
@@ -135,12 +135,12 @@ async fn the_routes_need_a_person_with_a_session_and_a_factor_of_their_own() {
         assert_eq!(refused(&bare), refusal(401, "no_authorization", needed), "{route:?}");
         assert_eq!(send(route, Some("a.b.c")).await.rejection(), (403, "bad_jwt".into()), "{route:?}");
         let message = "Anonymous user not allowed to perform these actions";
-        let answer = send(route, Some(anonymous.access_token())).await;
-        assert_eq!(refused(&answer), refusal(403, "no_authorization", message), "{route:?}");
+        let response = send(route, Some(anonymous.access_token())).await;
+        assert_eq!(refused(&response), refusal(403, "no_authorization", message), "{route:?}");
     }
     for route in &routes(&eves.id)[1..] {
-        let answer = send(route, Some(ada.access_token())).await;
-        assert_eq!(refused(&answer), refusal(404, "mfa_factor_not_found", "Factor not found"), "{route:?}");
+        let response = send(route, Some(ada.access_token())).await;
+        assert_eq!(refused(&response), refusal(404, "mfa_factor_not_found", "Factor not found"), "{route:?}");
     }
     for route in routes(UNKNOWN).iter().skip(1) {
         assert_eq!(
@@ -151,12 +151,12 @@ async fn the_routes_need_a_person_with_a_session_and_a_factor_of_their_own() {
     }
     for id in ["7", "x", "%20", "00000000-0000-4000-8000-00000000000g"] {
         for route in &routes(id)[1..] {
-            let answer = send(route, Some(eve.access_token())).await;
-            assert_eq!(refused(&answer), refusal(404, "validation_failed", "factor_id must be an UUID"), "{route:?}");
+            let response = send(route, Some(eve.access_token())).await;
+            assert_eq!(refused(&response), refusal(404, "validation_failed", "factor_id must be an UUID"), "{route:?}");
         }
     }
-    let answer = send(&routes(UNKNOWN)[0], Some(&without_session)).await;
-    assert_eq!(answer.rejection(), (500, "unexpected_failure".into()));
+    let response = send(&routes(UNKNOWN)[0], Some(&without_session)).await;
+    assert_eq!(response.rejection(), (500, "unexpected_failure".into()));
     assert_eq!(t.count("select count(*) from auth.mfa_factors").await, 1);
 }
 
@@ -213,12 +213,12 @@ async fn issuers_are_escaped_and_bounded() {
     .enumerate()
     {
         let body = json!({"factor_type": "totp", "friendly_name": number.to_string(), "issuer": issuer});
-        let answer = enroll(&ada, &body).await;
+        let response = enroll(&ada, &body).await;
         let Some(written) = written else {
-            assert_eq!(answer.rejection(), (400, "validation_failed".into()));
+            assert_eq!(response.rejection(), (400, "validation_failed".into()));
             continue;
         };
-        let factor = answer.expect(200).json();
+        let factor = response.expect(200).json();
         let uri = factor["totp"]["uri"].as_str().unwrap();
         assert!(uri.starts_with(&format!("otpauth://totp/{written}:ada@example.com?")), "{uri}");
         assert_eq!(url::Url::parse(uri).unwrap().query_pairs().filter(|(name, _)| name == "secret").count(), 1);
@@ -251,8 +251,8 @@ async fn an_enrolment_is_checked_in_order() {
     let unknown = "factor_type needs to be totp, phone, or webauthn";
     for body in [json!({}), json!({"factor_type": "sms"}), json!({"factor_type": "TOTP"}), json!({"factor_type": null})]
     {
-        let answer = enroll(&ada, &body).await;
-        assert_eq!(refused(&answer), refusal(400, "validation_failed", unknown), "{body}");
+        let response = enroll(&ada, &body).await;
+        assert_eq!(refused(&response), refusal(400, "validation_failed", unknown), "{body}");
     }
     assert_eq!(enroll(&ada, &json!({"factor_type": 1})).await.rejection(), (400, "bad_json".into()));
     let phone = enroll(&ada, &json!({"factor_type": "phone"})).await;
@@ -274,21 +274,21 @@ async fn an_enrolment_is_checked_in_order() {
     enroll_totp(&ada, "z").await;
     let too_many = "Maximum number of verified factors reached, unenroll to continue";
     let body = json!({"factor_type": "totp", "friendly_name": "w"});
-    let answer = enroll(&ada, &body).await;
-    assert_eq!(refused(&answer), refusal(422, "too_many_enrolled_mfa_factors", too_many));
+    let response = enroll(&ada, &body).await;
+    assert_eq!(refused(&response), refusal(422, "too_many_enrolled_mfa_factors", too_many));
 
     // A verified factor replaces the other enrolments of its type
     let strong = ada.with_session_of(prove(&ada, &first).await);
     let weak = t.visitor(ADA).signed_in().await;
-    let answer = enroll(&weak, &body).await;
-    assert_eq!(refused(&answer), refusal(403, "insufficient_aal", "AAL2 required to enroll a new factor"));
+    let response = enroll(&weak, &body).await;
+    assert_eq!(refused(&response), refusal(403, "insufficient_aal", "AAL2 required to enroll a new factor"));
     let same_name = json!({"factor_type": "totp", "friendly_name": "x"});
     assert_eq!(enroll(&weak, &same_name).await.rejection(), (422, "mfa_factor_name_conflict".into()));
     let second = enroll_totp(&strong, "w").await;
     let strong = strong.with_session_of(prove(&strong, &second).await);
     let body = json!({"factor_type": "totp", "friendly_name": "v"});
-    let answer = enroll(&strong, &body).await;
-    assert_eq!(answer.rejection(), (422, "too_many_enrolled_mfa_factors".into()));
+    let response = enroll(&strong, &body).await;
+    assert_eq!(response.rejection(), (422, "too_many_enrolled_mfa_factors".into()));
 }
 
 #[tokio::test]
@@ -314,8 +314,8 @@ async fn concurrent_enrolments_do_not_exceed_the_limit() {
     let ada = t.member(ADA).await;
     let bodies: Vec<Value> =
         (0..8).map(|number| json!({"factor_type": "totp", "friendly_name": number.to_string()})).collect();
-    let answers = futures_util::future::join_all(bodies.iter().map(|body| enroll(&ada, body))).await;
-    assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 3);
+    let responses = futures_util::future::join_all(bodies.iter().map(|body| enroll(&ada, body))).await;
+    assert_eq!(responses.iter().filter(|response| response.status == 200).count(), 3);
     assert_eq!(t.count("select count(*) from auth.mfa_factors").await, 3);
 }
 
@@ -323,8 +323,8 @@ async fn concurrent_enrolments_do_not_exceed_the_limit() {
 async fn a_type_that_is_off_can_neither_be_added_nor_used() {
     let t = TestServer::with_auth(|settings| settings.factors.totp.enroll = false).await;
     let ada = t.member(ADA).await;
-    let answer = enroll(&ada, &json!({"factor_type": "totp"})).await;
-    assert_eq!(refused(&answer), refusal(422, "mfa_totp_enroll_not_enabled", "MFA enroll is disabled for TOTP"));
+    let response = enroll(&ada, &json!({"factor_type": "totp"})).await;
+    assert_eq!(refused(&response), refusal(422, "mfa_totp_enroll_not_enabled", "MFA enroll is disabled for TOTP"));
     let t = TestServer::with_auth(|settings| settings.factors.totp.verify = false).await;
     let ada = t.member(ADA).await;
     let factor = enroll_totp(&ada, "x").await;
@@ -360,8 +360,8 @@ async fn a_verified_factor_is_removed_at_aal2_only_and_lowers_the_sessions_that_
     let other = t.visitor(ADA).signed_in().await;
     let other = other.with_session_of(prove(&other, &factor).await);
     let weak = t.visitor(ADA).signed_in().await;
-    let answer = unenroll(&weak, &factor.id).await;
-    assert_eq!(refused(&answer), refusal(422, "insufficient_aal", "AAL2 required to unenroll verified factor"));
+    let response = unenroll(&weak, &factor.id).await;
+    assert_eq!(refused(&response), refusal(422, "insufficient_aal", "AAL2 required to unenroll verified factor"));
 
     assert_eq!(unenroll(&strong, &factor.id).await.expect(200).json(), json!({"id": factor.id}));
     assert!(strong.account().await.get("factors").is_none());

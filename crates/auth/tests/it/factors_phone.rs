@@ -47,18 +47,18 @@ async fn a_code_of_a_message_raises_the_session() {
     let id = factor["id"].as_str().unwrap();
     let expected = json!({"id": id, "type": "phone", "friendly_name": "mobile", "phone": "+1 555 000 1111"});
     assert_eq!(factor, expected);
-    let answer = challenge(&ada, id).await.expect(200).json();
+    let response = challenge(&ada, id).await.expect(200).json();
     let expires = t.clock().now().unix_timestamp() + 300;
-    assert_eq!(answer, json!({"id": answer["id"], "type": "phone", "expires_at": expires}));
+    assert_eq!(response, json!({"id": response["id"], "type": "phone", "expires_at": expires}));
     let text = t.text_to(PHONE).await;
     assert_eq!((text.code.len(), text.body), (8, format!("{} opens Acme", text.code)));
     let stored = t.query("select otp_code from auth.mfa_challenges").await[0].get::<_, String>(0);
     assert!(!stored.contains(&text.code), "stored as a hash");
 
-    let challenge = answer["id"].as_str().unwrap();
+    let challenge = response["id"].as_str().unwrap();
     for wrong in ["00000000", "1", "abcdefgh", "１２３４５６７８"] {
-        let answer = verify(&ada, id, challenge, wrong).await;
-        assert_eq!(refused(&answer), refusal(422, "mfa_verification_failed", "Invalid MFA Phone code entered"));
+        let response = verify(&ada, id, challenge, wrong).await;
+        assert_eq!(refused(&response), refusal(422, "mfa_verification_failed", "Invalid MFA Phone code entered"));
     }
     let raised = ada.with_session_of(verify(&ada, id, challenge, &text.code).await);
     assert_eq!(
@@ -80,9 +80,9 @@ async fn numbers_are_checked() {
     let missing = enroll(&ada, &json!({"factor_type": "phone"})).await;
     assert_eq!(refused(&missing), refusal(400, "validation_failed", "Phone number required to enroll Phone factor"));
     for phone in ["0123", "12a", "1", "++15550001111", "1234567890123456", "१२३४"] {
-        let answer = enroll(&ada, &json!({"factor_type": "phone", "phone": phone})).await;
+        let response = enroll(&ada, &json!({"factor_type": "phone", "phone": phone})).await;
         let message = "Invalid phone number format (E.164 required)";
-        assert_eq!(refused(&answer), refusal(400, "validation_failed", message), "{phone}");
+        assert_eq!(refused(&response), refusal(400, "validation_failed", message), "{phone}");
     }
     // An enrolment with the same number replaces the one before
     let first = enroll_phone(&ada, PHONE).await;
@@ -107,8 +107,8 @@ async fn messages_keep_an_interval_also_between_concurrent_requests() {
     .await;
     let ada = t.member(ADA).await;
     let id = enroll_phone(&ada, PHONE).await;
-    let answers = join_all((0..5).map(|_| challenge(&ada, &id))).await;
-    assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1);
+    let responses = join_all((0..5).map(|_| challenge(&ada, &id))).await;
+    assert_eq!(responses.iter().filter(|response| response.status == 200).count(), 1);
     assert_eq!(t.texts_to(PHONE).len(), 1);
     t.clock().advance(Duration::seconds(8));
     let early = challenge(&ada, &id).await;
@@ -161,9 +161,9 @@ async fn channels_are_checked() {
     let id = enroll_phone(&ada, PHONE).await;
     let send = async |body: Value| ada.posts(&format!("factors/{id}/challenge"), &body).await;
     for channel in ["whatsapp", "email", "SMS"] {
-        let answer = send(json!({"channel": channel})).await;
-        assert_eq!(answer.rejection(), (400, "validation_failed".into()), "{channel}");
-        assert!(refused(&answer).2.starts_with("Invalid channel, supported values are 'sms' or 'whatsapp'."));
+        let response = send(json!({"channel": channel})).await;
+        assert_eq!(response.rejection(), (400, "validation_failed".into()), "{channel}");
+        assert!(refused(&response).2.starts_with("Invalid channel, supported values are 'sms' or 'whatsapp'."));
     }
     assert_eq!(send(json!({"channel": 1})).await.rejection(), (400, "bad_json".into()));
     assert!(t.texts_to(PHONE).is_empty());
@@ -176,9 +176,9 @@ async fn an_account_sends_few_messages_an_hour_to_however_many_numbers() {
     let ada = t.member(ADA).await;
     let send = async |member: &Member<'_>, number: usize| {
         let id = enroll_phone(member, &format!("1555000{number:04}")).await;
-        let answer = challenge(member, &id).await;
+        let response = challenge(member, &id).await;
         unenroll(member, &id).await.expect(200);
-        answer
+        response
     };
     for number in 0..10 {
         send(&ada, number).await.expect(200);

@@ -22,14 +22,14 @@ async fn a_right_code_raises_the_session() {
     let ada = t.member(ADA).await;
     let factor = enroll_totp(&ada, "phone app").await;
     t.clock().advance(Duration::seconds(5));
-    let answer = challenge(&ada, &factor.id).await.expect(200).json();
+    let response = challenge(&ada, &factor.id).await.expect(200).json();
     let now = t.clock().now().unix_timestamp();
-    assert_eq!((&answer["type"], &answer["expires_at"]), (&json!("totp"), &json!(now + 300)));
+    assert_eq!((&response["type"], &response["expires_at"]), (&json!("totp"), &json!(now + 300)));
     assert!(ada.account().await["factors"][0]["last_challenged_at"].is_string());
-    let id = answer["id"].as_str().unwrap();
-    let answer = verify(&ada, &factor.id, id, &code_at(&factor.secret, t.clock().now())).await.expect(200);
-    assert_eq!(answer.header("cache-control"), Some("no-store"));
-    let raised = ada.with_session_of(answer);
+    let id = response["id"].as_str().unwrap();
+    let response = verify(&ada, &factor.id, id, &code_at(&factor.secret, t.clock().now())).await.expect(200);
+    assert_eq!(response.header("cache-control"), Some("no-store"));
+    let raised = ada.with_session_of(response);
     for field in ["access_token", "token_type", "expires_in", "expires_at", "refresh_token", "user"] {
         assert!(!raised.session()[field].is_null(), "{field}");
     }
@@ -76,8 +76,8 @@ async fn a_proof_is_checked_in_order() {
         assert_eq!(ada.posts(&route, &body).await.rejection(), (status, code.to_owned()), "{body}");
     }
     // A challenge of another factor
-    let answer = verify(&ada, &other.id, &id, &code_at(&other.secret, t.clock().now())).await;
-    assert_eq!(refused(&answer), refusal(422, "mfa_factor_not_found", NOT_FOUND));
+    let response = verify(&ada, &other.id, &id, &code_at(&other.secret, t.clock().now())).await;
+    assert_eq!(refused(&response), refusal(422, "mfa_factor_not_found", NOT_FOUND));
     // Another address, whatever the code
     let right = code_at(&factor.secret, t.clock().now());
     let body = json!({"challenge_id": id, "code": right});
@@ -134,8 +134,8 @@ async fn codes_of_a_wrong_shape_are_wrong() {
         let ada = t.member(&format!("ada{number}@example.com")).await;
         let factor = enroll_totp(&ada, "x").await;
         let id = challenge_id(&ada, &factor.id).await;
-        let answer = verify(&ada, &factor.id, &id, wrong).await;
-        assert_eq!(refused(&answer), refusal(422, "mfa_verification_failed", WRONG), "{wrong:?}");
+        let response = verify(&ada, &factor.id, &id, wrong).await;
+        assert_eq!(refused(&response), refusal(422, "mfa_verification_failed", WRONG), "{wrong:?}");
         let spaced = format!(" {}\n", code_at(&factor.secret, t.clock().now()));
         verify(&ada, &factor.id, &id, &spaced).await.expect(200);
     }
@@ -179,10 +179,10 @@ async fn one_of_many_concurrent_proofs_with_one_code_succeeds() {
         challenges.push(challenge_id(&ada, &factor.id).await);
     }
     let code = code_at(&factor.secret, t.clock().now());
-    let answers = join_all(challenges.iter().map(|id| verify(&ada, &factor.id, id, &code))).await;
-    assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1);
-    for answer in answers.iter().filter(|answer| answer.status != 200) {
-        assert_eq!(answer.rejection(), (422, "mfa_verification_failed".into()));
+    let responses = join_all(challenges.iter().map(|id| verify(&ada, &factor.id, id, &code))).await;
+    assert_eq!(responses.iter().filter(|response| response.status == 200).count(), 1);
+    for response in responses.iter().filter(|response| response.status != 200) {
+        assert_eq!(response.rejection(), (422, "mfa_verification_failed".into()));
     }
 }
 
@@ -266,8 +266,8 @@ async fn wrong_codes_are_limited_for_all_factors_of_an_account_together() {
     for number in 0..20 {
         let factor = if number % 2 == 0 { &first } else { &second };
         let address = format!("192.0.2.{}", number / 10);
-        let answer = guess(&stolen, factor, &address, &wrong_code(&t, factor)).await;
-        assert_eq!(answer.rejection(), (422, "mfa_verification_failed".into()), "{number}");
+        let response = guess(&stolen, factor, &address, &wrong_code(&t, factor)).await;
+        assert_eq!(response.rejection(), (422, "mfa_verification_failed".into()), "{number}");
     }
     t.clock().advance(Duration::seconds(30));
     let right = code_at(&first.secret, t.clock().now());
@@ -320,8 +320,8 @@ async fn an_account_with_a_factor_changes_its_password_and_address_at_aal2_only(
     let weak = t.visitor(ADA).signed_in().await;
     let message = "AAL2 session is required to update email or password when MFA is enabled.";
     for body in [json!({"password": "another-horse"}), json!({"email": "new@example.com"})] {
-        let answer = weak.changes_account(&body).await;
-        assert_eq!(refused(&answer), refusal(401, "insufficient_aal", message), "{body}");
+        let response = weak.changes_account(&body).await;
+        assert_eq!(refused(&response), refusal(401, "insufficient_aal", message), "{body}");
     }
     let data = json!({"data": {"name": "Ada"}});
     weak.changes_account(&data).await.expect(200);

@@ -74,8 +74,8 @@ async fn with_key<'a>(t: &'a TestServer, email: &str, key: &mut Authenticator) -
 const REJECTED: (u16, &str, &str) = (422, "mfa_verification_failed", "Failed to validate WebAuthn MFA response");
 
 #[track_caller]
-fn assert_rejected(answer: &TestResponse, case: &str) {
-    assert_eq!(refused(answer), refusal(REJECTED.0, REJECTED.1, REJECTED.2), "{case}");
+fn assert_rejected(response: &TestResponse, case: &str) {
+    assert_eq!(refused(response), refusal(REJECTED.0, REJECTED.1, REJECTED.2), "{case}");
 }
 
 #[tokio::test]
@@ -258,8 +258,8 @@ async fn malformed_proofs_of_a_key_have_their_texts() {
         (json!({"type": "request", "credential_response": "x"}), "Invalid credential_response"),
     ] {
         let body = json!({"challenge_id": begun["id"], "webauthn": webauthn});
-        let answer = verify(&ada, &id, &body).await;
-        assert_eq!(refused(&answer), refusal(400, "validation_failed", text), "{webauthn}");
+        let response = verify(&ada, &id, &body).await;
+        assert_eq!(refused(&response), refusal(400, "validation_failed", text), "{webauthn}");
     }
     let empty = ada.sends(t.post(&format!("/auth/v1/factors/{id}/challenge"))).body("");
     assert_eq!(empty.send().await.rejection(), (400, "bad_json".into()));

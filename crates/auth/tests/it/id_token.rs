@@ -89,10 +89,10 @@ async fn an_id_token_that_is_not_valid_is_rejected_with_the_documented_error() {
         ),
     ];
     for (body, text) in oauth {
-        let answer = id_token(&server, &body).await.expect(400).json();
-        assert_eq!(answer["error_description"], text, "{body}");
+        let response = id_token(&server, &body).await.expect(400).json();
+        assert_eq!(response["error_description"], text, "{body}");
         let kind = if text == "Nonces mismatch" { "invalid nonce" } else { "invalid request" };
-        assert_eq!(answer["error"], kind);
+        assert_eq!(response["error"], kind);
     }
     let plain = [
         (json!({"id_token": good, "provider": "github"}), "validation_failed"),
@@ -144,8 +144,8 @@ async fn an_account_with_a_confirmed_number_is_not_given_to_the_owner_of_its_unv
     let eve = server.query("select id from auth.users").await;
     let started = flow(&server).await;
     provider.gives(provider.key.sign(&provider.claims(&server, started.nonce.as_deref())));
-    let answer = return_from_provider(&server, &started).await;
-    let token = answer.location_fragment("access_token").unwrap_or_else(|| panic!("{answer:?}"));
+    let response = return_from_provider(&server, &started).await;
+    let token = response.location_fragment("access_token").unwrap_or_else(|| panic!("{response:?}"));
     assert_ne!(claims_of(&token)["sub"], json!(eve[0].get::<_, uuid::Uuid>(0).to_string()));
     assert_eq!(server.count("select count(*) from auth.users").await, 2);
 }

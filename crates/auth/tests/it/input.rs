@@ -20,8 +20,8 @@ async fn bodies_that_are_not_json_objects_are_rejected() {
         deep.as_bytes(),
     ] {
         for path in ["signup", "otp", "recover", "resend", "verify", "magiclink"] {
-            let answer = t.post(&format!("/auth/v1/{path}")).body(body.to_vec()).send().await;
-            assert_eq!(answer.rejection(), (400, "bad_json".into()), "{path} {answer:?}");
+            let response = t.post(&format!("/auth/v1/{path}")).body(body.to_vec()).send().await;
+            assert_eq!(response.rejection(), (400, "bad_json".into()), "{path} {response:?}");
         }
     }
     assert_eq!(t.count("select count(*) from auth.users").await, 0);
@@ -38,8 +38,8 @@ async fn a_body_is_read_with_any_content_type() {
 async fn a_body_over_one_mebibyte_is_rejected() {
     let t = TestServer::start().await;
     let body = format!(r#"{{"email":"{}"}}"#, "a".repeat(1_100_000));
-    let answer = t.post("/auth/v1/signup").body(body).send().await.expect(413);
-    assert_eq!(answer.rejection().1, "request_entity_too_large");
+    let response = t.post("/auth/v1/signup").body(body).send().await.expect(413);
+    assert_eq!(response.rejection().1, "request_entity_too_large");
 }
 
 #[tokio::test]
@@ -59,8 +59,8 @@ async fn addresses_that_inject_headers_are_rejected() {
             ("otp", json!({"email": address})),
             ("recover", json!({"email": address})),
         ] {
-            let answer = t.post(&format!("/auth/v1/{path}")).json(&body).send().await;
-            assert_eq!(answer.rejection(), (400, "validation_failed".into()), "{path} {address:?}");
+            let response = t.post(&format!("/auth/v1/{path}")).json(&body).send().await;
+            assert_eq!(response.rejection(), (400, "validation_failed".into()), "{path} {address:?}");
         }
     }
     assert_eq!(t.count("select count(*) from auth.users").await, 0);
@@ -178,8 +178,8 @@ async fn rejected_requests_store_nothing() {
     for (method, path, body, refusal) in sent {
         let request = t.request(method.parse().unwrap(), &format!("/auth/v1/{path}")).bearer(bearer);
         let shown = String::from_utf8_lossy(&body[..body.len().min(100)]).into_owned();
-        let answer = request.body(body).send().await;
-        assert_eq!(answer.rejection(), (refusal.0, refusal.1.to_owned()), "{method} {path} {shown} {answer:?}");
+        let response = request.body(body).send().await;
+        assert_eq!(response.rejection(), (refusal.0, refusal.1.to_owned()), "{method} {path} {shown} {response:?}");
     }
     assert_eq!(all_rows(&t).await, before);
     assert_eq!(t.mails().len(), mails);
@@ -213,7 +213,7 @@ async fn a_target_with_line_breaks_redirects_to_the_site() {
         let landed = t.get(&link).send().await.expect(303);
         assert_eq!(landed.location().host_str(), Some("app.example.com"));
         let authorize = format!("/auth/v1/authorize?provider=google&redirect_to={encoded}");
-        let answer = t.get(&authorize).send().await;
-        assert!([302, 303, 400].contains(&answer.status), "{answer:?}");
+        let response = t.get(&authorize).send().await;
+        assert!([302, 303, 400].contains(&response.status), "{response:?}");
     }
 }

@@ -8,11 +8,12 @@ use time::Duration;
 const ADA: &str = "ada@example.com";
 
 /// Checks a 429 and returns its retry time.
-fn limited(answer: &TestResponse, code: &str, limit: &str) -> Duration {
-    assert_eq!(answer.rejection(), (429, code.to_owned()), "{limit}");
-    assert_eq!(answer.header("x-ratelimit-name"), Some(limit));
-    assert_eq!(answer.header("x-sb-error-code"), Some(code));
-    let seconds: i64 = answer.header("retry-after").unwrap_or_else(|| panic!("{limit}: {answer:?}")).parse().unwrap();
+fn limited(response: &TestResponse, code: &str, limit: &str) -> Duration {
+    assert_eq!(response.rejection(), (429, code.to_owned()), "{limit}");
+    assert_eq!(response.header("x-ratelimit-name"), Some(limit));
+    assert_eq!(response.header("x-sb-error-code"), Some(code));
+    let seconds: i64 =
+        response.header("retry-after").unwrap_or_else(|| panic!("{limit}: {response:?}")).parse().unwrap();
     assert!((1..=3600).contains(&seconds), "{limit}: {seconds}");
     Duration::seconds(seconds)
 }

@@ -58,8 +58,8 @@ async fn with_pkce_the_exchange_links_and_signs_in_once() {
     let pkce = Pkce::new();
     let url = begin_link(&guest, Some(&pkce), ADAS).await;
     // The network does not matter: the verifier proves the app
-    let answer = return_to(&server, &url, ADA, EVES).await.expect(302);
-    let session = server.exchange(&answer, &pkce.verifier).await.expect(200).json();
+    let response = return_to(&server, &url, ADA, EVES).await.expect(302);
+    let session = server.exchange(&response, &pkce.verifier).await.expect(200).json();
     assert!(session["provider_token"].is_string());
     let user = &session["user"];
     assert_eq!(user["id"], guest.account().await["id"]);
@@ -67,7 +67,7 @@ async fn with_pkce_the_exchange_links_and_signs_in_once() {
     assert_eq!(user["app_metadata"]["providers"], json!(["google"]));
     assert_eq!(user["user_metadata"].get("full_name"), None, "linking does not merge metadata");
     assert!(server.actions().await.contains(&"identity_linked".to_owned()));
-    let again = server.exchange(&answer, &pkce.verifier).await;
+    let again = server.exchange(&response, &pkce.verifier).await;
     assert_eq!(again.rejection(), (404, "flow_state_not_found".into()));
     for table in ["flow_state", "oauth_client_states"] {
         assert_eq!(server.count(&format!("select count(*) from auth.{table}")).await, 0, "{table}");
@@ -85,15 +85,15 @@ async fn with_pkce_errors_are_reported_by_the_callback_and_an_unverified_address
     assert_eq!(taken.location_query("error_code").as_deref(), Some("email_exists"));
 
     let url = begin_link(&guest, Some(&pkce), ADAS).await;
-    let answer = return_to(&server, &url, UNVERIFIED, ADAS).await.expect(302);
+    let response = return_to(&server, &url, UNVERIFIED, ADAS).await.expect(302);
     assert!(server.mails_to("new@example.com").is_empty(), "no mail before the exchange");
-    let waiting = server.exchange(&answer, &pkce.verifier).await;
+    let waiting = server.exchange(&response, &pkce.verifier).await;
     assert_eq!(waiting.rejection(), (422, "email_not_confirmed".into()));
     let user = guest.account().await;
     assert_eq!((&user["email"], &user["new_email"]), (&json!(""), &json!("new@example.com")));
     assert_eq!(user["identities"][0]["provider"], "google", "kept");
     server.mail_to("new@example.com").await;
-    assert_eq!(server.exchange(&answer, &pkce.verifier).await.rejection().1, "flow_state_not_found");
+    assert_eq!(server.exchange(&response, &pkce.verifier).await.rejection().1, "flow_state_not_found");
 }
 
 #[tokio::test]
@@ -105,10 +105,10 @@ async fn concurrent_exchanges_link_an_identity_to_one_account() {
         let url = begin_link(&person, Some(&pkce), ADAS).await;
         ways.push((return_to(&server, &url, ADA, ADAS).await.expect(302), pkce));
     }
-    let exchanges = ways.iter().map(|(answer, pkce)| server.exchange(answer, &pkce.verifier));
-    let answers = futures_util::future::join_all(exchanges).await;
-    let (linked, refused): (Vec<_>, Vec<_>) = answers.iter().partition(|answer| answer.status == 200);
-    assert_eq!((linked.len(), refused.len()), (1, 1), "{answers:?}");
+    let exchanges = ways.iter().map(|(response, pkce)| server.exchange(response, &pkce.verifier));
+    let responses = futures_util::future::join_all(exchanges).await;
+    let (linked, refused): (Vec<_>, Vec<_>) = responses.iter().partition(|response| response.status == 200);
+    assert_eq!((linked.len(), refused.len()), (1, 1), "{responses:?}");
     assert_eq!(refused[0].rejection(), (422, "identity_already_exists".into()));
     assert_eq!(google_identities(&server).await, 1);
 }
@@ -125,16 +125,16 @@ async fn without_pkce_a_link_is_finished_where_it_started() {
     assert_eq!(tricked.location_fragment("access_token"), None);
     assert_eq!(google_identities(&server).await, 0);
     // The flow can still be finished by the right browser
-    let answer = return_to(&server, &url, ADA, EVES).await.expect(302);
-    assert!(answer.location_fragment("access_token").is_some(), "{answer:?}");
+    let response = return_to(&server, &url, ADA, EVES).await.expect(302);
+    assert!(response.location_fragment("access_token").is_some(), "{response:?}");
     assert_eq!(google_identities(&server).await, 1);
 
     // The IPv6 addresses of one network change
     let bob = server.member("bob@example.com").await;
     let url = begin_link(&bob, None, "2001:db8:1:2::1").await;
     let other = GooglePerson::Verified { name: "Bob", email: "other@example.com" };
-    let answer = return_to(&server, &url, other, "2001:db8:1:2:ffff::9").await.expect(302);
-    assert!(answer.location_fragment("access_token").is_some(), "{answer:?}");
+    let response = return_to(&server, &url, other, "2001:db8:1:2:ffff::9").await.expect(302);
+    assert!(response.location_fragment("access_token").is_some(), "{response:?}");
 }
 
 /// Links to Eve's account an identity with Ada's address, unverified.

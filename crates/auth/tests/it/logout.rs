@@ -12,13 +12,13 @@ async fn three(server: &TestServer) -> [Member<'_>; 3] {
 async fn alive(sessions: &[Member<'_>; 3]) -> Vec<bool> {
     let mut alive = Vec::new();
     for session in sessions {
-        let answer = session.reads_account().await;
-        if answer.status != 200 {
-            assert_eq!(answer.rejection(), (403, "session_not_found".into()));
+        let response = session.reads_account().await;
+        if response.status != 200 {
+            assert_eq!(response.rejection(), (403, "session_not_found".into()));
             let refreshed = session.refreshes_with(session.refresh_token()).await;
             assert_eq!(refreshed.rejection(), (400, "refresh_token_not_found".into()));
         }
-        alive.push(answer.status == 200);
+        alive.push(response.status == 200);
     }
     alive
 }
@@ -33,8 +33,8 @@ async fn each_scope_ends_its_sessions() {
     ] {
         let server = TestServer::start().await;
         let sessions = three(&server).await;
-        let answer = sessions[0].sends(server.post(&format!("/auth/v1/logout{query}"))).send().await.expect(204);
-        assert!(answer.body.is_empty());
+        let response = sessions[0].sends(server.post(&format!("/auth/v1/logout{query}"))).send().await.expect(204);
+        assert!(response.body.is_empty());
         assert_eq!(alive(&sessions).await, expected, "{query}");
         assert!(server.actions().await.contains(&"logout".to_owned()));
     }
@@ -44,12 +44,12 @@ async fn each_scope_ends_its_sessions() {
 async fn an_unknown_scope_or_caller_ends_no_session() {
     let server = TestServer::start().await;
     let sessions = three(&server).await;
-    let answer = sessions[0].signs_out("everyone").await;
-    assert_eq!(answer.rejection(), (400, "validation_failed".into()));
-    assert_eq!(answer.json()["msg"], "Unsupported logout scope \"everyone\"");
+    let response = sessions[0].signs_out("everyone").await;
+    assert_eq!(response.rejection(), (400, "validation_failed".into()));
+    assert_eq!(response.json()["msg"], "Unsupported logout scope \"everyone\"");
     assert_eq!(server.post("/auth/v1/logout").send().await.rejection(), (401, "no_authorization".into()));
     let anon = server.api_keys().anon_jwt().to_owned();
-    let answer = server.post("/auth/v1/logout").bearer(&anon).send().await;
-    assert_eq!(answer.rejection(), (403, "bad_jwt".into()));
+    let response = server.post("/auth/v1/logout").bearer(&anon).send().await;
+    assert_eq!(response.rejection(), (403, "bad_jwt".into()));
     assert_eq!(alive(&sessions).await, [true, true, true]);
 }

@@ -27,8 +27,8 @@ impl Transport for Moody {
         if !refuse {
             self.taken.send_modify(|taken| taken.push(email));
         }
-        let answer = if refuse { Err(self.error.clone()) } else { Ok(()) };
-        Box::pin(async { answer })
+        let response = if refuse { Err(self.error.clone()) } else { Ok(()) };
+        Box::pin(async { response })
     }
 }
 

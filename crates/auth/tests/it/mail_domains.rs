@@ -19,18 +19,18 @@ type Answers = HashMap<(String, u16), (u8, Vec<(u16, Vec<u8>)>)>;
 /// A name server that knows a few domains and refuses other queries.
 struct NameServer {
     address: SocketAddr,
-    answers: Arc<Mutex<Answers>>,
+    responses: Arc<Mutex<Answers>>,
     asked: Arc<Mutex<Vec<(String, u16)>>>,
 }
 
 impl NameServer {
-    async fn start(answers: Answers) -> Self {
+    async fn start(responses: Answers) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let address = socket.local_addr().unwrap();
         let asked: Arc<Mutex<Vec<_>>> = Arc::default();
         let notes = Arc::clone(&asked);
-        let answers = Arc::new(Mutex::new(answers));
-        let known = Arc::clone(&answers);
+        let responses = Arc::new(Mutex::new(responses));
+        let known = Arc::clone(&responses);
         tokio::spawn(async move {
             let mut query = [0; 600];
             while let Ok((length, from)) = socket.recv_from(&mut query).await {
@@ -45,7 +45,7 @@ impl NameServer {
                 socket.send_to(&answer(query, status, &records), from).await.unwrap();
             }
         });
-        Self { address, answers, asked }
+        Self { address, responses, asked }
     }
 
     fn asked(&self, name: &str) -> Vec<u16> {
@@ -76,9 +76,9 @@ fn answer(query: &[u8], status: u8, records: &[(u16, Vec<u8>)]) -> Vec<u8> {
     bytes
 }
 
-fn assert_invalid_address(answer: &TestResponse, email: &str) {
-    assert_eq!(answer.rejection(), (400, "email_address_invalid".into()), "{email}");
-    assert_eq!(answer.json()["msg"], format!("Email address \"{email}\" is invalid"));
+fn assert_invalid_address(response: &TestResponse, email: &str) {
+    assert_eq!(response.rejection(), (400, "email_address_invalid".into()), "{email}");
+    assert_eq!(response.json()["msg"], format!("Email address \"{email}\" is invalid"));
 }
 
 #[tokio::test]
@@ -186,8 +186,8 @@ async fn a_domain_of_a_blocked_mail_server_is_rejected() {
 async fn an_unverified_address_of_a_provider_is_checked_before_it_is_sent_mail() {
     let (t, _server) = server_with_name_server(|_| {}).await;
     let come = async |email: &'static str| {
-        let answer = t.google().sign_in(GooglePerson::Unverified { name: "Ada", email }).await;
-        answer.location_query("error_code").unwrap()
+        let response = t.google().sign_in(GooglePerson::Unverified { name: "Ada", email }).await;
+        response.location_query("error_code").unwrap()
     };
     assert_eq!(come("ada@gone.dev").await, "email_address_invalid");
     assert_eq!(t.count("select count(*) from auth.users").await, 0);
@@ -195,8 +195,8 @@ async fn an_unverified_address_of_a_provider_is_checked_before_it_is_sent_mail()
     // A confirmed account is sent no email, so its domain is not checked
     t.execute("update auth.users set email = 'ada@gone.dev', email_confirmed_at = now()").await;
     t.execute("update auth.identities set identity_data = identity_data || '{\"email\": \"ada@gone.dev\"}'").await;
-    let answer = t.google().sign_in(GooglePerson::Unverified { name: "Ada", email: "ada@mail.dev" }).await;
-    assert!(answer.location_fragment("access_token").is_some(), "{answer:?}");
+    let response = t.google().sign_in(GooglePerson::Unverified { name: "Ada", email: "ada@mail.dev" }).await;
+    assert!(response.location_fragment("access_token").is_some(), "{response:?}");
 }
 
 #[tokio::test]
@@ -210,9 +210,9 @@ async fn the_domain_of_a_pending_link_is_checked_again_at_the_exchange() {
     let begun = t.anonymous_member().await.begins_google_link(Some(&pkce)).await.expect(200);
     let url = google_page(&begun);
     // The name server refuses the domain, so that nothing is cached
-    let answer = t.google().answer(&url, GooglePerson::Unverified { name: "Ada", email: "ada@late.dev" }).await;
-    server.answers.lock().unwrap().insert(("late.dev".to_owned(), MX), (3, Vec::new()));
-    assert_invalid_address(&t.exchange(&answer, &pkce.verifier).await, "ada@late.dev");
+    let response = t.google().answer(&url, GooglePerson::Unverified { name: "Ada", email: "ada@late.dev" }).await;
+    server.responses.lock().unwrap().insert(("late.dev".to_owned(), MX), (3, Vec::new()));
+    assert_invalid_address(&t.exchange(&response, &pkce.verifier).await, "ada@late.dev");
     assert_eq!(t.count("select count(*) from auth.identities").await, 0);
 }
 

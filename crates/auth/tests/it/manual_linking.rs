@@ -69,11 +69,11 @@ async fn manual_linking_is_disabled_by_default() {
     let server = TestServer::start().await;
     let eve = server.member("eve@example.com").await;
     assert_eq!(eve.begins_google_link(None).await.rejection(), (404, "manual_linking_disabled".into()));
-    let answer = eve.unlinks(&eve.identity("email").await).await;
-    assert_eq!(answer.rejection(), (404, "manual_linking_disabled".into()));
+    let response = eve.unlinks(&eve.identity("email").await).await;
+    assert_eq!(response.rejection(), (404, "manual_linking_disabled".into()));
     let body = json!({"provider": "google", "id_token": "x", "link_identity": true});
-    let answer = eve.posts("token?grant_type=id_token", &body).await;
-    assert_eq!(answer.rejection(), (404, "manual_linking_disabled".into()));
+    let response = eve.posts("token?grant_type=id_token", &body).await;
+    assert_eq!(response.rejection(), (404, "manual_linking_disabled".into()));
 }
 
 /// Creates an account with an email and a linked Google identity.
@@ -88,10 +88,10 @@ async fn concurrent_unlinks_leave_one_identity() {
     let server = TestServer::with_auth(|auth| auth.manual_linking = true).await;
     let eve = with_two_identities(&server).await;
     let (email, google) = (eve.identity("email").await, eve.identity("google").await);
-    let answers = join_all([&email, &google, &email, &google].map(|id| eve.unlinks(id))).await;
-    assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1);
-    for answer in answers.iter().filter(|answer| answer.status != 200) {
-        assert_eq!(answer.rejection(), (422, "single_identity_not_deletable".into()));
+    let responses = join_all([&email, &google, &email, &google].map(|id| eve.unlinks(id))).await;
+    assert_eq!(responses.iter().filter(|response| response.status == 200).count(), 1);
+    for response in responses.iter().filter(|response| response.status != 200) {
+        assert_eq!(response.rejection(), (422, "single_identity_not_deletable".into()));
     }
     assert_eq!(count(&server, "identities").await, 1);
 }
@@ -117,8 +117,8 @@ async fn a_sign_in_with_an_identity_that_is_being_unlinked_creates_another_accou
         }
         other.batch_execute("commit").await.unwrap();
     };
-    let (answer, ()) = tokio::join!(server.get(back.as_str()).send(), finish);
-    assert_eq!(claims_of(server.member_of(&answer).access_token())["email"], "ada@example.com");
+    let (response, ()) = tokio::join!(server.get(back.as_str()).send(), finish);
+    assert_eq!(claims_of(server.member_of(&response).access_token())["email"], "ada@example.com");
     assert_eq!(count(&server, "users").await, 2);
 }
 

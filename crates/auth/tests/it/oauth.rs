@@ -24,10 +24,10 @@ pub fn query_of(url: &Url, name: &str) -> Option<String> {
     url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
 }
 
-pub fn error_of(answer: &TestResponse) -> (String, Option<String>) {
+pub fn error_of(response: &TestResponse) -> (String, Option<String>) {
     (
-        answer.location_query("error").unwrap_or_else(|| panic!("no error: {answer:?}")),
-        answer.location_query("error_code"),
+        response.location_query("error").unwrap_or_else(|| panic!("no error: {response:?}")),
+        response.location_query("error_code"),
     )
 }
 
@@ -45,9 +45,9 @@ async fn the_implicit_flow_returns_the_session_in_the_fragment() {
     assert_eq!(state.len(), 36);
     assert!(query_of(&url, "scope").unwrap().contains("email profile"));
 
-    let answer = server.google().answer(&url, ADA).await.expect(302);
+    let response = server.google().answer(&url, ADA).await.expect(302);
 
-    let target = answer.location();
+    let target = response.location();
     assert_eq!(target.query(), None);
     assert!(target.as_str().starts_with("http://127.0.0.1:3000"));
     let names: Vec<String> =
@@ -57,8 +57,8 @@ async fn the_implicit_flow_returns_the_session_in_the_fragment() {
         assert!(names.iter().any(|known| known == name), "{name}");
     }
     assert!(!names.contains(&"type".to_owned()));
-    assert_eq!(answer.header("cache-control"), Some("no-store"));
-    let token = answer.location_fragment("access_token").unwrap();
+    assert_eq!(response.header("cache-control"), Some("no-store"));
+    let token = response.location_fragment("access_token").unwrap();
     let claims = claims_of(&token);
     assert_eq!(claims["amr"][0]["method"], "oauth");
     assert_eq!(claims["app_metadata"], json!({"provider": "google", "providers": ["google"]}));
@@ -90,8 +90,8 @@ async fn the_code_flow_returns_a_code_that_is_exchanged_once() {
     );
     let url = authorize(&server, &query).await;
     let back = server.google().decide(&url, ADA).await;
-    let answer = server.get(back.as_str()).send().await.expect(302);
-    let target = answer.location();
+    let response = server.get(back.as_str()).send().await.expect(302);
+    let target = response.location();
     assert!(target.as_str().starts_with("http://127.0.0.1:3000/app?x=1&code="), "{target}");
     assert_eq!(target.fragment(), None);
     assert_eq!(count(&server, "sessions").await, 0, "no session before the exchange");
@@ -100,7 +100,7 @@ async fn the_code_flow_returns_a_code_that_is_exchanged_once() {
     let again = server.get(back.as_str()).send().await.expect(303);
     assert_eq!(error_of(&again), ("invalid_request".into(), Some("flow_state_already_used".into())));
 
-    let code = answer.location_query("code").unwrap();
+    let code = response.location_query("code").unwrap();
     let exchange = async |verifier: &str| {
         let body = json!({"auth_code": code, "code_verifier": verifier});
         server.post("/auth/v1/token?grant_type=pkce").json(&body).send().await
@@ -118,11 +118,11 @@ async fn the_code_flow_returns_a_code_that_is_exchanged_once() {
 async fn a_cancelled_sign_in_returns_the_error_of_the_provider() {
     let server = TestServer::start().await;
     for person in [GooglePerson::Cancels, GooglePerson::Breaks] {
-        let answer = server.google().sign_in(person).await.expect(302);
-        let (error, code) = error_of(&answer);
+        let response = server.google().sign_in(person).await.expect(302);
+        let (error, code) = error_of(&response);
         assert_eq!(code, None);
-        assert_eq!(answer.location_fragment("error"), Some(error.clone()));
-        assert_eq!(answer.location_fragment("sb").as_deref(), Some(""));
+        assert_eq!(response.location_fragment("error"), Some(error.clone()));
+        assert_eq!(response.location_fragment("sb").as_deref(), Some(""));
         if matches!(person, GooglePerson::Cancels) {
             assert_eq!(error, "access_denied");
         }
@@ -185,10 +185,10 @@ async fn the_owner_of_the_address_takes_over_an_unconfirmed_account() {
 #[tokio::test]
 async fn an_unverified_address_must_be_confirmed_first() {
     let server = TestServer::start().await;
-    let answer = server.google().sign_in(UNVERIFIED_ADA).await.expect(302);
-    assert_eq!(error_of(&answer), ("access_denied".into(), Some("provider_email_needs_verification".into())));
+    let response = server.google().sign_in(UNVERIFIED_ADA).await.expect(302);
+    assert_eq!(error_of(&response), ("access_denied".into(), Some("provider_email_needs_verification".into())));
     assert_eq!(
-        answer.location_fragment("error_description").as_deref(),
+        response.location_fragment("error_description").as_deref(),
         Some("Unverified email with google. A confirmation email has been sent to your google email")
     );
     assert_eq!(count(&server, "sessions").await, 0);
@@ -205,31 +205,31 @@ async fn the_app_gets_the_address_that_a_confirmation_was_sent_to() {
     let server = TestServer::with_auth(|auth| auth.redirect_allow_list = vec![app.into(), own_scheme.into()]).await;
     let at = async |target: &str, person: GooglePerson<'_>| {
         let url = authorize(&server, &format!("&redirect_to={target}")).await;
-        let answer = server.google().answer(&url, person).await.expect(302);
-        assert_eq!(answer.location_query("error_code").as_deref(), Some("provider_email_needs_verification"));
-        answer
+        let response = server.google().answer(&url, person).await.expect(302);
+        assert_eq!(response.location_query("error_code").as_deref(), Some("provider_email_needs_verification"));
+        response
     };
-    let answer = at(app, UNVERIFIED_ADA).await;
-    assert!(answer.location().as_str().starts_with(app), "{answer:?}");
-    assert_eq!(answer.location_fragment("email").as_deref(), Some("ada@example.com"));
-    assert_eq!(answer.location_query("email"), None, "a query is logged by servers");
+    let response = at(app, UNVERIFIED_ADA).await;
+    assert!(response.location().as_str().starts_with(app), "{response:?}");
+    assert_eq!(response.location_fragment("email").as_deref(), Some("ada@example.com"));
+    assert_eq!(response.location_query("email"), None, "a query is logged by servers");
     // Another application of the device may have claimed the scheme
-    let answer = at(own_scheme, UNVERIFIED_ADA).await;
-    assert!(!answer.location().as_str().contains("ada"), "{answer:?}");
+    let response = at(own_scheme, UNVERIFIED_ADA).await;
+    assert!(!response.location().as_str().contains("ada"), "{response:?}");
     // No confirmation was sent: the address has an owner
     server.account("bea@example.com", PASSWORD).await;
-    let answer = at(app, GooglePerson::Unverified { name: "Bea", email: "bea@example.com" }).await;
-    assert_eq!(answer.location_fragment("email"), None, "{answer:?}");
+    let response = at(app, GooglePerson::Unverified { name: "Bea", email: "bea@example.com" }).await;
+    assert_eq!(response.location_fragment("email"), None, "{response:?}");
 }
 
 #[tokio::test]
 async fn an_unverified_address_never_links() {
     let server = TestServer::start().await;
     let id = server.account("ada@example.com", PASSWORD).await;
-    let answer = server.google().sign_in(UNVERIFIED_ADA).await.expect(302);
-    assert_eq!(error_of(&answer).1.as_deref(), Some("provider_email_needs_verification"));
+    let response = server.google().sign_in(UNVERIFIED_ADA).await.expect(302);
+    assert_eq!(error_of(&response).1.as_deref(), Some("provider_email_needs_verification"));
     assert_eq!(
-        answer.location_query("error_description").as_deref(),
+        response.location_query("error_description").as_deref(),
         Some("Unverified email with google. Verify the email with google in order to sign in")
     );
     assert_eq!(count(&server, "users").await, 1, "nothing would ever confirm such an account");
@@ -257,15 +257,15 @@ async fn an_unverified_address_of_an_identity_does_not_lead_its_owner_into_that_
 #[tokio::test]
 async fn disabled_sign_ups_and_bans_are_reported_to_the_app() {
     let server = TestServer::with_auth(|auth| auth.disable_signup = true).await;
-    let answer = server.google().sign_in(ADA).await.expect(302);
-    assert_eq!(error_of(&answer), ("access_denied".into(), Some("signup_disabled".into())));
+    let response = server.google().sign_in(ADA).await.expect(302);
+    assert_eq!(error_of(&response), ("access_denied".into(), Some("signup_disabled".into())));
     assert_eq!(count(&server, "users").await, 0);
 
     let server = TestServer::start().await;
     google_user(&server, ADA).await;
     server.execute("update auth.users set banned_until = now() + interval '1 day'").await;
-    let answer = server.google().sign_in(ADA).await.expect(302);
-    assert_eq!(error_of(&answer), ("access_denied".into(), Some("user_banned".into())));
+    let response = server.google().sign_in(ADA).await.expect(302);
+    assert_eq!(error_of(&response), ("access_denied".into(), Some("user_banned".into())));
     assert_eq!(count(&server, "sessions").await, 1);
 }
 
@@ -298,10 +298,10 @@ async fn an_invalid_state_redirects_to_the_site() {
         (format!("code={code}&state={of_mail}"), "bad_oauth_state"),
         (format!("error=access_denied&state={of_mail}"), "bad_oauth_state"),
     ] {
-        let answer = server.get(&format!("/auth/v1/callback?{query}")).send().await.expect(303);
-        assert_eq!(error_of(&answer), ("invalid_request".into(), Some(code.to_owned())), "{query}");
-        assert!(answer.location().as_str().starts_with("http://127.0.0.1:3000/?"), "{answer:?}");
-        assert_eq!(answer.location().fragment(), None);
+        let response = server.get(&format!("/auth/v1/callback?{query}")).send().await.expect(303);
+        assert_eq!(error_of(&response), ("invalid_request".into(), Some(code.to_owned())), "{query}");
+        assert!(response.location().as_str().starts_with("http://127.0.0.1:3000/?"), "{response:?}");
+        assert_eq!(response.location().fragment(), None);
     }
     let state = query_of(&url, "state").unwrap();
     let without_code = server.get(&format!("/auth/v1/callback?state={state}")).send().await.expect(302);
@@ -310,8 +310,8 @@ async fn an_invalid_state_redirects_to_the_site() {
     let other = authorize(&server, "").await;
     let late = server.google().decide(&other, ADA).await;
     server.clock().advance(Duration::seconds(301));
-    let answer = server.get(late.as_str()).send().await.expect(303);
-    assert_eq!(answer.location_query("error_description").as_deref(), Some("OAuth state has expired"));
+    let response = server.get(late.as_str()).send().await.expect(303);
+    assert_eq!(response.location_query("error_description").as_deref(), Some("OAuth state has expired"));
     assert_eq!(count(&server, "sessions").await, 0);
 }
 
@@ -328,8 +328,8 @@ async fn no_redirect_leads_outside_the_allow_list() {
         "http%3A%2F%2Fevil.example%5C%40127.0.0.1%3A3000",
     ] {
         let url = authorize(&server, &format!("&redirect_to={target}")).await;
-        let answer = server.google().answer(&url, GooglePerson::Cancels).await.expect(302);
-        let target_url = answer.location();
+        let response = server.google().answer(&url, GooglePerson::Cancels).await.expect(302);
+        let target_url = response.location();
         assert_eq!(
             (target_url.host_str(), target_url.port(), target_url.path()),
             (Some("127.0.0.1"), Some(3000), "/"),
@@ -337,8 +337,8 @@ async fn no_redirect_leads_outside_the_allow_list() {
         );
     }
     let allowed = authorize(&server, "&redirect_to=http%3A%2F%2Flocalhost%3A3000%2Fapp").await;
-    let answer = server.google().answer(&allowed, GooglePerson::Cancels).await.expect(302);
-    assert!(answer.location().as_str().starts_with("http://localhost:3000/app?error="));
+    let response = server.google().answer(&allowed, GooglePerson::Cancels).await.expect(302);
+    assert!(response.location().as_str().starts_with("http://localhost:3000/app?error="));
 }
 
 #[tokio::test]
@@ -385,9 +385,9 @@ async fn requests_that_cannot_start_a_flow_are_rejected() {
             "code challenge has to be between 43 and 128 characters",
         ),
     ] {
-        let answer = server.get(&format!("/auth/v1/authorize?{query}")).send().await;
-        assert_eq!(answer.rejection(), (400, "validation_failed".into()), "{query}");
-        assert_eq!(answer.json()["msg"], text);
+        let response = server.get(&format!("/auth/v1/authorize?{query}")).send().await;
+        assert_eq!(response.rejection(), (400, "validation_failed".into()), "{query}");
+        assert_eq!(response.json()["msg"], text);
     }
     let invite = server.get("/auth/v1/authorize?provider=google&invite_token=unknown").send().await;
     assert_eq!(invite.rejection(), (404, "user_not_found".into()));
@@ -402,9 +402,9 @@ async fn concurrent_first_sign_ins_create_one_account() {
         let url = authorize(&server, "").await;
         ways_back.push(server.google().decide(&url, ADA).await);
     }
-    let answers = join_all(ways_back.iter().map(|back| server.get(back.as_str()).send())).await;
-    for answer in &answers {
-        assert!(answer.location_fragment("access_token").is_some(), "{answer:?}");
+    let responses = join_all(ways_back.iter().map(|back| server.get(back.as_str()).send())).await;
+    for response in &responses {
+        assert!(response.location_fragment("access_token").is_some(), "{response:?}");
     }
     assert_eq!(count(&server, "users").await, 1);
     assert_eq!(count(&server, "identities").await, 1);
@@ -416,8 +416,8 @@ async fn concurrent_callbacks_of_one_flow_sign_in_once() {
     let server = TestServer::start().await;
     let url = authorize(&server, "").await;
     let back = server.google().decide(&url, ADA).await;
-    let answers = join_all((0..4).map(|_| server.get(back.as_str()).send())).await;
-    let sessions = answers.iter().filter(|answer| answer.location_fragment("access_token").is_some()).count();
+    let responses = join_all((0..4).map(|_| server.get(back.as_str()).send())).await;
+    let sessions = responses.iter().filter(|response| response.location_fragment("access_token").is_some()).count();
     assert_eq!(sessions, 1);
     assert_eq!(count(&server, "sessions").await, 1);
 }
@@ -460,8 +460,8 @@ async fn a_target_may_contain_any_characters() {
     let target = "http%3A%2F%2F127.0.0.1%3A3000%2Fgr%C3%BC%C3%9Fe%3Fname%3D%C3%A9";
     for person in [ADA, GooglePerson::Cancels] {
         let url = authorize(&server, &format!("&redirect_to={target}")).await;
-        let answer = server.google().answer(&url, person).await.expect(302);
-        let location = answer.location();
+        let response = server.google().answer(&url, person).await.expect(302);
+        let location = response.location();
         assert_eq!(location.path(), "/gr%C3%BC%C3%9Fe", "{location}");
         assert!(location.query().unwrap().starts_with("name=%C3%A9"), "{location}");
     }

@@ -53,15 +53,15 @@ async fn the_owner_lists_renames_and_deletes_passkeys() {
         (json!({"friendly_name": ""}), "friendly_name is required"),
         (json!({"friendly_name": format!("{name}x")}), "friendly_name must be 120 characters or less"),
     ] {
-        let answer = rename(&ada, id, &body).await;
-        assert_eq!(answer.rejection(), (400, "validation_failed".into()));
-        assert_eq!(answer.json()["msg"], text);
+        let response = rename(&ada, id, &body).await;
+        assert_eq!(response.rejection(), (400, "validation_failed".into()));
+        assert_eq!(response.json()["msg"], text);
     }
     let body = json!({"friendly_name": "Mine"});
     for (member, id) in [(&eve, id), (&ada, "x"), (&ada, "6f0c0c3e-65b5-4f3c-8a4c-6b8d54b3f1a0")] {
-        for answer in [rename(member, id, &body).await, delete(member, id).await] {
-            assert_eq!(answer.rejection(), (404, "validation_failed".into()), "{id}");
-            assert_eq!(answer.json()["msg"], "Passkey not found");
+        for response in [rename(member, id, &body).await, delete(member, id).await] {
+            assert_eq!(response.rejection(), (404, "validation_failed".into()), "{id}");
+            assert_eq!(response.json()["msg"], "Passkey not found");
         }
     }
     assert_eq!(list(&ada).await[0]["friendly_name"], name);
@@ -103,7 +103,7 @@ async fn the_number_of_passkeys_is_limited() {
     let mut statuses = [one.status, two.status, three.status];
     statuses.sort_unstable();
     assert_eq!(statuses, [200, 422, 422]);
-    let refused = [one, two, three].into_iter().find(|answer| answer.status == 422).unwrap();
+    let refused = [one, two, three].into_iter().find(|response| response.status == 422).unwrap();
     assert_eq!(refused.rejection().1, "too_many_passkeys");
     let full = try_to_begin_registration(&ada).await;
     assert_eq!(full.rejection(), (422, "too_many_passkeys".into()));
@@ -125,9 +125,9 @@ async fn a_person_with_a_second_factor_manages_passkeys_with_it() {
     let credential = Authenticator::new().create(&begun["options"]);
     let body = challenge_response(&begun, &credential);
     let verify = || complete_registration(&ada, &body);
-    for answer in [try_to_begin_registration(&ada).await, verify().await, delete(&ada, id).await] {
-        assert_eq!(answer.rejection(), (403, "insufficient_aal".into()));
-        assert_eq!(answer.json()["msg"], "AAL2 session is required to manage passkeys when MFA is enabled");
+    for response in [try_to_begin_registration(&ada).await, verify().await, delete(&ada, id).await] {
+        assert_eq!(response.rejection(), (403, "insufficient_aal".into()));
+        assert_eq!(response.json()["msg"], "AAL2 session is required to manage passkeys when MFA is enabled");
     }
     rename(&ada, id, &json!({"friendly_name": "Mine"})).await.expect(200);
     t.execute("update auth.sessions set aal = 'aal2'").await;
@@ -216,9 +216,9 @@ async fn administrators_list_and_delete_passkeys_also_while_these_are_disabled()
     assert_eq!(get(unknown).await.rejection(), (404, "user_not_found".into()));
     assert_eq!(get("/auth/v1/admin/users/x/passkeys").await.rejection(), (404, "validation_failed".into()));
     for path in [&one(&eve), &format!("{}/x", of(&ada))] {
-        let answer = t.delete(path).key(&secret).send().await;
-        assert_eq!(answer.rejection(), (404, "validation_failed".into()));
-        assert_eq!(answer.json()["msg"], "Passkey not found");
+        let response = t.delete(path).key(&secret).send().await;
+        assert_eq!(response.rejection(), (404, "validation_failed".into()));
+        assert_eq!(response.json()["msg"], "Passkey not found");
     }
     let by_user = t.delete(&one(&ada)).bearer(ada.access_token()).send().await;
     assert_eq!(by_user.rejection(), (403, "not_admin".into()));

@@ -89,8 +89,8 @@ async fn a_breached_password_is_rejected() {
     })
     .await;
     let body = json!({"email": ADA, "password": "password1"});
-    let answer = t.post("/auth/v1/signup").json(&body).send().await.expect(422);
-    assert_eq!(answer.json()["weak_password"]["reasons"], json!(["pwned"]));
+    let response = t.post("/auth/v1/signup").json(&body).send().await.expect(422);
+    assert_eq!(response.json()["weak_password"]["reasons"], json!(["pwned"]));
     let body = json!({"email": ADA, "password": "an unknown one"});
     t.post("/auth/v1/signup").json(&body).send().await.expect(200);
 }
@@ -109,8 +109,8 @@ async fn without_a_response_about_breaches_the_setting_decides() {
         })
         .await;
         let body = json!({"email": ADA, "password": "correct-horse"});
-        let answer = t.post("/auth/v1/signup").json(&body).send().await;
-        assert_eq!(answer.status, if fail_closed { 500 } else { 200 }, "{answer:?}");
+        let response = t.post("/auth/v1/signup").json(&body).send().await;
+        assert_eq!(response.status, if fail_closed { 500 } else { 200 }, "{response:?}");
         // Existing passwords are still accepted
         insert_imported(&t, "bob@example.com", "$2b$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW").await;
         let hint = &t.sign_in("bob@example.com", "U*U").await["weak_password"];

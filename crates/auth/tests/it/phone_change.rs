@@ -33,8 +33,8 @@ async fn verify(t: &TestServer, code: &str) -> TestResponse {
     t.visitor_with_phone(PHONE).verifies("phone_change", code).await
 }
 
-fn assert_refused(answer: &TestResponse) {
-    assert_eq!(answer.rejection(), (403, "otp_expired".to_owned()));
+fn assert_refused(response: &TestResponse) {
+    assert_eq!(response.rejection(), (403, "otp_expired".to_owned()));
 }
 
 /// Returns the addresses of the accounts that have the number.

@@ -242,14 +242,14 @@ async fn a_text_that_is_not_a_number_is_rejected() {
 /// A gateway whose responses the test releases, and which can be made to reject messages.
 struct Slow {
     asked: tokio::sync::Semaphore,
-    answers: tokio::sync::Semaphore,
+    responses: tokio::sync::Semaphore,
     refuses: std::sync::atomic::AtomicBool,
 }
 
 impl Slow {
     async fn start(frequency: std::time::Duration) -> (TestServer, Arc<Self>) {
-        let (asked, answers) = (tokio::sync::Semaphore::new(0), tokio::sync::Semaphore::new(0));
-        let gateway = Arc::new(Self { asked, answers, refuses: false.into() });
+        let (asked, responses) = (tokio::sync::Semaphore::new(0), tokio::sync::Semaphore::new(0));
+        let gateway = Arc::new(Self { asked, responses, refuses: false.into() });
         let texts: Arc<dyn TextTransport> = gateway.clone();
         let t = TestServer::with(|settings| {
             with_phones(&mut settings.auth);
@@ -264,23 +264,23 @@ impl Slow {
 
     fn refuse(&self) {
         self.refuses.store(true, Ordering::SeqCst);
-        self.answers.add_permits(1);
+        self.responses.add_permits(1);
     }
 
     fn accept(&self) {
         self.refuses.store(false, Ordering::SeqCst);
-        self.answers.add_permits(1);
+        self.responses.add_permits(1);
     }
 }
 
 impl TextTransport for Slow {
     fn send(&self, _message: TextMessage) -> BoxFuture<'_, Result<String, String>> {
-        let answer = async {
+        let response = async {
             self.asked.add_permits(1);
-            self.answers.acquire().await.unwrap().forget();
+            self.responses.acquire().await.unwrap().forget();
             if self.refuses.load(Ordering::SeqCst) { Err("the number is not reachable".into()) } else { Ok("1".into()) }
         };
-        answer.boxed()
+        response.boxed()
     }
 }
 
@@ -296,8 +296,8 @@ async fn a_slow_gateway_blocks_no_other_request() {
         t.execute("update auth.users set updated_at = now() where phone is not null").await;
         gateway.accept();
     };
-    let (answer, ()) = tokio::join!(waiting, meanwhile);
-    assert_eq!(answer.expect(200).json()["phone"], PHONE);
+    let (response, ()) = tokio::join!(waiting, meanwhile);
+    assert_eq!(response.expect(200).json()["phone"], PHONE);
 }
 
 #[tokio::test]
@@ -342,13 +342,13 @@ async fn a_message_that_cannot_be_sent_is_withdrawn() {
 async fn concurrent_sign_ups_with_one_number_create_one_account() {
     let t = TestServer::with_auth(with_phones).await;
     let (ada, eve) = (ada(&t), t.visitor_with_phone("15550002222"));
-    let answers = futures_util::future::join_all((0..6).map(|_| ada.signs_up())).await;
-    let ids: Vec<Value> = answers.into_iter().map(|answer| answer.expect(200).json()["id"].take()).collect();
+    let responses = futures_util::future::join_all((0..6).map(|_| ada.signs_up())).await;
+    let ids: Vec<Value> = responses.into_iter().map(|response| response.expect(200).json()["id"].take()).collect();
     assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
     assert_eq!(t.texts_when(PHONE, 6).await.len(), 6);
 
-    for answer in futures_util::future::join_all((0..6).map(|_| eve.requests_code())).await {
-        answer.expect(200);
+    for response in futures_util::future::join_all((0..6).map(|_| eve.requests_code())).await {
+        response.expect(200);
     }
     assert_eq!(t.texts_when("15550002222", 6).await.len(), 6, "no response promises a text that is not sent");
     assert_eq!(t.count("select count(*) from auth.users").await, 2);

@@ -49,9 +49,9 @@ async fn captchas_protect_the_endpoints_that_people_call() {
         ("token?grant_type=password", Value::Null, "no captcha_token found"),
         ("token?grant_type=web3", Value::Null, "no captcha_token found"),
     ] {
-        let answer = t.post(&format!("/auth/v1/{path}")).json(&body(token)).send().await;
-        assert_eq!(answer.rejection(), (400, "captcha_failed".into()), "{path}");
-        assert_eq!(answer.json()["msg"], format!("captcha protection: request disallowed ({reason})"));
+        let response = t.post(&format!("/auth/v1/{path}")).json(&body(token)).send().await;
+        assert_eq!(response.rejection(), (400, "captcha_failed".into()), "{path}");
+        assert_eq!(response.json()["msg"], format!("captcha protection: request disallowed ({reason})"));
     }
     t.post("/auth/v1/signup").json(&body(json!("solved"))).send().await.expect(200);
     let operator = t.api_keys().service_role_jwt();
@@ -100,10 +100,10 @@ impl<'a> Guesses<'a> {
     /// Returns the limit that rejects a wrong code. `None`: the code is rejected as wrong.
     async fn limit_of_a_wrong_one(&self, from: &str) -> Option<String> {
         let wrong = if self.code == "000000" { "000001" } else { "000000" };
-        let answer = self.verify(wrong, from).await;
-        match answer.rejection() {
+        let response = self.verify(wrong, from).await;
+        match response.rejection() {
             (403, code) if code == "otp_expired" => None,
-            (429, code) if code == "over_request_rate_limit" => answer.header("x-ratelimit-name").map(str::to_owned),
+            (429, code) if code == "over_request_rate_limit" => response.header("x-ratelimit-name").map(str::to_owned),
             other => panic!("{other:?}"),
         }
     }
@@ -200,8 +200,8 @@ async fn limits_on_messages_do_not_reveal_accounts() {
     t.clock().advance(time::Duration::minutes(2));
     let ask = async |path: &str, email: &str| {
         let body = json!({"type": "signup", "email": email, "password": "correct-horse"});
-        let answer = t.post(&format!("/auth/v1/{path}")).json(&body).send().await;
-        (answer.status, answer.header("retry-after").map(str::to_owned))
+        let response = t.post(&format!("/auth/v1/{path}")).json(&body).send().await;
+        (response.status, response.header("retry-after").map(str::to_owned))
     };
     for path in ["recover", "resend"] {
         let first = (ask(path, ADA).await, ask(path, "nobody@example.com").await);
@@ -231,8 +231,8 @@ async fn another_audience_does_not_reveal_accounts() {
     let t = TestServer::start().await;
     t.account(ADA, "correct-horse").await;
     let body = json!({"email": ADA, "password": "correct-horse"});
-    let answer = t.post("/auth/v1/signup").header("x-jwt-aud", "other").json(&body).send().await.expect(200).json();
-    assert_eq!(answer["identities"], json!([]));
+    let response = t.post("/auth/v1/signup").header("x-jwt-aud", "other").json(&body).send().await.expect(200).json();
+    assert_eq!(response["identities"], json!([]));
     assert_eq!(t.count("select count(*) from auth.users").await, 1);
 }
 
@@ -246,8 +246,8 @@ async fn another_audience_does_not_reveal_numbers() {
     let body = json!({"phone": "15550001111", "password": "correct-horse"});
     t.post("/auth/v1/signup").json(&body).send().await.expect(200);
     for path in ["signup", "otp"] {
-        let answer = t.post(&format!("/auth/v1/{path}")).header("x-jwt-aud", "other").json(&body).send().await;
-        answer.expect(200);
+        let response = t.post(&format!("/auth/v1/{path}")).header("x-jwt-aud", "other").json(&body).send().await;
+        response.expect(200);
     }
     assert_eq!(t.count("select count(*) from auth.users").await, 1);
 }

@@ -90,9 +90,9 @@ async fn an_unverified_address_never_leads_into_an_account_whatever_the_confirma
             let at = if account_is_confirmed { "now()" } else { "null" };
             t.execute(&format!("update auth.users set email_confirmed_at = {at}")).await;
             let before = t.count("select count(*) from auth.sessions").await;
-            let answer = t.google().sign_in(CLAIMS_ADA).await.expect(302);
-            let code = answer.location_query("error_code");
-            assert_eq!(code.as_deref(), Some("provider_email_needs_verification"), "{answer:?}");
+            let response = t.google().sign_in(CLAIMS_ADA).await.expect(302);
+            let code = response.location_query("error_code");
+            assert_eq!(code.as_deref(), Some("provider_email_needs_verification"), "{response:?}");
             assert_eq!(t.count("select count(*) from auth.sessions").await, before);
             let linked = "select count(*) from auth.identities
                            where provider = 'google' and user_id in (select id from auth.users where email = 'ada@example.com')";
@@ -122,8 +122,8 @@ async fn an_id_token_with_an_unverified_address_never_leads_into_an_account() {
     let started = begin(&t, "google").await;
     claims["nonce"] = started.nonce.clone().into();
     provider.gives(provider.key.sign(&claims));
-    let answer = return_from_provider(&t, &started).await;
-    assert_eq!(answer.location_query("error_code").as_deref(), Some("provider_email_needs_verification"));
+    let response = return_from_provider(&t, &started).await;
+    assert_eq!(response.location_query("error_code").as_deref(), Some("provider_email_needs_verification"));
 }
 
 #[tokio::test]

@@ -13,10 +13,10 @@ use crate::oauth::query_of;
 
 /// Returns the description in the redirect of a sign-in that failed at the provider.
 #[track_caller]
-fn failure_code(answer: &TestResponse) -> String {
-    assert_eq!(answer.location_query("error").as_deref(), Some("server_error"), "{answer:?}");
-    assert_eq!(answer.location_fragment("error_code").as_deref(), Some("unexpected_failure"));
-    answer.location_query("error_description").unwrap()
+fn failure_code(response: &TestResponse) -> String {
+    assert_eq!(response.location_query("error").as_deref(), Some("server_error"), "{response:?}");
+    assert_eq!(response.location_fragment("error_code").as_deref(), Some("unexpected_failure"));
+    response.location_query("error_description").unwrap()
 }
 
 pub async fn assert_nothing_is_stored(server: &TestServer) {
@@ -36,10 +36,10 @@ async fn a_well_behaved_provider_signs_in() {
     let started = flow(&server).await;
     assert!(started.url.as_str().starts_with(&format!("{}/authorize?", provider.base)));
     provider.gives(provider.key.sign(&provider.claims(&server, started.nonce.as_deref())));
-    let answer = return_from_provider(&server, &started).await;
-    let token = answer.location_fragment("access_token").unwrap_or_else(|| panic!("{answer:?}"));
+    let response = return_from_provider(&server, &started).await;
+    let token = response.location_fragment("access_token").unwrap_or_else(|| panic!("{response:?}"));
     assert_eq!(claims_of(&token)["email"], "ada@example.com");
-    assert_eq!(answer.location_fragment("provider_token").as_deref(), Some("at"));
+    assert_eq!(response.location_fragment("provider_token").as_deref(), Some("at"));
     let (fields, _) = &provider.calls("/token")[0];
     assert_eq!(fields["grant_type"], "authorization_code");
     assert_eq!(fields["code"], "the-code");
@@ -80,8 +80,8 @@ async fn an_id_token_for_another_client_time_or_issuer_is_rejected() {
         let mut claims = provider.claims(&server, started.nonce.as_deref());
         bend(&mut claims);
         provider.gives(provider.key.sign(&claims));
-        let answer = return_from_provider(&server, &started).await;
-        assert_eq!(failure_code(&answer), "Error getting user profile from external provider", "{what}");
+        let response = return_from_provider(&server, &started).await;
+        assert_eq!(failure_code(&response), "Error getting user profile from external provider", "{what}");
     }
     // Signed with another key of the same id
     let started = flow(&server).await;
@@ -128,8 +128,8 @@ async fn responses_of_the_wrong_form_are_rejected() {
         json!({"access_token": "a".repeat(20_000)}),
     ] {
         provider.says("/token", body.clone());
-        let answer = return_from_provider(&server, &flow(&server).await).await;
-        failure_code(&answer);
+        let response = return_from_provider(&server, &flow(&server).await).await;
+        failure_code(&response);
     }
     // Profiles with members of other types
     provider.says("/token", json!({"access_token": "at"}));
@@ -182,8 +182,8 @@ async fn a_discovery_document_that_is_not_valid_is_rejected() {
         let provider = Provider::start().await;
         provider.says("/.well-known/openid-configuration", document);
         let server = server_with("google", &provider).await;
-        let answer = server.get("/auth/v1/authorize?provider=google").send().await;
-        assert_eq!(answer.rejection(), (500, "unexpected_failure".into()));
+        let response = server.get("/auth/v1/authorize?provider=google").send().await;
+        assert_eq!(response.rejection(), (500, "unexpected_failure".into()));
         assert_eq!(server.count("select count(*) from auth.flow_state").await, 0);
     }
     let provider = Provider::start().await;
@@ -215,8 +215,8 @@ async fn an_unavailable_issuer_is_not_called_by_every_sign_in() {
     provider.answers(DOCUMENT, |_| StatusCode::SERVICE_UNAVAILABLE.into_response());
     let server = server_with("google", &provider).await;
     let asked = || server.get("/auth/v1/authorize?provider=google").send();
-    for answer in futures_util::future::join_all((0..10).map(|_| asked())).await {
-        assert_eq!(answer.rejection(), (500, "unexpected_failure".into()));
+    for response in futures_util::future::join_all((0..10).map(|_| asked())).await {
+        assert_eq!(response.rejection(), (500, "unexpected_failure".into()));
     }
     assert!(provider.calls(DOCUMENT).len() <= 3, "{} calls", provider.calls(DOCUMENT).len());
 }
@@ -251,8 +251,8 @@ async fn apple_answers_with_a_form_and_sends_the_name_once() {
     provider.gives(provider.key.sign(&claims));
     let user = r#"{"name":{"firstName":"Ada","lastName":"L"},"email":"evil@example.com"}"#;
     let fields = [("state", started.state.as_str()), ("code", "the-code"), ("user", user)];
-    let answer = server.post("/auth/v1/callback").form(&fields).send().await.expect(302);
-    let token = answer.location_fragment("access_token").unwrap_or_else(|| panic!("{answer:?}"));
+    let response = server.post("/auth/v1/callback").form(&fields).send().await.expect(302);
+    let token = response.location_fragment("access_token").unwrap_or_else(|| panic!("{response:?}"));
     let claims = claims_of(&token);
     assert_eq!(claims["email"], "ada@example.com");
     assert_eq!(claims["user_metadata"]["full_name"], "Ada L");
@@ -281,8 +281,8 @@ async fn azure_tokens_must_be_of_the_configured_tenant() {
     failure_code(&finish(&format!("{base}/other/v2.0")).await);
     failure_code(&finish("https://login.microsoftonline.com/other/v2.0").await);
     assert_nothing_is_stored(&server).await;
-    let answer = finish(&tenant).await;
-    let token = answer.location_fragment("access_token").unwrap_or_else(|| panic!("{answer:?}"));
+    let response = finish(&tenant).await;
+    let token = response.location_fragment("access_token").unwrap_or_else(|| panic!("{response:?}"));
     assert_eq!(claims_of(&token)["user_metadata"]["full_name"], "Ada L");
 }
 
@@ -295,8 +295,8 @@ async fn a_huge_profile_is_not_stored() {
     claims["hd"] = "x".repeat(30_000).into();
     claims["picture"] = "https://p/\u{0}1".into();
     provider.gives(provider.key.sign(&claims));
-    let answer = return_from_provider(&server, &started).await;
-    let token = answer.location_fragment("access_token").unwrap_or_else(|| panic!("{answer:?}"));
+    let response = return_from_provider(&server, &started).await;
+    let token = response.location_fragment("access_token").unwrap_or_else(|| panic!("{response:?}"));
     assert!(claims_of(&token)["user_metadata"].get("custom_claims").is_none());
     assert_eq!(claims_of(&token)["user_metadata"]["picture"], "https://p/1");
 }
@@ -315,8 +315,8 @@ async fn github_is_identified_by_userinfo_documents() {
     let started = begin(&server, "github").await;
     assert!(started.url.as_str().starts_with(&format!("{}/login/oauth/authorize?", provider.base)));
     assert_eq!(started.nonce, None);
-    let answer = return_from_provider(&server, &started).await;
-    let token = answer.location_fragment("access_token").unwrap_or_else(|| panic!("{answer:?}"));
+    let response = return_from_provider(&server, &started).await;
+    let token = response.location_fragment("access_token").unwrap_or_else(|| panic!("{response:?}"));
     let claims = claims_of(&token);
     assert_eq!(claims["email"], "octo@example.com");
     assert_eq!(claims["user_metadata"]["user_name"], "octo");
@@ -336,8 +336,8 @@ async fn x_receives_a_pkce_challenge() {
     let started = begin(&server, "x").await;
     let field = |name| query_of(&started.url, name).unwrap();
     assert_eq!(field("code_challenge_method"), "S256");
-    let answer = return_from_provider(&server, &started).await;
-    assert_eq!(answer.location_fragment("provider_refresh_token").as_deref(), Some("rt"), "{answer:?}");
+    let response = return_from_provider(&server, &started).await;
+    assert_eq!(response.location_fragment("provider_refresh_token").as_deref(), Some("rt"), "{response:?}");
     let verifier = &provider.calls("/2/oauth2/token")[0].0["code_verifier"];
     assert_eq!(field("code_challenge"), portico_auth::oauth::pkce::s256(verifier));
     let again =
@@ -368,8 +368,8 @@ async fn twitter_requests_are_signed() {
     assert!(announced.contains(&format!("state%3D{state}")));
 
     let back = |token: &str| format!("/auth/v1/callback?state={state}&oauth_token={token}&oauth_verifier=v");
-    let answer = server.get(&back("request-1")).send().await.expect(302);
-    let token = answer.location_fragment("access_token").unwrap_or_else(|| panic!("{answer:?}"));
+    let response = server.get(&back("request-1")).send().await.expect(302);
+    let token = response.location_fragment("access_token").unwrap_or_else(|| panic!("{response:?}"));
     assert_eq!(claims_of(&token)["user_metadata"]["user_name"], "ada");
     assert!(header("/oauth/access_token").contains("oauth_verifier=\"v\""));
     assert!(header("/1.1/account/verify_credentials.json").contains("oauth_token=\"access-1\""));
@@ -420,8 +420,8 @@ async fn custom_providers_come_from_the_database() {
     claims["handle"] = json!("countess");
     claims["other"] = json!("evil@example.com");
     provider.gives(provider.key.sign(&claims));
-    let answer = return_from_provider(&server, &started).await;
-    let token = answer.location_fragment("access_token").unwrap_or_else(|| panic!("{answer:?}"));
+    let response = return_from_provider(&server, &started).await;
+    let token = response.location_fragment("access_token").unwrap_or_else(|| panic!("{response:?}"));
     let claims = claims_of(&token);
     assert_eq!(claims["email"], "ada@example.com");
     assert_eq!(claims["app_metadata"]["providers"], json!(["custom:acme"]));
@@ -430,8 +430,8 @@ async fn custom_providers_come_from_the_database() {
 
     provider.says("/token", json!({"access_token": "at"}));
     provider.says("/userinfo", json!({"sub": "7", "email": "plain@example.com", "email_verified": true}));
-    let answer = return_from_provider(&server, &begin(&server, "custom:plain").await).await;
-    assert!(answer.location_fragment("access_token").is_some(), "{answer:?}");
+    let response = return_from_provider(&server, &begin(&server, "custom:plain").await).await;
+    assert!(response.location_fragment("access_token").is_some(), "{response:?}");
 
     let off = server.get("/auth/v1/authorize?provider=custom:off").send().await;
     assert_eq!(off.rejection(), (400, "validation_failed".into()));

@@ -29,10 +29,10 @@ async fn each_code_raises_a_session_once() {
     let t = TestServer::start().await;
     let (factor, strong) = with_totp(&t, ADA).await;
     assert_eq!(left(&strong).await, json!({"remaining": 0, "created_at": null}));
-    let answer = strong.posts(PATH, &json!({})).await.expect(200);
-    assert_eq!(answer.header("cache-control"), Some("no-store"));
+    let response = strong.posts(PATH, &json!({})).await.expect(200);
+    assert_eq!(response.header("cache-control"), Some("no-store"));
     let codes: Vec<String> =
-        answer.json()["codes"].as_array().unwrap().iter().map(|code| code.as_str().unwrap().to_owned()).collect();
+        response.json()["codes"].as_array().unwrap().iter().map(|code| code.as_str().unwrap().to_owned()).collect();
     assert_eq!(codes.len(), 10);
     assert!(codes.iter().all(|code| code.len() == 19), "{codes:?}");
     let state = left(&strong).await;
@@ -75,9 +75,9 @@ async fn codes_need_a_verified_factor_and_aal2() {
 
     let (_, strong) = with_totp(&t, EVE).await;
     let weak = t.visitor(EVE).signed_in().await;
-    let answer = weak.posts(PATH, &json!({})).await;
+    let response = weak.posts(PATH, &json!({})).await;
     let needed = refusal(403, "insufficient_aal", "AAL2 required to create recovery codes");
-    assert_eq!(refused(&answer), needed);
+    assert_eq!(refused(&response), needed);
     make(&strong).await;
     assert_eq!(left(&weak).await["remaining"], 10, "the number is no secret");
 
@@ -113,8 +113,8 @@ async fn codes_of_another_account_and_of_a_wrong_shape_are_wrong() {
     make(&ada).await;
     let weak = t.visitor(ADA).signed_in().await;
     for wrong in [hers[0].as_str(), "abcd-efgh-ijkl-mnop", "123456", "x", " ", "abcd-efgh-ijkl-mno1", "\u{202e}abcd"] {
-        let answer = use_code(&weak, wrong).await;
-        assert_eq!(refused(&answer), refusal(422, "mfa_verification_failed", WRONG), "{wrong:?}");
+        let response = use_code(&weak, wrong).await;
+        assert_eq!(refused(&response), refusal(422, "mfa_verification_failed", WRONG), "{wrong:?}");
     }
     let long = use_code(&weak, &"a".repeat(100_000)).await;
     assert_eq!(long.rejection(), (422, "mfa_verification_failed".into()));
@@ -148,8 +148,8 @@ async fn one_of_many_concurrent_uses_of_a_code_succeeds() {
     let t = TestServer::start().await;
     let (_, strong) = with_totp(&t, ADA).await;
     let codes = make(&strong).await;
-    let answers = join_all((0..6).map(|_| use_code(&strong, &codes[0]))).await;
-    assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1);
+    let responses = join_all((0..6).map(|_| use_code(&strong, &codes[0]))).await;
+    assert_eq!(responses.iter().filter(|response| response.status == 200).count(), 1);
     assert_eq!(left(&strong).await["remaining"], 9);
 }
 

@@ -30,11 +30,11 @@ async fn a_refresh_continues_the_same_session() {
     let first = ada.session().clone();
     server.clock().advance(Duration::minutes(50));
 
-    let answer = ada.refreshes().await.expect(200);
+    let response = ada.refreshes().await.expect(200);
 
-    let second = answer.json();
+    let second = response.json();
     assert_ne!(token_of(&first), token_of(&second));
-    assert_eq!(answer.header("sb-auth-refresh-token-reuse"), Some("false"));
+    assert_eq!(response.header("sb-auth-refresh-token-reuse"), Some("false"));
     let (before, after) =
         (claims_of(first["access_token"].as_str().unwrap()), claims_of(second["access_token"].as_str().unwrap()));
     assert_eq!(before["session_id"], after["session_id"]);
@@ -68,12 +68,14 @@ async fn fifty_tabs_that_refresh_at_once_share_one_family() {
     for version in [1, 2] {
         let server = TestServer::with_auth(|auth| auth.refresh.algorithm_version = version).await;
         let first = ada(&server).await;
-        let answers = join_all((0..50).map(|_| server.refresh_with(&first))).await;
-        let tokens: HashSet<String> = answers.into_iter().map(|answer| token_of(&answer.expect(200).json())).collect();
+        let responses = join_all((0..50).map(|_| server.refresh_with(&first))).await;
+        let tokens: HashSet<String> =
+            responses.into_iter().map(|response| token_of(&response.expect(200).json())).collect();
         assert_eq!(tokens.len(), 1, "all tabs hold the same token");
         let next = tokens.into_iter().next().unwrap();
-        let answers = join_all((0..20).map(|_| server.refresh_with(&next))).await;
-        let tokens: HashSet<String> = answers.into_iter().map(|answer| token_of(&answer.expect(200).json())).collect();
+        let responses = join_all((0..20).map(|_| server.refresh_with(&next))).await;
+        let tokens: HashSet<String> =
+            responses.into_iter().map(|response| token_of(&response.expect(200).json())).collect();
         assert_eq!(tokens.len(), 1);
         assert_eq!(server.count("select count(*) from auth.sessions").await, 1);
     }
@@ -120,12 +122,12 @@ async fn an_old_token_is_accepted_within_the_reuse_interval() {
         let second = token_of(&server.refresh_with(&first).await.expect(200).json());
         let third = token_of(&server.refresh_with(&second).await.expect(200).json());
         server.clock().advance(Duration::seconds(9));
-        let answer = server.refresh_with(&first).await.expect(200);
+        let response = server.refresh_with(&first).await.expect(200);
         if version == 2 {
-            assert_eq!(answer.header("sb-auth-refresh-token-reuse-cause"), Some("concurrent-refresh"));
-            assert_eq!(token_of(&answer.json()), third);
+            assert_eq!(response.header("sb-auth-refresh-token-reuse-cause"), Some("concurrent-refresh"));
+            assert_eq!(token_of(&response.json()), third);
         }
-        server.refresh_with(&token_of(&answer.json())).await.expect(200);
+        server.refresh_with(&token_of(&response.json())).await.expect(200);
         server.clock().advance(Duration::hours(1));
         assert_eq!(server.refresh_with(&first).await.rejection().1, "refresh_token_already_used");
     }
@@ -187,9 +189,9 @@ async fn a_counted_token_of_the_future_is_rejected() {
     let first = ada(&server).await;
     let second = token_of(&server.refresh_with(&first).await.expect(200).json());
     server.execute("update auth.sessions set refresh_token_counter = 0").await;
-    let answer = server.refresh_with(&second).await;
-    assert_eq!(answer.rejection(), (400, "validation_failed".into()));
-    assert_eq!(answer.json()["msg"], "Invalid Refresh Token: Not Issued By This Server");
+    let response = server.refresh_with(&second).await;
+    assert_eq!(response.rejection(), (400, "validation_failed".into()));
+    assert_eq!(response.json()["msg"], "Invalid Refresh Token: Not Issued By This Server");
 }
 
 #[tokio::test]
@@ -264,8 +266,8 @@ async fn a_session_of_another_application_needs_its_credentials() {
              update auth.sessions set oauth_client_id = '0f6b3f6e-8f0c-4f6b-9a53-0b8f1d4f7a10'",
         )
         .await;
-    let answer = server.refresh_with(&token).await.expect(400);
-    assert_eq!(answer.json()["error"], "invalid_client");
+    let response = server.refresh_with(&token).await.expect(400);
+    assert_eq!(response.json()["error"], "invalid_client");
 }
 
 /// Returns a connection that keeps the rows of `sql` locked until it is released.
@@ -290,9 +292,9 @@ async fn a_refresh_of_a_locked_session_waits_without_a_connection() {
             server.account("eve@example.com", PASSWORD).await;
             other.batch_execute("commit").await.unwrap();
         };
-        let (answers, ()) = tokio::join!(join_all(tokens.iter().map(|token| server.refresh_with(token))), letting_go);
-        for answer in answers {
-            answer.expect(200);
+        let (responses, ()) = tokio::join!(join_all(tokens.iter().map(|token| server.refresh_with(token))), letting_go);
+        for response in responses {
+            response.expect(200);
         }
     }
 }
@@ -304,10 +306,10 @@ async fn a_refresh_of_a_session_that_stays_locked_is_a_conflict() {
         let token = ada(&server).await;
         let other = holding(&server, "select 1 from auth.sessions for update").await;
         // One in the queue of this process, one that asks the database
-        for answer in join_all([server.refresh_with(&token), server.refresh_with(&token)]).await {
-            assert_eq!(answer.rejection(), (409, "conflict".into()));
+        for response in join_all([server.refresh_with(&token), server.refresh_with(&token)]).await {
+            assert_eq!(response.rejection(), (409, "conflict".into()));
             assert_eq!(
-                answer.json()["msg"],
+                response.json()["msg"],
                 "Too many concurrent token refresh requests on the same session or refresh token"
             );
         }

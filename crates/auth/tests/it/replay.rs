@@ -51,31 +51,31 @@ fn forms(verify_type: &str, address: &str, mail: &Email) -> Vec<Form<'static>> {
 async fn present(t: &TestServer, form: &Form<'_>) -> Result<Outcome, String> {
     match form {
         Form::Verify(body) => {
-            let answer = t.post("/auth/v1/verify").json(body).send().await;
-            match answer.status {
-                200 if answer.json()["access_token"].is_string() => Ok(Session),
+            let response = t.post("/auth/v1/verify").json(body).send().await;
+            match response.status {
+                200 if response.json()["access_token"].is_string() => Ok(Session),
                 200 => Ok(FirstOfTwo),
-                _ => Err(answer.rejection().1),
+                _ => Err(response.rejection().1),
             }
         }
         Form::Link(link) => {
-            let answer = t.get(link).send().await.expect(303);
-            if let Some(code) = answer.location_fragment("error_code") {
+            let response = t.get(link).send().await.expect(303);
+            if let Some(code) = response.location_fragment("error_code") {
                 return Err(code);
             }
-            if answer.location_fragment("access_token").is_some() {
+            if response.location_fragment("access_token").is_some() {
                 return Ok(Session);
             }
-            Ok(if answer.location_query("code").is_some() { Code } else { FirstOfTwo })
+            Ok(if response.location_query("code").is_some() { Code } else { FirstOfTwo })
         }
         Form::Exchange(redirect, verifier) => {
-            let answer = t.exchange(redirect, verifier).await;
-            if answer.status == 200 { Ok(Session) } else { Err(answer.rejection().1) }
+            let response = t.exchange(redirect, verifier).await;
+            if response.status == 200 { Ok(Session) } else { Err(response.rejection().1) }
         }
         Form::Nonce(person, nonce) => {
             let password = portico_base::random::alphanumeric(20);
-            let answer = person.changes_account(&json!({"password": password, "nonce": nonce})).await;
-            if answer.status == 200 { Ok(Changed) } else { Err(answer.rejection().1) }
+            let response = person.changes_account(&json!({"password": password, "nonce": nonce})).await;
+            if response.status == 200 { Ok(Changed) } else { Err(response.rejection().1) }
         }
     }
 }

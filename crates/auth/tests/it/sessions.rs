@@ -18,9 +18,9 @@ async fn a_time_box_ends_a_session_in_use() {
         ada.refreshes().await.expect(200);
     }
     server.clock().advance(Duration::minutes(3));
-    let answer = ada.refreshes().await;
-    assert_eq!(answer.rejection(), (400, "session_expired".into()));
-    assert_eq!(answer.json()["msg"], "Invalid Refresh Token: Session Expired");
+    let response = ada.refreshes().await;
+    assert_eq!(response.rejection(), (400, "session_expired".into()));
+    assert_eq!(response.json()["msg"], "Invalid Refresh Token: Session Expired");
 }
 
 #[tokio::test]

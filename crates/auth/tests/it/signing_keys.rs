@@ -76,8 +76,8 @@ async fn a_rotation_ends_no_session_and_a_revocation_ends_the_tokens_of_the_key(
     keys.revoke(&configured, false).await.unwrap();
     let rejected = async { while user_status(&server, &old).await == 200 {} };
     tokio::time::timeout(Duration::from_secs(30), rejected).await.expect("the server follows");
-    let answer = server.get("/auth/v1/user").bearer(old["access_token"].as_str().unwrap()).send().await;
-    assert_eq!(answer.rejection(), (403, "bad_jwt".to_owned()));
+    let response = server.get("/auth/v1/user").bearer(old["access_token"].as_str().unwrap()).send().await;
+    assert_eq!(response.rejection(), (403, "bad_jwt".to_owned()));
     assert_eq!(user_status(&server, &new).await, 200);
     // The session of the rejected token is not over
     let refreshed = server.refresh(&old).await.expect(200).json();

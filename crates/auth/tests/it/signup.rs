@@ -20,8 +20,8 @@ async fn a_new_account_must_be_confirmed() {
     let t = TestServer::start().await;
     let fields = json!({"data": {"name": "Ada"}, "gotrue_meta_security": {},
                         "code_challenge": null, "code_challenge_method": null});
-    let answer = t.visitor(" Ada@Example.com").with_api_version().signs_up_with(&fields).await.expect(200);
-    let user = answer.json();
+    let response = t.visitor(" Ada@Example.com").with_api_version().signs_up_with(&fields).await.expect(200);
+    let user = response.json();
     let id = user["id"].as_str().unwrap();
     assert_eq!(user["email"], ADA);
     assert_eq!(user["role"], "authenticated");
@@ -202,20 +202,20 @@ async fn a_sign_up_is_rejected_in_the_order_of_the_contract() {
             "User metadata is too large (max 40960 bytes)",
         ),
     ] {
-        let answer = ada(&t).sends(t.post("/auth/v1/signup").json(&body)).send().await;
-        assert_eq!(answer.rejection(), (status, code.to_owned()), "{answer:?}");
-        assert_eq!(answer.json()["message"], message);
-        assert_eq!(answer.header("x-supabase-api-version"), Some("2024-01-01"));
+        let response = ada(&t).sends(t.post("/auth/v1/signup").json(&body)).send().await;
+        assert_eq!(response.rejection(), (status, code.to_owned()), "{response:?}");
+        assert_eq!(response.json()["message"], message);
+        assert_eq!(response.header("x-supabase-api-version"), Some("2024-01-01"));
     }
     assert_eq!(t.count("select count(*) from auth.users").await, 0);
     assert!(t.mails().is_empty());
 
     let closed = TestServer::with_auth(|settings| settings.disable_signup = true).await;
-    let answer = ada(&closed).signs_up().await;
-    assert_eq!(answer.rejection(), (422, "signup_disabled".into()));
+    let response = ada(&closed).signs_up().await;
+    assert_eq!(response.rejection(), (422, "signup_disabled".into()));
     let off = TestServer::with_auth(|settings| settings.email.enabled = false).await;
-    let answer = ada(&off).signs_up().await;
-    assert_eq!(answer.rejection(), (400, "email_provider_disabled".into()));
+    let response = ada(&off).signs_up().await;
+    assert_eq!(response.rejection(), (400, "email_provider_disabled".into()));
 }
 
 #[tokio::test]

@@ -38,9 +38,9 @@ impl HeldBack {
     /// Sends the body. Returns the status and the response.
     async fn finish(mut self) -> (u16, String) {
         self.stream.write_all(self.body.as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        self.stream.read_to_string(&mut answer).await.unwrap();
-        (answer[9..12].parse().unwrap(), answer)
+        let mut response = String::new();
+        self.stream.read_to_string(&mut response).await.unwrap();
+        (response[9..12].parse().unwrap(), response)
     }
 }
 
@@ -61,8 +61,8 @@ async fn held_back_bodies_do_not_refill_a_limit() {
         let mut admitted = 0;
         for (early, late) in early.into_iter().zip(late) {
             for request in [late, early] {
-                let (status, answer) = request.finish().await;
-                assert!([400, 429].contains(&status), "{answer}");
+                let (status, response) = request.finish().await;
+                assert!([400, 429].contains(&status), "{response}");
                 admitted += usize::from(status != 429);
             }
         }
@@ -88,9 +88,9 @@ async fn a_held_back_body_does_not_extend_an_interval() {
         // Started within the reuse interval and completed after it
         let replayed = HeldBack::begin(&t, path, &json!({"refresh_token": first["refresh_token"]})).await;
         t.clock().advance(Duration::seconds(11));
-        let (status, answer) = replayed.finish().await;
-        assert_eq!(status, 400, "{answer}");
-        assert!(answer.contains("refresh_token_already_used"), "{answer}");
+        let (status, response) = replayed.finish().await;
+        assert_eq!(status, 400, "{response}");
+        assert!(response.contains("refresh_token_already_used"), "{response}");
 
         // A code that has expired when its last digit arrives
         t.post("/auth/v1/recover").json(&json!({"email": ADA})).send().await.expect(200);
@@ -98,8 +98,8 @@ async fn a_held_back_body_does_not_extend_an_interval() {
         let typed = json!({"type": "recovery", "email": ADA, "token": code});
         let late = HeldBack::begin(&t, "/auth/v1/verify", &typed).await;
         t.clock().advance(Duration::hours(1));
-        let (status, answer) = late.finish().await;
-        assert_eq!(status, 403, "{answer}");
+        let (status, response) = late.finish().await;
+        assert_eq!(status, 403, "{response}");
     }
 }
 

@@ -69,10 +69,10 @@ async fn missing_features_reject_requests_with_their_codes() {
     ] {
         for route in routes {
             let (method, path) = route.split_once(' ').unwrap();
-            let answer = send(&t, method, path, None).await;
-            assert_eq!(answer.rejection(), (status, code.to_owned()), "{route}");
-            assert_eq!(answer.json()["msg"], message, "{route}");
-            assert_eq!(answer.header("x-sb-error-code"), Some(code), "{route}");
+            let response = send(&t, method, path, None).await;
+            assert_eq!(response.rejection(), (status, code.to_owned()), "{route}");
+            assert_eq!(response.json()["msg"], message, "{route}");
+            assert_eq!(response.header("x-sb-error-code"), Some(code), "{route}");
         }
     }
     let newer = t.post("/auth/v1/sso").header("x-supabase-api-version", "2024-01-01").json(&json!({})).send().await;
@@ -120,10 +120,10 @@ async fn missing_services_reject_requests_with_their_own_errors() {
         ("/realtime/v1/api/broadcast", 403, "RealtimeDisabledForTenant"),
     ] {
         for method in ["GET", "POST"] {
-            let answer = t.request(method.parse().unwrap(), path).key(t.api_keys().publishable()).send().await;
-            assert_eq!((answer.status, answer.json()["code"].clone()), (status, json!(code)), "{method} {path}");
-            assert!(answer.json()["message"].is_string(), "{method} {path}");
-            assert!(answer.header("content-type").unwrap().starts_with("application/json"), "{method} {path}");
+            let response = t.request(method.parse().unwrap(), path).key(t.api_keys().publishable()).send().await;
+            assert_eq!((response.status, response.json()["code"].clone()), (status, json!(code)), "{method} {path}");
+            assert!(response.json()["message"].is_string(), "{method} {path}");
+            assert!(response.header("content-type").unwrap().starts_with("application/json"), "{method} {path}");
         }
     }
     let upload = t.post("/storage/v1/object/avatars/me.png").key(t.api_keys().publishable());

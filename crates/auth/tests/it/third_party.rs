@@ -38,8 +38,8 @@ fn claims(provider: &Provider, server: &TestServer) -> Value {
 
 /// Returns the status and body of a read of all notes.
 async fn notes(server: &TestServer, token: &str) -> (u16, Value) {
-    let answer = server.get("/rest/v1/notes?select=id").bearer(token).send().await;
-    (answer.status, answer.json())
+    let response = server.get("/rest/v1/notes?select=id").bearer(token).send().await;
+    (response.status, response.json())
 }
 
 #[tokio::test]

@@ -10,9 +10,9 @@ async fn a_sign_in_with_a_password_returns_the_response_of_the_contract() {
     let server = TestServer::start().await;
     let id = server.account("ada@example.com", PASSWORD).await;
 
-    let answer = server.visitor(" Ada@Example.com ").signs_in().await.expect(200);
+    let response = server.visitor(" Ada@Example.com ").signs_in().await.expect(200);
 
-    let body = answer.json();
+    let body = response.json();
     assert_eq!(body["token_type"], "bearer");
     assert_eq!(body["expires_in"], 3600);
     let now = server.clock().now().unix_timestamp();
@@ -24,9 +24,9 @@ async fn a_sign_in_with_a_password_returns_the_response_of_the_contract() {
     assert!(body["user"]["last_sign_in_at"].is_string());
     let refresh_token = body["refresh_token"].as_str().unwrap();
     assert_eq!(refresh_token.len(), 12);
-    assert_eq!(answer.header("sb-auth-refresh-token-prefix"), Some(&refresh_token[..5]));
-    assert_eq!(answer.header("sb-auth-user-id"), Some(id.as_str()));
-    assert_eq!(answer.header("cache-control"), Some("no-store"));
+    assert_eq!(response.header("sb-auth-refresh-token-prefix"), Some(&refresh_token[..5]));
+    assert_eq!(response.header("sb-auth-user-id"), Some(id.as_str()));
+    assert_eq!(response.header("cache-control"), Some("no-store"));
 
     let claims = claims_of(body["access_token"].as_str().unwrap());
     assert_eq!(claims["sub"], id);
@@ -39,7 +39,7 @@ async fn a_sign_in_with_a_password_returns_the_response_of_the_contract() {
     assert_eq!(claims["amr"], json!([{"method": "password", "timestamp": now}]));
     assert_eq!(claims["is_anonymous"], false);
     assert_eq!(claims["app_metadata"], json!({"provider": "email", "providers": ["email"]}));
-    assert_eq!(claims["session_id"], answer.header("sb-auth-session-id").unwrap());
+    assert_eq!(claims["session_id"], response.header("sb-auth-session-id").unwrap());
     for absent in ["nbf", "jti"] {
         assert!(claims.get(absent).is_none());
     }
@@ -85,19 +85,19 @@ async fn a_failed_sign_in_is_rejected_with_the_codes_of_the_contract() {
 async fn unknown_grants_and_malformed_bodies_are_rejected() {
     let server = TestServer::start().await;
     for target in ["/auth/v1/token", "/auth/v1/token?grant_type=", "/auth/v1/token?grant_type=magic"] {
-        let answer = server.post(target).json(&json!({})).send().await;
-        assert_eq!(answer.rejection(), (400, "invalid_credentials".into()));
-        assert_eq!(answer.json()["msg"], "unsupported_grant_type");
+        let response = server.post(target).json(&json!({})).send().await;
+        assert_eq!(response.rejection(), (400, "invalid_credentials".into()));
+        assert_eq!(response.json()["msg"], "unsupported_grant_type");
     }
     for body in [&b""[..], b"{", b"\xff\xfe", b"{\"email\":\"\xff\"}"] {
         for grant in ["password", "refresh_token", "pkce", "id_token"] {
-            let answer = server.post(&format!("/auth/v1/token?grant_type={grant}")).body(body.to_vec()).send().await;
-            assert_eq!(answer.rejection(), (400, "bad_json".into()), "{grant} {body:?}");
+            let response = server.post(&format!("/auth/v1/token?grant_type={grant}")).body(body.to_vec()).send().await;
+            assert_eq!(response.rejection(), (400, "bad_json".into()), "{grant} {body:?}");
         }
     }
     let huge = vec![b' '; 1024 * 1024 + 1];
-    let answer = server.post("/auth/v1/token?grant_type=password").body(huge).send().await;
-    assert_eq!(answer.status, 413);
+    let response = server.post("/auth/v1/token?grant_type=password").body(huge).send().await;
+    assert_eq!(response.status, 413);
     assert_eq!(server.get("/auth/v1/token").send().await.status, 405);
 }
 
@@ -121,13 +121,13 @@ async fn a_form_names_its_grant_as_oauth_libraries_write_it() {
     assert_eq!(typed.rejection(), (400, "bad_json".into()), "a text is no truth value");
     // `curl -d` says that JSON is a form
     let json = json!({"email": "ada@example.com", "password": PASSWORD}).to_string();
-    let answer = server
+    let response = server
         .post("/auth/v1/token?grant_type=password")
         .header("content-type", "application/x-www-form-urlencoded")
         .body(json)
         .send()
         .await;
-    answer.expect(200);
+    response.expect(200);
 }
 
 /// Finishes an email flow with a proof key and returns the redirect with its code.
@@ -168,8 +168,8 @@ async fn two_concurrent_exchanges_of_one_code_make_one_session() {
     let pkce = Pkce::new();
     let redirect = redirect_of_a_mail(&server, &pkce).await;
     let exchanges = (0..8).map(|_| server.exchange(&redirect, &pkce.verifier));
-    let answers = futures_util::future::join_all(exchanges).await;
-    assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1);
+    let responses = futures_util::future::join_all(exchanges).await;
+    assert_eq!(responses.iter().filter(|response| response.status == 200).count(), 1);
     assert_eq!(server.count("select count(*) from auth.sessions").await, 1);
 }
 
@@ -210,16 +210,16 @@ async fn a_code_that_was_not_issued_is_rejected() {
     ada.signs_up_with(&key).await.expect(200);
     let code: String = server.query("select auth_code from auth.flow_state").await[0].get(0);
     let body = json!({"auth_code": code, "code_verifier": pkce.verifier});
-    let answer = server.post("/auth/v1/token?grant_type=pkce").json(&body).send().await;
-    assert_eq!(answer.rejection(), (404, "flow_state_not_found".into()));
+    let response = server.post("/auth/v1/token?grant_type=pkce").json(&body).send().await;
+    assert_eq!(response.rejection(), (404, "flow_state_not_found".into()));
 }
 
 #[tokio::test]
 async fn keys_are_published() {
     let server = TestServer::start().await;
-    let answer = server.get("/auth/v1/.well-known/jwks.json").send().await.expect(200);
-    assert!(answer.json()["keys"].is_array());
-    assert_eq!(answer.header("cache-control"), Some("public, max-age=600"));
+    let response = server.get("/auth/v1/.well-known/jwks.json").send().await.expect(200);
+    assert!(response.json()["keys"].is_array());
+    assert_eq!(response.header("cache-control"), Some("public, max-age=600"));
     let document = server.get("/auth/v1/.well-known/openid-configuration").send().await.expect(200).json();
     assert_eq!(document["issuer"], format!("{}/auth/v1", server.base()));
     let other = server.get("/auth/v1/.well-known/oauth-authorization-server").send().await;

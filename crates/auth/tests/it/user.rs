@@ -331,8 +331,8 @@ async fn a_second_factor_guards_password_and_address() {
     )
     .await;
     for body in [json!({"password": "battery-staple"}), json!({"email": NEW})] {
-        let answer = ada.changes_account(&body).await;
-        assert_eq!(answer.rejection(), (401, "insufficient_aal".into()));
+        let response = ada.changes_account(&body).await;
+        assert_eq!(response.rejection(), (401, "insufficient_aal".into()));
     }
     let user = ada.changes_account(&json!({"data": {"a": 1}})).await.expect(200).json();
     assert_eq!(user["factors"][0]["friendly_name"], "phone app");

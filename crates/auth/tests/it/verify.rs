@@ -8,8 +8,8 @@ use crate::signup::{ADA, ada};
 
 const SITE_EXPIRED: &str = "Email link is invalid or has expired";
 
-fn method_of(answer: &TestResponse) -> Value {
-    claims_of(answer.json()["access_token"].as_str().unwrap())["amr"][0]["method"].clone()
+fn method_of(response: &TestResponse) -> Value {
+    claims_of(response.json()["access_token"].as_str().unwrap())["amr"][0]["method"].clone()
 }
 
 #[tokio::test]
@@ -47,11 +47,11 @@ async fn a_code_sent_twenty_times_concurrently_makes_one_session() {
     ada(&t).requests_code().await.expect(200);
     let code = code_in(t.nth_mail_to(ADA, 1).await.html());
     let ada = ada(&t);
-    let answers = futures_util::future::join_all((0..20).map(|_| ada.verifies("email", &code))).await;
-    assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1);
+    let responses = futures_util::future::join_all((0..20).map(|_| ada.verifies("email", &code))).await;
+    assert_eq!(responses.iter().filter(|response| response.status == 200).count(), 1);
     // Concurrent attempts are all counted
     let refusals: Vec<_> =
-        answers.iter().filter(|answer| answer.status != 200).map(|answer| answer.rejection().1).collect();
+        responses.iter().filter(|response| response.status != 200).map(|response| response.rejection().1).collect();
     assert!(refusals.iter().all(|code| code == "otp_expired" || code == "over_request_rate_limit"), "{refusals:?}");
     assert_eq!(t.count("select count(*) from auth.sessions").await, 1);
 }
@@ -120,13 +120,13 @@ async fn verify_is_rejected_in_the_order_of_the_contract() {
         (json!({"type": "odd", "token": "1", "email": ADA}), 403, "otp_expired", "Token has expired or is invalid"),
         (json!({"type": "email", "token_hash": "abc"}), 403, "otp_expired", SITE_EXPIRED),
     ] {
-        let answer = ada(&t).sends(t.post("/auth/v1/verify").json(&body)).send().await;
-        assert_eq!(answer.rejection(), (status, code.to_owned()), "{answer:?}");
-        assert_eq!(answer.json()["message"], message);
+        let response = ada(&t).sends(t.post("/auth/v1/verify").json(&body)).send().await;
+        assert_eq!(response.rejection(), (status, code.to_owned()), "{response:?}");
+        assert_eq!(response.json()["message"], message);
     }
     for query in ["", "type=signup", "token=abc"] {
-        let answer = t.get(&format!("/auth/v1/verify?{query}")).send().await.expect(400);
-        assert_eq!(answer.rejection(), (400, "validation_failed".into()));
+        let response = t.get(&format!("/auth/v1/verify?{query}")).send().await.expect(400);
+        assert_eq!(response.rejection(), (400, "validation_failed".into()));
     }
 }
 
@@ -147,12 +147,12 @@ async fn a_banned_person_is_rejected_after_the_token() {
 async fn a_link_signs_an_unknown_address_up() {
     let t = TestServer::start().await;
     let fields = json!({"create_user": true, "data": {"name": "Ada"}});
-    let answer = ada(&t).posts("otp", &fields).await.expect(200);
-    assert_eq!(answer.json(), json!({}));
+    let response = ada(&t).posts("otp", &fields).await.expect(200);
+    assert_eq!(response.json(), json!({}));
     let mail = t.mail_to(ADA).await;
     assert_eq!(mail.subject().as_str(), "Confirm your email address");
-    let answer = ada(&t).verifies("email", &code_in(mail.html())).await;
-    let user = answer.expect(200).json()["user"].clone();
+    let response = ada(&t).verifies("email", &code_in(mail.html())).await;
+    let user = response.expect(200).json()["user"].clone();
     assert_eq!(user["user_metadata"]["name"], "Ada");
     assert!(user["email_confirmed_at"].is_string());
 
@@ -191,8 +191,8 @@ async fn create_user_false_is_checked_before_disabled_features() {
     ] {
         let mut asked = body;
         asked["create_user"] = json!(false);
-        let answer = ada(&t).sends(t.post("/auth/v1/otp").json(&asked)).send().await;
-        assert_eq!(answer.rejection(), (status, code.to_owned()), "{asked}");
+        let response = ada(&t).sends(t.post("/auth/v1/otp").json(&asked)).send().await;
+        assert_eq!(response.rejection(), (status, code.to_owned()), "{asked}");
     }
 }
 
@@ -242,11 +242,11 @@ async fn messages_to_an_address_keep_an_interval() {
     for (path, fields) in
         [("signup", json!({"password": "another-one"})), ("resend", json!({"type": "signup"})), ("otp", json!({}))]
     {
-        let answer = ada(&t).posts(path, &fields).await;
-        assert_eq!(answer.rejection(), (429, "over_email_send_rate_limit".into()), "{path}");
+        let response = ada(&t).posts(path, &fields).await;
+        assert_eq!(response.rejection(), (429, "over_email_send_rate_limit".into()), "{path}");
         let message = "For security purposes, you can only request this after 53 seconds.";
-        assert_eq!(answer.json()["message"], message);
-        assert_eq!(answer.header("retry-after"), Some("53"));
+        assert_eq!(response.json()["message"], message);
+        assert_eq!(response.header("retry-after"), Some("53"));
     }
     t.clock().advance(Duration::seconds(53));
     ada(&t).requests_again("signup").await.expect(200);
@@ -263,14 +263,14 @@ async fn mails_have_an_hourly_limit() {
     .await;
     for number in 0..3 {
         let person = t.visitor(&format!("a{number}@example.com")).with_api_version();
-        let answer = person.requests_code().await;
+        let response = person.requests_code().await;
         if number < 2 {
-            answer.expect(200);
+            response.expect(200);
         } else {
-            assert_eq!(answer.rejection(), (429, "over_email_send_rate_limit".into()));
-            assert_eq!(answer.json()["message"], "email rate limit exceeded");
-            assert_eq!(answer.header("retry-after"), Some("3600"));
-            assert_eq!(answer.header("x-ratelimit-name"), Some("emails-sent"));
+            assert_eq!(response.rejection(), (429, "over_email_send_rate_limit".into()));
+            assert_eq!(response.json()["message"], "email rate limit exceeded");
+            assert_eq!(response.header("retry-after"), Some("3600"));
+            assert_eq!(response.header("x-ratelimit-name"), Some("emails-sent"));
         }
     }
     // A rejected email leaves nothing behind

@@ -139,9 +139,9 @@ async fn each_check_has_its_error_in_the_order_of_the_contract() {
         (wallet.message(SITE, &old), "Ethereum message was issued too long ago"),
         (wallet.message(SITE, &new), "Ethereum message was issued too far in the future"),
     ] {
-        let answer = sign_in(&t, &wallet, &message).await;
-        assert_eq!(answer.status, 400, "{description}");
-        assert_eq!(answer.json(), json!({"error": "invalid_grant", "error_description": description}));
+        let response = sign_in(&t, &wallet, &message).await;
+        assert_eq!(response.status, 400, "{description}");
+        assert_eq!(response.json(), json!({"error": "invalid_grant", "error_description": description}));
         let forged = sign_in_with(
             &t,
             &json!({"chain": "ethereum", "message": message, "signature": Wallet::new(1).sign(&message)}),
@@ -179,8 +179,8 @@ async fn each_check_has_its_error_in_the_order_of_the_contract() {
             "siwe: message first line does not end in \" wants you to sign in with your Ethereum account:\"",
         ),
     ] {
-        let answer = sign_in_with(&t, &body).await;
-        assert_eq!((answer.rejection(), &answer.json()["msg"]), ((status, code.to_owned()), &json!(text)));
+        let response = sign_in_with(&t, &body).await;
+        assert_eq!((response.rejection(), &response.json()["msg"]), ((status, code.to_owned()), &json!(text)));
     }
     assert_eq!(t.count("select count(*) from auth.users").await, 0);
 }
@@ -234,14 +234,14 @@ async fn a_message_of_solana_is_rejected_for_what_it_says() {
         (message(-601), "Solana message was issued too long ago"),
         (message(601), "Solana message was issued too far in the future"),
     ] {
-        let answer = sign_in_with(&t, &wallet.signed(&message)).await;
-        assert_eq!(answer.status, 400, "{description}");
-        assert_eq!(answer.json(), json!({"error": "invalid_grant", "error_description": description}));
+        let response = sign_in_with(&t, &wallet.signed(&message)).await;
+        assert_eq!(response.status, 400, "{description}");
+        assert_eq!(response.json(), json!({"error": "invalid_grant", "error_description": description}));
     }
     let mut forged = wallet.signed(&valid);
     forged["signature"] = SolanaWallet::new(8).signed(&valid)["signature"].clone();
-    let answer = sign_in_with(&t, &forged).await;
-    assert_eq!(answer.json()["error_description"], "Signature does not match address in message");
+    let response = sign_in_with(&t, &forged).await;
+    assert_eq!(response.json()["error_description"], "Signature does not match address in message");
     for (message, text) in [
         (valid.replace("solana:mainnet", "1"), "siws: Chain ID is not valid"),
         (
@@ -249,9 +249,9 @@ async fn a_message_of_solana_is_rejected_for_what_it_says() {
             "siws: message first line does not end in \" wants you to sign in with your Solana account:\"",
         ),
     ] {
-        let answer = sign_in_with(&t, &wallet.signed(&message)).await;
-        assert_eq!(answer.rejection(), (400, "validation_failed".into()), "{text}");
-        assert_eq!(answer.json()["msg"], text);
+        let response = sign_in_with(&t, &wallet.signed(&message)).await;
+        assert_eq!(response.rejection(), (400, "validation_failed".into()), "{text}");
+        assert_eq!(response.json()["msg"], text);
     }
     assert_eq!(t.count("select count(*) from auth.users").await, 0);
     sign_in_with(&t, &wallet.signed(&valid)).await.expect(200);
@@ -276,9 +276,9 @@ async fn one_wallet_that_signs_in_many_times_at_once_has_one_account() {
     let t = server(|_| {}).await;
     let wallet = Wallet::new(13);
     let message = wallet.message(SITE, &format!("Issued At: {}", at(&t, Duration::ZERO)));
-    let answers = futures_util::future::join_all((0..6).map(|_| sign_in(&t, &wallet, &message))).await;
-    for answer in answers {
-        answer.expect(200);
+    let responses = futures_util::future::join_all((0..6).map(|_| sign_in(&t, &wallet, &message))).await;
+    for response in responses {
+        response.expect(200);
     }
     assert_eq!(t.count("select count(*) from auth.users").await, 1);
 }
@@ -294,6 +294,6 @@ async fn a_message_for_an_address_of_this_machine_names_no_other_site() {
     // The wallet showed the name of the other site, whose page requested the signature
     let phished = message.replace("localhost:3000 wants", "evil.example wants");
     let description = "Signed Ethereum message is using a Domain that does not match the one in URI which is not allowed on this server";
-    let answer = sign_in(&t, &wallet, &phished).await;
-    assert_eq!(answer.json(), json!({"error": "invalid_grant", "error_description": description}));
+    let response = sign_in(&t, &wallet, &phished).await;
+    assert_eq!(response.json(), json!({"error": "invalid_grant", "error_description": description}));
 }

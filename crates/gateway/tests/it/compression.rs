@@ -19,16 +19,16 @@ use crate::Server;
 
 /// Returns a response of this length, with the headers (and `status`) that the query names.
 async fn made(Query(wanted): Query<Vec<(String, String)>>) -> Response {
-    let mut answer = Response::builder();
+    let mut response = Response::builder();
     let mut length = 5000;
     for (name, value) in &wanted {
         match name.as_str() {
-            "status" => answer = answer.status(value.parse::<u16>().unwrap()),
+            "status" => response = response.status(value.parse::<u16>().unwrap()),
             "length" => length = value.parse().unwrap(),
-            name => answer = answer.header(name, value),
+            name => response = response.header(name, value),
         }
     }
-    answer.body(Body::from(text(length))).unwrap()
+    response.body(Body::from(text(length))).unwrap()
 }
 
 fn text(length: usize) -> String {
@@ -78,11 +78,11 @@ async fn ask(server: &Server, method: Method, path: &str, accepted: &[&str]) -> 
     for accepted in accepted {
         request = request.header("accept-encoding", *accepted);
     }
-    let answer = request.send().await.unwrap();
+    let response = request.send().await.unwrap();
     RawResponse {
-        status: answer.status().as_u16(),
-        headers: answer.headers().clone(),
-        body: answer.bytes().await.unwrap(),
+        status: response.status().as_u16(),
+        headers: response.headers().clone(),
+        body: response.bytes().await.unwrap(),
     }
 }
 
@@ -105,15 +105,15 @@ async fn a_response_has_the_encoding_that_the_client_prefers() {
         (&["*;q=0"], ""),
         (&[], ""),
     ] {
-        let answer = ask(&server, Method::GET, JSON, accepted).await;
-        assert_eq!((answer.status, answer.header("content-encoding")), (200, encoding), "{accepted:?}");
-        assert_eq!(answer.read(), text(5000), "{accepted:?}");
-        assert_eq!(answer.header("content-type"), "application/json; charset=utf-8");
+        let response = ask(&server, Method::GET, JSON, accepted).await;
+        assert_eq!((response.status, response.header("content-encoding")), (200, encoding), "{accepted:?}");
+        assert_eq!(response.read(), text(5000), "{accepted:?}");
+        assert_eq!(response.header("content-type"), "application/json; charset=utf-8");
         // Caches have to know of the other encodings even for the plain form
-        assert_eq!(answer.header("vary"), "Accept-Encoding");
+        assert_eq!(response.header("vary"), "Accept-Encoding");
         let length = if encoding.is_empty() { "5000" } else { "" };
-        assert_eq!(answer.header("content-length"), length);
-        assert!(encoding.is_empty() || answer.body.len() < 2500);
+        assert_eq!(response.header("content-length"), length);
+        assert!(encoding.is_empty() || response.body.len() < 2500);
     }
 }
 
@@ -126,8 +126,8 @@ async fn the_vary_header_of_a_service_is_kept() {
         ("*", "*"),
     ] {
         for accepted in [&["br"][..], &[]] {
-            let answer = ask(&server, Method::GET, &format!("{JSON}&vary={own}"), accepted).await;
-            assert_eq!(answer.header("vary"), expected);
+            let response = ask(&server, Method::GET, &format!("{JSON}&vary={own}"), accepted).await;
+            assert_eq!(response.header("vary"), expected);
         }
     }
 }
@@ -148,11 +148,11 @@ async fn a_response_that_gains_nothing_is_not_compressed() {
         "/auth/v1/made?content-type=application/json",
     ] {
         let whole = format!("{path}{}etag=%22a%22&accept-ranges=bytes", if path.contains('?') { '&' } else { '?' });
-        let answer = ask(&server, Method::GET, &whole, &["br, gzip"]).await;
-        assert_eq!((answer.header("content-encoding"), answer.header("vary")), ("", ""), "{path}");
-        assert_eq!((answer.header("etag"), answer.header("accept-ranges")), ("\"a\"", "bytes"), "{path}");
-        assert_eq!(answer.header("content-length"), answer.body.len().to_string());
-        assert!(text(5000).starts_with(&answer.read()));
+        let response = ask(&server, Method::GET, &whole, &["br, gzip"]).await;
+        assert_eq!((response.header("content-encoding"), response.header("vary")), ("", ""), "{path}");
+        assert_eq!((response.header("etag"), response.header("accept-ranges")), ("\"a\"", "bytes"), "{path}");
+        assert_eq!(response.header("content-length"), response.body.len().to_string());
+        assert!(text(5000).starts_with(&response.read()));
     }
     let encoded = ask(&server, Method::GET, &format!("{JSON}&content-encoding=zstd"), &["br, zstd"]).await;
     assert_eq!((encoded.header("content-encoding"), &encoded.body[..]), ("zstd", text(5000).as_bytes()));
@@ -164,8 +164,8 @@ async fn a_response_that_gains_nothing_is_not_compressed() {
 
 #[tokio::test]
 async fn an_error_is_compressed_like_any_response() {
-    let answer = ask(&server().await, Method::GET, &format!("{JSON}&status=404"), &["br"]).await;
-    assert_eq!((answer.status, answer.header("content-encoding"), answer.read()), (404, "br", text(5000)));
+    let response = ask(&server().await, Method::GET, &format!("{JSON}&status=404"), &["br"]).await;
+    assert_eq!((response.status, response.header("content-encoding"), response.read()), (404, "br", text(5000)));
 }
 
 #[tokio::test]
@@ -178,9 +178,9 @@ async fn the_tag_and_ranges_of_the_plain_form_do_not_apply_to_another() {
         ("accept-ranges=none", ("", "none")),
         ("accept-ranges=items", ("", "items")),
     ] {
-        let answer = ask(&server, Method::GET, &format!("{JSON}&{own}"), &["gzip"]).await;
-        assert_eq!(answer.header("content-encoding"), "gzip");
-        assert_eq!((answer.header("etag"), answer.header("accept-ranges")), expected);
+        let response = ask(&server, Method::GET, &format!("{JSON}&{own}"), &["gzip"]).await;
+        assert_eq!(response.header("content-encoding"), "gzip");
+        assert_eq!((response.header("etag"), response.header("accept-ranges")), expected);
     }
 }
 
@@ -209,11 +209,11 @@ async fn a_long_response_arrives_whole_in_either_encoding_and_over_http_2() {
     for client in [&server.client, &http2] {
         for accepted in ["br", "gzip"] {
             let url = server.url(&format!("{JSON}&length={length}"));
-            let answer = client.get(url).header("accept-encoding", accepted).send().await.unwrap();
-            let headers = answer.headers().clone();
-            let answer = RawResponse { status: 200, headers, body: answer.bytes().await.unwrap() };
-            assert_eq!(answer.header("content-encoding"), accepted);
-            assert!(answer.read() == text(length));
+            let response = client.get(url).header("accept-encoding", accepted).send().await.unwrap();
+            let headers = response.headers().clone();
+            let response = RawResponse { status: 200, headers, body: response.bytes().await.unwrap() };
+            assert_eq!(response.header("content-encoding"), accepted);
+            assert!(response.read() == text(length));
         }
     }
 }
@@ -242,16 +242,16 @@ async fn a_stream_can_be_read_while_it_is_sent() {
         let service = Router::new().route("/stream", get(async move || pieces()));
         let server =
             Server::start(|gateway| gateway.mount("/rest/v1", service, AccessRules::open().compressed())).await;
-        let mut answer = server.get("/rest/v1/stream").header("accept-encoding", accepted).send().await.unwrap();
-        assert_eq!(answer.headers()["content-encoding"], accepted);
+        let mut response = server.get("/rest/v1/stream").header("accept-encoding", accepted).send().await.unwrap();
+        assert_eq!(response.headers()["content-encoding"], accepted);
         let mut come = Vec::new();
         for expected in ["first", "firstsecond", "firstsecondthird"] {
             while read_so_far(&come, accepted) != expected {
-                come.extend(answer.chunk().await.unwrap().expect("more"));
+                come.extend(response.chunk().await.unwrap().expect("more"));
             }
             read.notify_one();
         }
-        while let Some(rest) = answer.chunk().await.unwrap() {
+        while let Some(rest) = response.chunk().await.unwrap() {
             come.extend(rest);
         }
         assert_eq!(read_so_far(&come, accepted), "firstsecondthird");

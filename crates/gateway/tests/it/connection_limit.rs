@@ -35,13 +35,13 @@ async fn server(limits: ServeLimits) -> Server {
 /// Sends a request and reads the response; an error if the connection has closed.
 async fn ask(socket: &mut TcpStream) -> std::io::Result<()> {
     socket.write_all(REQUEST).await?;
-    let mut answer = Vec::new();
-    while !answer.ends_with(b"}") {
-        if timeout(PATIENCE, socket.read_buf(&mut answer)).await.expect("an answer or an end")? == 0 {
+    let mut response = Vec::new();
+    while !response.ends_with(b"}") {
+        if timeout(PATIENCE, socket.read_buf(&mut response)).await.expect("an answer or an end")? == 0 {
             return Err(std::io::ErrorKind::UnexpectedEof.into());
         }
     }
-    assert!(answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer));
+    assert!(response.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&response));
     Ok(())
 }
 

@@ -41,8 +41,8 @@ async fn a_request_in_flight_completes_before_the_server_stops() {
     assert!(!server.ended.is_finished());
 
     go.notify_one();
-    let answer = timeout(PATIENCE, request).await.unwrap().unwrap().unwrap();
-    assert_eq!(answer.text().await.unwrap(), "done");
+    let response = timeout(PATIENCE, request).await.unwrap().unwrap().unwrap();
+    assert_eq!(response.text().await.unwrap(), "done");
     timeout(PATIENCE, server.ended).await.unwrap().unwrap().unwrap();
 }
 
@@ -60,9 +60,9 @@ async fn a_body_arrives_in_small_pieces_however_fast_it_is_sent() {
     let router = Router::new().route("/", post(sizes));
     let access = AccessRules::open().body_limit(SIZE);
     let server = Server::start(|gateway| gateway.mount("/sizes", router, access)).await;
-    let answer = server.client.post(server.url("/sizes/")).body(vec![b'x'; SIZE]).send().await.unwrap();
-    let answer = answer.text().await.unwrap();
-    let (largest, all) = answer.split_once(' ').unwrap();
+    let response = server.client.post(server.url("/sizes/")).body(vec![b'x'; SIZE]).send().await.unwrap();
+    let response = response.text().await.unwrap();
+    let (largest, all) = response.split_once(' ').unwrap();
     assert_eq!(all.parse(), Ok(SIZE));
     assert!(largest.parse::<usize>().unwrap() < 16 * 1024, "{largest} bytes of a client at once");
 }
@@ -101,11 +101,11 @@ async fn a_connection_is_kept_for_more_than_one_request() {
     let mut socket = TcpStream::connect(server.address).await.unwrap();
     for _ in 0..3 {
         socket.write_all(REQUEST).await.unwrap();
-        let mut answer = Vec::new();
-        while !answer.ends_with(b"}") {
-            assert_ne!(timeout(PATIENCE, socket.read_buf(&mut answer)).await.unwrap().unwrap(), 0);
+        let mut response = Vec::new();
+        while !response.ends_with(b"}") {
+            assert_ne!(timeout(PATIENCE, socket.read_buf(&mut response)).await.unwrap().unwrap(), 0);
         }
-        assert!(answer.starts_with(b"HTTP/1.1 200"));
+        assert!(response.starts_with(b"HTTP/1.1 200"));
     }
 }
 
@@ -194,8 +194,8 @@ async fn an_idle_http_2_connection_is_closed() {
     let (mut client, connection) = h2::client::Builder::new().handshake::<_, Bytes>(socket).await.unwrap();
     let closed = tokio::spawn(connection);
     let request = http::Request::get(server.url("/slow/v1/short")).body(()).unwrap();
-    let answer = client.send_request(request, true).unwrap().0;
-    assert_eq!(timeout(PATIENCE, answer).await.unwrap().unwrap().status(), 200);
+    let response = client.send_request(request, true).unwrap().0;
+    assert_eq!(timeout(PATIENCE, response).await.unwrap().unwrap().status(), 200);
     timeout(PATIENCE, closed).await.expect("the server closes it").unwrap().unwrap();
 }
 
@@ -203,10 +203,10 @@ async fn an_idle_http_2_connection_is_closed() {
 async fn http_2_is_spoken_without_tls() {
     let server = Server::with_echo(KeyPolicy::Development).await;
     let client = reqwest::Client::builder().http2_prior_knowledge().timeout(PATIENCE).build().unwrap();
-    let answer = client.get(server.url("/auth/v1/user?apikey=x&a=1")).send().await.unwrap();
-    assert_eq!(answer.version(), reqwest::Version::HTTP_2);
-    assert_eq!(answer.status(), 200);
-    let text = answer.text().await.unwrap();
+    let response = client.get(server.url("/auth/v1/user?apikey=x&a=1")).send().await.unwrap();
+    assert_eq!(response.version(), reqwest::Version::HTTP_2);
+    assert_eq!(response.status(), 200);
+    let text = response.text().await.unwrap();
     assert!(text.contains(r#""path":"/user","query":"a=1""#), "{text}");
 
     // Also if its preface arrives in pieces
@@ -255,8 +255,8 @@ async fn a_request_in_progress_is_never_interrupted_for_a_new_connection() {
 
     go.notify_one();
     // It gets its response, and then closes without having asked for it
-    let answer = String::from_utf8(rest(&mut first).await).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("done"), "{answer}");
+    let response = String::from_utf8(rest(&mut first).await).unwrap();
+    assert!(response.starts_with("HTTP/1.1 200") && response.ends_with("done"), "{response}");
     assert!(rest(&mut second).await.starts_with(b"HTTP/1.1 404"));
 }
 

@@ -14,7 +14,7 @@ async fn a_preflight_needs_no_key_and_echoes_the_requested_headers() {
     let server = Server::with_echo(KeyPolicy::Hosted).await;
     let names = "authorization,apikey,prefer,accept-profile,x-upsert,traceparent,x-of-the-app";
     for path in ["/auth/v1/user", "/auth/v1/nowhere"] {
-        let answer = server
+        let response = server
             .client
             .request(Method::OPTIONS, server.url(path))
             .header("origin", "https://app.example")
@@ -23,14 +23,14 @@ async fn a_preflight_needs_no_key_and_echoes_the_requested_headers() {
             .send()
             .await
             .unwrap();
-        assert_eq!(answer.status(), 200);
-        let headers = answer.headers();
+        assert_eq!(response.status(), 200);
+        let headers = response.headers();
         assert_eq!(headers["access-control-allow-origin"], "*");
         assert_eq!(headers["access-control-allow-headers"], names);
         assert_eq!(headers["access-control-allow-methods"], "GET,HEAD,PUT,PATCH,POST,DELETE,OPTIONS,TRACE,CONNECT");
         assert_eq!(headers["access-control-max-age"], "3600");
         assert_eq!(headers["vary"], "Origin, Access-Control-Request-Headers");
-        assert_eq!(answer.text().await.unwrap(), "");
+        assert_eq!(response.text().await.unwrap(), "");
     }
 }
 
@@ -51,10 +51,10 @@ async fn every_response_of_a_service_is_open_to_every_page() {
     })
     .await;
     for path in ["/auth/v1/plain", "/auth/v1/own", "/auth/v1/nowhere", "/rest/v1/nowhere"] {
-        let answer = server.get(path).header("origin", "https://app.example").send().await.unwrap();
-        assert_eq!(answer.headers()["access-control-allow-origin"], "*", "{path}");
-        assert!(!answer.headers().contains_key("access-control-allow-credentials"), "{path}");
-        let exposed = answer.headers()["access-control-expose-headers"].to_str().unwrap();
+        let response = server.get(path).header("origin", "https://app.example").send().await.unwrap();
+        assert_eq!(response.headers()["access-control-allow-origin"], "*", "{path}");
+        assert!(!response.headers().contains_key("access-control-allow-credentials"), "{path}");
+        let exposed = response.headers()["access-control-expose-headers"].to_str().unwrap();
         assert_eq!(exposed == "x-own", path == "/auth/v1/own", "{path}");
         if exposed != "x-own" {
             for name in ["Content-Range", "sb-request-id", "X-Supabase-Api-Version", "Retry-After", "X-RateLimit-Name"]
@@ -93,8 +93,8 @@ async fn a_service_can_have_cors_headers_of_its_own() {
             (&HeaderValue::from_static(origin), is_own),
             "{path}"
         );
-        let answer = send(Method::GET, path).await.unwrap();
-        assert_eq!(answer.headers()["access-control-allow-origin"], origin, "{path}");
+        let response = send(Method::GET, path).await.unwrap();
+        assert_eq!(response.headers()["access-control-allow-origin"], origin, "{path}");
     }
     let without = send(Method::GET, "/storage/v1/own/without").await.unwrap();
     assert_eq!(without.headers()["access-control-allow-origin"], "*");
@@ -108,15 +108,15 @@ async fn a_service_can_have_cors_headers_of_its_own() {
 #[tokio::test]
 async fn options_without_a_preflight_goes_to_the_service() {
     let server = Server::with_echo(KeyPolicy::Hosted).await;
-    let answer = server
+    let response = server
         .client
         .request(Method::OPTIONS, server.url("/auth/v1/user"))
         .header("apikey", ANON_KEY)
         .send()
         .await
         .unwrap();
-    assert_eq!(answer.status(), 200);
-    assert!(answer.text().await.unwrap().contains("\"role\":\"anon\""));
+    assert_eq!(response.status(), 200);
+    assert!(response.text().await.unwrap().contains("\"role\":\"anon\""));
 }
 
 #[tokio::test]

@@ -26,8 +26,8 @@ async fn ask(server: &Server, given: KeyHeaders<'_>) -> (u16, Value) {
     if let Some(authorization) = given.authorization {
         request = request.header("authorization", authorization);
     }
-    let answer = request.send().await.unwrap();
-    (answer.status().as_u16(), json_of(answer).await)
+    let response = request.send().await.unwrap();
+    (response.status().as_u16(), json_of(response).await)
 }
 
 fn wrong_key() -> Value {
@@ -83,8 +83,8 @@ async fn a_missing_or_opaque_authorization_is_replaced_as_at_supabase() {
         (Some("something"), None, Some("something")),
         (None, Some(&opaque), Some("")),
     ] {
-        let (status, answer) = ask(&server, KeyHeaders { key, authorization }).await;
-        assert_eq!((status, answer["authorization"].as_str()), (200, echo), "{key:?} {authorization:?}");
+        let (status, response) = ask(&server, KeyHeaders { key, authorization }).await;
+        assert_eq!((status, response["authorization"].as_str()), (200, echo), "{key:?} {authorization:?}");
     }
 }
 
@@ -122,11 +122,11 @@ async fn the_hosted_policy_rejects_requests_without_a_known_key() {
         let (status, body) = ask(&server, KeyHeaders { key: Some(key), authorization: Some(&token) }).await;
         assert_eq!((status, body), (401, wrong_key()), "{key}");
     }
-    let answer = server.get("/auth/v1/user").send().await.unwrap();
-    assert_eq!(answer.headers()["content-type"], "application/json; charset=utf-8");
-    assert_eq!(answer.headers()["access-control-allow-origin"], "*");
-    assert!(answer.headers().contains_key("www-authenticate"));
-    assert!(answer.headers().contains_key("sb-request-id"));
+    let response = server.get("/auth/v1/user").send().await.unwrap();
+    assert_eq!(response.headers()["content-type"], "application/json; charset=utf-8");
+    assert_eq!(response.headers()["access-control-allow-origin"], "*");
+    assert!(response.headers().contains_key("www-authenticate"));
+    assert!(response.headers().contains_key("sb-request-id"));
 }
 
 #[tokio::test]
@@ -162,14 +162,14 @@ async fn open_paths_work_from_a_plain_browser_navigation() {
 async fn a_secret_key_from_a_browser_is_rejected_under_the_hosted_policy() {
     let ask = async |policy, key: &str| {
         let server = Server::with_echo(policy).await;
-        let answer = server
+        let response = server
             .get("/auth/v1/user")
             .header("apikey", key)
             .header("user-agent", "Mozilla/5.0 (X11; Linux x86_64)")
             .send()
             .await
             .unwrap();
-        (answer.status().as_u16(), json_of(answer).await)
+        (response.status().as_u16(), json_of(response).await)
     };
     let (status, body) = ask(KeyPolicy::Hosted, SECRET_KEY).await;
     assert_eq!((status, body["message"].as_str()), (401, Some("Forbidden use of secret API key in browser")));
@@ -199,9 +199,9 @@ async fn a_service_sees_that_a_token_does_not_verify_and_rejects_it_itself() {
 #[tokio::test]
 async fn a_key_in_the_query_is_accepted_and_hidden_from_the_service() {
     let server = Server::with_echo(KeyPolicy::Hosted).await;
-    let answer = server.get(&format!("/auth/v1/user?a=1&apikey={PUBLISHABLE_KEY}&b=%20x")).send().await.unwrap();
-    assert_eq!(answer.status(), 200);
-    let echo = json_of(answer).await;
+    let response = server.get(&format!("/auth/v1/user?a=1&apikey={PUBLISHABLE_KEY}&b=%20x")).send().await.unwrap();
+    assert_eq!(response.status(), 200);
+    let echo = json_of(response).await;
     assert_eq!(echo["path"], "/user");
     assert_eq!(echo["query"], "a=1&b=%20x");
     assert_eq!(echo["role"], "anon");

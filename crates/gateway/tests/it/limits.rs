@@ -25,25 +25,25 @@ async fn a_body_beyond_the_limit_is_rejected_with_413_with_and_without_a_length(
     };
 
     for body in [Body::from(vec![b'x'; 1000]), chunked(1000)] {
-        let answer = post("/auth/v1/read", body).await;
-        assert_eq!(answer.status(), 200);
-        assert_eq!(answer.text().await.unwrap(), "1000");
+        let response = post("/auth/v1/read", body).await;
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.text().await.unwrap(), "1000");
     }
     for body in [Body::from(vec![b'x'; 1001]), chunked(1100), Body::from(vec![b'x'; 5_000_000]), chunked(5_000_000)] {
-        let answer = post("/auth/v1/read", body).await;
-        assert_eq!(answer.status(), 413);
-        assert_eq!(json_of(answer).await["message"], "Request body too large (max 1000 bytes)");
+        let response = post("/auth/v1/read", body).await;
+        assert_eq!(response.status(), 413);
+        assert_eq!(json_of(response).await["message"], "Request body too large (max 1000 bytes)");
     }
     // A service that does not read the body has responded already
-    let answer = post("/auth/v1/ignore", chunked(500_000)).await;
-    assert_eq!((answer.status().as_u16(), answer.text().await.unwrap().as_str()), (200, "ignored"));
+    let response = post("/auth/v1/ignore", chunked(500_000)).await;
+    assert_eq!((response.status().as_u16(), response.text().await.unwrap().as_str()), (200, "ignored"));
 }
 
 #[tokio::test]
 async fn a_rejection_reaches_a_client_that_is_still_sending() {
     let server = Server::with_echo(KeyPolicy::Hosted).await;
-    let answer = server.client.post(server.url("/auth/v1/read")).body(vec![b'x'; 3_000_000]).send().await.unwrap();
-    assert_eq!(answer.status(), 401);
+    let response = server.client.post(server.url("/auth/v1/read")).body(vec![b'x'; 3_000_000]).send().await.unwrap();
+    assert_eq!(response.status(), 401);
 }
 
 /// Sends a head and a body of this number of chunks of a megabyte, completely.
@@ -71,8 +71,8 @@ async fn an_unread_body_can_be_sent_completely_before_the_response_is_read() {
         // Twice: the connection stays usable
         for _ in 0..2 {
             send_megabytes(&mut socket, &head, 1).await;
-            let (answer, _) = ask(&mut socket, &[]).await;
-            assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{method} {path}: {answer}");
+            let (response, _) = ask(&mut socket, &[]).await;
+            assert!(response.starts_with(&format!("HTTP/1.1 {status}")), "{method} {path}: {response}");
         }
     }
 }
@@ -95,9 +95,9 @@ async fn a_client_that_expects_continue_is_rejected_before_it_sends() {
         )
         .await
         .unwrap();
-    let mut answer = Vec::new();
-    socket.read_to_end(&mut answer).await.unwrap();
-    assert!(answer.starts_with(b"HTTP/1.1 413 "), "{}", String::from_utf8_lossy(&answer));
+    let mut response = Vec::new();
+    socket.read_to_end(&mut response).await.unwrap();
+    assert!(response.starts_with(b"HTTP/1.1 413 "), "{}", String::from_utf8_lossy(&response));
 }
 
 #[tokio::test]
@@ -106,9 +106,9 @@ async fn headers_beyond_the_limit_are_rejected_with_431() {
     let fits = server.get("/auth/v1/user").header("x-long", "x".repeat(60_000)).send().await.unwrap();
     assert_eq!(fits.status(), 200);
 
-    let answer = server.get("/auth/v1/user").header("x-long", "x".repeat(66_000)).send().await.unwrap();
-    assert_eq!(answer.status(), 431);
-    assert_eq!(json_of(answer).await["message"], "Request headers too large (max 65536 bytes)");
+    let response = server.get("/auth/v1/user").header("x-long", "x".repeat(66_000)).send().await.unwrap();
+    assert_eq!(response.status(), 431);
+    assert_eq!(json_of(response).await["message"], "Request headers too large (max 65536 bytes)");
 }
 
 #[tokio::test]
@@ -142,21 +142,21 @@ async fn a_service_that_is_too_slow_is_a_504() {
         gateway.mount("/slow/v1", router, AccessRules::open().timeout(Some(Duration::from_millis(20))))
     })
     .await;
-    let answer = server.get("/slow/v1/wait").send().await.unwrap();
-    assert_eq!(answer.status(), 504);
-    assert_eq!(answer.headers()["x-sb-error-code"], "request_timeout");
-    assert_eq!(json_of(answer).await["message"], "Processing this request timed out, please retry after a moment.");
+    let response = server.get("/slow/v1/wait").send().await.unwrap();
+    assert_eq!(response.status(), 504);
+    assert_eq!(response.headers()["x-sb-error-code"], "request_timeout");
+    assert_eq!(json_of(response).await["message"], "Processing this request timed out, please retry after a moment.");
 }
 
 #[tokio::test]
 async fn a_panic_is_a_500_for_one_client_and_the_server_continues() {
     let server = Server::with_echo(KeyPolicy::Development).await;
-    let answer = server.get("/auth/v1/panic").send().await.unwrap();
-    assert_eq!(answer.status(), 500);
-    assert_eq!(answer.headers()["access-control-allow-origin"], "*");
-    assert_eq!(answer.headers()["x-sb-error-code"], "unexpected_failure");
+    let response = server.get("/auth/v1/panic").send().await.unwrap();
+    assert_eq!(response.status(), 500);
+    assert_eq!(response.headers()["access-control-allow-origin"], "*");
+    assert_eq!(response.headers()["x-sb-error-code"], "unexpected_failure");
     assert_eq!(
-        json_of(answer).await,
+        json_of(response).await,
         json!({
             "code": "unexpected_failure",
             "error_code": "unexpected_failure",
@@ -181,10 +181,10 @@ async fn input_that_is_not_http_is_rejected() {
     ] {
         let mut socket = TcpStream::connect(server.address).await.unwrap();
         socket.write_all(nonsense).await.unwrap();
-        let mut answer = Vec::new();
+        let mut response = Vec::new();
         // A reset is an acceptable end
-        let _ = socket.read_to_end(&mut answer).await;
-        assert!(!answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(nonsense));
+        let _ = socket.read_to_end(&mut response).await;
+        assert!(!response.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(nonsense));
     }
     assert_eq!(server.get("/auth/v1/user").send().await.unwrap().status(), 200);
 }
@@ -193,9 +193,9 @@ async fn input_that_is_not_http_is_rejected() {
 async fn an_unknown_path_has_the_response_of_supabase_s_gateway() {
     let server = Server::with_echo(KeyPolicy::Hosted).await;
     for path in ["/rest/v1/todos", "/auth/v1", "/", "/nowhere"] {
-        let answer = server.get(path).send().await.unwrap();
-        assert_eq!(answer.status(), 404, "{path}");
-        assert_eq!(answer.text().await.unwrap(), r#"{"message":"no Route matched with those values"}"#);
+        let response = server.get(path).send().await.unwrap();
+        assert_eq!(response.status(), 404, "{path}");
+        assert_eq!(response.text().await.unwrap(), r#"{"message":"no Route matched with those values"}"#);
     }
 }
 

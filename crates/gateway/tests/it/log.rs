@@ -61,13 +61,13 @@ async fn a_request_is_logged_as_one_line_with_its_route_and_without_secrets() {
     tracing::subscriber::set_global_default(lines.clone()).unwrap();
     let server = Server::with_echo(KeyPolicy::Development).await;
     let token = server.token(json!({ "sub": "u" }));
-    let answer = server
+    let response = server
         .get(&format!("/auth/v1/things/secret-path?code=secret-code&apikey={ANON_KEY}"))
         .header("authorization", &token)
         .send()
         .await
         .unwrap();
-    let id = answer.headers()["x-request-id"].to_str().unwrap().to_owned();
+    let id = response.headers()["x-request-id"].to_str().unwrap().to_owned();
     server.get("/auth/v1/panic").send().await.unwrap();
 
     let all = lines.all();

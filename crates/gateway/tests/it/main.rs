@@ -164,6 +164,6 @@ fn slow() -> (Router, Arc<Notify>, Arc<Notify>) {
     (router, asked, go)
 }
 
-async fn json_of(answer: reqwest::Response) -> Value {
-    serde_json::from_str(&answer.text().await.unwrap()).unwrap()
+async fn json_of(response: reqwest::Response) -> Value {
+    serde_json::from_str(&response.text().await.unwrap()).unwrap()
 }

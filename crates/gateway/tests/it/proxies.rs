@@ -45,7 +45,7 @@ async fn headers_of_a_trusted_proxy_are_used() {
         )
     })
     .await;
-    let answer = server
+    let response = server
         .get("/auth/v1/user")
         .header("x-forwarded-for", "1.2.3.4, 198.51.100.7, 127.0.0.9")
         .header("x-forwarded-host", "app.example")
@@ -55,8 +55,8 @@ async fn headers_of_a_trusted_proxy_are_used() {
         .send()
         .await
         .unwrap();
-    assert_eq!(answer.headers()["x-request-id"], "from-the-proxy-1");
-    let echo = json_of(answer).await;
+    assert_eq!(response.headers()["x-request-id"], "from-the-proxy-1");
+    let echo = json_of(response).await;
     assert_eq!(echo["address"], "198.51.100.7");
     assert_eq!(echo["x-forwarded-host"], "app.example");
     assert_eq!(echo["x-forwarded-proto"], "https");
@@ -71,12 +71,12 @@ async fn headers_of_a_trusted_proxy_are_used() {
 async fn every_response_has_an_id_that_an_untrusted_client_cannot_choose() {
     let server = Server::with_echo(KeyPolicy::Development).await;
     for path in ["/auth/v1/user", "/auth/v1/nowhere", "/nowhere", "/auth/v1/panic"] {
-        let answer = server.get(path).header("x-request-id", "chosen-by-me").send().await.unwrap();
-        let id = answer.headers()["x-request-id"].to_str().unwrap().to_owned();
+        let response = server.get(path).header("x-request-id", "chosen-by-me").send().await.unwrap();
+        let id = response.headers()["x-request-id"].to_str().unwrap().to_owned();
         assert_eq!(id.len(), 36, "{path}");
-        assert_eq!(answer.headers()["sb-request-id"], *id);
+        assert_eq!(response.headers()["sb-request-id"], *id);
         if path == "/auth/v1/user" {
-            let echo = json_of(answer).await;
+            let echo = json_of(response).await;
             assert_eq!((&echo["id"], &echo["x-request-id"]), (&json!(id), &json!(id)));
         }
     }

@@ -51,11 +51,11 @@ async fn ask(server: &Server, method: Method, path: &str, headers: &[(&str, &str
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
-    let answer = request.send().await.unwrap();
+    let response = request.send().await.unwrap();
     PageResponse {
-        status: answer.status().as_u16(),
-        headers: answer.headers().clone(),
-        body: answer.text().await.unwrap(),
+        status: response.status().as_u16(),
+        headers: response.headers().clone(),
+        body: response.text().await.unwrap(),
     }
 }
 
@@ -224,17 +224,17 @@ async fn a_cached_file_is_not_sent_again() {
 async fn missing_files_and_script_requests_get_no_page() {
     let server = server().await;
     for path in ["/assets/gone-000.js", "/app/x.png", "/index.html.br", "/..%2f..%2fetc/passwd", "/a/%2e%2e/b.txt"] {
-        let answer = get(&server, path, &[("accept", "text/html")]).await;
-        assert_eq!(answer.status, 404, "{path}");
-        assert!(!answer.body.contains("Portico"));
-        assert_eq!(answer.header("cache-control"), "no-store");
+        let response = get(&server, path, &[("accept", "text/html")]).await;
+        assert_eq!(response.status, 404, "{path}");
+        assert!(!response.body.contains("Portico"));
+        assert_eq!(response.header("cache-control"), "no-store");
     }
     assert_eq!(get(&server, "/app", &[("sec-fetch-mode", "cors")]).await.status, 404);
     // Paths of services are never pages
-    let answer = get(&server, "/rest/v1/todos", &[("accept", "text/html")]).await;
-    assert_eq!((answer.status, answer.header("content-type")), (404, "application/json; charset=utf-8"));
-    let answer = ask(&server, Method::POST, "/app", &[]).await;
-    assert_eq!((answer.status, answer.header("allow")), (405, "GET, HEAD"));
+    let response = get(&server, "/rest/v1/todos", &[("accept", "text/html")]).await;
+    assert_eq!((response.status, response.header("content-type")), (404, "application/json; charset=utf-8"));
+    let response = ask(&server, Method::POST, "/app", &[]).await;
+    assert_eq!((response.status, response.header("allow")), (405, "GET, HEAD"));
 }
 
 #[tokio::test]

@@ -66,8 +66,8 @@ async fn project_life(folder: &Path, url: &str, what: &str) -> String {
     let one = program.token("/auth/v1/token?grant_type=password", "one@example.com").await;
     let other = program.token("/auth/v1/signup", "other@example.com").await;
     let note = json!({ "id": 1, "title": "mine" });
-    let (status, answer) = program.call(Method::POST, "/rest/v1/notes", Some(&one), Some(note)).await;
-    assert_eq!(status, 201, "{what}: {answer}\n{first}");
+    let (status, response) = program.call(Method::POST, "/rest/v1/notes", Some(&one), Some(note)).await;
+    assert_eq!(status, 201, "{what}: {response}\n{first}");
     for (token, count) in [(&one, 1), (&other, 0)] {
         let (status, rows) = program.call(Method::GET, "/rest/v1/notes?select=title", Some(token), None).await;
         assert_eq!((status, rows.as_array().map(Vec::len)), (200, Some(count)), "{what}: {rows}");

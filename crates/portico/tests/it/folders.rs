@@ -104,7 +104,7 @@ const STYLES: &[(&str, &str, &str)] = &[
 
 #[test]
 fn folders_in_the_styles_of_public_projects_start() {
-    for (name, question, answer) in STYLES {
+    for (name, question, response) in STYLES {
         let folder = Folder::new();
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/folders").join(name);
         for part in ["supabase", "supabase/migrations"] {
@@ -117,7 +117,7 @@ fn folders_in_the_styles_of_public_projects_start() {
             }
         }
         let server = folder.start();
-        assert_eq!(server.query(question), [*answer], "{name}");
+        assert_eq!(server.query(question), [*response], "{name}");
         let printed = server.stop();
         assert!(!printed.contains("WARN: "), "{name}: {printed}");
         // A second start finds the same state

@@ -34,8 +34,8 @@ async fn the_commands_of_the_readme_work_as_they_are_written() {
     // Links lead to the public address, since the project names no other
     let to = "/auth/v1/verify?type=signup&token=none";
     let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
-    let answer = client.get(format!("{}{to}", program.row("Listens on"))).send().await.unwrap();
-    let location = answer.headers()["location"].to_str().unwrap();
+    let response = client.get(format!("{}{to}", program.row("Listens on"))).send().await.unwrap();
+    let location = response.headers()["location"].to_str().unwrap();
     assert!(location.starts_with("https://accounts.example.com"), "{location}");
     assert!(program.stop().success());
 

@@ -117,16 +117,16 @@ impl Program {
         if let Some(body) = body {
             request = request.json(&body);
         }
-        let answer = request.send().await.unwrap();
-        (answer.status().as_u16(), answer.json().await.unwrap_or(Value::Null))
+        let response = request.send().await.unwrap();
+        (response.status().as_u16(), response.json().await.unwrap_or(Value::Null))
     }
 
     /// Signs up or in. Returns the access token.
     pub async fn token(&self, path: &str, email: &str) -> String {
         let body = json!({ "email": email, "password": "correct horse battery" });
-        let (status, answer) = self.call(reqwest::Method::POST, path, None, Some(body)).await;
-        assert_eq!(status, 200, "{path}: {answer}\n{}", self.printed());
-        answer["access_token"].as_str().unwrap().to_owned()
+        let (status, response) = self.call(reqwest::Method::POST, path, None, Some(body)).await;
+        assert_eq!(status, 200, "{path}: {response}\n{}", self.printed());
+        response["access_token"].as_str().unwrap().to_owned()
     }
 }
 

@@ -182,9 +182,9 @@ impl Server {
         let address = url.strip_prefix("http://").unwrap();
         let mut stream = std::net::TcpStream::connect(address).unwrap();
         write!(stream, "GET {path} HTTP/1.0\r\nhost: {address}\r\napikey: {key}\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        response.split_once("\r\n\r\n").unwrap().1.to_owned()
     }
 
     /// Returns the first column of a query's rows, as text, through the port that other programs

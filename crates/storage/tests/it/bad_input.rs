@@ -203,9 +203,9 @@ async fn raw(f: &Files, bytes: Vec<u8>) -> String {
     let mut connection = tokio::net::TcpStream::connect(address).await.unwrap();
     connection.write_all(&bytes).await.unwrap();
     connection.shutdown().await.unwrap();
-    let mut answer = Vec::new();
-    let _ = connection.read_to_end(&mut answer).await;
-    String::from_utf8_lossy(&answer).lines().next().unwrap_or_default().to_owned()
+    let mut response = Vec::new();
+    let _ = connection.read_to_end(&mut response).await;
+    String::from_utf8_lossy(&response).lines().next().unwrap_or_default().to_owned()
 }
 
 #[tokio::test]
@@ -222,14 +222,14 @@ async fn an_upload_that_ends_too_early_stores_nothing() {
         ("transfer-encoding: chunked", format!("1000\r\n{}", "x".repeat(100))),
         ("transfer-encoding: chunked", "5\r\nhello\r\n".to_owned()),
     ] {
-        let answer = raw(&f, [head(framing).into_bytes(), body.into_bytes()].concat()).await;
-        assert!(!answer.contains(" 200 "), "{answer}");
+        let response = raw(&f, [head(framing).into_bytes(), body.into_bytes()].concat()).await;
+        assert!(!response.contains(" 200 "), "{response}");
     }
     f.has_files(0).await;
     assert_eq!(f.t.count("select count(*) from storage.objects").await, 0);
     // Bytes behind the declared length are no content
-    let answer = raw(&f, [head("content-length: 3").into_bytes(), b"helGARBAGE\r\n\r\n".to_vec()].concat()).await;
-    assert!(answer.contains(" 200 "), "{answer}");
+    let response = raw(&f, [head("content-length: 3").into_bytes(), b"helGARBAGE\r\n\r\n".to_vec()].concat()).await;
+    assert!(response.contains(" 200 "), "{response}");
     assert_eq!(f.content("files/a").await, "hel");
 }
 
@@ -251,8 +251,8 @@ async fn a_body_whose_length_is_ambiguous_is_not_stored() {
         let request = format!(
             "POST /storage/v1/object/files/a HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\n{framing}\r\n\r\nhello"
         );
-        let answer = raw(&f, request.into_bytes()).await;
-        assert!(!answer.contains(" 200 "), "{framing}: {answer}");
+        let response = raw(&f, request.into_bytes()).await;
+        assert!(!response.contains(" 200 "), "{framing}: {response}");
     }
     for chunks in [
         "-5\r\nhello\r\n0\r\n\r\n",
@@ -263,8 +263,8 @@ async fn a_body_whose_length_is_ambiguous_is_not_stored() {
         let request = format!(
             "POST /storage/v1/object/files/a HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\ntransfer-encoding: chunked\r\n\r\n{chunks}"
         );
-        let answer = raw(&f, request.into_bytes()).await;
-        assert!(!answer.contains(" 200 "), "{chunks}: {answer}");
+        let response = raw(&f, request.into_bytes()).await;
+        assert!(!response.contains(" 200 "), "{chunks}: {response}");
     }
     assert_eq!(f.t.count("select count(*) from storage.objects").await, 0);
     f.has_files(0).await;

@@ -206,8 +206,8 @@ async fn answers_about_private_things_are_not_stored_by_caches() {
         f.post("/object/sign/files").json(&json!({ "expiresIn": 60, "paths": ["a"] })),
         f.post("/object/upload/sign/files/b"),
     ] {
-        let answer = f.service(request).send().await.expect(200);
-        assert_eq!(answer.header("cache-control"), Some("private, no-store"), "{answer:?}");
+        let response = f.service(request).send().await.expect(200);
+        assert_eq!(response.header("cache-control"), Some("private, no-store"), "{response:?}");
     }
     let info = f.service(f.get("/object/info/files/a")).send().await.expect(200);
     assert_eq!(info.header("cache-control"), Some("private, no-cache"));

@@ -33,8 +33,8 @@ impl SmallDisk {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut answer = [0; 8];
-        let mounted = process.stdout.as_mut().unwrap().read_exact(&mut answer);
+        let mut response = [0; 8];
+        let mounted = process.stdout.as_mut().unwrap().read_exact(&mut response);
         mounted.expect("this machine must permit user namespaces, for a disk that can be filled");
         let path = Path::new("/proc").join(process.id().to_string()).join("root");
         let path = path.join(folder.path().strip_prefix("/").unwrap());

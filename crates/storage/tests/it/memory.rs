@@ -93,9 +93,9 @@ async fn fields_are_bounded_and_unknown_ones_are_skipped() {
         ("unknown", 2 * 1024 * 1024, 200),
         ("metadata", 1024 * 1024, 200),
     ] {
-        let answer = upload(&f, form(name, &"1".repeat(size))).send().await;
-        let seen = answer.json()["statusCode"].as_str().map_or(200, |status| status.parse().unwrap());
-        assert_eq!(seen, status, "{name} {size}: {}", answer.text());
+        let response = upload(&f, form(name, &"1".repeat(size))).send().await;
+        let seen = response.json()["statusCode"].as_str().map_or(200, |status| status.parse().unwrap());
+        assert_eq!(seen, status, "{name} {size}: {}", response.text());
     }
     let long = f.service(f.post("/object/list/files").body("1".repeat(1024 * 1024 + 1))).send().await;
     assert_eq!(long.json()["code"], "EntityTooLarge");
@@ -114,7 +114,7 @@ async fn a_user_has_a_bounded_number_of_unfinished_uploads_in_parts() {
     let begin = |path, token| Signed { query: "uploads=", token: Some(token), ..request(Method::POST, path) };
     // At the same time, of which two may begin
     let ids = futures_util::future::join_all((0..6).map(|_| begin(&alice_path, &alice).sign(&f).send())).await;
-    let (begun, refused): (Vec<_>, Vec<_>) = ids.into_iter().partition(|answer| answer.status == 200);
+    let (begun, refused): (Vec<_>, Vec<_>) = ids.into_iter().partition(|response| response.status == 200);
     assert_eq!((begun.len(), refused.len()), (2, 4));
     refused.iter().for_each(|refused| assert_refused(refused, 429, "SlowDown"));
     let ids: Vec<String> = begun.iter().map(upload_id).collect();

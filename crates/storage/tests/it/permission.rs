@@ -206,13 +206,13 @@ async fn every_call(
                 .json(&json!({ "prefix": "", "with_delimiter": true, "sortBy": { "column": "created_at" } })),
         ),
     ];
-    let mut answers = Vec::new();
+    let mut responses = Vec::new();
     for (name, request) in requests {
-        let answer = caller.sends(request).send().await;
-        let text = answer.text().replace(hidden, "HIDDEN").replace(hidden.split('/').next().unwrap(), "FOLDER");
-        answers.push((name.to_owned(), format!("{} {text}", answer.status)));
+        let response = caller.sends(request).send().await;
+        let text = response.text().replace(hidden, "HIDDEN").replace(hidden.split('/').next().unwrap(), "FOLDER");
+        responses.push((name.to_owned(), format!("{} {text}", response.status)));
     }
-    answers
+    responses
 }
 
 #[tokio::test]
@@ -241,7 +241,7 @@ async fn no_call_reaches_an_object_of_another_user() {
     for ((name, hidden), (_, missing)) in of_hidden.iter().zip(&of_missing) {
         assert!(!hidden.contains("the content") && !hidden.contains(bob.id()), "{name}: {hidden}");
         // Tokens differ in their times
-        let text = |answer: &str| answer.split("mine.txt").next().unwrap().to_owned();
+        let text = |response: &str| response.split("mine.txt").next().unwrap().to_owned();
         assert_eq!(text(hidden), text(missing), "{name}");
     }
     let after: Vec<(String, Option<String>, Value)> =
@@ -272,11 +272,11 @@ async fn requests_of_many_callers_at_once_never_mix() {
         let request = members[reader].sends(f.get(&path)).send();
         async move { (reader, owner, request.await) }
     });
-    for (reader, owner, answer) in futures_util::future::join_all(calls).await {
+    for (reader, owner, response) in futures_util::future::join_all(calls).await {
         if reader == owner {
-            assert_eq!(answer.expect(200).text(), format!("content of {owner}"));
+            assert_eq!(response.expect(200).text(), format!("content of {owner}"));
         } else {
-            assert_error(&answer, 400, "404", "NoSuchKey", "Object not found");
+            assert_error(&response, 400, "404", "NoSuchKey", "Object not found");
         }
     }
 }

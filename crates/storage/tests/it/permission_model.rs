@@ -202,9 +202,9 @@ async fn restore(f: &Files, names: &[String]) {
 }
 
 /// Returns what a caller learns from a response about an object.
-fn learned(answer: &TestResponse, name: &str) -> String {
-    let headers = ["etag", "last-modified", "content-length", "content-type"].map(|header| answer.header(header));
-    format!("{} {headers:?} {}", answer.status, answer.text().replace(name, "NAME"))
+fn learned(response: &TestResponse, name: &str) -> String {
+    let headers = ["etag", "last-modified", "content-length", "content-type"].map(|header| response.header(header));
+    format!("{} {headers:?} {}", response.status, response.text().replace(name, "NAME"))
 }
 
 /// Checks that lists have the names that the caller sees, and no others.
@@ -250,33 +250,33 @@ async fn no_call_under_any_policies_reveals_or_changes_more_than_they_allow() {
         for name in &names {
             let content = format!("content of {name}");
             if model.sees(name) {
-                let answer = f.get(&format!("/object/files/{name}")).bearer(token).send().await;
-                assert_eq!(answer.expect(200).text(), content);
+                let response = f.get(&format!("/object/files/{name}")).bearer(token).send().await;
+                assert_eq!(response.expect(200).text(), content);
                 visible += 1;
             }
             // No object has this name, which all policies treat alike
             let missing = name.replace("/1", "/2");
             let both = calls(&f, token, name, alice.id()).into_iter().zip(calls(&f, token, &missing, alice.id()));
             for ((call, kind, existing), (_, _, of_missing)) in both {
-                let mut answers = Vec::new();
+                let mut responses = Vec::new();
                 for (name, request) in [(name, existing), (&missing, of_missing)] {
-                    let answer = request.send().await;
+                    let response = request.send().await;
                     let after = rows(&f).await;
                     model.check_changes(&before, &after, call);
                     if after != before {
                         restore(&f, &names).await;
                         before = rows(&f).await;
                     }
-                    answers.push((learned(&answer, name), answer));
+                    responses.push((learned(&response, name), response));
                 }
                 if model.sees(name) {
                     continue;
                 }
                 hidden += 1;
-                let (of_hidden, answer) = &answers[0];
-                assert!(!answer.text().contains(&content), "{call}: {of_hidden}");
+                let (of_hidden, response) = &responses[0];
+                assert!(!response.text().contains(&content), "{call}: {of_hidden}");
                 if kind == CallKind::Reads || !model.may_learn(name) {
-                    assert_eq!(of_hidden, &answers[1].0, "{call} {policies:?}");
+                    assert_eq!(of_hidden, &responses[1].0, "{call} {policies:?}");
                 }
             }
         }

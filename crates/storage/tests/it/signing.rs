@@ -56,8 +56,8 @@ async fn a_token_of_which_any_character_is_another_is_rejected() {
         format!("{}{other}{}", &token[..at], &token[at + 1..])
     };
     for at in 0..token.len() {
-        let answer = f.get(&format!("{path}?token={}", changed(at))).send().await;
-        assert_eq!((answer.status, answer.json()["code"].as_str()), (400, Some("InvalidJWT")), "{at}");
+        let response = f.get(&format!("{path}?token={}", changed(at))).send().await;
+        assert_eq!((response.status, response.json()["code"].as_str()), (400, Some("InvalidJWT")), "{at}");
     }
     assert_eq!(f.get(&url).send().await.expect(200).text(), "hello");
 }

@@ -118,8 +118,8 @@ pub async fn begin(f: &Files) -> String {
 }
 
 /// Returns the id of an upload that has begun.
-pub fn upload_id(answer: &TestResponse) -> String {
-    answer.text().split("<UploadId>").nth(1).unwrap().split('<').next().unwrap().to_owned()
+pub fn upload_id(response: &TestResponse) -> String {
+    response.text().split("<UploadId>").nth(1).unwrap().split('<').next().unwrap().to_owned()
 }
 
 /// Returns the ETag of the newest part with a number.
