@@ -140,3 +140,25 @@ pub(super) fn remove_empty(root: &Path, place: &Path) {
         folder = empty.parent();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_file_is_whole_while_the_system_writes_it_to_disk() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = DraftWriter::create(folder.path().join("large")).unwrap();
+        let chunk: Bytes = (0..1_000_003_u32).map(|at| (at % 251) as u8).collect();
+        let mut expected = Vec::new();
+        while expected.len() < 3 * WRITEBACK_SIZE as usize {
+            writer.append(&[chunk.clone(), Bytes::new(), chunk.slice(..7)]).unwrap();
+            expected.extend_from_slice(&chunk);
+            expected.extend_from_slice(&chunk[..7]);
+            // The system is asked again and again, and always for most of what is there
+            assert!(writer.written - writer.in_writeback < WRITEBACK_SIZE);
+        }
+        assert!(writer.in_writeback >= 2 * WRITEBACK_SIZE);
+        assert!(fs::read(writer.draft.path()).unwrap() == expected);
+    }
+}
