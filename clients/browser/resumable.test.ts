@@ -50,8 +50,12 @@ async function expectStored(name: string, size: number): Promise<void> {
   expect((await site.alice.client.storage.from("files").info(`${site.alice.id}/${name}`)).data).toMatchObject({ size, contentType: "video/mp4", cacheControl: "max-age=3600" });
 }
 
-/** Holds the requests with parts from this offset on until the returned function is called. */
-async function holdFrom(page: Page, offset: number): Promise<{ held: Promise<void>; release: () => Promise<void> }> {
+/**
+ * Holds the requests with parts from this offset on, until they are released, or dropped so that
+ * later ones pass: the browser may not know yet that a page has given one up, and would send a
+ * beginning of it.
+ */
+async function holdFrom(page: Page, offset: number): Promise<{ held: Promise<void>; release: () => Promise<void>; dropHeld: () => Promise<void> }> {
   const waiting: Route[] = [];
   let arrived = (): void => undefined;
   const held = new Promise<void>((done) => (arrived = done));
@@ -67,10 +71,14 @@ async function holdFrom(page: Page, offset: number): Promise<{ held: Promise<voi
   });
   const release = async (): Promise<void> => {
     isOpen = true;
-    // Those of a page that has paused or was reloaded are gone
-    for (const route of waiting) await route.continue().catch(() => undefined);
+    for (const route of waiting) await route.continue();
   };
-  return { held, release };
+  const dropHeld = async (): Promise<void> => {
+    isOpen = true;
+    // Those of a page that was reloaded are gone
+    for (const route of waiting) await route.abort().catch(() => undefined);
+  };
+  return { held, release, dropHeld };
 }
 
 const offsets = (page: Page): number[] => {
@@ -103,12 +111,12 @@ test("a dropped file is stored in parts, with progress", async () => {
 test("an upload that is paused resumes where it was", async () => {
   const page = await site.context.newPage();
   await open(page);
-  const { held, release } = await holdFrom(page, 2 * CHUNK);
+  const { held, dropHeld } = await holdFrom(page, 2 * CHUNK);
   await drop(page, "paused.mp4", 4 * CHUNK);
   await held;
   await page.getByRole("button", { name: "Pause" }).click();
   await page.getByText("paused").waitFor();
-  await release();
+  await dropHeld();
   const seen = offsets(page);
   await page.getByRole("button", { name: "Resume" }).click();
   await page.getByText("stored 1, failed 0").waitFor();
@@ -119,11 +127,11 @@ test("an upload that is paused resumes where it was", async () => {
 test("an upload that a reload interrupts resumes when the file is dropped again", async () => {
   const page = await site.context.newPage();
   await open(page);
-  const { held, release } = await holdFrom(page, 3 * CHUNK);
+  const { held, dropHeld } = await holdFrom(page, 3 * CHUNK);
   await drop(page, "reloaded.mp4", 4 * CHUNK);
   await held;
   await page.reload();
-  await release();
+  await dropHeld();
   const seen = offsets(page);
   await drop(page, "reloaded.mp4", 4 * CHUNK);
   await page.getByText("stored 1, failed 0").waitFor();
