@@ -35,16 +35,20 @@ async function openAccount(email: string): Promise<Page> {
   return page;
 }
 
-/** Signs in to the account with another browser, an iPhone, and returns its account page. */
-async function signInElsewhere(email: string): Promise<Page> {
-  const context = await openContext(site.browser, { userAgent: IPHONE });
-  const { page } = await openWatchedPage(context, site.portico.url);
-  const isLive = joined(page);
+async function signInByForm(page: Page, email: string): Promise<void> {
   await page.goto(`${site.portico.url}/sign-in`);
   await page.getByLabel("Email").fill(email);
   await page.getByLabel("Password", { exact: true }).fill(password);
   await page.getByRole("button", { name: "Sign in", exact: true }).click();
   await heading(page, /^Hello/);
+}
+
+/** Signs in to the account with another browser, an iPhone, and returns its account page. */
+async function signInElsewhere(email: string): Promise<Page> {
+  const context = await openContext(site.browser, { userAgent: IPHONE });
+  const { page } = await openWatchedPage(context, site.portico.url);
+  const isLive = joined(page);
+  await signInByForm(page, email);
   await isLive;
   return page;
 }
@@ -92,6 +96,11 @@ test("a page whose session is ended elsewhere is signed out, with the other tabs
   await signedOut(tab);
   expect(await page.evaluate(() => document.activeElement?.id)).toBe("main");
   await sessionList(other).getByText("1 session").waitFor();
+  // The page of the account takes the place of the notice when another tab signs in
+  expect(await page.title()).toMatch(/^Signed out · /);
+  await signInByForm(tab, email);
+  await heading(page, /^Hello/);
+  await expect.poll(() => page.title()).toMatch(/^Your account · /);
   await other.context().close();
 });
 
