@@ -196,6 +196,15 @@ async fn record_route(request: Request, next: Next) -> Response {
 }
 
 impl Gateway {
+    /// Returns true if the mount of a path reads bodies before it responds.
+    pub(crate) fn reads_before_responding(&self, path: &str) -> bool {
+        self.0
+            .mounts
+            .iter()
+            .find(|mount| mount.contains(path))
+            .is_some_and(|mount| mount.access.reads_before_responding)
+    }
+
     /// Responds to a request whose connection has `peer` at the other end. Handles what applies to
     /// every request: its id, its client, the access log, the last headers.
     pub async fn respond(&self, request: Request, peer: SocketAddr) -> Response {

@@ -4,9 +4,10 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
-use http::StatusCode;
+use http::{Response, StatusCode};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -16,7 +17,8 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 
 use super::limits::{HEAD_BUFFER, TimeLimits};
-use super::request_line::{BodyLength, Calls, ConnectionStanding, RequestLines};
+use super::long_request::LongRequests;
+use super::request_line::{BodyLength, Calls, ConnectionStanding, RequestInFlight, RequestLines};
 use super::serve::Serve;
 use super::service::{ConnectionService, ResponseBody};
 
@@ -31,7 +33,8 @@ const LINGER_SILENCE: Duration = Duration::from_secs(2);
 ///
 /// When it has been idle for a while, the memory that the HTTP library keeps for it (two buffers of
 /// 8 KiB, room for a response) is released, and only the socket remains. The library starts again
-/// when data arrives; between two requests that makes no difference.
+/// when data arrives; between two requests that makes no difference. It is released as well while a
+/// long body is read without it.
 pub(super) async fn http1_connection(
     mut stream: RequestLines<TcpStream>,
     service: ConnectionService<impl Serve>,
@@ -41,29 +44,18 @@ pub(super) async fn http1_connection(
 ) -> hyper::Result<()> {
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(limits.idle).max_buf_size(HEAD_BUFFER);
+    let long_requests = Arc::new(LongRequests::default());
     loop {
         let respond = {
-            let (service, calls) = (service.clone(), Arc::clone(calls));
+            let (service, calls, long_requests) = (service.clone(), Arc::clone(calls), Arc::clone(&long_requests));
             hyper::service::service_fn(move |request: hyper::Request<Incoming>| {
-                let may_upgrade = request.extensions().get::<OnUpgrade>().is_some();
-                let in_flight = calls.begins(body_length(&request), may_upgrade);
-                let (service, calls) = (service.clone(), may_upgrade.then(|| Arc::clone(&calls)));
-                let mut request = request;
-                if may_upgrade {
-                    request.extensions_mut().insert(service.guard.clone());
-                }
-                async move {
-                    let response = service.respond(request).await;
-                    if let Some(calls) = calls {
-                        calls.decide_upgrade(response.status() == StatusCode::SWITCHING_PROTOCOLS);
-                    }
-                    Ok::<_, Infallible>(response.map(|body| ResponseBody { body, _in_flight: in_flight }))
-                }
+                let step = Step::next(request, &service, &calls, &long_requests);
+                step.run(service.clone())
             })
         };
         let mut http = Box::new(builder.serve_connection(TokioIo::new(stream), respond).with_upgrades());
         let mut seen = None;
-        loop {
+        let long_request = loop {
             tokio::select! {
                 biased;
                 result = http.as_mut() => {
@@ -76,6 +68,8 @@ pub(super) async fn http1_connection(
                     }
                     return result;
                 }
+                // Changes while the library is polled, in this task
+                () = when(|| calls.is_handed_over()) => break long_requests.take(),
                 () = end.as_mut() => {
                     if calls.standing() != ConnectionStanding::Busy {
                         return Ok(());
@@ -87,15 +81,21 @@ pub(super) async fn http1_connection(
             }
             let now = calls.at_rest();
             if now.is_some() && now == seen {
-                break;
+                break None;
             }
             seen = now;
-        }
+        };
         // An upgraded connection belongs to the service that upgraded it
         let Some(parts) = http.into_parts() else { return Ok(()) };
         stream = parts.io.into_inner();
         stream.unread(parts.read_buf);
-        if stream.is_used_up() {
+        if let Some(request) = long_request {
+            calls.end_hand_over();
+            // On the heap, since few connections need it
+            let Some(responded) = Box::pin(request.respond(stream, service.clone())).await else { return Ok(()) };
+            stream = responded.0;
+            long_requests.respond(responded.1);
+        } else if stream.is_used_up() {
             tracing::trace!("a connection is idle: its buffers are released");
             let idle = limits.idle.saturating_sub(limits.rest * 2);
             tokio::select! {
@@ -106,6 +106,64 @@ pub(super) async fn http1_connection(
                 },
                 () = end.as_mut() => return Ok(()),
             }
+        }
+    }
+}
+
+/// Waits in a task that other parts of it wake.
+async fn when(is_so: impl Fn() -> bool) {
+    std::future::poll_fn(|_| if is_so() { Poll::Ready(()) } else { Poll::Pending }).await;
+}
+
+/// What follows when the library has read the head of a request.
+enum Step {
+    /// The service responds.
+    Respond { request: hyper::Request<Incoming>, in_flight: RequestInFlight, upgrading: Option<Arc<Calls>> },
+    /// The body is read without the library, which is dropped.
+    HandOver,
+    /// The response to the request that was handed over before is written.
+    Write(Response<ResponseBody>),
+}
+
+impl Step {
+    fn next(
+        mut request: hyper::Request<Incoming>,
+        service: &ConnectionService<impl Serve>,
+        calls: &Arc<Calls>,
+        long_requests: &LongRequests,
+    ) -> Self {
+        if let Some(response) = long_requests.take_response() {
+            return Self::Write(response);
+        }
+        let may_upgrade = request.extensions().get::<OnUpgrade>().is_some();
+        let length = body_length(&request);
+        let in_flight = calls.begins(length, may_upgrade);
+        match length {
+            BodyLength::Known(size) if !may_upgrade && long_requests.takes(size, service, &request) => {
+                calls.begin_hand_over();
+                long_requests.begin(request, size, in_flight);
+                Self::HandOver
+            }
+            _ => {
+                if may_upgrade {
+                    request.extensions_mut().insert(service.guard.clone());
+                }
+                Self::Respond { request, in_flight, upgrading: may_upgrade.then(|| Arc::clone(calls)) }
+            }
+        }
+    }
+
+    async fn run(self, service: ConnectionService<impl Serve>) -> Result<Response<ResponseBody>, Infallible> {
+        match self {
+            Self::Respond { request, in_flight, upgrading } => {
+                let response = service.respond(request).await;
+                if let Some(calls) = upgrading {
+                    calls.decide_upgrade(response.status() == StatusCode::SWITCHING_PROTOCOLS);
+                }
+                Ok(response.map(|body| ResponseBody { body, _in_flight: in_flight }))
+            }
+            Self::HandOver => std::future::pending().await,
+            Self::Write(response) => Ok(response),
         }
     }
 }

@@ -4,6 +4,8 @@ pub(crate) mod connection_limit;
 mod http1;
 mod http2;
 mod limits;
+mod long_request;
+mod read_blocks;
 pub(crate) mod request_line;
 mod serve;
 mod service;
@@ -25,6 +27,7 @@ use self::connection_limit::{ConnectionLimit, ConnectionLimits};
 use self::http1::http1_connection;
 use self::http2::{http2_connection, speaks_http2};
 use self::limits::TimeLimits;
+use self::read_blocks::ReadBlocks;
 use self::request_line::RequestLines;
 use self::service::ConnectionService;
 use self::workers::Workers;
@@ -59,6 +62,7 @@ pub async fn serve(
         rest: limits.rest,
         stall: limits.stall_timeout,
     };
+    let blocks = ReadBlocks::default();
     let mut connections = JoinSet::new();
 
     let outcome = loop {
@@ -76,10 +80,10 @@ pub async fn serve(
                 };
                 // Dropping the stream closes it
                 let Some(admitted) = admitted else { continue };
-                let service = service.clone();
+                let (service, blocks) = (service.clone(), blocks.clone());
                 workers.serve(&mut connections, stream, peer, move |stream, peer, counted| async move {
                     let guard = ConnectionGuard(Arc::new((admitted, counted)));
-                    connection(stream, peer, service, &guard, times).await;
+                    connection(stream, peer, (service, blocks), &guard, times).await;
                 });
             }
             Err(error) if is_transient(&error) => {}
@@ -124,7 +128,7 @@ fn is_exhaustion(error: &io::Error) -> bool {
 async fn connection(
     stream: TcpStream,
     peer: SocketAddr,
-    service: impl Serve,
+    (service, blocks): (impl Serve, ReadBlocks),
     guard: &ConnectionGuard,
     limits: TimeLimits,
 ) {
@@ -144,7 +148,7 @@ async fn connection(
         // No request has arrived yet
         () = &mut end => return,
     };
-    let service = ConnectionService { service, peer, guard: guard.clone() };
+    let service = ConnectionService { service, peer, guard: guard.clone(), blocks };
     let calls = &connection.calls;
     let result = if is_http2 {
         // On the heap, or every connection would reserve memory for it
@@ -187,7 +191,7 @@ mod tests {
         let zero = Duration::ZERO;
         let limits = TimeLimits { head: zero, idle: zero, rest: zero, stall: zero };
         let guard = ConnectionGuard(Arc::new((admitted, Workers::on_current_runtime().count_connection())));
-        let size = size_of_val(&connection(stream, peer, gateway, &guard, limits));
+        let size = size_of_val(&connection(stream, peer, (gateway, ReadBlocks::default()), &guard, limits));
         drop(client);
         assert!(size <= 2048, "{size} bytes: ten thousand clients may wait");
     }

@@ -43,7 +43,7 @@ pub(crate) use calls::{BodyLength, Calls, ConnectionStanding, RequestInFlight};
 mod calls;
 mod chunks;
 
-/// The most bytes that are read at once. The library doubles the buffer of a connection whenever a
+/// The most bytes that are read at once for the library. It doubles the buffer of a connection whenever a
 /// read fills it, up to the size of the longest head, and a body that waits to be written has that
 /// size: with many uploads at a time, most of the memory. It has 8 KiB at first, and 16 KiB, which
 /// this does not fill, from the first full read on.
@@ -62,6 +62,8 @@ pub(crate) struct RequestLines<S> {
     held: Bytes,
     /// Bytes that were read behind a head and not processed yet.
     ahead: Bytes,
+    /// The most bytes that are read at once.
+    read_size: u64,
     head: HeadTime,
     stall: StallTime,
 }
@@ -82,7 +84,13 @@ impl<S> RequestLines<S> {
     pub fn new(stream: S, calls: Arc<Calls>, since: Instant, (head, stall): (Duration, Duration)) -> Self {
         let head = HeadTime { limit: head, since: Some(since), end: None };
         let (held, ahead) = (Bytes::new(), Bytes::new());
-        Self { stream, calls, position: Position::Start, held, ahead, head, stall: StallTime::new(stall) }
+        let (position, stall) = (Position::Start, StallTime::new(stall));
+        Self { stream, calls, position, held, ahead, read_size: READ_SIZE, head, stall }
+    }
+
+    /// Sets the most bytes that are read at once. `None`: as many as suit the library.
+    pub fn limit_reads(&mut self, size: Option<usize>) {
+        self.read_size = size.map_or(READ_SIZE, |size| size as u64);
     }
 
     /// Takes back bytes that were read and not used. They are processed already.
@@ -388,6 +396,10 @@ fn encoded(byte: u8) -> &'static [u8] {
 impl<S: AsyncRead + Unpin> AsyncRead for RequestLines<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        if this.calls.is_handing_over() {
+            // The task of the connection goes on by itself
+            return Poll::Pending;
+        }
         // A long target may leave nothing to pass on, which would look like the end of the
         // connection
         while this.held.is_empty() {
@@ -408,7 +420,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for RequestLines<S> {
                 continue;
             }
             let before = buf.filled().len();
-            let mut part = (&mut this.stream).take(READ_SIZE);
+            let mut part = (&mut this.stream).take(this.read_size);
             match Pin::new(&mut part).poll_read(cx, buf) {
                 Poll::Ready(outcome) => outcome?,
                 Poll::Pending => {
@@ -438,6 +450,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for RequestLines<S> {
         let fits = this.held.len().min(buf.remaining());
         buf.put_slice(&this.held[..fits]);
         this.held.advance(fits);
+        if this.held.is_empty() {
+            // Nothing of it keeps its memory
+            this.held = Bytes::new();
+        }
         Poll::Ready(Ok(()))
     }
 }
@@ -464,7 +480,10 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for RequestLines<S> {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
+        let this = self.get_mut();
+        ready!(Pin::new(&mut this.stream).poll_flush(cx))?;
+        this.calls.flushed();
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

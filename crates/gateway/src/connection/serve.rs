@@ -14,11 +14,21 @@ use crate::gateway::{Gateway, infallible};
 pub trait Serve: Clone + Send + Sync + 'static {
     /// Responds to a request that came from `peer`.
     fn respond(&self, request: Request, peer: SocketAddr) -> impl Future<Output = Response> + Send;
+
+    /// Returns true if the response to a request never begins before its body was read or dropped.
+    /// Then a long body does not pass through the HTTP library. Default: it does.
+    fn reads_before_responding(&self, _path: &str) -> bool {
+        false
+    }
 }
 
 impl Serve for Gateway {
     fn respond(&self, request: Request, peer: SocketAddr) -> impl Future<Output = Response> + Send {
         Gateway::respond(self, request, peer)
+    }
+
+    fn reads_before_responding(&self, path: &str) -> bool {
+        Gateway::reads_before_responding(self, path)
     }
 }
 

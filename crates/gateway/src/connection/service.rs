@@ -12,6 +12,7 @@ use http_body::Body as _;
 use hyper::body::Incoming;
 
 use super::connection_limit::AdmittedConnection;
+use super::read_blocks::ReadBlocks;
 use super::request_line::RequestInFlight;
 use super::serve::Serve;
 use super::workers::WorkerConnection;
@@ -28,6 +29,8 @@ pub(super) struct ConnectionService<S> {
     pub(super) service: S,
     pub(super) peer: SocketAddr,
     pub(super) guard: ConnectionGuard,
+    /// The memory for long bodies.
+    pub(super) blocks: ReadBlocks,
 }
 
 impl<S: Serve> ConnectionService<S> {

@@ -27,6 +27,7 @@ pub struct AccessRules {
     pub(crate) compressed: bool,
     pub(crate) third_party: bool,
     pub(crate) own_keys: bool,
+    pub(crate) reads_before_responding: bool,
 }
 
 /// The limit of request bodies, in bytes, unless the mount has its own.
@@ -48,6 +49,7 @@ impl AccessRules {
             compressed: false,
             third_party: true,
             own_keys: false,
+            reads_before_responding: false,
         }
     }
 
@@ -121,6 +123,15 @@ impl AccessRules {
     #[must_use]
     pub fn compressed(mut self) -> Self {
         self.compressed = true;
+        self
+    }
+
+    /// Says that no response begins before the request's body was read to its end or dropped, so
+    /// that long bodies can be read straight from their connections. Default: responses may begin
+    /// at any time.
+    #[must_use]
+    pub fn reads_before_responding(mut self) -> Self {
+        self.reads_before_responding = true;
         self
     }
 

@@ -9,6 +9,7 @@ mod cors;
 mod keys;
 mod limits;
 mod log;
+mod long_bodies;
 mod proxies;
 mod request_line;
 mod web_app;

@@ -22,7 +22,7 @@ pub async fn ask(socket: &mut TcpStream, pieces: &[&[u8]]) -> (String, Vec<u8>) 
     answer(socket).await
 }
 
-async fn answer(socket: &mut TcpStream) -> (String, Vec<u8>) {
+pub async fn answer(socket: &mut TcpStream) -> (String, Vec<u8>) {
     let read = async {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {

@@ -239,7 +239,8 @@ fn access() -> AccessRules {
     let cors = Cors::default().max_age(Duration::from_secs(24 * 60 * 60)).exposing(
         "Accept-Ranges, Cache-Control, Content-Disposition, Content-Length, Expires, Last-Modified, X-Robots-Tag",
     );
-    AccessRules::open().body_limit(usize::MAX).timeout(None).cors(cors).own_cors(["/upload/resumable"])
+    let open = AccessRules::open().body_limit(usize::MAX).timeout(None).reads_before_responding();
+    open.cors(cors).own_cors(["/upload/resumable"])
 }
 
 fn reject() -> Response {

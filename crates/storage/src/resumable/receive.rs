@@ -1,6 +1,5 @@
 //! The bytes of a request on their way into the file of an upload.
 
-use futures_util::StreamExt;
 use uuid::Uuid;
 
 use crate::backend::BackendError;
@@ -45,12 +44,11 @@ pub(super) async fn receive(
     lock: &mut UploadLock,
 ) -> ReceivedBytes {
     let end = loop {
-        let first = tokio::select! {
+        let (permit, first) = tokio::select! {
             biased;
             () = lock.taken_over() => break BodyEnd::TakenOver,
-            first = body.next() => first,
+            begun = store.permits.first_chunk(&mut body) => begun,
         };
-        let permit = store.permits.acquire().await;
         let (chunks, mut end) = gather(first, &mut body).await;
         let gathered: u64 = chunks.iter().map(|chunk| chunk.len() as u64).sum();
         if content.offset.saturating_add(gathered) > limit {

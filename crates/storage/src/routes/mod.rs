@@ -36,7 +36,7 @@ pub(crate) async fn respond(
 ) -> Response {
     let (parts, body) = request.into_parts();
     if let Some(settings) = service.settings.s3.as_ref().filter(|_| s3::serves(parts.uri.path())) {
-        return s3::respond(service, settings, (&parts, body), forwarded).await;
+        return Box::pin(s3::respond(service, settings, (&parts, body), forwarded)).await;
     }
     let call = StorageCall { service, parts: &parts, forwarded };
     let outcome = call.respond(body).await;
@@ -57,10 +57,11 @@ impl StorageCall<'_> {
             RestAddress::Health => self.health().await,
             RestAddress::Purge => self.purge(),
             RestAddress::SwitchedOff(feature) => Err(StorageError::FeatureNotEnabled(feature)),
-            RestAddress::Resumable(target) => Ok(resumable::respond(self, target, body).await),
+            // On the heap, or the memory of every upload would have room for them
+            RestAddress::Resumable(target) => Ok(Box::pin(resumable::respond(self, target, body)).await),
             RestAddress::Bucket(address) => self.bucket(address, body).await,
             RestAddress::Object(address) => self.object(address, body).await,
-            RestAddress::Render(address) => self.render(address).await,
+            RestAddress::Render(address) => Box::pin(self.render(address)).await,
         }
     }
 

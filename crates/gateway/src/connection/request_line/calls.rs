@@ -24,6 +24,8 @@ pub(crate) struct Calls {
     upgrade: AtomicU8,
     /// True if the client did not read all that was written last.
     is_blocked: AtomicBool,
+    /// A [`HandOver`].
+    hand_over: AtomicU8,
     /// The reader, while it waits for a report.
     reader: AtomicWaker,
 }
@@ -67,6 +69,17 @@ enum Upgrade {
     Asked,
     /// The rest of the connection belongs to another protocol.
     Granted,
+}
+
+/// The way of a connection from the HTTP library to the service of a request with a long body,
+/// which reads it from the connection itself.
+#[repr(u8)]
+enum HandOver {
+    No,
+    /// The library reads nothing more. It may have to write the end of an earlier response.
+    Begun,
+    /// It has nothing more to write.
+    Done,
 }
 
 const REPORTED: u64 = 1;
@@ -119,6 +132,32 @@ impl Calls {
         let upgrade = if is_granted { Upgrade::Granted } else { Upgrade::No };
         self.upgrade.store(upgrade as u8, Ordering::Release);
         self.reader.wake();
+    }
+
+    /// Ends the library's reading, behind a request that was handed over, until
+    /// [`Calls::end_hand_over`].
+    pub fn begin_hand_over(&self) {
+        self.hand_over.store(HandOver::Begun as u8, Ordering::Release);
+    }
+
+    /// Records that the library has written all that it had to.
+    pub(super) fn flushed(&self) {
+        let (begun, done) = (HandOver::Begun as u8, HandOver::Done as u8);
+        let _ = self.hand_over.compare_exchange(begun, done, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_handing_over(&self) -> bool {
+        self.hand_over.load(Ordering::Acquire) != HandOver::No as u8
+    }
+
+    /// Returns true if the connection can be taken from the library.
+    pub fn is_handed_over(&self) -> bool {
+        self.hand_over.load(Ordering::Acquire) == HandOver::Done as u8
+    }
+
+    /// Lets the connection be read again.
+    pub fn end_hand_over(&self) {
+        self.hand_over.store(HandOver::No as u8, Ordering::Release);
     }
 
     /// Returns the number of requests, if every response has been sent to its last byte and nothing

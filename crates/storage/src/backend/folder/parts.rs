@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use portico_base::random;
 
-use super::draft::{Draft, DraftWriter, ReceivedDraft, place_in};
+use super::draft::{Draft, ReceivedDraft, place_in};
+use super::draft_writer::DraftWriter;
 use super::durable::flush_folder;
 use super::file::{blocking, changed};
 use super::store::ContentFolder;

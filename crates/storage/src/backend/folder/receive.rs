@@ -2,10 +2,10 @@
 
 use std::io;
 
-use futures_util::StreamExt;
 use portico_base::{random, spawn_blocking};
 
-use super::draft::{DraftWriter, ReceivedDraft};
+use super::draft::ReceivedDraft;
+use super::draft_writer::DraftWriter;
 use super::file::finished;
 use super::store::ContentFolder;
 use super::writers::{Piece, PieceTarget, WrittenPiece};
@@ -29,9 +29,7 @@ impl ContentFolder {
                 }
                 if let Some(draft) = draft.take() {
                     writing = Some(self.writers.write(PieceTarget::New(draft), piece));
-                } else if piece.size > 0
-                    && let Some(before) = writing.take()
-                {
+                } else if let Some(before) = writing.take() {
                     let writer = written(before).await?;
                     writing = Some(self.writers.write(PieceTarget::Begun(writer), piece));
                 }
@@ -69,9 +67,9 @@ async fn written(piece: WrittenPiece) -> Result<DraftWriter, BackendError> {
 /// Waits for content, and returns it with what has arrived meanwhile: it shares the hop to another
 /// thread.
 async fn gather(content: ContentStream<'_>, permits: &PiecePermits) -> Result<Piece, BackendError> {
-    let first = content.next().await.transpose().map_err(BackendError::Source)?;
-    let mut piece = Piece { chunks: Vec::new(), size: 0, has_ended: first.is_none(), _permit: permits.acquire().await };
-    let mut next = first;
+    let (permit, first) = permits.first_chunk(content).await;
+    let mut next = first.transpose().map_err(BackendError::Source)?;
+    let mut piece = Piece { chunks: Vec::new(), size: 0, has_ended: next.is_none(), _permit: permit };
     while let Some(chunk) = next {
         piece.size += chunk.len();
         piece.chunks.push(chunk);
@@ -93,6 +91,7 @@ mod tests {
     use std::time::Duration;
 
     use bytes::Bytes;
+    use futures_util::StreamExt as _;
     use futures_util::future::join_all;
     use futures_util::stream;
 

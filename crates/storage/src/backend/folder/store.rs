@@ -13,7 +13,8 @@ use tokio::sync::mpsc;
 
 use super::buffer::ReadBuffers;
 use super::content;
-use super::draft::{Draft, DraftWriter, ReceivedDraft, place_in, remove_empty};
+use super::draft::{Draft, ReceivedDraft, place_in, remove_empty};
+use super::draft_writer::DraftWriter;
 use super::durable::{DurableFolders, flush_folder};
 use super::file::{blocking, changed};
 use super::writers::PieceWriters;
@@ -56,13 +57,14 @@ impl ContentFolder {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         }
         flush_folder(root)?;
+        let permits = PiecePermits::default();
         Ok(Self {
             objects,
             incoming,
             multipart,
             folders: Arc::default(),
-            permits: PiecePermits::default(),
-            writers: PieceWriters::default(),
+            writers: PieceWriters::new(&permits),
+            permits,
             flushing: DiskThreads::default(),
             naming: DiskThreads::default(),
             buffers: Arc::default(),

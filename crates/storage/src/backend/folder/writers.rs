@@ -1,23 +1,31 @@
 //! The threads that hash and write the pieces of uploads.
 //!
-//! There is one for every two processors, however many uploads there are: with more, each would
-//! find one piece waiting, while the others receive from the network. A thread takes several pieces
-//! that wait, each of another upload, and hashes them together, which takes a fraction of the time
-//! of one after another. Each piece comes with the file that it belongs to, so the bytes of one
-//! upload can reach no other.
+//! Hashing has one thread for every two processors, however many uploads there are: with more, each
+//! would find one piece waiting, while the others receive from the network. A thread takes several
+//! pieces that wait, each of another upload, and hashes them together, which takes a fraction of
+//! the time of one after another. Writing waits for the disk, which does several writes at once.
+//! Each piece comes with the file that it belongs to, so the bytes of one upload can reach no
+//! other.
 
-use std::collections::VecDeque;
 use std::num::NonZero;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
-use portico_md5::LANES;
+use portico_md5::{LANES, Md5State};
 use tokio::sync::oneshot;
 
-use super::draft::DraftWriter;
+use super::aligned::{AlignedBuffer, AlignedBuffers};
+use super::draft_writer::DraftWriter;
+use super::work_queue::{Batches, WorkQueue};
 use crate::backend::model::BackendError;
-use crate::backend::piece_permit::PiecePermit;
+use crate::backend::piece_permit::{PiecePermit, PiecePermits};
+
+/// The writes to the disk at a time. More would not be faster.
+const WRITING_THREADS: usize = 6;
+/// The time for which hashing waits for the pieces of other uploads that are on their way. Eight
+/// pieces together take less than two would, and the disk has work meanwhile.
+const PATIENCE: Duration = Duration::from_millis(3);
 
 /// Content that has arrived. Its permit ends when it is dropped.
 pub(super) struct Piece {
@@ -41,23 +49,7 @@ pub(super) type WrittenPiece = oneshot::Receiver<Result<DraftWriter, BackendErro
 
 /// Hashes and writes pieces. Clones share the threads.
 #[derive(Clone)]
-pub(super) struct PieceWriters(Arc<Mutex<WriterQueue>>);
-
-struct WriterQueue {
-    waiting: VecDeque<PieceWrite>,
-    /// The threads at work.
-    threads: usize,
-    max_threads: usize,
-}
-
-impl Default for PieceWriters {
-    fn default() -> Self {
-        // Reads files, so it is asked once
-        let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
-        let max_threads = processors.div_ceil(2);
-        Self(Arc::new(Mutex::new(WriterQueue { waiting: VecDeque::new(), threads: 0, max_threads })))
-    }
-}
+pub(super) struct PieceWriters(WorkQueue<PieceWrite>);
 
 /// A piece that waits.
 struct PieceWrite {
@@ -66,80 +58,69 @@ struct PieceWrite {
     written: oneshot::Sender<Result<DraftWriter, BackendError>>,
 }
 
+/// A piece that was hashed, and the digest of its file with it.
+struct HashedPiece {
+    digest: Md5State,
+    write: PieceWrite,
+}
+
 impl PieceWriters {
+    /// Makes writers for pieces with these permits.
+    pub fn new(permits: &PiecePermits) -> Self {
+        // Reads files, so it is asked once
+        let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let buffers = AlignedBuffers::default();
+        let writing = WorkQueue::new(WRITING_THREADS, Batches::none(), move || {
+            let mut buffer = buffers.take();
+            move |pieces: &mut Vec<HashedPiece>| pieces.drain(..).for_each(|piece| piece.write(&mut buffer))
+        });
+        // An upload has up to two permits: one for a piece that is hashed or written, and one for
+        // the next. So a single one is not waited for
+        let permits = permits.clone();
+        let wanted = Box::new(move || permits.held() / 2);
+        let batches = Batches { max: LANES, wanted, patience: PATIENCE };
+        Self(WorkQueue::new(processors.div_ceil(2), batches, move || {
+            let writing = writing.clone();
+            move |batch: &mut Vec<PieceWrite>| hash_together(batch).into_iter().for_each(|piece| writing.push(piece))
+        }))
+    }
+
     /// Appends a piece to a file. It is done to its end, also if the result is dropped.
     pub fn write(&self, target: PieceTarget, piece: Piece) -> WrittenPiece {
         let (written, outcome) = oneshot::channel();
-        let mut queue = self.queue();
-        queue.waiting.push_back(PieceWrite { target, piece, written });
-        if queue.threads < queue.max_threads {
-            queue.threads += 1;
-            // A runtime that is shutting down drops the thread here, which counts it off
-            drop(queue);
-            let mut thread = WriterThread { writers: self.clone(), has_ended: false };
-            #[expect(clippy::disallowed_methods, reason = "the thread works for many requests, and logs for none")]
-            tokio::task::spawn_blocking(move || thread.run());
-        }
+        self.0.push(PieceWrite { target, piece, written });
         outcome
     }
-
-    fn queue(&self) -> MutexGuard<'_, WriterQueue> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-/// A thread at work. It counts until it finds nothing to do, or until this is dropped.
-struct WriterThread {
-    writers: PieceWriters,
-    has_ended: bool,
+/// Hashes pieces together.
+fn hash_together(batch: &mut Vec<PieceWrite>) -> Vec<HashedPiece> {
+    let begin = |mut write: PieceWrite| {
+        let digest = match &mut write.target {
+            PieceTarget::New(_) => Md5State::default(),
+            PieceTarget::Begun(writer) => std::mem::take(&mut writer.digest),
+        };
+        HashedPiece { digest, write }
+    };
+    let mut pieces: Vec<HashedPiece> = batch.drain(..).map(begin).collect();
+    let contents = pieces.iter_mut().map(|piece| (&mut piece.digest, piece.write.piece.chunks.as_slice()));
+    portico_md5::update(contents.collect());
+    pieces
 }
 
-impl WriterThread {
-    /// Writes pieces until none waits.
-    fn run(&mut self) {
-        let mut batch = Vec::with_capacity(LANES);
-        loop {
-            {
-                let mut queue = self.writers.queue();
-                let count = queue.waiting.len().min(LANES);
-                batch.extend(queue.waiting.drain(..count));
-                if batch.is_empty() {
-                    // While the queue is locked, so that the next piece begins a new thread
-                    queue.threads -= 1;
-                    self.has_ended = true;
-                    return;
-                }
-            }
-            write_together(batch.drain(..));
-        }
-    }
-}
-
-impl Drop for WriterThread {
-    fn drop(&mut self) {
-        if !self.has_ended {
-            self.writers.queue().threads -= 1;
-        }
-    }
-}
-
-/// Hashes pieces together, and appends each to its file.
-fn write_together(batch: impl Iterator<Item = PieceWrite>) {
-    let mut writes = Vec::with_capacity(LANES);
-    for PieceWrite { target, piece, written } in batch {
+impl HashedPiece {
+    /// Appends the piece to its file.
+    fn write(self, buffer: &mut AlignedBuffer) {
+        let Self { digest, write: PieceWrite { target, piece, written } } = self;
         let writer = match target {
             PieceTarget::Begun(writer) => Ok(writer),
             PieceTarget::New(path) => DraftWriter::create(path),
         };
-        match writer {
-            Ok(writer) => writes.push((writer, piece, written)),
-            Err(error) => drop(written.send(Err(error))),
-        }
-    }
-    let pieces = writes.iter_mut().map(|(writer, piece, _)| (&mut writer.digest, piece.chunks.as_slice()));
-    portico_md5::update(pieces.collect());
-    for (mut writer, piece, written) in writes {
-        let outcome = writer.append(&piece.chunks).map(|()| writer).map_err(BackendError::from);
+        let outcome = writer.and_then(|mut writer| {
+            writer.digest = digest;
+            writer.append(&piece.chunks, piece.has_ended, buffer)?;
+            Ok(writer)
+        });
         drop(piece);
         let _ = written.send(outcome);
     }
@@ -153,7 +134,6 @@ mod tests {
     use md5::{Digest as _, Md5};
 
     use super::*;
-    use crate::backend::piece_permit::PiecePermits;
 
     async fn piece(permits: &PiecePermits, content: &[u8]) -> Piece {
         let chunks = content.chunks(1000).map(Bytes::copy_from_slice).collect();
@@ -172,7 +152,8 @@ mod tests {
     #[tokio::test]
     async fn each_file_receives_its_own_pieces() {
         let root = tempfile::tempdir().unwrap();
-        let (permits, writers) = (PiecePermits::default(), PieceWriters::default());
+        let permits = PiecePermits::default();
+        let writers = PieceWriters::new(&permits);
         let files = (0..3 * LANES).map(|number| {
             let path = root.path().join(number.to_string());
             let (permits, writers) = (&permits, &writers);
@@ -209,7 +190,8 @@ mod tests {
             outcomes.push(outcome);
         }
         let free = permits.free();
-        write_together(batch.into_iter());
+        let mut buffer = AlignedBuffers::default().take();
+        hash_together(&mut batch).into_iter().for_each(|piece| piece.write(&mut buffer));
         assert_eq!(permits.free(), free + 4);
         let outcomes: Vec<_> = outcomes.into_iter().map(|mut outcome| outcome.try_recv().unwrap()).collect();
         let [Ok(first), Err(_), Err(_), Ok(last)] = outcomes.as_slice() else { panic!("another outcome") };

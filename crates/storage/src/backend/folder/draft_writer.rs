@@ -1,0 +1,284 @@
+//! Writing the content of an upload to its draft.
+//!
+//! Content that arrives faster than it is written goes from the memory of the program to the disk
+//! (`O_DIRECT`). By way of the system's cache, each page would be allocated, filled and cleaned for
+//! nobody, which takes three times as much of the processors. Direct writes have to begin and end
+//! on the blocks of a disk, so what follows the last whole block is kept for the next write.
+//! Content that arrives slowly goes through the cache, which joins small writes.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Write as _};
+use std::mem;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use portico_md5::Md5State;
+
+use super::aligned::{AlignedBuffer, BLOCK};
+use super::direct;
+use super::draft::Draft;
+use crate::backend::model::BackendError;
+
+/// The bytes that are worth a write of their own to the disk.
+const DIRECT_SIZE: usize = 64 * 1024;
+/// The space on the disk that is reserved ahead of direct writes, at first and later. Without it,
+/// each of them has to record a new length of the file before the next one begins.
+const FIRST_RESERVATION: u64 = 1024 * 1024;
+const RESERVATION: u64 = 8 * 1024 * 1024;
+/// The bytes in the cache after which the system is asked to write them to disk, and does so while
+/// more arrive: the flush at the end waits for the rest only.
+const WRITEBACK_SIZE: u64 = 8 * 1024 * 1024;
+
+/// The file of an upload on its way, and the MD5 of what was written.
+pub(super) struct DraftWriter {
+    pub file: File,
+    pub draft: Draft,
+    pub digest: Md5State,
+    /// The bytes in the file.
+    written: u64,
+    /// What follows them: less than a block, behind the end of another one.
+    rest: Vec<u8>,
+    mode: WriteMode,
+    /// The file has space on the disk up to here.
+    reserved: u64,
+    /// The bytes that the system was asked to write to disk.
+    in_writeback: u64,
+}
+
+/// The way that writes to the file go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WriteMode {
+    Cached,
+    Direct,
+    /// The file system knows no direct writes.
+    AlwaysCached,
+}
+
+impl DraftWriter {
+    pub fn create(draft: PathBuf) -> Result<Self, BackendError> {
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+        Ok(Self {
+            file,
+            draft: Draft::new(draft),
+            digest: Md5State::default(),
+            written: 0,
+            rest: Vec::new(),
+            mode: WriteMode::Cached,
+            reserved: 0,
+            in_writeback: 0,
+        })
+    }
+
+    /// Appends chunks to the file; `buffer` is for direct writes. Behind the last ones the file is
+    /// whole. Their MD5 is the caller's to add.
+    pub fn append(&mut self, chunks: &[Bytes], are_last: bool, buffer: &mut AlignedBuffer) -> io::Result<()> {
+        let size = self.rest.len() + chunks.iter().map(Bytes::len).sum::<usize>();
+        if size >= DIRECT_SIZE && self.mode != WriteMode::AlwaysCached {
+            self.append_directly(chunks, buffer)?;
+            if are_last {
+                self.append_cached(&[])?;
+            }
+        } else {
+            self.append_cached(chunks)?;
+        }
+        if are_last && self.reserved > self.written {
+            self.file.set_len(self.written)?;
+        }
+        Ok(())
+    }
+
+    /// Appends more than a block of chunks by direct writes, as far as they have whole blocks.
+    fn append_directly(&mut self, chunks: &[Bytes], buffer: &mut AlignedBuffer) -> io::Result<()> {
+        // To the end of the block in which the last write has ended. There is no rest then
+        let mut skipped = (self.written.next_multiple_of(BLOCK as u64) - self.written) as usize;
+        buffer.clear();
+        buffer.append(&mem::take(&mut self.rest));
+        for chunk in chunks {
+            let (first, mut left) = chunk.split_at(skipped.min(chunk.len()));
+            self.write_cached(first)?;
+            skipped -= first.len();
+            while !left.is_empty() {
+                left = buffer.append(left);
+                if !left.is_empty() {
+                    self.write_directly(buffer.filled())?;
+                    buffer.clear();
+                }
+            }
+        }
+        let whole = buffer.filled().len() / BLOCK * BLOCK;
+        self.write_directly(&buffer.filled()[..whole])?;
+        self.rest.extend_from_slice(&buffer.filled()[whole..]);
+        Ok(())
+    }
+
+    /// Appends the rest and chunks through the cache.
+    fn append_cached(&mut self, chunks: &[Bytes]) -> io::Result<()> {
+        let rest = mem::take(&mut self.rest);
+        self.write_cached(&rest)?;
+        chunks.iter().try_for_each(|chunk| self.write_cached(chunk))?;
+        if self.written - self.in_writeback >= WRITEBACK_SIZE {
+            direct::begin_writeback(&self.file, self.in_writeback);
+            self.in_writeback = self.written;
+        }
+        Ok(())
+    }
+
+    fn write_cached(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        if self.mode == WriteMode::Direct {
+            direct::set(&self.file, false)?;
+            self.mode = WriteMode::Cached;
+        }
+        self.file.write_all(bytes)?;
+        self.written += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Writes whole blocks at the end of a block. Where the file system knows no direct writes,
+    /// they go through the cache.
+    fn write_directly(&mut self, blocks: &[u8]) -> io::Result<()> {
+        if self.mode == WriteMode::Cached {
+            let is_direct = direct::set(&self.file, true).is_ok();
+            self.mode = if is_direct { WriteMode::Direct } else { WriteMode::AlwaysCached };
+        }
+        let mut left = blocks;
+        while self.mode == WriteMode::Direct && !left.is_empty() {
+            self.reserve(left.len() as u64);
+            match self.file.write(left) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    left = &left[written..];
+                    self.written += written as u64;
+                    self.in_writeback = self.written;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // Larger blocks than usual, or no direct writes though the flag was accepted
+                Err(error) if error.kind() == ErrorKind::InvalidInput => {
+                    direct::set(&self.file, false)?;
+                    self.mode = WriteMode::AlwaysCached;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.write_cached(left)
+    }
+
+    /// Reserves space on the disk for the next bytes and some more.
+    fn reserve(&mut self, size: u64) {
+        if self.written + size > self.reserved {
+            let step = if self.reserved == 0 { FIRST_RESERVATION } else { RESERVATION };
+            self.reserved = self.written + size.max(step);
+            // The writes report a full disk, which may have room for them, but not for the step
+            let _ = direct::reserve(&self.file, self.written, self.reserved - self.written);
+        }
+    }
+
+    /// Returns the MD5 of what was written, in hexadecimal digits.
+    pub fn digest(&self) -> String {
+        hex::encode(self.digest.finish())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::backend::folder::aligned::AlignedBuffers;
+
+    /// Returns chunks of these sizes, whose bytes continue each other.
+    fn chunks(sizes: &[usize], from: usize) -> Vec<Bytes> {
+        let mut at = from;
+        let chunk = |size: &usize| {
+            let bytes = (at..at + size).map(|at| (at % 251) as u8).collect();
+            at += size;
+            bytes
+        };
+        sizes.iter().map(chunk).collect()
+    }
+
+    /// Writes pieces of chunks of these sizes, and tests what the file has then.
+    fn assert_writes(pieces: &[Vec<usize>], mode: WriteMode) -> DraftWriter {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = DraftWriter::create(folder.path().join("draft")).unwrap();
+        writer.mode = mode;
+        let (mut buffer, mut size) = (AlignedBuffers::default().take(), 0);
+        for (number, sizes) in (1..).zip(pieces) {
+            writer.append(&chunks(sizes, size), number == pieces.len(), &mut buffer).unwrap();
+            size += sizes.iter().sum::<usize>();
+            assert_eq!(writer.written + writer.rest.len() as u64, size as u64);
+            assert!(writer.rest.len() < BLOCK);
+            // The system is asked again and again, and always for most of what is in the cache
+            assert!(writer.written - writer.in_writeback < WRITEBACK_SIZE);
+        }
+        let expected: Vec<u8> = (0..size).map(|at| (at % 251) as u8).collect();
+        assert!(fs::read(writer.draft.path()).unwrap() == expected, "{pieces:?}");
+        writer
+    }
+
+    /// Returns true if files in the folder for temporary files can be written directly.
+    fn is_direct() -> bool {
+        direct::set(&tempfile::tempfile().unwrap(), true).is_ok()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+        #[test]
+        fn a_file_has_the_chunks_in_their_order(
+            pieces in prop::collection::vec(
+                prop::collection::vec(prop_oneof![Just(0), 1..5000_usize, Just(BLOCK), Just(16 * 1024), 60_000..200_000_usize], 0..10),
+                1..8,
+            )
+        ) {
+            for mode in [WriteMode::Cached, WriteMode::AlwaysCached] {
+                assert_writes(&pieces, mode);
+            }
+        }
+    }
+
+    #[test]
+    fn large_pieces_leave_a_rest_until_the_last_one() {
+        let writer = assert_writes(&[vec![16 * 1024 - 1; 9], vec![16 * 1024 - 1; 9], vec![]], WriteMode::Cached);
+        assert_eq!(writer.reserved > 0, is_direct());
+        // A small piece goes through the cache, in the midst of a block; the next large one follows
+        let writer = assert_writes(&[vec![100_000], vec![7], vec![100_000], vec![90_000]], WriteMode::Cached);
+        assert_eq!(writer.reserved > 0, is_direct());
+        let small = assert_writes(&[vec![1000; 20], vec![1000; 20]], WriteMode::Cached);
+        assert_eq!((small.reserved, small.mode), (0, WriteMode::Cached));
+    }
+
+    #[test]
+    fn space_that_was_reserved_and_not_needed_is_given_back() {
+        use std::os::unix::fs::MetadataExt as _;
+
+        let writer = assert_writes(&[vec![300_000], vec![2_000_000], vec![100_001]], WriteMode::Cached);
+        let allocated = writer.file.metadata().unwrap().blocks() * 512;
+        assert!(allocated < 2_400_001 + 64 * 1024, "{allocated} bytes");
+    }
+
+    #[test]
+    fn a_large_file_is_whole_while_the_system_writes_it_to_disk() {
+        let pieces = vec![vec![1_000_003, 0, 7]; 3 * WRITEBACK_SIZE as usize / 1_000_000 + 1];
+        let writer = assert_writes(&pieces, WriteMode::AlwaysCached);
+        assert!(writer.in_writeback >= 2 * WRITEBACK_SIZE);
+    }
+
+    #[test]
+    fn a_file_system_without_direct_writes_has_the_same_content() {
+        // Of memory, where it is there
+        let Ok(folder) = tempfile::tempdir_in("/dev/shm") else { return };
+        let mut writer = DraftWriter::create(folder.path().join("draft")).unwrap();
+        let expected = chunks(&[150_001, 64 * 1024, 70_000], 0);
+        let mut buffer = AlignedBuffers::default().take();
+        for (number, chunk) in expected.iter().enumerate() {
+            writer.append(&[chunk.clone()], number == 2, &mut buffer).unwrap();
+        }
+        assert!(fs::read(writer.draft.path()).unwrap() == expected.concat());
+    }
+}

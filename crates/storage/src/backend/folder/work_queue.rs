@@ -1,0 +1,221 @@
+//! Work that waits for threads which may block.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Work that waits, and a bounded number of threads that do it. A thread begins when there is work
+/// and ends when there is none. Clones share both.
+pub(super) struct WorkQueue<T>(Arc<Shared<T>>);
+
+struct Shared<T> {
+    state: Mutex<State<T>>,
+    max_threads: usize,
+    batches: Batches,
+    /// Signalled when as much waits as a thread wants.
+    is_enough: Condvar,
+    /// Makes what a thread keeps and does.
+    begin_thread: Box<dyn Fn() -> Box<dyn FnMut(&mut Vec<T>)> + Send + Sync>,
+}
+
+struct State<T> {
+    waiting: VecDeque<T>,
+    /// The threads at work.
+    threads: usize,
+    /// What a thread that has less waits for; 0 if none does.
+    wanted: usize,
+}
+
+/// How much work a thread does at once.
+pub(super) struct Batches {
+    pub max: usize,
+    /// Returns how much is worth the patience to wait for it.
+    pub wanted: Box<dyn Fn() -> usize + Send + Sync>,
+    pub patience: Duration,
+}
+
+impl Batches {
+    /// One at a time.
+    pub fn none() -> Self {
+        Self { max: 1, wanted: Box::new(|| 1), patience: Duration::ZERO }
+    }
+}
+
+impl<T> Clone for WorkQueue<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T: Send + 'static> WorkQueue<T> {
+    /// Makes a queue. Each thread calls `begin_thread` once, and what that returns with batches of
+    /// what waits, as often as there is something; they must be drained.
+    pub fn new<W: FnMut(&mut Vec<T>) + 'static>(
+        max_threads: usize,
+        batches: Batches,
+        begin_thread: impl Fn() -> W + Send + Sync + 'static,
+    ) -> Self {
+        let state = Mutex::new(State { waiting: VecDeque::new(), threads: 0, wanted: 0 });
+        let begin_thread = Box::new(move || Box::new(begin_thread()) as Box<dyn FnMut(&mut Vec<T>)>);
+        Self(Arc::new(Shared { state, max_threads, batches, is_enough: Condvar::new(), begin_thread }))
+    }
+
+    /// Adds work. It is done to its end.
+    pub fn push(&self, work: T) {
+        let mut state = self.state();
+        state.waiting.push_back(work);
+        if state.threads < self.0.max_threads {
+            state.threads += 1;
+            // A runtime that is shutting down drops the thread here, which counts it off
+            drop(state);
+            let mut thread = WorkThread { queue: self.clone(), has_ended: false };
+            #[expect(clippy::disallowed_methods, reason = "the thread works for many requests, and logs for none")]
+            tokio::task::spawn_blocking(move || thread.run());
+        } else if state.wanted > 0 && state.waiting.len() >= state.wanted {
+            state.wanted = 0;
+            self.0.is_enough.notify_one();
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<T>> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A thread at work. It counts until it finds nothing to do, or until this is dropped.
+struct WorkThread<T: Send + 'static> {
+    queue: WorkQueue<T>,
+    has_ended: bool,
+}
+
+impl<T: Send + 'static> WorkThread<T> {
+    /// Works until nothing waits.
+    fn run(&mut self) {
+        let Shared { begin_thread, batches, is_enough, .. } = &*self.queue.0;
+        let (mut work, mut batch) = (begin_thread(), Vec::with_capacity(batches.max));
+        loop {
+            {
+                let mut state = self.queue.state();
+                let wanted = (batches.wanted)().min(batches.max);
+                if (1..wanted).contains(&state.waiting.len()) && !batches.patience.is_zero() {
+                    state.wanted = wanted;
+                    let more = is_enough.wait_timeout_while(state, batches.patience, |state| state.wanted > 0);
+                    state = more.unwrap_or_else(PoisonError::into_inner).0;
+                    state.wanted = 0;
+                }
+                let count = state.waiting.len().min(batches.max);
+                batch.extend(state.waiting.drain(..count));
+                if batch.is_empty() {
+                    // While the queue is locked, so that the next work begins a new thread
+                    state.threads -= 1;
+                    self.has_ended = true;
+                    return;
+                }
+            }
+            work(&mut batch);
+            batch.clear();
+        }
+    }
+}
+
+impl<T: Send + 'static> Drop for WorkThread<T> {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.queue.state().threads -= 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn work_is_done_in_order_by_a_bounded_number_of_threads() {
+        const THREADS: usize = 3;
+        let (begun, begins) = channel();
+        let (go, gone) = channel::<()>();
+        let gone = Arc::new(Mutex::new(gone));
+        let batches = Batches { max: 2, ..Batches::none() };
+        let queue = WorkQueue::new(THREADS, batches, move || {
+            let (begun, gone) = (begun.clone(), Arc::clone(&gone));
+            move |batch: &mut Vec<(usize, oneshot::Sender<()>)>| {
+                begun.send(batch.iter().map(|(number, _)| *number).collect::<Vec<_>>()).unwrap();
+                let _ = gone.lock().unwrap().recv();
+                batch.drain(..).for_each(|(_, done)| done.send(()).unwrap());
+            }
+        });
+        let work: Vec<_> = (0..9)
+            .map(|number| {
+                let (done, outcome) = oneshot::channel();
+                queue.push((number, done));
+                if number < THREADS {
+                    // Each begins a thread of its own
+                    assert_eq!(begins.recv().unwrap(), [number]);
+                }
+                outcome
+            })
+            .collect();
+        assert!(begins.try_recv().is_err(), "all threads are at work");
+        drop(go);
+        for done in work {
+            done.await.unwrap();
+        }
+        let mut batches: Vec<Vec<usize>> = begins.try_iter().collect();
+        batches.sort();
+        assert_eq!(batches, [[3, 4], [5, 6], [7, 8]]);
+    }
+
+    #[tokio::test]
+    async fn a_thread_waits_for_as_much_as_it_wants() {
+        let batches = Batches { max: 8, wanted: Box::new(|| 3), patience: Duration::from_secs(3600) };
+        let queue = WorkQueue::new(1, batches, || {
+            |batch: &mut Vec<oneshot::Sender<usize>>| {
+                let size = batch.len();
+                batch.drain(..).for_each(|done| done.send(size).unwrap());
+            }
+        });
+        let push = || {
+            let (done, outcome) = oneshot::channel();
+            queue.push(done);
+            outcome
+        };
+        let work = [push(), push(), push()];
+        for done in work {
+            assert_eq!(done.await, Ok(3));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_thread_does_not_wait_for_ever() {
+        let batches = Batches { max: 8, wanted: Box::new(|| 3), patience: Duration::from_millis(1) };
+        let queue = WorkQueue::new(1, batches, || {
+            |batch: &mut Vec<oneshot::Sender<()>>| batch.drain(..).for_each(|done| done.send(()).unwrap())
+        });
+        let (done, outcome) = oneshot::channel();
+        queue.push(done);
+        outcome.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_thread_that_panics_is_replaced() {
+        let queue = WorkQueue::new(1, Batches::none(), || {
+            |batch: &mut Vec<Option<oneshot::Sender<()>>>| {
+                for done in batch.drain(..) {
+                    done.expect("the test wants it").send(()).unwrap();
+                }
+            }
+        });
+        queue.push(None);
+        while queue.state().threads > 0 {
+            tokio::task::yield_now().await;
+        }
+        let (done, outcome) = oneshot::channel();
+        queue.push(Some(done));
+        outcome.await.unwrap();
+    }
+}
