@@ -19,19 +19,50 @@ pub(crate) const CHECK_CONSTRAINTS: &str = "set constraints all immediate";
 pub(crate) const SYNCHRONOUS_COMMIT: &str = "select case when pg_catalog.current_setting('synchronous_commit') = 'off' \
     then pg_catalog.set_config('synchronous_commit', 'local', true) end";
 
-/// Sets fourteen settings for the transaction, from pairs of names and values.
-pub(crate) const SET_14: &str = "select \
-    pg_catalog.set_config($1, $2, true), pg_catalog.set_config($3, $4, true), pg_catalog.set_config($5, $6, true), \
-    pg_catalog.set_config($7, $8, true), pg_catalog.set_config($9, $10, true), pg_catalog.set_config($11, $12, true), \
-    pg_catalog.set_config($13, $14, true), pg_catalog.set_config($15, $16, true), pg_catalog.set_config($17, $18, true), \
-    pg_catalog.set_config($19, $20, true), pg_catalog.set_config($21, $22, true), pg_catalog.set_config($23, $24, true), \
-    pg_catalog.set_config($25, $26, true), pg_catalog.set_config($27, $28, true)";
+/// Sets something for the transaction.
+macro_rules! set {
+    ($name:literal, $value:literal) => {
+        concat!("pg_catalog.set_config('", $name, "', ", $value, ", true)")
+    };
+}
 
-/// Sets seven settings for the transaction, as [`SET_14`].
-pub(crate) const SET_7: &str = "select \
-    pg_catalog.set_config($1, $2, true), pg_catalog.set_config($3, $4, true), pg_catalog.set_config($5, $6, true), \
-    pg_catalog.set_config($7, $8, true), pg_catalog.set_config($9, $10, true), pg_catalog.set_config($11, $12, true), \
-    pg_catalog.set_config($13, $14, true)";
+/// Sets several settings in their order. The function around the calls is there for its result: a
+/// number instead of all values.
+macro_rules! set_all {
+    ($($name:literal = $value:literal),+; $last:literal = $last_value:literal) => {
+        concat!("select pg_catalog.num_nulls(", $(set!($name, $value), ", ",)+ set!($last, $last_value), ")")
+    };
+}
+
+/// Sets the settings of a step for its transaction. `$1` role, `$2` token, `$3` subject, `$4`
+/// claims, `$5` headers, `$6` method, `$7` path, `$8` operation.
+pub(crate) const SET_REQUEST: &str = set_all!(
+    "search_path" = "'storage, public, extensions'",
+    "role" = "$1",
+    "request.jwt.claim.role" = "$1",
+    "request.jwt" = "$2",
+    "request.jwt.claim.sub" = "$3",
+    "request.jwt.claims" = "$4",
+    "request.headers" = "$5",
+    "request.method" = "$6",
+    "request.path" = "$7",
+    "storage.operation" = "$8",
+    "storage.allow_delete_query" = "'true'",
+    "statement_timeout" = "'30s'",
+    "lock_timeout" = "'5s'";
+    "timezone" = "'UTC'"
+);
+
+/// Sets the settings of a read as the service. `$1` role, `$2` claims, `$3` operation.
+pub(crate) const SET_SERVICE: &str = set_all!(
+    "search_path" = "'storage, public, extensions'",
+    "role" = "$1",
+    "request.jwt.claims" = "$2",
+    "storage.operation" = "$3",
+    "statement_timeout" = "'30s'",
+    "lock_timeout" = "'5s'";
+    "timezone" = "'UTC'"
+);
 
 /// A time as clients read it.
 macro_rules! iso {
@@ -84,6 +115,20 @@ macro_rules! object_row_json {
     };
 }
 
+/// The same as columns.
+macro_rules! object_columns {
+    () => {
+        "o.id, o.version, o.created_at, o.updated_at, o.metadata, o.user_metadata"
+    };
+}
+
+/// The rules of a bucket for uploads.
+macro_rules! rules_json {
+    () => {
+        "pg_catalog.json_build_object('file_size_limit', b.file_size_limit, 'allowed_mime_types', b.allowed_mime_types)::pg_catalog.text"
+    };
+}
+
 /// `$1` id, `$2` name, `$3` owner, `$4` owner id, `$5` public, `$6` size limit, `$7` content types.
 pub(crate) const INSERT_BUCKET: &str = "insert into storage.buckets \
     (id, name, owner, owner_id, public, file_size_limit, allowed_mime_types) values ($1, $2, $3, $4, $5, $6, $7)";
@@ -113,8 +158,7 @@ pub(crate) const UPDATE_BUCKET: &str = "update storage.buckets as b set \
 pub(crate) const DELETE_BUCKET: &str = "delete from storage.buckets as b where b.id = $1 returning b.id";
 
 /// The rules for uploads to a bucket. `$1` id.
-pub(crate) const BUCKET_RULES: &str = "select pg_catalog.json_build_object('file_size_limit', b.file_size_limit, \
-    'allowed_mime_types', b.allowed_mime_types)::text from storage.buckets as b where b.id = $1";
+pub(crate) const BUCKET_RULES: &str = concat!("select ", rules_json!(), " from storage.buckets as b where b.id = $1");
 
 /// The number of objects, counted up to a limit. `$1` bucket, `$2` limit.
 pub(crate) const COUNT_OBJECTS: &str = "select pg_catalog.json_build_object('count', pg_catalog.count(*), 'until', pg_catalog.now())::text from \
@@ -134,23 +178,37 @@ pub(crate) const FIND_OBJECT_AND_BUCKET: &str = concat!(
     " end)::text from storage.buckets as b left join storage.objects as o on o.bucket_id = b.id and o.name = $2 where b.id = $1"
 );
 
+/// Like [`FIND_OBJECT_AND_BUCKET`], for a bucket that is expected to be private: without the
+/// object. `$1` bucket.
+pub(crate) const FIND_BUCKET_ACCESS: &str = "select pg_catalog.json_build_object('public', coalesce(b.public, false))::text \
+    from storage.buckets as b where b.id = $1";
+
 /// The role that owns the tables.
 pub(crate) const OWNER: &str = "supabase_storage_admin";
 
-/// Like [`FIND_OBJECT_AND_BUCKET`], for many objects: a row for each, in their order, with columns
-/// instead of JSON, which are null where the object does not exist. It runs as the owner of the
-/// tables: every name is qualified, and tables of others that inherit are left out. `$1` buckets,
-/// `$2` names.
-pub(crate) const FIND_OBJECTS_AS_OWNER: &str = "select found.* from \
-    rows from (pg_catalog.unnest($1::pg_catalog.text[]), pg_catalog.unnest($2::pg_catalog.text[])) \
-    with ordinality as wanted (bucket, name, place) left join lateral ( \
-    select coalesce(b.public, false), o.id, o.version, o.created_at, o.updated_at, o.metadata, o.user_metadata \
-    from only storage.buckets as b cross join only storage.objects as o \
-    where b.id operator(pg_catalog.=) wanted.bucket and o.bucket_id operator(pg_catalog.=) wanted.bucket \
-    and o.name operator(pg_catalog.=) wanted.name limit 1) as found on true order by wanted.place";
+/// Finds many objects and their buckets, without regard to row security: a row for each, in their
+/// order. Its columns: whether the bucket is public, null where there is no bucket; the rules of
+/// the bucket, null where it has none; the object, null where it does not exist. It runs as the
+/// owner of the tables: every name is qualified, and tables of others that inherit are left out.
+/// `$1` buckets, `$2` names.
+pub(crate) const FIND_OBJECTS_AS_OWNER: &str = concat!(
+    "select found.* from rows from (pg_catalog.unnest($1::pg_catalog.text[]), pg_catalog.unnest($2::pg_catalog.text[])) \
+     with ordinality as wanted (bucket, name, place) left join lateral (select coalesce(b.public, false), \
+     case when b.file_size_limit is not null or b.allowed_mime_types is not null then ",
+    rules_json!(),
+    " end, ",
+    object_columns!(),
+    " from only storage.buckets as b left join only storage.objects as o on o.bucket_id operator(pg_catalog.=) wanted.bucket \
+     and o.name operator(pg_catalog.=) wanted.name \
+     where b.id operator(pg_catalog.=) wanted.bucket limit 1) as found on true order by wanted.place"
+);
 
 /// `$1` bucket, `$2` name.
 pub(crate) const FIND_OBJECT: &str =
+    concat!("select ", object_columns!(), " from storage.objects as o where o.bucket_id = $1 and o.name = $2");
+
+/// Like [`FIND_OBJECT`], as JSON.
+pub(crate) const FIND_OBJECT_JSON: &str =
     concat!("select ", object_row_json!(), "::text from storage.objects as o where o.bucket_id = $1 and o.name = $2");
 
 /// The names of those of many objects that exist, as JSON texts. `$1` bucket, `$2` names.
