@@ -12,11 +12,11 @@ use portico_base::inherit_request;
 use portico_database::wire::{Param, WireError};
 use serde_json::json;
 
-use super::bucket_rules;
 use super::condition::{ConditionOutcome, Conditions};
 pub(crate) use super::description::{ContentDescription, metadata_text};
 use super::download::find_visible;
 use super::version::NewVersion;
+use super::{bucket_rules, bucket_rules_as_owner};
 use crate::backend::{ByteRange, ContentStream, StoredContent, VersionKey};
 use crate::error::{ExistingResource, Result, S3Error, StorageError};
 use crate::identity::Owner;
@@ -113,12 +113,19 @@ pub(crate) async fn permit(
         metadata: metadata.to_string(),
         user_metadata: description.user_metadata.clone(),
     };
-    let size_limit = match test_with_rules(operation, actor, &row, *upsert).await {
-        Ok(rules) => check_limits(operation, request, rules)?,
-        Err(error) => {
-            // The limits come before the policies. A failed test returns nothing of the bucket
-            check_limits(operation, request, bucket_rules(operation, &target.bucket).await?)?;
-            return Err(error);
+    // The limits come before the policies
+    let size_limit = if let Some(rules) = bucket_rules_as_owner(operation, &target.bucket).await? {
+        let size_limit = check_limits(operation, request, Some(rules))?;
+        test(operation, actor, &row, *upsert).await?;
+        size_limit
+    } else {
+        match test_with_rules(operation, actor, &row, *upsert).await {
+            Ok(rules) => check_limits(operation, request, rules)?,
+            Err(error) => {
+                // A failed test returns nothing of the bucket
+                check_limits(operation, request, bucket_rules(operation, &target.bucket).await?)?;
+                return Err(error);
+            }
         }
     };
     let mimetype = description.mimetype.clone();
