@@ -11,7 +11,7 @@ use time::macros::format_description;
 pub(crate) const NO_CACHE: &str = "no-cache";
 
 /// The rules of a bucket for what is uploaded.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 pub(crate) struct BucketRules {
     pub file_size_limit: Option<i64>,
     pub allowed_mime_types: Option<Vec<String>>,

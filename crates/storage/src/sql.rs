@@ -122,13 +122,6 @@ macro_rules! object_columns {
     };
 }
 
-/// The rules of a bucket for uploads.
-macro_rules! rules_json {
-    () => {
-        "pg_catalog.json_build_object('file_size_limit', b.file_size_limit, 'allowed_mime_types', b.allowed_mime_types)::pg_catalog.text"
-    };
-}
-
 /// `$1` id, `$2` name, `$3` owner, `$4` owner id, `$5` public, `$6` size limit, `$7` content types.
 pub(crate) const INSERT_BUCKET: &str = "insert into storage.buckets \
     (id, name, owner, owner_id, public, file_size_limit, allowed_mime_types) values ($1, $2, $3, $4, $5, $6, $7)";
@@ -158,7 +151,8 @@ pub(crate) const UPDATE_BUCKET: &str = "update storage.buckets as b set \
 pub(crate) const DELETE_BUCKET: &str = "delete from storage.buckets as b where b.id = $1 returning b.id";
 
 /// The rules for uploads to a bucket. `$1` id.
-pub(crate) const BUCKET_RULES: &str = concat!("select ", rules_json!(), " from storage.buckets as b where b.id = $1");
+pub(crate) const BUCKET_RULES: &str = "select pg_catalog.json_build_object('file_size_limit', b.file_size_limit, \
+    'allowed_mime_types', b.allowed_mime_types)::text from storage.buckets as b where b.id = $1";
 
 /// The number of objects, counted up to a limit. `$1` bucket, `$2` limit.
 pub(crate) const COUNT_OBJECTS: &str = "select pg_catalog.json_build_object('count', pg_catalog.count(*), 'until', pg_catalog.now())::text from \
@@ -187,16 +181,12 @@ pub(crate) const FIND_BUCKET_ACCESS: &str = "select pg_catalog.json_build_object
 pub(crate) const OWNER: &str = "supabase_storage_admin";
 
 /// Finds many objects and their buckets, without regard to row security: a row for each, in their
-/// order. Its columns: whether the bucket is public, null where there is no bucket; the rules of
-/// the bucket, null where it has none; the object, null where it does not exist. It runs as the
-/// owner of the tables: every name is qualified, and tables of others that inherit are left out.
-/// `$1` buckets, `$2` names.
+/// order. Its columns: whether the bucket is public, null where there is no bucket; the object,
+/// null where it does not exist. It runs as the owner of the tables: every name is qualified, and
+/// tables of others that inherit are left out. `$1` buckets, `$2` names.
 pub(crate) const FIND_OBJECTS_AS_OWNER: &str = concat!(
     "select found.* from rows from (pg_catalog.unnest($1::pg_catalog.text[]), pg_catalog.unnest($2::pg_catalog.text[])) \
-     with ordinality as wanted (bucket, name, place) left join lateral (select coalesce(b.public, false), \
-     case when b.file_size_limit is not null or b.allowed_mime_types is not null then ",
-    rules_json!(),
-    " end, ",
+     with ordinality as wanted (bucket, name, place) left join lateral (select coalesce(b.public, false), ",
     object_columns!(),
     " from only storage.buckets as b left join only storage.objects as o on o.bucket_id operator(pg_catalog.=) wanted.bucket \
      and o.name operator(pg_catalog.=) wanted.name \
@@ -233,8 +223,9 @@ macro_rules! upsert {
     };
 }
 
-/// Like [`TEST_INSERT`]. All rows are returned, so that the caller needs the right to read them.
-pub(crate) const TEST_UPSERT: &str = upsert!("o.*");
+/// Like [`TEST_INSERT`]. The whole row is returned, so that the caller needs the right to read it.
+/// That a value is computed from it spares PostgreSQL to write out each column.
+pub(crate) const TEST_UPSERT: &str = upsert!("o is null");
 
 /// Waits for the right to write a key. `$1` bucket, `$2` name.
 pub(crate) const LOCK_KEY: &str = "select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended(pg_catalog.concat($1::text, '/', $2::text), 0))";
@@ -251,15 +242,35 @@ pub(crate) const REQUIRE_ETAG: &str = "select 1 / pg_catalog.count(*) from stora
 /// The SQLSTATE of a condition of a write that is not met: `division_by_zero`.
 pub(crate) const CONDITION_FAILED: &str = "22012";
 
-/// Inserts a row, with the parameters of [`TEST_INSERT`].
-pub(crate) const INSERT_OBJECT: &str = concat!(
-    "insert into storage.objects as o (bucket_id, name, owner, owner_id, version, metadata, user_metadata) \
-     values ($1, $2, $3, $4, $5, $6, $7) returning ",
-    object_json!()
-);
+/// A new row.
+macro_rules! insert {
+    ($returning:expr) => {
+        concat!(
+            "insert into storage.objects as o (bucket_id, name, owner, owner_id, version, metadata, user_metadata) \
+             values ($1, $2, $3, $4, $5, $6, $7) returning ",
+            $returning
+        )
+    };
+}
 
-/// Inserts or replaces a row, with the parameters of [`TEST_INSERT`].
-pub(crate) const UPSERT_OBJECT: &str = upsert!(object_json!());
+/// The columns of a written row that the responses to uploads need.
+macro_rules! written_json {
+    () => {
+        "pg_catalog.json_build_object('id', o.id, 'metadata', o.metadata)::text"
+    };
+}
+
+/// Inserts a row, with the parameters of [`TEST_INSERT`]. Returns its id and its metadata.
+pub(crate) const INSERT_OBJECT: &str = insert!(written_json!());
+
+/// Like [`INSERT_OBJECT`], and replaces a row that is there.
+pub(crate) const UPSERT_OBJECT: &str = upsert!(written_json!());
+
+/// Like [`INSERT_OBJECT`], but returns the whole row.
+pub(crate) const INSERT_WHOLE_OBJECT: &str = insert!(object_json!());
+
+/// Like [`UPSERT_OBJECT`], but returns the whole row.
+pub(crate) const UPSERT_WHOLE_OBJECT: &str = upsert!(object_json!());
 
 /// `$1` bucket, `$2` name, then the new `$3` bucket, `$4` name, `$5` owner, `$6` owner id, `$7`
 /// version.

@@ -42,7 +42,7 @@ struct ObjectAndBucket {
 impl ObjectAndBucket {
     /// Reads a row of [`sql::FIND_OBJECTS_AS_OWNER`].
     fn read(row: &Row) -> Result<Self> {
-        let object = row.bytes(2).map(|_| read_object(row, 2)).transpose()?;
+        let object = row.bytes(1).map(|_| read_object(row, 1)).transpose()?;
         Ok(Self { public: row.bytes(0) == Some(&[1]), object })
     }
 }

@@ -19,26 +19,12 @@ use portico_database::wire::RowSeparators;
 
 use crate::error::Result;
 use crate::model::BucketRules;
-use crate::operation::{Actor, Operation, SqlStep, parse};
+use crate::operation::{Actor, Operation, SqlStep};
 use crate::sql;
 
 /// Returns the rules of a bucket; `None` if it does not exist.
 pub(crate) async fn bucket_rules(operation: &Operation, bucket: &str) -> Result<Option<BucketRules>> {
-    if let Some(rules) = bucket_rules_as_owner(operation, bucket).await? {
-        return Ok(Some(rules));
-    }
     let values = [Some(bucket.as_bytes())];
     let step = SqlStep { text: sql::BUCKET_RULES, values: &values };
     operation.read(Actor::Service, step, RowSeparators::default()).await?.one()
-}
-
-/// Returns the rules of a bucket with the read that requests share. `None`: it does not exist, or
-/// the tables are not what they are elsewhere.
-pub(crate) async fn bucket_rules_as_owner(operation: &Operation, bucket: &str) -> Result<Option<BucketRules>> {
-    if bucket.contains('\0') {
-        return Ok(None);
-    }
-    // No object has an empty name
-    let Some(found) = operation.service.find_object.run([bucket, ""]).await else { return Ok(None) };
-    found.bytes(1).map_or_else(|| Ok(BucketRules::default()), parse).map(Some)
 }

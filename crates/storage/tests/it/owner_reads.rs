@@ -1,5 +1,4 @@
-//! Reads as the owner of the tables: objects and the rules of buckets, as far as they do not depend
-//! on a caller.
+//! Reads as the owner of the tables: public objects, signed URLs, and whether a bucket is public.
 //!
 //! Their sessions have no reset, so nothing of a request may reach them and no code of a project
 //! may run there. The attacks leave an advisory lock of the session, which only a reset would
