@@ -20,11 +20,6 @@ use crate::identity::CallerIdentity;
 use crate::service::StorageService;
 use crate::sql;
 
-/// The settings that all steps have in common.
-const SEARCH_PATH: &str = "storage, public, extensions";
-const STATEMENT_TIMEOUT: &str = "30s";
-const LOCK_TIMEOUT: &str = "5s";
-
 /// The identity that a step runs with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Actor {
@@ -64,22 +59,36 @@ pub(crate) struct SqlStep<'a> {
     pub values: &'a [Param<'a>],
 }
 
+/// The statement that sets the settings of a transaction, and its values.
+struct SettingsStep<'a> {
+    text: &'static str,
+    values: Vec<Param<'a>>,
+}
+
+impl SettingsStep<'_> {
+    /// Returns the statement as the first one of its transaction.
+    fn first(&self) -> Statement<'_> {
+        Statement::named(self.text, &self.values)
+    }
+
+    /// Returns the statement for a transaction that has the settings of `identity`. It is prepared
+    /// apart: PostgreSQL parses and plans a statement anew when the search path has become another
+    /// one since its last use.
+    fn after<'a>(&'a self, identity: &'a CallerIdentity) -> Statement<'a> {
+        self.first().scope(&identity.role)
+    }
+}
+
 /// Joins rows to a JSON array.
 pub(crate) const JSON_ARRAY: RowSeparators = RowSeparators { open: "[", between: ",", close: "]" };
 
 /// The rows of a read.
 pub(crate) struct ReadRows {
-    results: ResultSets,
     /// The first column of all rows, with the separators.
     pub joined: JoinedRows,
 }
 
 impl ReadRows {
-    /// Returns the rows of the statement before the main one.
-    pub fn before(&self) -> &[Row] {
-        self.results.rows(2)
-    }
-
     /// Returns the bytes of the joined rows.
     pub fn bytes(&self) -> Bytes {
         self.joined.to_bytes()
@@ -210,48 +219,36 @@ impl Operation {
         self.inner.own.get_or_init(|| CallerIdentity::service(&self.service.keys))
     }
 
-    /// Returns the statement and the values that begin a read.
-    fn settings_of_read(&self, actor: Actor) -> Result<(&'static str, Vec<Param<'_>>)> {
-        Ok(match actor {
-            Actor::Caller => (sql::SET_14, values(self.settings(self.caller()?))),
-            Actor::Service => (sql::SET_7, values(self.settings_of_service())),
-        })
+    /// Returns the statement that sets the settings of a read. No policy applies to a read as the
+    /// service, and it calls nothing of the project, so that nothing could see the request.
+    fn settings_of_read(&self, actor: Actor) -> Result<SettingsStep<'_>> {
+        match actor {
+            Actor::Caller => Ok(self.settings(self.caller()?)),
+            Actor::Service => Ok(self.settings_of_service()),
+        }
     }
 
-    /// Returns names and values of the settings of a read as the service. No policy applies to it,
-    /// and it calls nothing of the project, so that nothing could see the request.
-    fn settings_of_service(&self) -> [(&'static str, &str); 7] {
-        let (name, own) = (self.inner.name, self.own());
-        [
-            ("search_path", SEARCH_PATH),
-            ("role", &own.role),
-            ("request.jwt.claims", &own.claims),
-            ("storage.operation", name),
-            ("statement_timeout", STATEMENT_TIMEOUT),
-            ("lock_timeout", LOCK_TIMEOUT),
-            ("timezone", "UTC"),
-        ]
+    /// Returns the statement that sets the settings of a read as the service.
+    fn settings_of_service(&self) -> SettingsStep<'_> {
+        let own = self.own();
+        let values = [&*own.role, &*own.claims, self.inner.name];
+        SettingsStep { text: sql::SET_SERVICE, values: values.map(|value| Some(value.as_bytes())).to_vec() }
     }
 
-    /// Returns names and values of the settings of a step.
-    fn settings<'a>(&'a self, identity: &'a CallerIdentity) -> [(&'static str, &'a str); 14] {
+    /// Returns the statement that sets the settings of a step.
+    fn settings<'a>(&'a self, identity: &'a CallerIdentity) -> SettingsStep<'a> {
         let OperationState { name, request, .. } = &*self.inner;
-        [
-            ("search_path", SEARCH_PATH),
-            ("role", &identity.role),
-            ("request.jwt.claim.role", &identity.role),
-            ("request.jwt", identity.token.expose()),
-            ("request.jwt.claim.sub", identity.subject.as_deref().unwrap_or_default()),
-            ("request.jwt.claims", &identity.claims),
-            ("request.headers", &request.headers),
-            ("request.method", &request.method),
-            ("request.path", &request.path),
-            ("storage.operation", name),
-            ("storage.allow_delete_query", "true"),
-            ("statement_timeout", STATEMENT_TIMEOUT),
-            ("lock_timeout", LOCK_TIMEOUT),
-            ("timezone", "UTC"),
-        ]
+        let values = [
+            &*identity.role,
+            identity.token.expose(),
+            identity.subject.as_deref().unwrap_or_default(),
+            &*identity.claims,
+            &*request.headers,
+            &*request.method,
+            &*request.path,
+            name,
+        ];
+        SettingsStep { text: sql::SET_REQUEST, values: values.map(|value| Some(value.as_bytes())).to_vec() }
     }
 
     /// Runs a read. Its rows have one column. Quick reads of waiting callers share a write.
@@ -259,21 +256,16 @@ impl Operation {
     /// # Errors
     /// Those of PostgreSQL and of the connection.
     pub async fn read(&self, actor: Actor, main: SqlStep<'_>, separators: RowSeparators) -> Result<ReadRows> {
-        self.read_steps(actor, None, main, separators).await
-    }
-
-    /// Like [`read`](Self::read), but after another statement in the same transaction that runs as
-    /// the service.
-    ///
-    /// # Errors
-    /// Those of PostgreSQL and of the connection, for either statement.
-    pub async fn read_after(
-        &self,
-        before: SqlStep<'_>,
-        main: SqlStep<'_>,
-        separators: RowSeparators,
-    ) -> Result<ReadRows> {
-        self.read_steps(Actor::Caller, Some(before), main, separators).await
+        let identity = self.identity(actor)?;
+        let settings = self.settings_of_read(actor)?;
+        let batch = Batch::new()
+            .statement(Statement::named(sql::BEGIN_READ, &[]))
+            .statement(settings.first())
+            .statement(Statement::named(main.text, main.values).scope(&identity.role).joined(separators))
+            .statement(Statement::named("commit", &[]))
+            .ending(Access::ReadOnly);
+        let mut results = self.service.reads.run(&batch).await?;
+        Ok(ReadRows { joined: results.take_joined_rows().unwrap_or_default() })
     }
 
     /// Runs a read whose rows have several columns, in PostgreSQL's binary form. Quick reads of
@@ -283,10 +275,10 @@ impl Operation {
     /// Those of PostgreSQL and of the connection.
     pub async fn read_rows(&self, actor: Actor, step: SqlStep<'_>) -> Result<StepResults> {
         let identity = self.identity(actor)?;
-        let (settings, values) = self.settings_of_read(actor)?;
+        let settings = self.settings_of_read(actor)?;
         let batch = Batch::new()
             .statement(Statement::named(sql::BEGIN_READ, &[]))
-            .statement(Statement::named(settings, &values))
+            .statement(settings.first())
             .statement(Statement::named(step.text, step.values).scope(&identity.role).binary().main())
             .statement(Statement::named("commit", &[]))
             .ending(Access::ReadOnly);
@@ -294,28 +286,25 @@ impl Operation {
         Ok(StepResults { results, before_test: 0, test_statements: 0 })
     }
 
-    async fn read_steps(
-        &self,
-        actor: Actor,
-        before: Option<SqlStep<'_>>,
-        main: SqlStep<'_>,
-        separators: RowSeparators,
-    ) -> Result<ReadRows> {
-        let identity = self.identity(actor)?;
-        let (settings, values) = self.settings_of_read(actor)?;
-        let (own_settings, own_values) = self.settings_of_read(Actor::Service)?;
-        let mut batch = Batch::new().statement(Statement::named(sql::BEGIN_READ, &[]));
-        if let Some(before) = before {
-            batch.push(Statement::named(own_settings, &own_values));
-            batch.push(Statement::named(before.text, before.values).scope(&self.own().role));
-        }
-        batch.push(Statement::named(settings, &values));
-        let main = Statement::named(main.text, main.values).scope(&identity.role).joined(separators);
-        batch.push(main);
-        let batch = batch.statement(Statement::named("commit", &[])).ending(Access::ReadOnly);
-        let mut results = self.service.reads.run(&batch).await?;
-        let joined = results.take_joined_rows().unwrap_or_default();
-        Ok(ReadRows { results, joined })
+    /// Like [`read_rows`](Self::read_rows) as the caller, but after another statement in the same
+    /// transaction, which runs as the service and has rows in text form.
+    ///
+    /// # Errors
+    /// Those of PostgreSQL and of the connection, for either statement.
+    pub async fn read_rows_after(&self, before: SqlStep<'_>, step: SqlStep<'_>) -> Result<StepResults> {
+        let (own, caller) = (self.own(), self.caller()?);
+        let (own_settings, settings) = (self.settings_of_service(), self.settings(caller));
+        let batch = Batch::new()
+            .statement(Statement::named(sql::BEGIN_READ, &[]))
+            .statement(own_settings.first())
+            .statement(Statement::named(before.text, before.values).scope(&own.role))
+            .statement(settings.after(own))
+            .statement(Statement::named(step.text, step.values).scope(&caller.role).binary().main())
+            .statement(Statement::named("commit", &[]))
+            .ending(Access::ReadOnly);
+        let results = self.service.reads.run(&batch).await?;
+        // Between the two are the settings of the second
+        Ok(StepResults { results, before_test: 1, test_statements: 1 })
     }
 
     /// Runs statements in one transaction.
@@ -346,19 +335,17 @@ impl Operation {
         ending: TransactionEnd,
     ) -> std::result::Result<StepResults, WriteError> {
         let identity = self.identity(actor).map_err(WriteError::NotRun)?;
-        let own_values = values(self.settings(identity));
+        let settings = self.settings(identity);
         let tester = if test.is_some() { self.caller().map_err(WriteError::NotRun)? } else { identity };
-        let test_values = values_if(test.is_some(), || self.settings(tester));
-        let mut batch = Batch::new()
-            .statement(Statement::named(sql::BEGIN_WRITE, &[]))
-            .statement(Statement::named(sql::SET_14, &own_values));
+        let test_settings = test.is_some().then(|| self.settings(tester));
+        let mut batch = Batch::new().statement(Statement::named(sql::BEGIN_WRITE, &[])).statement(settings.first());
         for step in before {
             batch.push(Statement::named(step.text, step.values).scope(&identity.role));
         }
         let first_of_test = batch.len();
-        if let Some(test) = test {
+        if let (Some(test), Some(test_settings)) = (test, &test_settings) {
             batch.push(Statement::named("savepoint before_test", &[]));
-            batch.push(Statement::named(sql::SET_14, &test_values));
+            batch.push(test_settings.after(identity));
             batch.push(Statement::named(test.text, test.values).scope(&tester.role));
             batch.push(Statement::named(sql::CHECK_CONSTRAINTS, &[]));
             // This restores the role and the other settings too
@@ -368,9 +355,11 @@ impl Operation {
         for step in after {
             batch.push(Statement::named(step.text, step.values).scope(&identity.role));
         }
-        // Behind the steps, whose triggers may change the setting. Content is deleted after the
-        // commit, so the commit must not be lost
-        batch.push(Statement::named(sql::SYNCHRONOUS_COMMIT, &[]));
+        if ending == TransactionEnd::Commit {
+            // Behind the steps, whose triggers may change the setting. Content is deleted after the
+            // commit, so the commit must not be lost
+            batch.push(Statement::named(sql::SYNCHRONOUS_COMMIT, &[]));
+        }
         // A failure of the commit itself would end the transaction before the session reset
         batch.push(Statement::named(sql::CHECK_CONSTRAINTS, &[]));
         batch.push(match ending {
@@ -393,12 +382,13 @@ impl Operation {
         test: SqlStep<'_>,
     ) -> std::result::Result<StepResults, WriteError> {
         let tester = self.identity(actor).map_err(WriteError::NotRun)?;
-        let (own_values, test_values) = (values(self.settings_of_service()), values(self.settings(tester)));
+        let own = self.own();
+        let (own_settings, test_settings) = (self.settings_of_service(), self.settings(tester));
         let batch = Batch::new()
             .statement(Statement::named(sql::BEGIN_WRITE, &[]))
-            .statement(Statement::named(sql::SET_7, &own_values))
-            .statement(Statement::named(before.text, before.values).scope(&self.own().role))
-            .statement(Statement::named(sql::SET_14, &test_values))
+            .statement(own_settings.first())
+            .statement(Statement::named(before.text, before.values).scope(&own.role))
+            .statement(test_settings.after(own))
             .statement(Statement::named(test.text, test.values).scope(&tester.role))
             .statement(Statement::named(sql::CHECK_CONSTRAINTS, &[]))
             .statement(Statement::named("rollback", &[]));
@@ -452,14 +442,6 @@ impl From<WriteError> for StorageError {
             WriteError::RolledBack(error) => error.into(),
         }
     }
-}
-
-fn values<'a, const N: usize>(settings: [(&'static str, &'a str); N]) -> Vec<Param<'a>> {
-    settings.into_iter().flat_map(|(name, value)| [Some(name.as_bytes()), Some(value.as_bytes())]).collect()
-}
-
-fn values_if<'a>(needed: bool, settings: impl FnOnce() -> [(&'static str, &'a str); 14]) -> Vec<Param<'a>> {
-    if needed { values(settings()) } else { Vec::new() }
 }
 
 #[cfg(test)]

@@ -19,19 +19,50 @@ pub(crate) const CHECK_CONSTRAINTS: &str = "set constraints all immediate";
 pub(crate) const SYNCHRONOUS_COMMIT: &str = "select case when pg_catalog.current_setting('synchronous_commit') = 'off' \
     then pg_catalog.set_config('synchronous_commit', 'local', true) end";
 
-/// Sets fourteen settings for the transaction, from pairs of names and values.
-pub(crate) const SET_14: &str = "select \
-    pg_catalog.set_config($1, $2, true), pg_catalog.set_config($3, $4, true), pg_catalog.set_config($5, $6, true), \
-    pg_catalog.set_config($7, $8, true), pg_catalog.set_config($9, $10, true), pg_catalog.set_config($11, $12, true), \
-    pg_catalog.set_config($13, $14, true), pg_catalog.set_config($15, $16, true), pg_catalog.set_config($17, $18, true), \
-    pg_catalog.set_config($19, $20, true), pg_catalog.set_config($21, $22, true), pg_catalog.set_config($23, $24, true), \
-    pg_catalog.set_config($25, $26, true), pg_catalog.set_config($27, $28, true)";
+/// Sets something for the transaction.
+macro_rules! set {
+    ($name:literal, $value:literal) => {
+        concat!("pg_catalog.set_config('", $name, "', ", $value, ", true)")
+    };
+}
 
-/// Sets seven settings for the transaction, as [`SET_14`].
-pub(crate) const SET_7: &str = "select \
-    pg_catalog.set_config($1, $2, true), pg_catalog.set_config($3, $4, true), pg_catalog.set_config($5, $6, true), \
-    pg_catalog.set_config($7, $8, true), pg_catalog.set_config($9, $10, true), pg_catalog.set_config($11, $12, true), \
-    pg_catalog.set_config($13, $14, true)";
+/// Sets several settings in their order. The function around the calls is there for its result: a
+/// number instead of all values.
+macro_rules! set_all {
+    ($($name:literal = $value:literal),+; $last:literal = $last_value:literal) => {
+        concat!("select pg_catalog.num_nulls(", $(set!($name, $value), ", ",)+ set!($last, $last_value), ")")
+    };
+}
+
+/// Sets the settings of a step for its transaction. `$1` role, `$2` token, `$3` subject, `$4`
+/// claims, `$5` headers, `$6` method, `$7` path, `$8` operation.
+pub(crate) const SET_REQUEST: &str = set_all!(
+    "search_path" = "'storage, public, extensions'",
+    "role" = "$1",
+    "request.jwt.claim.role" = "$1",
+    "request.jwt" = "$2",
+    "request.jwt.claim.sub" = "$3",
+    "request.jwt.claims" = "$4",
+    "request.headers" = "$5",
+    "request.method" = "$6",
+    "request.path" = "$7",
+    "storage.operation" = "$8",
+    "storage.allow_delete_query" = "'true'",
+    "statement_timeout" = "'30s'",
+    "lock_timeout" = "'5s'";
+    "timezone" = "'UTC'"
+);
+
+/// Sets the settings of a read as the service. `$1` role, `$2` claims, `$3` operation.
+pub(crate) const SET_SERVICE: &str = set_all!(
+    "search_path" = "'storage, public, extensions'",
+    "role" = "$1",
+    "request.jwt.claims" = "$2",
+    "storage.operation" = "$3",
+    "statement_timeout" = "'30s'",
+    "lock_timeout" = "'5s'";
+    "timezone" = "'UTC'"
+);
 
 /// A time as clients read it.
 macro_rules! iso {
@@ -81,6 +112,13 @@ macro_rules! object_row_json {
             iso!("o.updated_at"),
             ", 'metadata', o.metadata, 'user_metadata', o.user_metadata)"
         )
+    };
+}
+
+/// The same as columns.
+macro_rules! object_columns {
+    () => {
+        "o.id, o.version, o.created_at, o.updated_at, o.metadata, o.user_metadata"
     };
 }
 
@@ -134,23 +172,33 @@ pub(crate) const FIND_OBJECT_AND_BUCKET: &str = concat!(
     " end)::text from storage.buckets as b left join storage.objects as o on o.bucket_id = b.id and o.name = $2 where b.id = $1"
 );
 
+/// Like [`FIND_OBJECT_AND_BUCKET`], for a bucket that is expected to be private: without the
+/// object. `$1` bucket.
+pub(crate) const FIND_BUCKET_ACCESS: &str = "select pg_catalog.json_build_object('public', coalesce(b.public, false))::text \
+    from storage.buckets as b where b.id = $1";
+
 /// The role that owns the tables.
 pub(crate) const OWNER: &str = "supabase_storage_admin";
 
-/// Like [`FIND_OBJECT_AND_BUCKET`], for many objects: a row for each, in their order, with columns
-/// instead of JSON, which are null where the object does not exist. It runs as the owner of the
-/// tables: every name is qualified, and tables of others that inherit are left out. `$1` buckets,
-/// `$2` names.
-pub(crate) const FIND_OBJECTS_AS_OWNER: &str = "select found.* from \
-    rows from (pg_catalog.unnest($1::pg_catalog.text[]), pg_catalog.unnest($2::pg_catalog.text[])) \
-    with ordinality as wanted (bucket, name, place) left join lateral ( \
-    select coalesce(b.public, false), o.id, o.version, o.created_at, o.updated_at, o.metadata, o.user_metadata \
-    from only storage.buckets as b cross join only storage.objects as o \
-    where b.id operator(pg_catalog.=) wanted.bucket and o.bucket_id operator(pg_catalog.=) wanted.bucket \
-    and o.name operator(pg_catalog.=) wanted.name limit 1) as found on true order by wanted.place";
+/// Finds many objects and their buckets, without regard to row security: a row for each, in their
+/// order. Its columns: whether the bucket is public, null where there is no bucket; the object,
+/// null where it does not exist. It runs as the owner of the tables: every name is qualified, and
+/// tables of others that inherit are left out. `$1` buckets, `$2` names.
+pub(crate) const FIND_OBJECTS_AS_OWNER: &str = concat!(
+    "select found.* from rows from (pg_catalog.unnest($1::pg_catalog.text[]), pg_catalog.unnest($2::pg_catalog.text[])) \
+     with ordinality as wanted (bucket, name, place) left join lateral (select coalesce(b.public, false), ",
+    object_columns!(),
+    " from only storage.buckets as b left join only storage.objects as o on o.bucket_id operator(pg_catalog.=) wanted.bucket \
+     and o.name operator(pg_catalog.=) wanted.name \
+     where b.id operator(pg_catalog.=) wanted.bucket limit 1) as found on true order by wanted.place"
+);
 
 /// `$1` bucket, `$2` name.
 pub(crate) const FIND_OBJECT: &str =
+    concat!("select ", object_columns!(), " from storage.objects as o where o.bucket_id = $1 and o.name = $2");
+
+/// Like [`FIND_OBJECT`], as JSON.
+pub(crate) const FIND_OBJECT_JSON: &str =
     concat!("select ", object_row_json!(), "::text from storage.objects as o where o.bucket_id = $1 and o.name = $2");
 
 /// The names of those of many objects that exist, as JSON texts. `$1` bucket, `$2` names.
@@ -175,8 +223,9 @@ macro_rules! upsert {
     };
 }
 
-/// Like [`TEST_INSERT`]. All rows are returned, so that the caller needs the right to read them.
-pub(crate) const TEST_UPSERT: &str = upsert!("o.*");
+/// Like [`TEST_INSERT`]. The whole row is returned, so that the caller needs the right to read it.
+/// That a value is computed from it spares PostgreSQL to write out each column.
+pub(crate) const TEST_UPSERT: &str = upsert!("o is null");
 
 /// Waits for the right to write a key. `$1` bucket, `$2` name.
 pub(crate) const LOCK_KEY: &str = "select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended(pg_catalog.concat($1::text, '/', $2::text), 0))";
@@ -193,15 +242,35 @@ pub(crate) const REQUIRE_ETAG: &str = "select 1 / pg_catalog.count(*) from stora
 /// The SQLSTATE of a condition of a write that is not met: `division_by_zero`.
 pub(crate) const CONDITION_FAILED: &str = "22012";
 
-/// Inserts a row, with the parameters of [`TEST_INSERT`].
-pub(crate) const INSERT_OBJECT: &str = concat!(
-    "insert into storage.objects as o (bucket_id, name, owner, owner_id, version, metadata, user_metadata) \
-     values ($1, $2, $3, $4, $5, $6, $7) returning ",
-    object_json!()
-);
+/// A new row.
+macro_rules! insert {
+    ($returning:expr) => {
+        concat!(
+            "insert into storage.objects as o (bucket_id, name, owner, owner_id, version, metadata, user_metadata) \
+             values ($1, $2, $3, $4, $5, $6, $7) returning ",
+            $returning
+        )
+    };
+}
 
-/// Inserts or replaces a row, with the parameters of [`TEST_INSERT`].
-pub(crate) const UPSERT_OBJECT: &str = upsert!(object_json!());
+/// The columns of a written row that the responses to uploads need.
+macro_rules! written_json {
+    () => {
+        "pg_catalog.json_build_object('id', o.id, 'metadata', o.metadata)::text"
+    };
+}
+
+/// Inserts a row, with the parameters of [`TEST_INSERT`]. Returns its id and its metadata.
+pub(crate) const INSERT_OBJECT: &str = insert!(written_json!());
+
+/// Like [`INSERT_OBJECT`], and replaces a row that is there.
+pub(crate) const UPSERT_OBJECT: &str = upsert!(written_json!());
+
+/// Like [`INSERT_OBJECT`], but returns the whole row.
+pub(crate) const INSERT_WHOLE_OBJECT: &str = insert!(object_json!());
+
+/// Like [`UPSERT_OBJECT`], but returns the whole row.
+pub(crate) const UPSERT_WHOLE_OBJECT: &str = upsert!(object_json!());
 
 /// `$1` bucket, `$2` name, then the new `$3` bucket, `$4` name, `$5` owner, `$6` owner id, `$7`
 /// version.

@@ -17,7 +17,7 @@ use crate::backend::folder::ContentFolder;
 use crate::backend::journal::Journal;
 use crate::backend::object_store::S3Store;
 use crate::object::multipart;
-use crate::service::{BODY_MEMORY, Completions, StorageService};
+use crate::service::{BODY_MEMORY, Completions, PrivateBuckets, StorageService};
 use crate::settings::{BackendSettings, StorageSettings};
 use crate::unfinished::UnfinishedUploads;
 use crate::{clean_up, routes, sql};
@@ -65,6 +65,7 @@ impl Storage {
             clock,
             reads,
             find_object,
+            private_buckets: PrivateBuckets::default(),
             login,
             backend,
             journal,

@@ -1,6 +1,6 @@
 //! Reading objects: the row and the content.
 
-use portico_database::wire::{Row, RowSeparators};
+use portico_database::wire::{Param, Row, RowSeparators};
 use serde::Deserialize;
 
 use crate::backend::{BackendError, ByteRange, OpenContent, VersionKey};
@@ -35,27 +35,33 @@ pub(crate) struct ReadableObject {
 #[derive(Debug, Deserialize)]
 struct ObjectAndBucket {
     public: bool,
+    #[serde(default)]
     object: Option<ObjectRow>,
 }
 
 impl ObjectAndBucket {
     /// Reads a row of [`sql::FIND_OBJECTS_AS_OWNER`].
     fn read(row: &Row) -> Result<Self> {
-        let time = |column| -> Result<Option<String>> {
-            Ok(binary_value::timestamp(row, column)?.map(|time| time.as_str().to_owned()))
-        };
-        let json = |column| binary_value::json(row, column);
-        let id = binary_value::uuid(row, 1)?.ok_or(StorageError::Internal)?;
-        let object = ObjectRow {
-            id: String::from_utf8_lossy(&id).into_owned(),
-            version: row.text(2).map(str::to_owned),
-            created_at: time(3)?,
-            updated_at: time(4)?,
-            metadata: json(5)?.map(|text| parse(text.as_bytes())).transpose()?.unwrap_or_default(),
-            user_metadata: json(6)?.map(|text| parse(text.as_bytes())).transpose()?.flatten(),
-        };
-        Ok(Self { public: row.bytes(0) == Some(&[1]), object: Some(object) })
+        let object = row.bytes(1).map(|_| read_object(row, 1)).transpose()?;
+        Ok(Self { public: row.bytes(0) == Some(&[1]), object })
     }
+}
+
+/// Reads the columns of an object, of which `first` is the first one.
+fn read_object(row: &Row, first: usize) -> Result<ObjectRow> {
+    let time = |column| -> Result<Option<String>> {
+        Ok(binary_value::timestamp(row, first + column)?.map(|time| time.as_str().to_owned()))
+    };
+    let json = |column| binary_value::json(row, first + column);
+    let id = binary_value::uuid(row, first)?.ok_or(StorageError::Internal)?;
+    Ok(ObjectRow {
+        id: String::from_utf8_lossy(&id).into_owned(),
+        version: row.text(first + 1).map(str::to_owned),
+        created_at: time(2)?,
+        updated_at: time(3)?,
+        metadata: json(4)?.map(|text| parse(text.as_bytes())).transpose()?.unwrap_or_default(),
+        user_metadata: json(5)?.map(|text| parse(text.as_bytes())).transpose()?.flatten(),
+    })
 }
 
 /// Finds the row of an object that can be read.
@@ -63,42 +69,73 @@ impl ObjectAndBucket {
 /// # Errors
 /// [`StorageError::NoSuchBucket`], [`StorageError::NoSuchKey`], and those of PostgreSQL.
 pub(crate) async fn find(operation: &Operation, rule: ReadRule, path: &ObjectPath) -> Result<ReadableObject> {
-    let values = [Some(path.bucket.as_bytes()), Some(path.name.as_bytes())];
     if path.bucket.contains('\0') || path.name.contains('\0') {
         return Err(StorageError::NoSuchKey);
     }
-    let (found, is_visible) = match rule {
-        ReadRule::Policies => {
-            let row = find_visible(operation, path).await?;
-            return Ok(ReadableObject { row, is_public: false });
-        }
-        ReadRule::PublicOrPolicies if operation.known_caller().is_some() => {
-            let both = SqlStep { text: sql::FIND_OBJECT_AND_BUCKET, values: &values };
-            let visible = SqlStep { text: sql::SEE_OBJECT, values: &values };
-            match operation.read_after(both, visible, RowSeparators::default()).await {
-                Ok(rows) => {
-                    let found = rows.before().first().map(|row| parse(row.bytes(0).unwrap_or_default()));
-                    (found.transpose()?, rows.joined.rows > 0)
-                }
-                // Policies do not matter in a public bucket, nor does their failure
-                Err(error) => match without_policies(operation, path).await? {
-                    Some(found) if found.public => (Some(found), false),
-                    _ => return Err(error),
-                },
-            }
-        }
+    match rule {
+        ReadRule::Policies => Ok(ReadableObject { row: find_visible(operation, path).await?, is_public: false }),
+        ReadRule::PublicOrPolicies if operation.known_caller().is_some() => public_or_visible(operation, path).await,
         ReadRule::SignedUrl => {
             let found = without_policies(operation, path).await?.ok_or(StorageError::NoSuchKey)?;
-            (Some(found), true)
+            let row = found.object.ok_or(StorageError::NoSuchKey)?;
+            Ok(ReadableObject { row, is_public: found.public })
         }
         // A private bucket does not exist for a caller who could not read it
         ReadRule::Public | ReadRule::PublicOrPolicies => {
-            (without_policies(operation, path).await?.filter(|found| found.public), false)
+            let found = without_policies(operation, path).await?.filter(|found| found.public);
+            let row = found.ok_or(StorageError::NoSuchBucket)?.object.ok_or(StorageError::NoSuchKey)?;
+            Ok(ReadableObject { row, is_public: true })
         }
+    }
+}
+
+/// Finds an object of a public bucket, or one that the policies allow the caller. Policies do not
+/// matter in a public bucket, nor does their failure. In others the row is that of the statement
+/// that they have allowed.
+async fn public_or_visible(operation: &Operation, path: &ObjectPath) -> Result<ReadableObject> {
+    let public = |object: Option<ObjectRow>| {
+        let row = object.ok_or(StorageError::NoSuchKey)?;
+        Ok(ReadableObject { row, is_public: true })
     };
-    let ObjectAndBucket { public, object } = found.ok_or(StorageError::NoSuchBucket)?;
-    let row = object.filter(|_| public || is_visible).ok_or(StorageError::NoSuchKey)?;
-    Ok(ReadableObject { row, is_public: public })
+    let private_buckets = &operation.service.private_buckets;
+    let mut is_private = private_buckets.contains(&path.bucket);
+    // The read that requests share is all that a public bucket needs. A private one needs the
+    // caller's in any case, which reads the bucket too: one after the other would take longer
+    if !is_private && let Some(found) = found_as_owner(operation, path).await? {
+        if found.public {
+            return public(found.object);
+        }
+        is_private = true;
+    }
+    let values = values(path);
+    let seen = SqlStep { text: sql::FIND_OBJECT, values: &values };
+    let before = match is_private {
+        true => SqlStep { text: sql::FIND_BUCKET_ACCESS, values: &values[..1] },
+        false => SqlStep { text: sql::FIND_OBJECT_AND_BUCKET, values: &values },
+    };
+    let results = match operation.read_rows_after(before, seen).await {
+        Ok(results) => results,
+        Err(error) => match without_policies(operation, path).await? {
+            Some(found) if found.public => return public(found.object),
+            _ => return Err(error),
+        },
+    };
+    let found: Option<ObjectAndBucket> =
+        results.rows(0).first().map(|row| parse(row.bytes(0).unwrap_or_default())).transpose()?;
+    private_buckets.record(&path.bucket, found.as_ref().is_some_and(|found| !found.public));
+    let visible = results.rows(1).first().map(|row| read_object(row, 0)).transpose()?;
+    match found.ok_or(StorageError::NoSuchBucket)? {
+        found if !found.public => {
+            let row = visible.ok_or(StorageError::NoSuchKey)?;
+            Ok(ReadableObject { row, is_public: false })
+        }
+        // It has become public since the bucket was last read
+        _ if is_private && visible.is_none() => {
+            let found = without_policies(operation, path).await?.filter(|found| found.public);
+            public(found.and_then(|found| found.object))
+        }
+        found => public(found.object.or(visible)),
+    }
 }
 
 /// Finds an object that the caller can read, by the policies alone.
@@ -106,21 +143,35 @@ pub(crate) async fn find(operation: &Operation, rule: ReadRule, path: &ObjectPat
 /// # Errors
 /// [`StorageError::NoSuchKey`]
 pub(crate) async fn find_visible(operation: &Operation, source: &ObjectPath) -> Result<ObjectRow> {
-    let values = [Some(source.bucket.as_bytes()), Some(source.name.as_bytes())];
-    let step = SqlStep { text: sql::FIND_OBJECT, values: &values };
-    let found = operation.read(Actor::Caller, step, RowSeparators::default()).await?;
-    found.one()?.ok_or(StorageError::NoSuchKey)
+    visible(operation, source).await?.ok_or(StorageError::NoSuchKey)
+}
+
+/// Returns the row of an object as the caller sees it.
+async fn visible(operation: &Operation, path: &ObjectPath) -> Result<Option<ObjectRow>> {
+    let step = SqlStep { text: sql::FIND_OBJECT, values: &values(path) };
+    let results = operation.read_rows(Actor::Caller, step).await?;
+    results.rows(0).first().map(|row| read_object(row, 0)).transpose()
 }
 
 /// Finds an object and its bucket, whatever the policies say.
 async fn without_policies(operation: &Operation, path: &ObjectPath) -> Result<Option<ObjectAndBucket>> {
-    if let Some(found) = operation.service.find_object.run([&path.bucket, &path.name]).await {
-        return ObjectAndBucket::read(&found).map(Some);
+    if let Some(found) = found_as_owner(operation, path).await? {
+        return Ok(Some(found));
     }
-    // The bucket may be there without the object, or the tables are not what they are elsewhere
-    let values = [Some(path.bucket.as_bytes()), Some(path.name.as_bytes())];
-    let step = SqlStep { text: sql::FIND_OBJECT_AND_BUCKET, values: &values };
+    let step = SqlStep { text: sql::FIND_OBJECT_AND_BUCKET, values: &values(path) };
     operation.read(Actor::Service, step, RowSeparators::default()).await?.one()
+}
+
+/// Finds an object and its bucket with the read that requests share. `None`: there is no such
+/// bucket, or the tables are not what they are elsewhere.
+async fn found_as_owner(operation: &Operation, path: &ObjectPath) -> Result<Option<ObjectAndBucket>> {
+    let found = operation.service.find_object.run([&path.bucket, &path.name]).await;
+    found.as_ref().map(ObjectAndBucket::read).transpose()
+}
+
+/// Returns the values of the statements that find an object.
+fn values(path: &ObjectPath) -> [Param<'_>; 2] {
+    [Some(path.bucket.as_bytes()), Some(path.name.as_bytes())]
 }
 
 /// Opens the content of an object that was found. Where the object is replaced at that moment, the

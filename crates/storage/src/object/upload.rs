@@ -245,7 +245,7 @@ pub(crate) async fn receive_file(
     Ok(ReceivedContent { version, content: StoredContent { etag: content.etag.or(Some(etag)), ..content } })
 }
 
-/// Writes the row of received content. Returns the row as JSON.
+/// Writes the row of received content. Returns its id and its metadata as JSON.
 ///
 /// Once begun it is completed, even if the request is cancelled meanwhile.
 ///
@@ -269,7 +269,14 @@ async fn commit_if(
 ) -> Result<Bytes> {
     let ReceivedContent { version, content } = received;
     let row = NewRow::of_content(&content, &description, permit.owner, permit.upsert);
-    write(operation, version, row, condition).await
+    write(operation, version, row, condition, WrittenColumns::IdAndMetadata).await
+}
+
+/// The columns of a written row that are returned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WrittenColumns {
+    IdAndMetadata,
+    All,
 }
 
 /// A condition of the transaction that writes a row.
@@ -310,10 +317,11 @@ impl NewRow {
 /// # Errors
 /// Those of PostgreSQL.
 pub(crate) async fn write_row(operation: &Operation, version: NewVersion, row: NewRow) -> Result<Bytes> {
-    write(operation, version, row, None).await
+    write(operation, version, row, None, WrittenColumns::All).await
 }
 
-/// Like [`write_row`], and ends the upload in parts with this id in the same transaction.
+/// Like [`write_row`], and ends the upload in parts with this id in the same transaction. Returns
+/// the id and the metadata of the row as JSON.
 ///
 /// # Errors
 /// Those of PostgreSQL, and `NoSuchUpload` if the upload has ended.
@@ -323,7 +331,7 @@ pub(crate) async fn write_row_of_upload(
     row: NewRow,
     upload: String,
 ) -> Result<Bytes> {
-    write(operation, version, row, Some(CommitCondition::Upload(upload))).await
+    write(operation, version, row, Some(CommitCondition::Upload(upload)), WrittenColumns::IdAndMetadata).await
 }
 
 async fn write(
@@ -331,6 +339,7 @@ async fn write(
     mut version: NewVersion,
     row: NewRow,
     condition: Option<CommitCondition>,
+    returned: WrittenColumns,
 ) -> Result<Bytes> {
     let operation = operation.clone();
     let task = tokio::spawn(inherit_request(async move {
@@ -365,7 +374,12 @@ async fn write(
         // A signed URL has no caller, and its policies were tested when it was signed
         let is_bound = operation.known_caller().is_some_and(|caller| !caller.is_service_role());
         let test = (row.upsert && is_bound).then_some(SqlStep { text: sql::TEST_UPSERT, values: &values });
-        let text = if row.upsert { sql::UPSERT_OBJECT } else { sql::INSERT_OBJECT };
+        let text = match (row.upsert, returned) {
+            (false, WrittenColumns::IdAndMetadata) => sql::INSERT_OBJECT,
+            (true, WrittenColumns::IdAndMetadata) => sql::UPSERT_OBJECT,
+            (false, WrittenColumns::All) => sql::INSERT_WHOLE_OBJECT,
+            (true, WrittenColumns::All) => sql::UPSERT_WHOLE_OBJECT,
+        };
         let write = [SqlStep { text, values: &values }];
         match operation.write_tested(Actor::Service, &before, test, &write, TransactionEnd::Commit).await {
             // A trigger of the project has prevented the row

@@ -1,6 +1,7 @@
 //! The state that all requests of the service share.
 
 mod completions;
+mod private_buckets;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,6 +12,7 @@ use portico_images::Renderer;
 use portico_tokens::CurrentKeys;
 
 pub(crate) use self::completions::Completions;
+pub(crate) use self::private_buckets::PrivateBuckets;
 use crate::backend::journal::Journal;
 use crate::backend::{Backend, VersionKey};
 use crate::settings::StorageSettings;
@@ -28,9 +30,10 @@ pub(crate) struct StorageService {
     pub clock: Clock,
     /// Runs reads, and has the pool for writes.
     pub reads: ReadCoalescer,
-    /// Reads an object and its bucket as the owner of the tables, for requests whose right does not
-    /// depend on a caller. Nothing of a request but the names reaches its sessions.
+    /// Reads an object and its bucket as the owner of the tables, for what does not depend on a
+    /// caller. Nothing of a request but the names reaches its sessions.
     pub find_object: FixedRead<2>,
+    pub private_buckets: PrivateBuckets,
     /// The role that the server logs in with, before it assumes the role of a request.
     pub login: String,
     pub backend: Arc<dyn Backend>,

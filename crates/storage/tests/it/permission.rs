@@ -155,6 +155,60 @@ async fn triggers_see_the_test_as_the_caller_and_the_write_as_the_service() {
 }
 
 #[tokio::test]
+async fn every_step_has_the_settings_of_its_request() {
+    let f = Files::with_buckets().await;
+    f.t.migrate(OWN_FOLDER).await;
+    // An error returns what a step sees: a read, the two tests of an upsert, and its write
+    f.t.migrate(
+        "create function public.settings() returns text language sql as $$ select concat_ws('|', \
+           current_setting('search_path'), current_user, current_setting('request.jwt.claim.role'), \
+           current_setting('request.jwt.claims')::json ->> 'role', current_setting('request.jwt.claim.sub'), \
+           auth.uid(), current_setting('request.jwt') like '%.%.%', current_setting('request.headers')::json ->> 'x-mark', \
+           current_setting('request.method'), current_setting('request.path'), storage.operation(), \
+           current_setting('storage.allow_delete_query'), current_setting('statement_timeout'), \
+           current_setting('lock_timeout'), current_setting('timezone')) $$; \
+         create function public.raise() returns boolean language plpgsql as $$ begin \
+           raise exception '%', public.settings() using errcode = '42501'; end $$; \
+         create function public.raise_at_step() returns trigger language plpgsql as $$ begin \
+           perform public.raise() where (new.name like '%/test' and new.version = '1') \
+             or (new.name like '%/again' and new.version <> '1' and current_user = 'authenticated') \
+             or (new.name like '%/write' and current_user = 'service_role'); \
+           return new; end $$; \
+         create trigger settings before insert on storage.objects for each row execute function public.raise_at_step(); \
+         create policy settings on storage.objects as restrictive for select to authenticated \
+           using (name not like '%/read' or public.raise())",
+    )
+    .await;
+    let alice = f.t.member("alice@example.com").await;
+    let id = alice.id();
+    f.store(&format!("files/{id}/read"), "x").await.expect(200);
+    let seen = |role: &str, of_caller: &str, method: &str, name: &str, operation: &str| {
+        // The service has a token only where its key is one
+        let has_token = if of_caller.is_empty() { "f" } else { "t" };
+        format!(
+            "storage, public, extensions|{role}|{role}|{role}|{of_caller}|{has_token}|mine|{method}|/object/files/{id}/{name}|\
+             {operation}|true|30s|5s|UTC"
+        )
+    };
+    let of_caller = format!("{id}|{id}");
+    for round in 0..2 {
+        let read = f.get(&format!("/object/files/{id}/read")).header("x-mark", "mine");
+        let expected = seen("authenticated", &of_caller, "GET", "read", "storage.object.get_authenticated");
+        assert_error(&alice.sends(read).send().await, 400, "403", "AccessDenied", &expected);
+        for (name, role) in [("test", "authenticated"), ("again", "authenticated"), ("write", "service_role")] {
+            let upload =
+                f.post(&format!("/object/files/{id}/{name}")).header("x-upsert", "true").header("x-mark", "mine");
+            let of_caller = if role == "authenticated" { &of_caller } else { "" };
+            let expected = seen(role, of_caller, "POST", name, "storage.object.upload");
+            assert_error(&alice.sends(upload.body("x")).send().await, 400, "403", "AccessDenied", &expected);
+        }
+        // On connections whose statements are prepared too
+        let upload = f.post(&format!("/object/files/{id}/{round}")).header("x-upsert", "true");
+        alice.sends(upload.body("x")).send().await.expect(200);
+    }
+}
+
+#[tokio::test]
 async fn a_policy_that_recurses_is_a_schema_error_and_public_objects_stay_readable() {
     let f = Files::with_buckets().await;
     f.store("site/a", "x").await.expect(200);

@@ -116,7 +116,7 @@ async fn completed_before(operation: &Operation, target: &ObjectPath, mark: Comp
         return Ok(None);
     }
     let values = [Some(target.bucket.as_bytes()), Some(target.name.as_bytes())];
-    let step = SqlStep { text: sql::FIND_OBJECT, values: &values };
+    let step = SqlStep { text: sql::FIND_OBJECT_JSON, values: &values };
     let found = operation.read(Actor::Service, step, RowSeparators::default()).await?;
     let version = found.one::<ObjectRow>()?.and_then(|row| row.version);
     Ok(version.filter(|version| mark.is_of(version)).map(|_| found.bytes()))
