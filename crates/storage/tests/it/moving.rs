@@ -145,3 +145,16 @@ async fn a_user_moves_and_copies_within_its_rights() {
     let owners = f.t.count(&format!("select count(*) from storage.objects where owner_id = '{}'", alice.id())).await;
     assert_eq!(owners, 2);
 }
+
+#[tokio::test]
+async fn an_object_does_not_get_a_key_that_no_route_reaches() {
+    let f = Files::with_buckets().await;
+    f.store("files/a", "hello").await.expect(200);
+    let (longest, longer) = ("k".repeat(2500), "k".repeat(2501));
+    for route in ["/object/copy", "/object/move"] {
+        let refused = f.service(f.post(route).json(&body("a", &longer))).send().await;
+        assert_error(&refused, 400, "400", "InvalidKey", &format!("Invalid key: {longer}"));
+    }
+    f.service(f.post("/object/copy").json(&body("a", &longest))).send().await.expect(200);
+    assert_eq!(f.content(&format!("files/{longest}")).await, "hello");
+}
