@@ -76,7 +76,7 @@ async fn delete_chunk(
 ) -> Result<(bool, Vec<Bytes>)> {
     let first = names.first().cloned().unwrap_or_default();
     let entry = JournalNames { bucket: bucket.to_owned(), names: names.to_vec() };
-    let entry = operation.service.journal.enter(entry).await?;
+    let entry = operation.service.journal.enter_deletion(entry).await?;
     let (operation, bucket, list) = (operation.clone(), bucket.to_owned(), sql::text_array(names));
     // Once begun it is completed, even if the request is cancelled
     let task = tokio::spawn(inherit_request(async move {
