@@ -1,4 +1,7 @@
 // The buckets of a project folder.
+import { appendFile, rm } from "node:fs/promises";
+import { join } from "node:path";
+
 import type { SupabaseClient } from "@supabase/supabase-js";
 import { expect, test } from "vitest";
 
@@ -35,6 +38,14 @@ objects_path = "./images"
     await write(portico.folder, "supabase/images/c.png", "\u0089PNG is not allowed");
     const failed = await command(["seed", "buckets", "--workdir", portico.folder]);
     expect([failed.code, failed.stderr.includes("mime type image/png is not supported")]).toEqual([1, true]);
+
+    // The configuration is read again
+    await rm(join(portico.folder, "supabase/images/c.png"));
+    const added = "[storage.buckets.added]\npublic = true\n";
+    await appendFile(join(portico.folder, "supabase/config.toml"), added);
+    const again = await command(["seed", "buckets", "--workdir", portico.folder]);
+    expect([again.code, again.stderr]).toEqual([0, expect.stringContaining("Creating Storage bucket: added")]);
+    expect((await storage.getBucket("added")).data).toMatchObject({ public: true });
   } finally {
     await portico.dispose();
   }

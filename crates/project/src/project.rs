@@ -46,6 +46,8 @@ pub struct Project {
     config: Config,
     environment: Environment,
     warnings: Vec<Warning>,
+    /// The options that it was loaded with.
+    options: LoadOptions,
 }
 
 impl Project {
@@ -56,7 +58,7 @@ impl Project {
     /// contains every problem, each with file, line and key.
     pub fn load(options: LoadOptions) -> Result<Self, ProjectError> {
         let root = find_root(&options)?;
-        let mut environment = options.environment;
+        let mut environment = options.environment.clone();
         environment.load_files(&root, options.stage)?;
 
         let path = root.join("supabase/config.toml");
@@ -84,7 +86,15 @@ impl Project {
             return Err(ProjectError::Invalid(problems));
         }
         warnings.sort_by_key(|warning| warning.position.as_ref().and_then(|position| position.line));
-        Ok(Self { root, config, environment, warnings })
+        Ok(Self { root, config, environment, warnings, options })
+    }
+
+    /// Reads the files of the project again, with the options of the first time.
+    ///
+    /// # Errors
+    /// Those of [`load`](Self::load).
+    pub fn reload(&self) -> Result<Self, ProjectError> {
+        Self::load(LoadOptions { workdir: Some(self.root.clone()), ..self.options.clone() })
     }
 
     /// Finds the project's root folder without reading a file in it.

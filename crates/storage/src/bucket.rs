@@ -211,7 +211,7 @@ async fn delete_until(operation: &Operation, id: &str, until: &str) -> Result<()
         // A trigger of the project may keep some, so the next ones are those behind them
         let next = names.last().cloned().unwrap_or_default();
         let entry = JournalNames { bucket: id.to_owned(), names };
-        let entry = operation.service.journal.enter(entry).await?;
+        let entry = operation.service.journal.enter_deletion(entry).await?;
         // An object may have been deleted and created again since its name was read
         let delete = [Some(id.as_bytes()), Some(list.as_bytes()), Some(until.as_bytes())];
         let steps = [SqlStep { text: sql::DELETE_OBJECTS_UNTIL, values: &delete }];

@@ -5,6 +5,9 @@ use crate::error::{Result, StorageError};
 /// The last segment of the object that marks an empty folder.
 pub(crate) const EMPTY_FOLDER_PLACEHOLDER: &str = ".emptyFolderPlaceholder";
 
+/// The longest key of an object, in characters. No route reaches a longer one.
+pub(crate) const MAX_KEY: usize = 2500;
+
 /// The longest bucket name, in characters.
 const MAX_BUCKET_NAME: usize = 100;
 
@@ -17,7 +20,7 @@ pub(crate) struct ObjectPath {
 }
 
 /// The key of an object that may be written: without `.` and `..` segments, in the allowed
-/// characters.
+/// characters, and not longer than routes permit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ObjectKey(String);
 
@@ -29,7 +32,8 @@ impl ObjectKey {
     pub fn parse(key: &str) -> Result<Self> {
         let is_allowed = |c: char| is_name_character(c) || c == '/';
         let has_dots = key.split('/').any(|segment| matches!(segment, "." | ".."));
-        if key.is_empty() || has_dots || !key.chars().all(is_allowed) {
+        let is_long = key.chars().count() > MAX_KEY;
+        if key.is_empty() || is_long || has_dots || !key.chars().all(is_allowed) {
             return Err(StorageError::InvalidKey(key.to_owned()));
         }
         Ok(Self(key.to_owned()))
@@ -78,7 +82,7 @@ mod tests {
 
     #[test]
     fn keys_have_the_allowed_characters_and_no_dot_segments() {
-        for key in ["a", "a/b.png", "a//b", "/a", "a/", "...", "a/.b", "u 1/!-.*'()&$@=;:+,?_", &"x".repeat(1025)] {
+        for key in ["a", "a/b.png", "a//b", "/a", "a/", "...", "a/.b", "u 1/!-.*'()&$@=;:+,?_", &"x".repeat(2500)] {
             assert_eq!(ObjectKey::parse(key).map(|key| key.0), Ok(key.to_owned()));
         }
         for key in
@@ -86,6 +90,7 @@ mod tests {
         {
             assert_eq!(ObjectKey::parse(key), Err(StorageError::InvalidKey(key.to_owned())), "{key:?}");
         }
+        assert!(ObjectKey::parse(&"x".repeat(2501)).is_err());
     }
 
     #[test]

@@ -5,14 +5,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use futures_util::{StreamExt, TryStreamExt, stream};
+use futures_util::{StreamExt, stream};
 use http::Method;
+use portico_base::hash;
 use tokio::io::AsyncReadExt;
 
 use crate::bucket::{self, BucketChanges, NewBucket};
 use crate::error::StorageError;
 use crate::identity::Owner;
 use crate::name::ObjectPath;
+use crate::object::download::{self, ReadRule};
 use crate::object::upload::{self, ContentDescription, UploadAuthority, UploadRequest};
 use crate::operation::{Actor, Operation};
 use crate::storage::Storage;
@@ -74,14 +76,66 @@ pub enum SeedError {
         #[source]
         source: io::Error,
     },
+    /// The record of a bucket that is being filled could not be written.
+    #[error("{} could not be written: {source}", path.display())]
+    Record {
+        /// The file of the record.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// Several buckets or files could not be stored.
+    #[error("{}", lines(.0))]
+    Several(Vec<SeedError>),
+}
+
+/// Returns a line for each error.
+fn lines(errors: &[SeedError]) -> String {
+    errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}
+
+/// The record that not all files of a bucket may be uploaded yet: a file in the folder of the
+/// server. It is there from before the bucket is created until the last file is stored, so that the
+/// next start continues what has failed or was interrupted.
+struct SeedRecord(PathBuf);
+
+impl SeedRecord {
+    fn of(storage: &Storage, bucket: &str) -> Self {
+        let folder = storage.service().settings.backend.folder().join("seeding");
+        Self(folder.join(hash::sha256_hex(bucket.as_bytes())))
+    }
+
+    fn exists(&self) -> bool {
+        self.0.exists()
+    }
+
+    fn write(&self) -> Result<(), SeedError> {
+        let written = || {
+            fs::create_dir_all(self.0.parent().unwrap_or(&self.0))?;
+            fs::File::create(&self.0)?.sync_all()
+        };
+        written().map_err(|source| SeedError::Record { path: self.0.clone(), source })
+    }
+
+    fn remove(&self) {
+        if let Err(error) = fs::remove_file(&self.0)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(error = %error, "the record of a bucket that is being filled could not be removed");
+        }
+    }
 }
 
 impl Storage {
     /// Creates buckets and uploads the files of their folders. Calls `progress` with a line before
     /// each bucket and each file; `shown_from` is the folder that the paths in it begin at.
     ///
+    /// A bucket whose files were not all uploaded is continued, also if it is kept: then with the
+    /// files that no object has the name of.
+    ///
     /// # Errors
-    /// When a bucket or file cannot be stored. Those before it stay.
+    /// When buckets or files cannot be stored. The others are stored all the same.
     pub async fn seed(
         &self,
         buckets: &[SeedBucket],
@@ -89,70 +143,109 @@ impl Storage {
         shown_from: &Path,
         progress: &(dyn Fn(String) + Send + Sync),
     ) -> Result<(), SeedError> {
+        let mut failures = Vec::new();
         for bucket in buckets {
-            let operation = Operation::of_program(self.service(), "storage.bucket.create", &Method::POST, "/bucket");
-            let failed = |error: StorageError| SeedError::Bucket {
-                name: bucket.name.clone(),
-                message: error.message().into_owned(),
-            };
-            let is_known = match bucket::get(&operation, Actor::Service, &bucket.name).await {
-                Ok(_) => true,
-                Err(StorageError::NoSuchBucket) => false,
-                Err(error) => return Err(failed(error)),
-            };
-            match (is_known, existing) {
-                (true, ExistingBuckets::Keep) => continue,
-                (true, ExistingBuckets::Update) => {
-                    progress(format!("Updating Storage bucket: {}", bucket.name));
-                    let changes = BucketChanges {
-                        public: bucket.public,
-                        file_size_limit: Some(bucket.file_size_limit),
-                        allowed_mime_types: Some(Some(bucket.allowed_mime_types.clone())),
-                    };
-                    bucket::update(&operation, Actor::Service, &bucket.name, &changes).await.map_err(failed)?;
-                }
-                (false, _) => {
-                    progress(format!("Creating Storage bucket: {}", bucket.name));
-                    let new = NewBucket {
-                        id: bucket.name.clone(),
-                        name: bucket.name.clone(),
-                        public: bucket.public.unwrap_or_default(),
-                        file_size_limit: bucket.file_size_limit,
-                        allowed_mime_types: Some(bucket.allowed_mime_types.clone()),
-                    };
-                    bucket::create(&operation, Actor::Service, &new).await.map_err(failed)?;
-                }
+            if let Err(failed) = self.seed_bucket(bucket, existing, shown_from, progress).await {
+                failures.extend(failed);
             }
-            self.seed_objects(bucket, shown_from, progress).await?;
         }
+        match failures.pop() {
+            None => Ok(()),
+            Some(only) if failures.is_empty() => Err(only),
+            Some(last) => {
+                failures.push(last);
+                Err(SeedError::Several(failures))
+            }
+        }
+    }
+
+    async fn seed_bucket(
+        &self,
+        bucket: &SeedBucket,
+        existing: ExistingBuckets,
+        shown_from: &Path,
+        progress: &(dyn Fn(String) + Send + Sync),
+    ) -> Result<(), Vec<SeedError>> {
+        let record = SeedRecord::of(self, &bucket.name);
+        let begin = || if bucket.objects.is_some() { record.write().map_err(|error| vec![error]) } else { Ok(()) };
+        let operation = Operation::of_program(self.service(), "storage.bucket.create", &Method::POST, "/bucket");
+        let failed = |error: StorageError| {
+            vec![SeedError::Bucket { name: bucket.name.clone(), message: error.message().into_owned() }]
+        };
+        let is_known = match bucket::get(&operation, Actor::Service, &bucket.name).await {
+            Ok(_) => true,
+            Err(StorageError::NoSuchBucket) => false,
+            Err(error) => return Err(failed(error)),
+        };
+        match (is_known, existing) {
+            (true, ExistingBuckets::Keep) if !record.exists() => return Ok(()),
+            (true, ExistingBuckets::Keep) => progress(format!("Continuing Storage bucket: {}", bucket.name)),
+            (true, ExistingBuckets::Update) => {
+                progress(format!("Updating Storage bucket: {}", bucket.name));
+                let changes = BucketChanges {
+                    public: bucket.public,
+                    file_size_limit: Some(bucket.file_size_limit),
+                    allowed_mime_types: Some(Some(bucket.allowed_mime_types.clone())),
+                };
+                bucket::update(&operation, Actor::Service, &bucket.name, &changes).await.map_err(failed)?;
+            }
+            (false, _) => {
+                progress(format!("Creating Storage bucket: {}", bucket.name));
+                let new = NewBucket {
+                    id: bucket.name.clone(),
+                    name: bucket.name.clone(),
+                    public: bucket.public.unwrap_or_default(),
+                    file_size_limit: bucket.file_size_limit,
+                    allowed_mime_types: Some(bucket.allowed_mime_types.clone()),
+                };
+                begin()?;
+                bucket::create(&operation, Actor::Service, &new).await.map_err(failed)?;
+            }
+        }
+        let keeps = is_known && existing == ExistingBuckets::Keep;
+        self.seed_objects(bucket, keeps, shown_from, progress).await?;
+        record.remove();
         Ok(())
     }
 
+    /// Uploads the files of a bucket, with `keeps` only those that no object has the name of.
     async fn seed_objects(
         &self,
         bucket: &SeedBucket,
+        keeps: bool,
         shown_from: &Path,
         progress: &(dyn Fn(String) + Send + Sync),
-    ) -> Result<(), SeedError> {
+    ) -> Result<(), Vec<SeedError>> {
         let Some(folder) = &bucket.objects else { return Ok(()) };
-        let files = files_below(folder).map_err(|source| SeedError::Read { path: folder.clone(), source })?;
+        let files = files_below(folder).map_err(|source| vec![SeedError::Read { path: folder.clone(), source }])?;
         let uploads = files.into_iter().map(|file| async move {
             let key = file.strip_prefix(folder).unwrap_or(&file).to_string_lossy().into_owned();
+            if keeps && self.has_object(&bucket.name, &key).await {
+                return Ok(());
+            }
             let shown = file.strip_prefix(shown_from).unwrap_or(&file);
             progress(format!("Uploading: {} => {}/{key}", shown.display(), bucket.name));
-            self.seed_object(&bucket.name, key, &file).await
+            self.seed_object(bucket, key, &file).await
         });
-        stream::iter(uploads).buffer_unordered(AT_ONCE).try_collect::<Vec<()>>().await.map(drop)
+        let outcomes: Vec<Result<(), SeedError>> = stream::iter(uploads).buffer_unordered(AT_ONCE).collect().await;
+        let failures: Vec<SeedError> = outcomes.into_iter().filter_map(Result::err).collect();
+        if failures.is_empty() { Ok(()) } else { Err(failures) }
     }
 
-    async fn seed_object(&self, bucket: &str, name: String, file: &Path) -> Result<(), SeedError> {
+    async fn has_object(&self, bucket: &str, name: &str) -> bool {
+        let path = ObjectPath { bucket: bucket.to_owned(), name: name.to_owned() };
+        let operation = Operation::of_program(self.service(), "storage.object.upload_update", &Method::PUT, "/object");
+        download::find(&operation, ReadRule::SignedUrl, &path).await.is_ok()
+    }
+
+    async fn seed_object(&self, bucket: &SeedBucket, name: String, file: &Path) -> Result<(), SeedError> {
         let unreadable = |source| SeedError::Read { path: file.to_owned(), source };
         let mut opened = tokio::fs::File::open(file).await.map_err(unreadable)?;
         let size = opened.metadata().await.map_err(unreadable)?.len();
         let mut start = vec![0; 512];
         let read = opened.read(&mut start).await.map_err(unreadable)?;
         start.truncate(read);
-        let mimetype = content_type(file, &start);
+        let mimetype = allowed_form(content_type(file, &start), &bucket.allowed_mime_types);
         let rest = stream::unfold(opened, |mut file| async move {
             let mut chunk = vec![0; READ_SIZE];
             match file.read(&mut chunk).await {
@@ -168,7 +261,7 @@ impl Storage {
         let mut content = Box::pin(stream::iter([Ok(Bytes::from(start))]).chain(rest));
         let operation = Operation::of_program(self.service(), "storage.object.upload_update", &Method::PUT, "/object");
         let upload = UploadRequest {
-            target: ObjectPath { bucket: bucket.to_owned(), name },
+            target: ObjectPath { bucket: bucket.name.clone(), name },
             upsert: true,
             content_length: Some(size),
             exact_size: Some(size),
@@ -209,6 +302,13 @@ fn files_below(folder: &Path) -> io::Result<Vec<PathBuf>> {
     }
     files.sort();
     Ok(files)
+}
+
+/// Returns a content type without its parameters where a list of types has only that form.
+fn allowed_form<'a>(mimetype: &'a str, allowed: &[String]) -> &'a str {
+    let bare = mimetype.split(';').next().unwrap_or(mimetype);
+    let has = |form: &str| allowed.iter().any(|entry| entry == form);
+    if has(bare) && !has(mimetype) { bare } else { mimetype }
 }
 
 /// Returns the content type of a file by its first bytes, else by its extension.

@@ -234,13 +234,16 @@ pub(crate) const LOCK_KEY: &str = "select pg_catalog.pg_advisory_xact_lock(pg_ca
 pub(crate) const LOCK_OBJECT: &str =
     "select o.version from storage.objects as o where o.bucket_id = $1 and o.name = $2 for update";
 
-/// Fails with [`CONDITION_FAILED`] unless the object exists and has an ETag; `*` is every ETag.
-/// `$1` bucket, `$2` name, `$3` ETag without quotes.
-pub(crate) const REQUIRE_ETAG: &str = "select 1 / pg_catalog.count(*) from storage.objects as o where o.bucket_id = $1 and o.name = $2 \
-    and ($3::text = '*' or pg_catalog.btrim(o.metadata ->> 'eTag', '\"') = $3::text)";
+/// Fails with [`ETAG_DIFFERS`] unless the object exists and has an ETag; `*` is every ETag. `$1`
+/// bucket, `$2` name, `$3` ETag without quotes.
+pub(crate) const REQUIRE_ETAG: &str = "select pg_catalog.ln(pg_catalog.count(*)::double precision) from storage.objects as o \
+    where o.bucket_id = $1 and o.name = $2 and ($3::text = '*' or pg_catalog.btrim(o.metadata ->> 'eTag', '\"') = $3::text)";
 
 /// The SQLSTATE of a condition of a write that is not met: `division_by_zero`.
 pub(crate) const CONDITION_FAILED: &str = "22012";
+
+/// The SQLSTATE of a condition on the ETag that is not met: `invalid_argument_for_logarithm`.
+pub(crate) const ETAG_DIFFERS: &str = "2201E";
 
 /// A new row.
 macro_rules! insert {
@@ -284,9 +287,22 @@ pub(crate) const MOVE_OBJECT: &str = "update storage.objects as o set bucket_id 
 /// `$1` bucket, `$2` name.
 pub(crate) const SEE_OBJECT: &str = "select o.id from storage.objects as o where o.bucket_id = $1 and o.name = $2";
 
+/// Like [`SEE_OBJECT`], and returns the ETag without quotes.
+pub(crate) const SEE_ETAG: &str = "select o.id, pg_catalog.btrim(o.metadata ->> 'eTag', '\"') \
+    from storage.objects as o where o.bucket_id = $1 and o.name = $2";
+
 /// `$1` bucket, `$2` names.
 pub(crate) const DELETE_OBJECTS: &str = concat!(
     "delete from storage.objects as o where o.bucket_id = $1 and o.name = any ($2) returning ",
+    object_json!(),
+    ", pg_catalog.json_build_object('name', o.name, 'version', o.version)::text"
+);
+
+/// Like [`DELETE_OBJECTS`], as far as the objects have an ETag, `$3` without quotes; `*` is every
+/// ETag.
+pub(crate) const DELETE_OBJECTS_WITH_ETAG: &str = concat!(
+    "delete from storage.objects as o where o.bucket_id = $1 and o.name = any ($2) \
+     and ($3::text = '*' or pg_catalog.btrim(o.metadata ->> 'eTag', '\"') = $3::text) returning ",
     object_json!(),
     ", pg_catalog.json_build_object('name', o.name, 'version', o.version)::text"
 );

@@ -264,10 +264,11 @@ async fn complete(server: &Server, project: &Project, settings: &Settings) -> an
     storage::seed_missing(server.storage(), project, &|line| folder::say(&line)).await
 }
 
-/// Does the same as [`complete`], after the database was set up again.
+/// Does the same as [`complete`], after the database was set up again, with the buckets that the
+/// project has now.
 async fn restore(server: &Server, project: &Project, settings: &Settings) -> anyhow::Result<()> {
     server.restore_avatars().await;
-    complete(server, project, settings).await
+    complete(server, &project.reload()?, settings).await
 }
 
 /// Adds the accounts of `[auth.users]` that do not exist yet.

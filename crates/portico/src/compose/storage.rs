@@ -124,16 +124,22 @@ pub async fn seed_missing(
     seeded.context("[storage.buckets] in supabase/config.toml")
 }
 
-/// Makes or changes the buckets of `[storage.buckets]`, and replaces the objects of the same names
-/// as their files. Sends each step and the outcome to `replies`.
+/// Makes or changes the buckets of `[storage.buckets]` as the project has them now, and replaces
+/// the objects of the same names as their files. Sends each step and the outcome to `replies`.
 pub async fn seed_again(storage: Option<&Storage>, project: &Project, replies: &mpsc::Sender<Reply>) {
     let report = |line: String| {
         // Does not wait: a command that reads slowly or has ended must not delay the work
         let _ = replies.try_send(Reply::Progress { line });
     };
-    let reply = match seed(storage, project, ExistingBuckets::Update, &report).await {
+    let seeded = match project.reload() {
+        Ok(project) => {
+            seed(storage, &project, ExistingBuckets::Update, &report).await.map_err(|error| error.to_string())
+        }
+        Err(error) => Err(error.to_string()),
+    };
+    let reply = match seeded {
         Ok(()) => Reply::Done { value: serde_json::Value::Null },
-        Err(error) => Reply::Failed { message: error.to_string() },
+        Err(message) => Reply::Failed { message },
     };
     let _ = replies.send(reply).await;
 }

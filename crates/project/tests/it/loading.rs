@@ -91,3 +91,15 @@ fn the_setting_or_the_age_of_the_project_decides_whether_new_tables_are_exposed(
         assert_eq!((exposure.of_new_tables, exposure.to_string().as_str()), (of_new_tables, text));
     }
 }
+
+#[test]
+fn a_project_that_is_loaded_again_has_the_present_files_and_the_same_variables() {
+    let folder = Folder::config("[storage.buckets.one]\n");
+    let project = folder.try_load(&[("SUPABASE_API_PORT", "4000")]).unwrap();
+    folder.put("supabase/config.toml", "[storage.buckets.one]\n[storage.buckets.two]\npublic = true\n");
+    let again = project.reload().unwrap();
+    assert_eq!((again.config().storage.buckets.len(), again.config().api.port), (2, 4000));
+    assert_eq!((project.config().storage.buckets.len(), project.root()), (1, again.root()));
+    folder.put("supabase/config.toml", "[storage");
+    assert!(project.reload().is_err());
+}

@@ -67,8 +67,10 @@ impl Journal {
         let path = self.folder.join(&entry.id);
         let written = self.threads.run(move || {
             let draft = path.with_extension("new");
-            fs::write(&draft, serde_json::to_vec(&names)?)?;
-            fs::rename(&draft, &path)
+            let written = fs::write(&draft, serde_json::to_vec(&names)?).and_then(|()| fs::rename(&draft, &path));
+            written.inspect_err(|_| {
+                let _ = fs::remove_file(&draft);
+            })
         });
         match written.await {
             Ok(()) => Ok(entry),
@@ -79,6 +81,22 @@ impl Journal {
                 tracing::error!(error = %error, "the journal of the storage service could not be written");
                 Err(StorageError::Internal)
             }
+        }
+    }
+
+    /// Like [`enter`](Self::enter), for a deletion. On a full disk it goes on without the entry, to
+    /// make space. If the process dies before the content is deleted, only a comparison of all rows
+    /// with all content finds that content.
+    ///
+    /// # Errors
+    /// When the entry cannot be written for another reason.
+    pub async fn enter_deletion(&self, names: JournalNames) -> Result<JournalEntry> {
+        match self.enter(names).await {
+            Err(StorageError::DiskFull) => {
+                tracing::warn!("objects are deleted without an entry in the journal, since the disk is full");
+                Ok(JournalEntry { journal: self.clone(), id: random::uuid().to_string() })
+            }
+            entered => entered,
         }
     }
 

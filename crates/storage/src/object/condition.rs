@@ -13,6 +13,16 @@ pub(crate) struct Conditions {
     pub if_unmodified_since: Option<OffsetDateTime>,
 }
 
+/// The condition on the object that a write replaces or deletes. It holds in the transaction that
+/// writes, not only before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum WriteCondition {
+    /// No object has the key.
+    Absent,
+    /// The object exists and has this ETag, which is without quotes; `*` is every ETag.
+    Etag(String),
+}
+
 /// The outcome of conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ConditionOutcome {

@@ -257,7 +257,7 @@ pub(crate) async fn commit(
     received: ReceivedContent,
     description: ContentDescription,
 ) -> Result<Bytes> {
-    commit_if(operation, permit, received, description, None).await
+    commit_if(operation, permit, received, description, CommitConditions::default()).await
 }
 
 async fn commit_if(
@@ -265,27 +265,38 @@ async fn commit_if(
     permit: UploadPermit,
     received: ReceivedContent,
     description: ContentDescription,
-    condition: Option<CommitCondition>,
+    conditions: CommitConditions,
 ) -> Result<Bytes> {
     let ReceivedContent { version, content } = received;
     let row = NewRow::of_content(&content, &description, permit.owner, permit.upsert);
-    write(operation, version, row, condition, WrittenColumns::IdAndMetadata).await
+    write_row(operation, version, row, conditions, WrittenColumns::IdAndMetadata).await
 }
 
 /// The columns of a written row that are returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum WrittenColumns {
+pub(crate) enum WrittenColumns {
     IdAndMetadata,
     All,
 }
 
-/// A condition of the transaction that writes a row.
-#[derive(Debug)]
-enum CommitCondition {
+/// The conditions of the transaction that writes a row.
+#[derive(Debug, Default)]
+pub(crate) struct CommitConditions {
     /// The upload in parts with this id has not ended. It ends with the transaction.
-    Upload(String),
+    pub upload: Option<String>,
     /// The object exists and has this ETag, which is without quotes; `*` is every ETag.
-    Etag(String),
+    pub etag: Option<String>,
+}
+
+impl CommitConditions {
+    /// Returns the error of a transaction in which one of them was not met.
+    fn unmet(&self, error: &WireError) -> Option<StorageError> {
+        match error.postgres()?.code.as_str() {
+            sql::CONDITION_FAILED if self.upload.is_some() => Some(S3Error::NO_SUCH_UPLOAD.into()),
+            sql::ETAG_DIFFERS if self.etag.is_some() => Some(S3Error::PRECONDITION_FAILED.into()),
+            _ => None,
+        }
+    }
 }
 
 /// The columns of a new row, besides its key and its version.
@@ -315,30 +326,12 @@ impl NewRow {
 /// Writes the row of a new version as the service. Returns the row as JSON.
 ///
 /// # Errors
-/// Those of PostgreSQL.
-pub(crate) async fn write_row(operation: &Operation, version: NewVersion, row: NewRow) -> Result<Bytes> {
-    write(operation, version, row, None, WrittenColumns::All).await
-}
-
-/// Like [`write_row`], and ends the upload in parts with this id in the same transaction. Returns
-/// the id and the metadata of the row as JSON.
-///
-/// # Errors
-/// Those of PostgreSQL, and `NoSuchUpload` if the upload has ended.
-pub(crate) async fn write_row_of_upload(
-    operation: &Operation,
-    version: NewVersion,
-    row: NewRow,
-    upload: String,
-) -> Result<Bytes> {
-    write(operation, version, row, Some(CommitCondition::Upload(upload)), WrittenColumns::IdAndMetadata).await
-}
-
-async fn write(
+/// Those of PostgreSQL, `NoSuchUpload` and `PreconditionFailed` for conditions that are not met.
+pub(crate) async fn write_row(
     operation: &Operation,
     mut version: NewVersion,
     row: NewRow,
-    condition: Option<CommitCondition>,
+    conditions: CommitConditions,
     returned: WrittenColumns,
 ) -> Result<Bytes> {
     let operation = operation.clone();
@@ -355,19 +348,16 @@ async fn write(
         };
         let values = values.values();
         let address = [values[0], values[1]];
-        let required = match &condition {
-            None => Vec::new(),
-            Some(CommitCondition::Upload(id)) => vec![Some(id.as_bytes())],
-            Some(CommitCondition::Etag(etag)) => vec![address[0], address[1], Some(etag.as_bytes())],
-        };
-        let mut before = Vec::with_capacity(3);
-        if matches!(condition, Some(CommitCondition::Upload(_))) {
-            before.push(SqlStep { text: sql::multipart::CONSUME_UPLOAD, values: &required });
+        let upload = [conditions.upload.as_deref().map(str::as_bytes)];
+        let required = [address[0], address[1], conditions.etag.as_deref().map(str::as_bytes)];
+        let mut before = Vec::with_capacity(4);
+        if conditions.upload.is_some() {
+            before.push(SqlStep { text: sql::multipart::CONSUME_UPLOAD, values: &upload });
         }
         before.push(SqlStep { text: sql::LOCK_KEY, values: &address });
         let locked = before.len();
         before.push(SqlStep { text: sql::LOCK_OBJECT, values: &address });
-        if matches!(condition, Some(CommitCondition::Etag(_))) {
+        if conditions.etag.is_some() {
             before.push(SqlStep { text: sql::REQUIRE_ETAG, values: &required });
         }
         let written = before.len();
@@ -394,25 +384,20 @@ async fn write(
                 version.committed(replaced.collect());
                 row.ok_or(StorageError::Internal)
             }
-            Err(WriteError::RolledBack(error)) if condition.is_some() && is_unmet(&error) => {
-                version.rolled_back();
-                match condition {
-                    Some(CommitCondition::Etag(_)) => Err(S3Error::PRECONDITION_FAILED.into()),
-                    _ => Err(S3Error::NO_SUCH_UPLOAD.into()),
-                }
+            Err(error) => {
+                let unmet = match &error {
+                    WriteError::RolledBack(error) => conditions.unmet(error),
+                    _ => None,
+                };
+                let failed = failed_commit(error, version);
+                Err(unmet.unwrap_or(failed))
             }
-            Err(error) => Err(failed_commit(error, version)),
         }
     }));
     task.await.unwrap_or_else(|error| {
         tracing::error!(error = %error, "the row of an upload could not be written");
         Err(StorageError::Internal)
     })
-}
-
-/// Returns true for the error of a condition that is not met.
-fn is_unmet(error: &WireError) -> bool {
-    error.postgres().is_some_and(|error| error.code == sql::CONDITION_FAILED)
 }
 
 /// Returns the error of a transaction that would have committed a version.
@@ -466,7 +451,18 @@ pub(crate) async fn store(
     commit(operation, permit, received, request.description).await
 }
 
-/// Like [`store`], but only if an object has the ETag, which may be in quotes; `*` is every ETag.
+/// Checks that the caller sees an object with an ETag, which is without quotes; `*` is every ETag.
+///
+/// # Errors
+/// [`StorageError::NoSuchKey`], `PreconditionFailed`.
+pub(crate) async fn require_etag(operation: &Operation, target: &ObjectPath, etag: &str) -> Result<()> {
+    let current = find_visible(operation, target).await?;
+    let conditions = Conditions { if_match: Some(etag.to_owned()), ..Conditions::default() };
+    let is_met = conditions.evaluate(&current) == ConditionOutcome::Met;
+    if is_met { Ok(()) } else { Err(S3Error::PRECONDITION_FAILED.into()) }
+}
+
+/// Like [`store`], but only if an object has the ETag, which is without quotes; `*` is every ETag.
 /// The condition holds when the object is replaced, not only before.
 ///
 /// # Errors
@@ -474,16 +470,12 @@ pub(crate) async fn store(
 pub(crate) async fn replace(
     operation: &Operation,
     request: UploadRequest,
-    etag: &str,
+    etag: String,
     content: ContentStream<'_>,
 ) -> Result<Bytes> {
     let permit = permit(operation, &request, UploadAuthority::Caller).await?;
-    let current = find_visible(operation, &request.target).await?;
-    let conditions = Conditions { if_match: Some(etag.to_owned()), ..Conditions::default() };
-    if conditions.evaluate(&current) != ConditionOutcome::Met {
-        return Err(S3Error::PRECONDITION_FAILED.into());
-    }
+    require_etag(operation, &request.target, &etag).await?;
     let received = receive(operation, &permit, content).await?;
-    let etag = etag.trim().trim_matches('"').to_owned();
-    commit_if(operation, permit, received, request.description, Some(CommitCondition::Etag(etag))).await
+    let conditions = CommitConditions { etag: Some(etag), ..CommitConditions::default() };
+    commit_if(operation, permit, received, request.description, conditions).await
 }

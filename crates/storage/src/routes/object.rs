@@ -186,7 +186,8 @@ impl StorageCall<'_> {
             Some(CopyMetadata { cache_control: given.0, mimetype: given.1, user_metadata: self.user_metadata()? })
         };
         let conditions = Conditions::default();
-        let request = CopyRequest { source, destination, upsert: self.upserts(), metadata, conditions };
+        let upsert = self.upserts();
+        let request = CopyRequest { source, destination, upsert, metadata, conditions, replaced_etag: None };
         let row: Value = parse(&copy::copy(&operation, request).await?)?;
         let mut response = json!({ "Key": key, "Id": row["id"] });
         if let (Value::Object(response), Value::Object(row)) = (&mut response, row) {

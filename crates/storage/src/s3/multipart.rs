@@ -9,16 +9,18 @@ use http::StatusCode;
 
 use super::call::{S3Call, empty, set};
 use super::list::{MAX_KEYS, NameEncoding};
-use super::object::StoredRow;
+use super::object::{StoredRow, unmet_if};
 use super::xml::{XmlElement, XmlWriter, xml_response};
-use crate::backend::{ByteRange, VersionKey};
+use crate::backend::ByteRange;
 use crate::checksum::{CHECKSUMS, Checksum, ExpectedChecksum};
 use crate::error::{Result, S3Error, StorageError};
-use crate::model::timestamp;
+use crate::model::{ObjectRow, timestamp};
 use crate::name::ObjectPath;
-use crate::object::condition::ConditionOutcome;
-use crate::object::download::find_visible;
-use crate::object::multipart::{self, MAX_PART_NUMBER, UploadListEntry, UploadListRequest, UploadName};
+use crate::object::condition::{ConditionOutcome, WriteCondition};
+use crate::object::download::{self, ReadRule, find_visible};
+use crate::object::multipart::{
+    self, CompletionRequest, MAX_PART_NUMBER, UploadListEntry, UploadListRequest, UploadName,
+};
 use crate::operation::parse;
 
 /// The checksum that is of the whole object where a completion does not name a type.
@@ -74,12 +76,17 @@ impl S3Call<'_> {
         let range = range.transpose()?;
         let upload = multipart::find(&operation, name, number).await?;
         let row = find_visible(&operation, &source).await?;
-        if self.copy_conditions().evaluate(&row) != ConditionOutcome::Met {
+        let conditions = self.copy_conditions();
+        let is_met = |row: &ObjectRow| conditions.evaluate(row) == ConditionOutcome::Met;
+        if !is_met(&row) {
             return Err(S3Error::PRECONDITION_FAILED.into());
         }
-        let key = VersionKey::new(&source.bucket, &source.name, row.version.as_deref());
         let range_of_backend = range.map(|(start, end)| ByteRange::From(start, Some(end)));
-        let content = operation.service.backend.get(&key, range_of_backend).await?;
+        let opened = download::open(&operation, ReadRule::Policies, &source, &row, range_of_backend).await?;
+        let (replaced, content) = opened;
+        if replaced.is_some_and(|row| !is_met(&row)) {
+            return Err(S3Error::PRECONDITION_FAILED.into());
+        }
         if range.is_some_and(|(_, end)| end >= content.size) {
             return Err(StorageError::InvalidRange);
         }
@@ -112,10 +119,14 @@ impl S3Call<'_> {
         for name in CHECKSUMS {
             headers.remove(name);
         }
+        let condition = self.write_condition()?;
+        let is_new = condition == Some(WriteCondition::Absent);
         let parts = parts_to_complete(&self.document_with(&operation, body, &headers).await?.bytes)?;
         let name = self.upload_name(path);
-        let row: StoredRow = parse(&multipart::complete(&operation, name.clone(), parts, checksums).await?)?;
-        let ObjectPath { bucket, name: key } = name.target;
+        let ObjectPath { bucket, name: key } = name.target.clone();
+        let request = CompletionRequest { name, parts, checksums, condition };
+        let completed = multipart::complete(&operation, request).await.map_err(|error| unmet_if(is_new, error))?;
+        let row: StoredRow = parse(&completed)?;
         let mut xml = XmlWriter::new();
         xml.root("CompleteMultipartUploadResult", |xml| {
             xml.text("Location", &format!("{bucket}/{key}"));

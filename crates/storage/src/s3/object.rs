@@ -1,6 +1,7 @@
 //! Operations on objects.
 
-use std::collections::HashSet;
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 
 use axum::body::Body;
 use axum::response::Response;
@@ -15,8 +16,8 @@ use super::xml::{XmlElement, XmlWriter, xml_response};
 use crate::error::{Result, S3Error, StorageError};
 use crate::http::object_headers::{Caching, describe, http_date, is_for_shared_caches, private, range_of, sent_type};
 use crate::model::{FileMetadata, ObjectRow, parse_timestamp};
-use crate::name::{EMPTY_FOLDER_PLACEHOLDER, ObjectPath};
-use crate::object::condition::{ConditionOutcome, Conditions};
+use crate::name::{EMPTY_FOLDER_PLACEHOLDER, MAX_KEY, ObjectPath};
+use crate::object::condition::{ConditionOutcome, Conditions, WriteCondition};
 use crate::object::copy::{self, CopyMetadata, CopyRequest};
 use crate::object::delete;
 use crate::object::download::{self, ReadRule};
@@ -29,11 +30,14 @@ use crate::sign::readable;
 const MAX_PUT: u64 = 5 * 1024 * 1024 * 1024;
 /// The most keys that one request deletes.
 const MAX_DELETED: usize = 1000;
-/// The longest key, in characters.
-const MAX_KEY: usize = 2500;
 /// The longest value of a header with metadata of the user, in bytes.
 const MAX_METADATA_VALUE: usize = 2048;
+/// The conditions of writes that are not implemented.
+const OTHER_CONDITIONS: [&str; 4] =
+    ["if-modified-since", "if-unmodified-since", "x-amz-if-match-last-modified-time", "x-amz-if-match-size"];
 const METADATA: &str = "x-amz-meta-";
+/// The code and the text of an object that may not be deleted, in the response to many deletions.
+const ACCESS_DENIED: (&str, Cow<'_, str>) = ("AccessDenied", Cow::Borrowed("Access Denied"));
 const OCTETS: &str = "application/octet-stream";
 
 /// The parameters that replace headers of a response.
@@ -87,6 +91,30 @@ impl S3Call<'_> {
         Ok(())
     }
 
+    /// Returns the condition on the object that a write replaces or deletes.
+    ///
+    /// # Errors
+    /// `NotImplemented` for a condition that would not be kept.
+    pub(super) fn write_condition(&self) -> Result<Option<WriteCondition>> {
+        let has_unknown = OTHER_CONDITIONS.iter().any(|name| self.header(name).is_some());
+        let only = |name: &str| match self.headers().get_all(name).iter().collect::<Vec<_>>()[..] {
+            [] => Ok(None),
+            [value] if !has_unknown => {
+                value.to_str().map(|value| Some(value.trim())).map_err(|_| S3Error::NOT_IMPLEMENTED)
+            }
+            _ => Err(S3Error::NOT_IMPLEMENTED),
+        };
+        match (only("if-none-match")?, only("if-match")?) {
+            (None, None) if has_unknown => Err(S3Error::NOT_IMPLEMENTED.into()),
+            (None, None) => Ok(None),
+            (Some("*"), None) => Ok(Some(WriteCondition::Absent)),
+            (None, Some(etag)) if !etag.contains(',') => {
+                Ok(Some(WriteCondition::Etag(etag.trim_matches('"').to_owned())))
+            }
+            _ => Err(S3Error::NOT_IMPLEMENTED.into()),
+        }
+    }
+
     pub(super) async fn put_object(&self, mut path: ObjectPath, body: Body) -> Result<Response> {
         self.allow_parameters(&[])?;
         self.refuse_encryption()?;
@@ -98,16 +126,8 @@ impl S3Call<'_> {
         if size == 0 && path.name.ends_with('/') {
             path.name.push_str(EMPTY_FOLDER_PLACEHOLDER);
         }
-        // The absence of the object, or one version of it, can be the condition of a write
-        let is_new = match self.header("if-none-match") {
-            None => false,
-            Some("*") => true,
-            Some(_) => return Err(S3Error::NOT_IMPLEMENTED.into()),
-        };
-        let replaced = self.header("if-match");
-        if replaced.is_some_and(|etag| is_new || etag.contains(',')) {
-            return Err(S3Error::NOT_IMPLEMENTED.into());
-        }
+        let condition = self.write_condition()?;
+        let is_new = condition == Some(WriteCondition::Absent);
         let request = UploadRequest {
             target: path,
             upsert: !is_new,
@@ -117,15 +137,11 @@ impl S3Call<'_> {
             description: self.description(),
         };
         let mut content = self.payload(body)?;
-        let stored = match replaced {
-            Some(etag) => upload::replace(&operation, request, etag, &mut content).await,
-            None => upload::store(&operation, request, UploadAuthority::Caller, &mut content).await,
+        let stored = match condition {
+            Some(WriteCondition::Etag(etag)) => upload::replace(&operation, request, etag, &mut content).await,
+            _ => upload::store(&operation, request, UploadAuthority::Caller, &mut content).await,
         };
-        let row = match stored {
-            Err(StorageError::Exists(_)) if is_new => return Err(S3Error::PRECONDITION_FAILED.into()),
-            row => row?,
-        };
-        let row: StoredRow = parse(&row)?;
+        let row: StoredRow = parse(&stored.map_err(|error| unmet_if(is_new, error))?)?;
         let mut response = empty(StatusCode::OK);
         set(&mut response, "etag", row.metadata.etag().unwrap_or_default());
         Ok(response)
@@ -159,6 +175,9 @@ impl S3Call<'_> {
         let range = if is_head { None } else { range_of(self.headers())? };
         let opened = download::open(&operation, ReadRule::PublicOrPolicies, &path, &found.row, range).await?;
         let (replaced, content) = opened;
+        if replaced.as_ref().is_some_and(|row| conditions.evaluate(row) != ConditionOutcome::Met) {
+            return Err(S3Error::PRECONDITION_FAILED.into());
+        }
         let headers = replaced.map_or(headers, |row| self.describe(&row, found.is_public));
         let (start, end) = content.range;
         let is_partial = range.is_some() || (is_part && content.size > 0);
@@ -265,8 +284,15 @@ impl S3Call<'_> {
         };
         let operation = self.operation("storage.s3.object.copy");
         self.require_bucket(&operation, &destination.bucket).await?;
-        let request = CopyRequest { source, destination, upsert: true, metadata, conditions: self.copy_conditions() };
-        let row: StoredRow = parse(&copy::copy(&operation, request).await?)?;
+        let (upsert, replaced_etag) = match self.write_condition()? {
+            None => (true, None),
+            Some(WriteCondition::Absent) => (false, None),
+            Some(WriteCondition::Etag(etag)) => (true, Some(etag)),
+        };
+        let conditions = self.copy_conditions();
+        let request = CopyRequest { source, destination, upsert, metadata, conditions, replaced_etag };
+        let copied = copy::copy(&operation, request).await.map_err(|error| unmet_if(!upsert, error))?;
+        let row: StoredRow = parse(&copied)?;
         let mut xml = XmlWriter::new();
         xml.root("CopyObjectResult", |xml| {
             xml.text("ETag", row.metadata.etag().unwrap_or_default());
@@ -281,13 +307,20 @@ impl S3Call<'_> {
         if self.query("versionId").is_some_and(|version| version != "null") {
             return Err(S3Error::NOT_IMPLEMENTED.into());
         }
+        let etag = match self.write_condition()? {
+            None => None,
+            Some(WriteCondition::Etag(etag)) => Some(etag),
+            Some(WriteCondition::Absent) => return Err(S3Error::NOT_IMPLEMENTED.into()),
+        };
         let operation = self.operation("storage.s3.object.delete");
-        match delete::delete(&operation, path).await {
+        match delete::delete_if(&operation, path, etag.as_deref()).await {
             // An object that the caller cannot see does not exist
-            Err(StorageError::NoSuchKey) => self.require_bucket(&operation, &path.bucket).await?,
-            outcome => outcome?,
+            Err(StorageError::NoSuchKey) => {
+                self.require_bucket(&operation, &path.bucket).await?;
+                if etag.is_some() { Err(StorageError::NoSuchKey) } else { Ok(empty(StatusCode::NO_CONTENT)) }
+            }
+            outcome => outcome.map(|()| empty(StatusCode::NO_CONTENT)),
         }
-        Ok(empty(StatusCode::NO_CONTENT))
     }
 
     pub(super) async fn delete_objects(&self, bucket: &str, body: Body) -> Result<Response> {
@@ -296,25 +329,63 @@ impl S3Call<'_> {
         }
         self.allow_parameters(&["delete"])?;
         let operation = self.operation("storage.s3.object.delete_many");
-        let (keys, is_quiet) = keys_to_delete(&self.document(&operation, body).await?.bytes)?;
+        let (objects, is_quiet) = objects_to_delete(&self.document(&operation, body).await?.bytes)?;
         self.require_bucket(&operation, bucket).await?;
-        delete::delete_many(&operation, bucket, &keys).await?;
+        let mut failures: HashMap<&str, (&str, Cow<'_, str>)> = HashMap::new();
+        let is_plain = |object: &&WantedDeletion| object.etag.is_none();
+        let plain: Vec<String> = objects.iter().filter(is_plain).map(|object| object.key.clone()).collect();
+        delete::delete_many(&operation, bucket, &plain).await?;
         // An object that is still visible was not deleted; one that is not visible does not exist
-        let denied: HashSet<String> = readable(&operation, bucket, &keys).await?.into_iter().collect();
+        let denied: HashSet<String> = readable(&operation, bucket, &plain).await?.into_iter().collect();
+        for WantedDeletion { key, etag } in &objects {
+            let Some(etag) = etag else {
+                if denied.contains(key) {
+                    failures.insert(key, ACCESS_DENIED);
+                }
+                continue;
+            };
+            let path = ObjectPath { bucket: bucket.to_owned(), name: key.clone() };
+            let failure = match delete::delete_if(&operation, &path, Some(etag)).await {
+                Ok(()) => continue,
+                Err(StorageError::AccessDenied(_)) => ACCESS_DENIED,
+                Err(StorageError::NoSuchKey) => ("NoSuchKey", StorageError::NoSuchKey.message().into_owned().into()),
+                Err(StorageError::S3(error)) => (error.code, error.message),
+                Err(error) => return Err(error),
+            };
+            failures.insert(key, failure);
+        }
         let mut xml = XmlWriter::new();
         xml.root("DeleteResult", |xml| {
-            for key in keys.iter().filter(|key| !is_quiet && !denied.contains(*key)) {
-                xml.element("Deleted", |xml| xml.text("Key", key));
+            for object in objects.iter().filter(|object| !is_quiet && !failures.contains_key(&*object.key)) {
+                xml.element("Deleted", |xml| xml.text("Key", &object.key));
             }
-            for key in keys.iter().filter(|key| denied.contains(*key)) {
+            for object in &objects {
+                let Some((code, message)) = failures.get(&*object.key) else { continue };
                 xml.element("Error", |xml| {
-                    xml.text("Key", key);
-                    xml.text("Code", "AccessDenied");
-                    xml.text("Message", "Access Denied");
+                    xml.text("Key", &object.key);
+                    xml.text("Code", code);
+                    xml.text("Message", message);
                 });
             }
         });
         Ok(xml_response(xml))
+    }
+}
+
+/// An object that a request deletes.
+#[derive(Debug, PartialEq, Eq)]
+struct WantedDeletion {
+    key: String,
+    /// The ETag that it must have, without quotes.
+    etag: Option<String>,
+}
+
+/// Returns the error of a write, which is that of its condition if the condition was that no object
+/// has the key.
+pub(super) fn unmet_if(is_new: bool, error: StorageError) -> StorageError {
+    match error {
+        StorageError::Exists(_) if is_new => S3Error::PRECONDITION_FAILED.into(),
+        error => error,
     }
 }
 
@@ -325,21 +396,25 @@ fn set_content_range(response: &mut Response, (start, end): (u64, u64), size: u6
     }
 }
 
-/// Reads the document of a deletion: the keys, and true if only failures are reported.
-fn keys_to_delete(document: &[u8]) -> Result<(Vec<String>, bool)> {
+/// Reads the document of a deletion: the objects, and true if only failures are reported.
+fn objects_to_delete(document: &[u8]) -> Result<(Vec<WantedDeletion>, bool)> {
     let document = XmlElement::parse(document, "Delete")?;
-    let mut keys = Vec::new();
+    let mut objects = Vec::new();
     for object in document.children("Object") {
         let key = object.child("Key").filter(|key| !key.is_empty() && key.chars().count() <= MAX_KEY);
-        keys.push(key.ok_or_else(|| S3Error::malformed_xml("an object without a key"))?.to_owned());
-        if object.child("VersionId").is_some_and(|version| !matches!(version, "" | "null")) {
+        let key = key.ok_or_else(|| S3Error::malformed_xml("an object without a key"))?.to_owned();
+        let has_other_version = object.child("VersionId").is_some_and(|version| !matches!(version, "" | "null"));
+        let has_condition = ["LastModifiedTime", "Size"].iter().any(|condition| object.child(condition).is_some());
+        if has_other_version || has_condition {
             return Err(S3Error::NOT_IMPLEMENTED.into());
         }
+        let etag = object.child("ETag").map(|etag| etag.trim().trim_matches('"')).filter(|etag| !etag.is_empty());
+        objects.push(WantedDeletion { key, etag: etag.map(str::to_owned) });
     }
-    if keys.is_empty() || keys.len() > MAX_DELETED {
+    if objects.is_empty() || objects.len() > MAX_DELETED {
         return Err(S3Error::malformed_xml("1 to 1000 objects are expected").into());
     }
-    Ok((keys, document.child("Quiet") == Some("true")))
+    Ok((objects, document.child("Quiet") == Some("true")))
 }
 
 fn respond(status: StatusCode, headers: HeaderMap, body: Body) -> Response {

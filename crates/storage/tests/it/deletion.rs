@@ -108,3 +108,20 @@ async fn the_clean_up_deletes_what_a_crash_has_left_and_nothing_else() {
     assert_eq!(f.file_count().await, 1);
     assert_eq!(f.content("files/a/b").await, "kept");
 }
+
+#[tokio::test]
+async fn the_second_of_two_deletions_finds_nothing() {
+    let f = Files::with_buckets().await;
+    f.t.migrate("create policy everything on storage.objects for all using (true) with check (true)").await;
+    let alice = f.t.member("alice@example.com").await;
+    // The first one has not committed yet. Another object may follow it
+    let delete = "begin; set local storage.allow_delete_query = 'true'; delete from storage.objects where name = 'a'";
+    let follow = "insert into storage.objects (bucket_id, name) values ('files', 'a')";
+    for first in [delete.to_owned(), format!("{delete}; {follow}")] {
+        f.service(f.post("/object/files/a")).header("x-upsert", "true").body("x").send().await.expect(200);
+        f.t.execute(&first).await;
+        let second = f.send_during(alice.sends(f.delete("/object/files/a")), "commit").await;
+        assert_error(&second, 400, "404", "NoSuchKey", "Object not found");
+    }
+    assert_eq!(f.t.count("select count(*) from storage.objects").await, 1);
+}

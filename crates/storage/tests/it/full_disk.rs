@@ -1,6 +1,7 @@
 //! A disk without space: the error, and what is left.
 
-use std::io::Read as _;
+use std::fs::File;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -39,6 +40,12 @@ impl SmallDisk {
         let path = Path::new("/proc").join(process.id().to_string()).join("root");
         let path = path.join(folder.path().strip_prefix("/").unwrap());
         Self { process, path, _folder: folder }
+    }
+
+    /// Writes until there is no space left.
+    fn fill(&self) {
+        let mut file = File::options().create(true).append(true).open(self.path.join("filler")).unwrap();
+        while file.write_all(&[b'x'; 4096]).is_ok() {}
     }
 }
 
@@ -139,4 +146,25 @@ async fn an_s3_upload_without_space_leaves_nothing_and_the_server_goes_on() {
     }
     completion.send(&f).await.expect(200);
     assert_eq!(f.content("files/a").await.len(), 800 * 1024);
+}
+
+#[tokio::test]
+async fn objects_can_be_deleted_from_a_full_disk() {
+    let disk = SmallDisk::mount();
+    let f = Files::with(|settings| settings.backend = BackendSettings::Folder(disk.path.clone())).await;
+    f.bucket("files", json!({})).await;
+    for name in ["a", "b", "c"] {
+        f.store(&format!("files/{name}"), "content").await.expect(200);
+    }
+    let empty = f.post("/bucket/files/empty").json(&json!({}));
+    let many = f.delete("/object/files").json(&json!({ "prefixes": ["b"] }));
+    for (request, name) in [(f.delete("/object/files/a"), "a"), (many, "b"), (empty, "c")] {
+        disk.fill();
+        f.service(request).send().await.expect(200);
+        while disk.path.join("objects/files").join(name).exists() {
+            tokio::task::yield_now().await;
+        }
+    }
+    assert_eq!(f.t.count("select count(*) from storage.objects").await, 0);
+    f.has_journal_entries(0).await;
 }

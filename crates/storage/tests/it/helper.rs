@@ -111,6 +111,29 @@ impl Files {
         self.settles(async || self.journal_entries() == wanted).await;
     }
 
+    /// Waits until a session waits for a lock that the superuser's session holds.
+    pub async fn waits_for_lock(&self) {
+        let waiting =
+            "select count(*) from pg_locks where not granted and pg_backend_pid() = any (pg_blocking_pids(pid))";
+        self.settles(async || self.t.count(waiting).await > 0).await;
+    }
+
+    /// Returns the statements that take and return the lock of an object's writers.
+    pub fn lock_of(object: &str) -> (String, String) {
+        let key = format!("hashtextextended('{object}', 0)");
+        (format!("select pg_advisory_lock({key})"), format!("select pg_advisory_unlock({key})"))
+    }
+
+    /// Sends a request, and runs statements of the superuser while it waits for a lock of that
+    /// session.
+    pub async fn send_during(&self, request: Request, statements: &str) -> TestResponse {
+        let during = async {
+            self.waits_for_lock().await;
+            self.t.execute(statements).await;
+        };
+        tokio::join!(request.send(), during).0
+    }
+
     async fn settles(&self, is_settled: impl AsyncFn() -> bool) {
         let settled = async {
             while !is_settled().await {

@@ -22,5 +22,6 @@ mod resumable;
 mod resumable_input;
 mod resumable_interruption;
 mod s3;
+mod seed;
 mod signing;
 mod upload;

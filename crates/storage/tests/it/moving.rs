@@ -145,3 +145,78 @@ async fn a_user_moves_and_copies_within_its_rights() {
     let owners = f.t.count(&format!("select count(*) from storage.objects where owner_id = '{}'", alice.id())).await;
     assert_eq!(owners, 2);
 }
+
+#[tokio::test]
+async fn an_object_that_is_moved_or_deleted_during_its_move_is_not_found() {
+    let f = Files::with_buckets().await;
+    f.t.migrate("create policy everything on storage.objects for all using (true) with check (true)").await;
+    let alice = f.t.member("alice@example.com").await;
+    // The other request has not committed yet
+    for other in [
+        "update storage.objects set name = 'other' where name = 'a'",
+        "set local storage.allow_delete_query = 'true'; delete from storage.objects where name = 'a'",
+    ] {
+        f.store("files/a", "hello").await.expect(200);
+        f.t.execute(&format!("begin; {other}")).await;
+        let moved = f.send_during(alice.sends(f.post("/object/move").json(&body("a", "b"))), "commit").await;
+        assert_error(&moved, 400, "404", "NoSuchKey", "Object not found");
+    }
+    assert_eq!(f.t.count("select count(*) from storage.objects where name = 'b'").await, 0);
+}
+
+#[tokio::test]
+async fn an_object_that_is_replaced_during_its_move_is_moved_as_it_is_then() {
+    let f = Files::with_buckets().await;
+    f.store("files/a", "hello").await.expect(200);
+    let version = "00000000-0000-4000-8000-000000000001";
+    f.place.write(&format!("files/a/{version}"), "changed").await;
+    let (lock, unlock) = Files::lock_of("files/a");
+    f.t.execute(&lock).await;
+    let replaced = format!("update storage.objects set version = '{version}' where name = 'a'; {unlock}");
+    let moved = f.send_during(f.service(f.post("/object/move").json(&body("a", "b"))), &replaced).await;
+    moved.expect(200);
+    assert_eq!(f.content("files/b").await, "changed");
+}
+
+#[tokio::test]
+async fn a_move_to_a_key_that_is_taken_meanwhile_names_the_resource() {
+    let f = Files::with_buckets().await;
+    f.store("files/a", "hello").await.expect(200);
+    let (lock, unlock) = Files::lock_of("files/b");
+    f.t.execute(&lock).await;
+    let taken = format!("insert into storage.objects (bucket_id, name) values ('files', 'b'); {unlock}");
+    let moved = f.send_during(f.service(f.post("/object/move").json(&body("a", "b"))), &taken).await;
+    assert_error(&moved, 400, "409", "ResourceAlreadyExists", "The resource already exists");
+    assert_eq!(f.content("files/a").await, "hello");
+    f.has_files(1).await;
+}
+
+#[tokio::test]
+async fn an_object_that_is_replaced_during_its_copy_is_copied_as_it_is_then() {
+    let f = Files::with_buckets().await;
+    f.store("files/a", "hello").await.expect(200);
+    // The copy waits for the verdict on its key, and has read the row of its source
+    f.t.execute("begin; insert into storage.objects (bucket_id, name) values ('files', 'b')").await;
+    let copy = f.service(f.post("/object/copy").json(&body("a", "b"))).send();
+    let replace = async {
+        f.waits_for_lock().await;
+        f.service(f.put("/object/files/a").body("changed")).send().await.expect(200);
+        f.has_files(1).await;
+        f.t.execute("rollback").await;
+    };
+    tokio::join!(copy, replace).0.expect(200);
+    assert_eq!(f.content("files/b").await, "changed");
+}
+
+#[tokio::test]
+async fn an_object_does_not_get_a_key_that_no_route_reaches() {
+    let f = Files::with_buckets().await;
+    f.store("files/a", "hello").await.expect(200);
+    let (longest, longer) = ("k".repeat(2500), "k".repeat(2501));
+    for route in ["/object/copy", "/object/move"] {
+        let refused = f.service(f.post(route).json(&body("a", &longer))).send().await;
+        assert_error(&refused, 400, "400", "InvalidKey", &format!("Invalid key: {longer}"));
+    }
+    f.service(f.post("/object/copy").json(&body("a", &longest))).send().await.expect(200);
+    assert_eq!(f.content(&format!("files/{longest}")).await, "hello");
+}

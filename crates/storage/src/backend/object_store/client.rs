@@ -186,10 +186,11 @@ impl StoreClient {
         self.signer.sign(&request.method, &url, &mut headers, payload, self.clock.now());
         let is_late = request.timeout.is_some() || !request.body.is_empty();
         let http = if is_late { &self.patient } else { &self.http };
-        let mut sent = http.request(request.method.clone(), url).headers(headers);
-        if !request.body.is_empty() || matches!(request.method, Method::PUT | Method::POST) {
-            sent = sent.body(request.body.clone());
+        if request.body.is_empty() && matches!(request.method, Method::PUT | Method::POST) {
+            // Some stores require the header, which is not sent for an empty body otherwise
+            headers.insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
         }
+        let mut sent = http.request(request.method.clone(), url).headers(headers).body(request.body.clone());
         if let Some(timeout) = request.timeout {
             sent = sent.timeout(timeout);
         }

@@ -17,7 +17,8 @@ use crate::error::{Result, S3Error, StorageError};
 use crate::identity::CallerIdentity;
 use crate::model::ObjectRow;
 use crate::name::ObjectPath;
-use crate::object::upload::{self, NewRow};
+use crate::object::condition::WriteCondition;
+use crate::object::upload::{self, CommitConditions, NewRow};
 use crate::object::version::NewVersion;
 use crate::operation::{Actor, Operation, SqlStep};
 use crate::service::StorageService;
@@ -61,8 +62,18 @@ impl CompletionMark {
     }
 }
 
-/// Completes an upload with parts that are named by number and ETag, and with checksums of the
-/// whole object. Returns the row as JSON.
+/// A request to complete an upload.
+pub(crate) struct CompletionRequest {
+    pub name: UploadName,
+    /// The numbers and ETags of the parts.
+    pub parts: Vec<(u16, String)>,
+    /// Checksums of the whole object.
+    pub checksums: Vec<ExpectedChecksum>,
+    /// The condition on the object that has the key.
+    pub condition: Option<WriteCondition>,
+}
+
+/// Completes an upload. Returns the row as JSON.
 ///
 /// Once begun it is completed, even if the request is cancelled meanwhile: a large version takes
 /// longer than some clients wait. An equal request after that returns the same row, until the
@@ -71,37 +82,29 @@ impl CompletionMark {
 /// # Errors
 /// `NoSuchUpload`, a part that is missing or has another ETag, an order that does not ascend, a
 /// part other than the last one below 5 MiB, content that is not of its declared type or has
-/// another checksum, the verdict of the policies. The upload stays after all but the first.
-pub(crate) async fn complete(
-    operation: &Operation,
-    name: UploadName,
-    wanted: Vec<(u16, String)>,
-    checksums: Vec<ExpectedChecksum>,
-) -> Result<Bytes> {
-    let mark = CompletionMark::of(operation.caller()?, &name, &wanted);
-    match complete_once(operation, &name, (wanted, checksums), mark).await {
+/// another checksum, the verdict of the policies, `PreconditionFailed`. The upload stays after all
+/// but the first.
+pub(crate) async fn complete(operation: &Operation, request: CompletionRequest) -> Result<Bytes> {
+    let mark = CompletionMark::of(operation.caller()?, &request.name, &request.parts);
+    let target = request.name.target.clone();
+    match complete_once(operation, request, mark).await {
         Err(error) if error == S3Error::NO_SUCH_UPLOAD.into() => {
-            completed_before(operation, &name.target, mark).await?.ok_or(error)
+            completed_before(operation, &target, mark).await?.ok_or(error)
         }
         outcome => outcome,
     }
 }
 
-async fn complete_once(
-    operation: &Operation,
-    name: &UploadName,
-    (wanted, checksums): (Vec<(u16, String)>, Vec<ExpectedChecksum>),
-    mark: CompletionMark,
-) -> Result<Bytes> {
+async fn complete_once(operation: &Operation, request: CompletionRequest, mark: CompletionMark) -> Result<Bytes> {
     // Only the owner of an upload keeps others from completing it
-    let upload = find(operation, name, 0).await?;
+    let upload = find(operation, &request.name, 0).await?;
     let completion = operation.service.completions.begin(&upload.id)?;
-    let (operation, name) = (operation.clone(), name.clone());
+    let operation = operation.clone();
     let task = tokio::spawn(inherit_request(async move {
         let _completion = completion;
         // An attempt before may have completed it meanwhile
-        let upload = find(&operation, &name, 0).await?;
-        complete_alone(&operation, upload, (&wanted, checksums), mark).await
+        let upload = find(&operation, &request.name, 0).await?;
+        complete_alone(&operation, upload, request, mark).await
     }));
     task.await.unwrap_or_else(|error| {
         tracing::error!(error = %error, "an upload could not be completed");
@@ -126,14 +129,23 @@ async fn completed_before(operation: &Operation, target: &ObjectPath, mark: Comp
 async fn complete_alone(
     operation: &Operation,
     upload: MultipartUpload,
-    (wanted, checksums): (&[(u16, String)], Vec<ExpectedChecksum>),
+    request: CompletionRequest,
     mark: CompletionMark,
 ) -> Result<Bytes> {
+    let CompletionRequest { parts: wanted, checksums, condition, .. } = request;
     let service = &operation.service;
     let stored = parts(operation, &upload, 0, usize::from(MAX_PART_NUMBER)).await?;
-    let parts = chosen(&upload.id, stored, wanted)?;
+    let parts = chosen(&upload.id, stored, &wanted)?;
     let size = parts.iter().fold(0_u64, |sum, part| sum.saturating_add(part.size));
-    upload.permit(operation, Some(size), size).await?;
+    let upsert = condition != Some(WriteCondition::Absent);
+    upload.permit(operation, Some(size), size, upsert).await?;
+    let etag = match condition {
+        Some(WriteCondition::Etag(etag)) => Some(etag),
+        Some(WriteCondition::Absent) | None => None,
+    };
+    if let Some(etag) = &etag {
+        upload::require_etag(operation, &upload.target(), etag).await?;
+    }
 
     // The content of an attempt that failed may still be deleted
     let mut version = NewVersion::with_id(service, &upload.bucket, &upload.key, mark.new_version()).await?;
@@ -148,8 +160,9 @@ async fn complete_alone(
     let description = upload.description();
     upload::check_content(service, &version, content.size, &description.mimetype).await?;
     verify(service, &version, checksums).await?;
-    let row = NewRow::of_content(&content, &description, operation.caller()?.owner(), true);
-    let written = upload::write_row_of_upload(operation, version, row, upload.id).await;
+    let row = NewRow::of_content(&content, &description, operation.caller()?.owner(), upsert);
+    let conditions = CommitConditions { upload: Some(upload.id), etag };
+    let written = upload::write_row(operation, version, row, conditions, upload::WrittenColumns::IdAndMetadata).await;
     if written.is_ok() {
         abort_in_background(service, parted);
     }

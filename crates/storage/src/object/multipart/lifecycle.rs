@@ -87,15 +87,22 @@ impl MultipartUpload {
         }
     }
 
-    fn target(&self) -> ObjectPath {
+    pub(super) fn target(&self) -> ObjectPath {
         ObjectPath { bucket: self.bucket.clone(), name: self.key.clone() }
     }
 
-    /// Tests whether the caller may write the object, now with this content.
-    pub async fn permit(&self, operation: &Operation, content_length: Option<u64>, size: u64) -> Result<UploadPermit> {
+    /// Tests whether the caller may write the object, now with this content. Without `upsert` no
+    /// object may have the key.
+    pub async fn permit(
+        &self,
+        operation: &Operation,
+        content_length: Option<u64>,
+        size: u64,
+        upsert: bool,
+    ) -> Result<UploadPermit> {
         let request = UploadRequest {
             target: self.target(),
-            upsert: true,
+            upsert,
             content_length,
             exact_size: Some(size),
             has_content: true,
@@ -193,7 +200,7 @@ pub(crate) async fn permit_part(operation: &Operation, upload: &MultipartUpload,
     if size > MAX_PART_SIZE {
         return Err(StorageError::TooLarge("object"));
     }
-    upload.permit(operation, Some(size), upload.other_size.saturating_add(size)).await
+    upload.permit(operation, Some(size), upload.other_size.saturating_add(size), true).await
 }
 
 /// Stores a part of exactly `size` bytes.
@@ -333,7 +340,7 @@ pub(crate) async fn parts(
 /// # Errors
 /// The verdict of the policies; `NoSuchUpload` if it has ended.
 pub(crate) async fn abort(operation: &Operation, upload: &MultipartUpload) -> Result<()> {
-    upload.permit(operation, None, 0).await?;
+    upload.permit(operation, None, 0, true).await?;
     end(operation, upload).await
 }
 

@@ -9,7 +9,7 @@ mod complete;
 mod lifecycle;
 mod list;
 
-pub(crate) use self::complete::complete;
+pub(crate) use self::complete::{CompletionRequest, complete};
 pub(crate) use self::lifecycle::{
     MAX_PART_NUMBER, UploadName, abort, begin, end_abandoned, find, parts, permit_part, put_part, sweep,
 };

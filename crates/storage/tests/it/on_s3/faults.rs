@@ -6,12 +6,13 @@ use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderValue, Method, StatusCode, header};
 use portico_storage::{BackendSettings, S3StoreSettings};
 use tokio::net::TcpListener;
 
 use super::helper::{Files, assert_error};
 use super::place::server_url;
+use super::s3;
 
 /// A fault of the next request that it fits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +51,13 @@ async fn forward(State((faults, http)): State<(Faults, reqwest::Client)>, reques
     if let Some(Fault::Status(status)) = fault {
         let document = "<Error><Code>Fault</Code><Message>x</Message></Error>";
         return (StatusCode::from_u16(status).unwrap(), document).into_response();
+    }
+    let has_length =
+        [header::CONTENT_LENGTH, header::TRANSFER_ENCODING].iter().any(|name| parts.headers.contains_key(name));
+    if matches!(parts.method, Method::PUT | Method::POST) && !has_length {
+        // As some stores do
+        let document = "<Error><Code>MissingContentLength</Code><Message>x</Message></Error>";
+        return (StatusCode::LENGTH_REQUIRED, document).into_response();
     }
     let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
     let mut headers = parts.headers;
@@ -164,4 +172,13 @@ async fn an_object_is_not_reported_as_missing_when_the_bucket_of_the_store_is() 
     missing.bucket("files", serde_json::json!({})).await;
     let failed = missing.store("files/a", "one").await;
     assert_error(&failed, 500, "500", "InternalError", "Internal Server Error");
+}
+
+#[tokio::test]
+async fn requests_without_a_body_have_a_length() {
+    let url = proxy(Faults::default()).await;
+    let f = s3::start_with(|settings| store(&mut settings.backend).endpoint = Some(url)).await;
+    f.store("files/a", "").await.expect(200);
+    assert_eq!(f.content("files/a").await, "");
+    s3::begin(&f).await;
 }

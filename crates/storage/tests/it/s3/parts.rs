@@ -7,6 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::Method;
 
+use super::super::helper::Files;
 use super::{Signed, assert_refused, begin, complete, etag_of, hash, put, request, start, upload_id};
 
 #[tokio::test]
@@ -220,4 +221,81 @@ async fn an_upload_in_parts_belongs_to_the_caller_who_began_it() {
     }
     assert_eq!(f.t.count("select count(*) from storage.objects").await, 0);
     assert_eq!(f.t.count("select count(*) from storage.s3_multipart_uploads_parts").await, 4);
+}
+
+/// Returns a request with other headers.
+fn with_headers<'a>(signed: &Signed<'a>, headers: &'a [(&'a str, &'a str)]) -> Signed<'a> {
+    Signed { headers, ..signed.clone() }
+}
+
+#[tokio::test]
+async fn a_completion_obeys_the_condition_on_the_object_that_it_replaces() {
+    let f = start().await;
+    let id = begin(&f).await;
+    let query = format!("partNumber=1&uploadId={id}");
+    Signed { query: &query, ..put("/files/a", "part") }.send(&f).await.expect(200);
+    let (query, part) = (format!("uploadId={id}"), etag_of(&f, 1).await);
+    let completion = complete(&query, &[(1, &part)]);
+    assert_refused(&with_headers(&completion, &[("if-match", "*")]).send(&f).await, 404, "NoSuchKey");
+    let before = put("/files/a", "before").send(&f).await.expect(200).header("etag").unwrap().to_owned();
+    for (condition, status, code) in [
+        (("if-none-match", "*"), 412, "PreconditionFailed"),
+        (("if-match", "\"0\""), 412, "PreconditionFailed"),
+        (("if-none-match", "\"0\""), 501, "NotImplemented"),
+    ] {
+        assert_refused(&with_headers(&completion, &[condition]).send(&f).await, status, code);
+        assert_eq!(f.content("files/a").await, "before", "{condition:?}");
+    }
+    // The conditions hold in the transaction that commits, too
+    let (lock, unlock) = Files::lock_of("files/a");
+    f.t.execute(&lock).await;
+    let changed = format!("update storage.objects set metadata = metadata || '{{\"eTag\":\"0\"}}'; {unlock}");
+    let refused = f.send_during(with_headers(&completion, &[("if-match", &before)]).sign(&f), &changed).await;
+    assert_refused(&refused, 412, "PreconditionFailed");
+    request(Method::DELETE, "/files/a").send(&f).await.expect(204);
+    f.t.execute(&lock).await;
+    let taken = format!("insert into storage.objects (bucket_id, name) values ('files', 'a'); {unlock}");
+    let refused = f.send_during(with_headers(&completion, &[("if-none-match", "*")]).sign(&f), &taken).await;
+    assert_refused(&refused, 412, "PreconditionFailed");
+    // The upload stays
+    request(Method::DELETE, "/files/a").send(&f).await.expect(204);
+    let headers = [("if-none-match", "*")];
+    let completed = with_headers(&completion, &headers);
+    let first = completed.send(&f).await.expect(200).text();
+    assert_eq!(f.content("files/a").await, "part");
+    assert_eq!(completed.send(&f).await.expect(200).text(), first, "the client has lost the response");
+    f.has_files(1).await;
+}
+
+#[tokio::test]
+async fn a_source_that_is_replaced_while_it_is_opened_is_copied_as_it_is_then() {
+    let f = start().await;
+    put("/files/source", "one").send(&f).await.expect(200);
+    f.t.migrate(
+        "create function public.waits() returns boolean language plpgsql as 'begin \
+         if current_setting(''storage.operation'') = ''storage.s3.upload.part_copy'' then \
+         perform pg_advisory_xact_lock_shared(7); end if; return true; end'; \
+         create policy reading on storage.objects for select using (public.waits()); \
+         create policy adding on storage.objects for insert with check (true); \
+         create policy replacing on storage.objects for update using (true)",
+    )
+    .await;
+    let alice = f.t.member("alice@example.com").await;
+    let token = Some(alice.access_token());
+    let id = upload_id(&Signed { query: "uploads=", token, ..request(Method::POST, "/files/a") }.send(&f).await);
+    // The row of the source is read, and the policy waits
+    f.t.execute("select pg_advisory_lock(7)").await;
+    let query = format!("partNumber=1&uploadId={id}");
+    let headers = &[("x-amz-copy-source", "files/source")];
+    let copy = Signed { query: &query, token, headers, ..request(Method::PUT, "/files/a") };
+    let replace = async {
+        f.waits_for_lock().await;
+        put("/files/source", "other").send(&f).await.expect(200);
+        f.has_files(1).await;
+        f.t.execute("select pg_advisory_unlock(7)").await;
+    };
+    tokio::join!(copy.send(&f), replace).0.expect(200);
+    let (query, etag) = (format!("uploadId={id}"), etag_of(&f, 1).await);
+    Signed { token, ..complete(&query, &[(1, &etag)]) }.send(&f).await.expect(200);
+    assert_eq!(f.content("files/a").await, "other");
 }
