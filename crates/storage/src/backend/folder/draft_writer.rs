@@ -270,15 +270,16 @@ mod tests {
     }
 
     #[test]
-    fn a_file_system_without_direct_writes_has_the_same_content() {
-        // Of memory, where it is there
-        let Ok(folder) = tempfile::tempdir_in("/dev/shm") else { return };
+    fn what_the_file_system_does_not_write_directly_goes_through_the_cache() {
+        let folder = tempfile::tempdir().unwrap();
         let mut writer = DraftWriter::create(folder.path().join("draft")).unwrap();
-        let expected = chunks(&[150_001, 64 * 1024, 70_000], 0);
+        let expected = chunks(&[100, 70_001, 80_000], 0);
+        // Less than a block of any disk
+        writer.write_directly(&expected[0]).unwrap();
         let mut buffer = AlignedBuffers::default().take();
-        for (number, chunk) in expected.iter().enumerate() {
-            writer.append(&[chunk.clone()], number == 2, &mut buffer).unwrap();
-        }
+        writer.append(&expected[1..2], false, &mut buffer).unwrap();
+        writer.append(&expected[2..], true, &mut buffer).unwrap();
         assert!(fs::read(writer.draft.path()).unwrap() == expected.concat());
+        assert_ne!(writer.mode, WriteMode::Cached);
     }
 }

@@ -15,8 +15,11 @@ struct Shared<T> {
     /// Signalled when as much waits as a thread wants.
     is_enough: Condvar,
     /// Makes what a thread keeps and does.
-    begin_thread: Box<dyn Fn() -> Box<dyn FnMut(&mut Vec<T>)> + Send + Sync>,
+    begin_thread: Box<dyn Fn() -> BatchWork<T> + Send + Sync>,
 }
+
+/// What a thread does with a batch.
+type BatchWork<T> = Box<dyn FnMut(&mut Vec<T>)>;
 
 struct State<T> {
     waiting: VecDeque<T>,
@@ -56,7 +59,7 @@ impl<T: Send + 'static> WorkQueue<T> {
         begin_thread: impl Fn() -> W + Send + Sync + 'static,
     ) -> Self {
         let state = Mutex::new(State { waiting: VecDeque::new(), threads: 0, wanted: 0 });
-        let begin_thread = Box::new(move || Box::new(begin_thread()) as Box<dyn FnMut(&mut Vec<T>)>);
+        let begin_thread = Box::new(move || Box::new(begin_thread()) as BatchWork<T>);
         Self(Arc::new(Shared { state, max_threads, batches, is_enough: Condvar::new(), begin_thread }))
     }
 
