@@ -85,16 +85,19 @@ pub(super) async fn http1_connection(
             }
             seen = now;
         };
-        // An upgraded connection belongs to the service that upgraded it
-        let Some(parts) = http.into_parts() else { return Ok(()) };
-        stream = parts.io.into_inner();
-        stream.unread(parts.read_buf);
+        stream = {
+            // An upgraded connection belongs to the service that upgraded it
+            let Some(parts) = http.into_parts() else { return Ok(()) };
+            let mut stream = parts.io.into_inner();
+            stream.unread(parts.read_buf);
+            stream
+        };
         if let Some(request) = long_request {
             calls.end_hand_over();
             // On the heap, since few connections need it
-            let Some(responded) = Box::pin(request.respond(stream, service.clone())).await else { return Ok(()) };
-            stream = responded.0;
-            long_requests.respond(responded.1);
+            let responding = Box::pin(request.respond(stream, service.clone(), Arc::clone(&long_requests)));
+            let Some(returned) = responding.await else { return Ok(()) };
+            stream = *returned;
         } else if stream.is_used_up() {
             tracing::trace!("a connection is idle: its buffers are released");
             let idle = limits.idle.saturating_sub(limits.rest * 2);
@@ -115,7 +118,7 @@ async fn when(is_so: impl Fn() -> bool) {
     std::future::poll_fn(|_| if is_so() { Poll::Ready(()) } else { Poll::Pending }).await;
 }
 
-/// What follows when the library has read the head of a request.
+/// The step that follows when the library has read the head of a request.
 enum Step {
     /// The service responds.
     Respond { request: hyper::Request<Incoming>, in_flight: RequestInFlight, upgrading: Option<Arc<Calls>> },

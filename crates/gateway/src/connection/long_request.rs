@@ -14,7 +14,7 @@
 
 use std::io::{self, ErrorKind};
 use std::pin::Pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use axum::body::Body;
@@ -53,10 +53,11 @@ pub(super) struct LongRequest {
     in_flight: RequestInFlight,
 }
 
-/// What the library and the task of its connection pass to each other.
+/// The requests and responses that the library and the task of its connection pass to each other.
 #[derive(Default)]
 pub(super) struct LongRequests {
-    request: Mutex<Option<LongRequest>>,
+    /// On the heap, since few connections need it.
+    request: Mutex<Option<Box<LongRequest>>>,
     response: Mutex<Option<Response<ResponseBody>>>,
 }
 
@@ -74,17 +75,17 @@ impl LongRequests {
 
     /// Takes a request from the library.
     pub fn begin(&self, request: hyper::Request<Incoming>, size: u64, in_flight: RequestInFlight) {
-        *lock(&self.request) = Some(LongRequest { request, size, in_flight });
+        *lock(&self.request) = Some(Box::new(LongRequest { request, size, in_flight }));
     }
 
     /// Returns the request that was taken last.
-    pub fn take(&self) -> Option<LongRequest> {
+    pub fn take(&self) -> Option<Box<LongRequest>> {
         lock(&self.request).take()
     }
 
     /// Keeps a response for the next request that the library reads, which is the one in place of
     /// the request that was taken.
-    pub fn respond(&self, response: Response<ResponseBody>) {
+    fn respond(&self, response: Response<ResponseBody>) {
         *lock(&self.response) = Some(response);
     }
 
@@ -99,14 +100,15 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl LongRequest {
-    /// Lets the service respond. Returns the connection, with the request in place of this one, and
-    /// the response; `None` if the connection is lost.
+    /// Lets the service respond. Returns the connection with the request in place of this one, and
+    /// keeps the response for it; `None` if the connection is lost.
     pub async fn respond(
-        self,
+        self: Box<Self>,
         stream: RequestLines<TcpStream>,
         service: ConnectionService<impl Serve>,
-    ) -> Option<(RequestLines<TcpStream>, Response<ResponseBody>)> {
-        let Self { request, size, in_flight } = self;
+        long_requests: Arc<LongRequests>,
+    ) -> Option<Box<RequestLines<TcpStream>>> {
+        let Self { request, size, in_flight } = *self;
         let version = request.version();
         let (stays_open, expects) = (stays_open(version, request.headers()), expects_continue(request.headers()));
         let (back, returned) = oneshot::channel();
@@ -126,7 +128,8 @@ impl LongRequest {
         };
         stream.limit_reads(None);
         stream.unread(Bytes::from_static(head.as_bytes()));
-        Some((*stream, response.map(|body| ResponseBody { body, _in_flight: in_flight })))
+        long_requests.respond(response.map(|body| ResponseBody { body, _in_flight: in_flight }));
+        Some(stream)
     }
 }
 
@@ -150,7 +153,7 @@ struct LongBody {
     back: Option<oneshot::Sender<(Box<RequestLines<TcpStream>>, bool)>>,
     blocks: ReadBlocks,
     left: u64,
-    /// What is left of the interim response.
+    /// The rest of the interim response.
     interim: &'static [u8],
 }
 
@@ -167,7 +170,7 @@ impl LongBody {
         stream.limit_reads(Some(BLOCK_SIZE));
         let mut outcome = Poll::Pending;
         let bytes = self.blocks.read(self.left, |buffer| {
-            // What arrives in small packets is joined
+            // Small packets are joined
             while buffer.remaining() > 0 {
                 let before = buffer.filled().len();
                 outcome = match Pin::new(&mut **stream).poll_read(context, buffer) {

@@ -43,10 +43,10 @@ pub(crate) use calls::{BodyLength, Calls, ConnectionStanding, RequestInFlight};
 mod calls;
 mod chunks;
 
-/// The most bytes that are read at once for the library. It doubles the buffer of a connection whenever a
-/// read fills it, up to the size of the longest head, and a body that waits to be written has that
-/// size: with many uploads at a time, most of the memory. It has 8 KiB at first, and 16 KiB, which
-/// this does not fill, from the first full read on.
+/// The most bytes that are read at once for the library. It doubles the buffer of a connection
+/// whenever a read fills it, up to the size of the longest head, and a body that waits to be
+/// written has that size: with many uploads at a time, most of the memory. It has 8 KiB at first,
+/// and 16 KiB, which this does not fill, from the first full read on.
 const READ_SIZE: u64 = 16 * 1024 - 1;
 
 /// The replacement of a bare line feed. The library rejects this byte everywhere in a head.

@@ -168,7 +168,7 @@ async fn a_client_that_expects_to_be_asked_for_the_body_is_asked_when_it_is_read
         assert_eq!(interim, b"HTTP/1.1 100 Continue\r\n\r\n");
         assert_eq!(String::from_utf8(ask(&mut socket, &[&body]).await.1).unwrap(), sum(&body));
     }
-    // It is not asked for a body that nobody reads
+    // It is not asked for a body that is not read
     let (head, _) = ask(&mut socket, &[&head("/ignore", LONG, "expect: 100-continue\r\n")]).await;
     assert!(head.starts_with("HTTP/1.1 200") && head.contains("connection: close"), "{head}");
 }

@@ -18,10 +18,10 @@ pub(super) struct AlignedBuffers(Arc<Mutex<Vec<Box<[u8]>>>>);
 /// A buffer that begins at a multiple of [`BLOCK`].
 pub(super) struct AlignedBuffer {
     memory: Box<[u8]>,
-    /// Where the buffer begins.
+    /// The index at which the buffer begins.
     start: usize,
     filled: usize,
-    /// Where it is kept for others.
+    /// The pool that gets the memory back.
     buffers: AlignedBuffers,
 }
 

@@ -1,10 +1,11 @@
 //! Writing the content of an upload to its draft.
 //!
 //! Content that arrives faster than it is written goes from the memory of the program to the disk
-//! (`O_DIRECT`). By way of the system's cache, each page would be allocated, filled and cleaned for
-//! nobody, which takes three times as much of the processors. Direct writes have to begin and end
-//! on the blocks of a disk, so what follows the last whole block is kept for the next write.
-//! Content that arrives slowly goes through the cache, which joins small writes.
+//! (`O_DIRECT`). By way of the system's cache, each page would be allocated, filled and cleaned
+//! without being read, which takes three times as much of the processors. Direct writes have to
+//! begin and end on the blocks of a disk, so what follows the last whole block is kept for the next
+//! write. Content that arrives slowly goes through the cache, which joins small writes (decision
+//! 37).
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
@@ -37,7 +38,7 @@ pub(super) struct DraftWriter {
     pub digest: Md5State,
     /// The bytes in the file.
     written: u64,
-    /// What follows them: less than a block, behind the end of another one.
+    /// The bytes behind them: less than a block, behind the end of another one.
     rest: Vec<u8>,
     mode: WriteMode,
     /// The file has space on the disk up to here.

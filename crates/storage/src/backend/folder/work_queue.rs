@@ -18,18 +18,18 @@ struct Shared<T> {
     begin_thread: Box<dyn Fn() -> BatchWork<T> + Send + Sync>,
 }
 
-/// What a thread does with a batch.
+/// The function that a thread calls with each batch.
 type BatchWork<T> = Box<dyn FnMut(&mut Vec<T>)>;
 
 struct State<T> {
     waiting: VecDeque<T>,
     /// The threads at work.
     threads: usize,
-    /// What a thread that has less waits for; 0 if none does.
+    /// The amount of work that a thread waits for; 0 if none does.
     wanted: usize,
 }
 
-/// How much work a thread does at once.
+/// The amounts of work that a thread does at once.
 pub(super) struct Batches {
     pub max: usize,
     /// Returns how much is worth the patience to wait for it.
