@@ -88,6 +88,11 @@ pub(super) async fn http1_connection(
         stream = {
             // An upgraded connection belongs to the service that upgraded it
             let Some(parts) = http.into_parts() else { return Ok(()) };
+            if long_request.is_some() && !parts.read_buf.is_empty() {
+                // Never the case: nothing is passed on to the library behind the head. The length
+                // of the body would not count these bytes
+                return Ok(());
+            }
             let mut stream = parts.io.into_inner();
             stream.unread(parts.read_buf);
             stream
