@@ -101,10 +101,13 @@ pub(crate) fn verify(service: &StorageService, token: &str, path: &ObjectPath, s
     })
 }
 
-/// Returns the end of a token's validity; that of a token without one is now.
+/// The last second of the year 9999, in seconds since 1970. HTTP has no form for later times.
+const LAST_SECOND: i64 = 253_402_300_799;
+
+/// Returns the end of a token's validity; that of a token without one is in 1970.
 fn expiry(claims: &Claims) -> OffsetDateTime {
     let seconds = claims.get("exp").and_then(Value::as_f64).unwrap_or_default() as i64;
-    OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH)
+    OffsetDateTime::from_unix_timestamp(seconds.clamp(0, LAST_SECOND)).unwrap_or(OffsetDateTime::UNIX_EPOCH)
 }
 
 /// Returns the object as the claim `url` has it; `None` for a bucket whose id contains `/`, which

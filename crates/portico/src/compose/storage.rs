@@ -178,6 +178,10 @@ pub fn collect_garbage(storage: Option<&Storage>, options: GcOptions, replies: m
             let _ = replies.try_send(Reply::Progress { line });
         };
         // Younger content may belong to an upload in progress on another server
+        if options.grace < storage.grace() {
+            let minutes = storage.grace().as_secs() / 60;
+            report(format!("What changed in the last {minutes} minutes is left: an upload may be in progress"));
+        }
         let options = GcOptions { grace: options.grace.max(storage.grace()), ..options };
         let collection = storage.collect_garbage(options, &report);
         let outcome = tokio::select! {

@@ -6,11 +6,15 @@ use http::StatusCode;
 use serde::Deserialize;
 
 use super::call::{S3Call, empty, set};
-use super::list::ListVersion;
+use super::list::{ListVersion, behind};
 use super::xml::{XmlElement, XmlWriter, xml_response};
 use crate::bucket::{self, BucketListRequest, NewBucket};
 use crate::error::{Result, S3Error};
+use crate::object::list_page::PageCursor;
 use crate::operation::{Actor, Operation, parse};
+
+/// The most buckets of a page.
+const MAX_BUCKETS: u64 = 10_000;
 
 /// The columns of a bucket that responses have.
 #[derive(Debug, Deserialize)]
@@ -21,7 +25,15 @@ struct BucketRow {
 
 impl S3Call<'_> {
     pub(super) async fn list_buckets(&self) -> Result<Response> {
-        self.allow_parameters(&[])?;
+        self.allow_parameters(&["prefix", "max-buckets", "continuation-token", "bucket-region"])?;
+        let text = |name: &str| self.query(name).filter(|text| !text.is_empty());
+        let (prefix, token) = (text("prefix").unwrap_or_default(), text("continuation-token"));
+        let last = token.map(PageCursor::decode).transpose()?;
+        let count = self.number("max-buckets", MAX_BUCKETS)?;
+        if count == Some(0) {
+            return Err(S3Error::invalid_argument("max-buckets").into());
+        }
+        let is_here = text("bucket-region").is_none_or(|region| region == self.request.settings.region);
         let operation = self.operation("storage.s3.bucket.list");
         let request = BucketListRequest {
             limit: None,
@@ -31,7 +43,17 @@ impl S3Call<'_> {
             descending: false,
             has_type: false,
         };
-        let buckets: Vec<BucketRow> = parse(&bucket::list(&operation, &request).await?)?;
+        let mut buckets: Vec<BucketRow> = parse(&bucket::list(&operation, &request).await?)?;
+        // The order of the database is that of a language
+        buckets.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        buckets.retain(|bucket| {
+            let is_behind = last.as_ref().is_none_or(|last| bucket.name > last.name);
+            is_here && is_behind && bucket.name.starts_with(prefix)
+        });
+        let count = count.map_or(buckets.len(), |count| count as usize);
+        let next = buckets.get(count).and_then(|_| buckets.get(count.checked_sub(1)?));
+        let next = next.map(|last| behind(&last.name, false).encode());
+        buckets.truncate(count);
         let mut xml = XmlWriter::new();
         xml.root("ListAllMyBucketsResult", |xml| {
             xml.element("Buckets", |xml| {
@@ -42,6 +64,12 @@ impl S3Call<'_> {
                     });
                 }
             });
+            if let Some(next) = &next {
+                xml.text("ContinuationToken", next);
+            }
+            if !prefix.is_empty() {
+                xml.text("Prefix", prefix);
+            }
         });
         Ok(xml_response(xml))
     }

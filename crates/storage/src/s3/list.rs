@@ -50,7 +50,7 @@ impl NameEncoding {
 }
 
 /// Returns the position behind a name, as a client gives it.
-fn behind(name: &str, is_folder: bool) -> PageCursor {
+pub(super) fn behind(name: &str, is_folder: bool) -> PageCursor {
     PageCursor { name: name.to_owned(), is_folder, order: PageOrder::Name, descending: false, time: None }
 }
 

@@ -34,7 +34,7 @@ impl S3Call<'_> {
 
     pub(super) async fn begin_multipart(&self, path: ObjectPath) -> Result<Response> {
         self.allow_parameters(&["uploads"])?;
-        self.refuse_encryption()?;
+        self.refuse_other_content()?;
         let operation = self.operation("storage.s3.upload.create_multipart");
         let upload = multipart::begin(&operation, path.clone(), self.description()).await?;
         let mut xml = XmlWriter::new();
@@ -48,7 +48,7 @@ impl S3Call<'_> {
 
     pub(super) async fn upload_part(&self, path: ObjectPath, body: Body) -> Result<Response> {
         self.allow_parameters(&["uploadId", "partNumber"])?;
-        self.refuse_encryption()?;
+        self.refuse_other_content()?;
         let number = self.query("partNumber").and_then(|number| number.parse::<u16>().ok());
         let number = number.filter(|number| (1..=MAX_PART_NUMBER).contains(number));
         let number = number.ok_or_else(|| S3Error::invalid_argument("partNumber"))?;

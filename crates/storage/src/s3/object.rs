@@ -81,14 +81,16 @@ impl S3Call<'_> {
         }
     }
 
-    /// Rejects headers that would be a promise about the content which is not kept.
-    pub(super) fn refuse_encryption(&self) -> Result<()> {
-        let asks = |name: &str| self.header(name).is_some();
-        if asks("x-amz-server-side-encryption-customer-algorithm") || asks("x-amz-server-side-encryption-customer-key")
-        {
-            return Err(S3Error::NOT_IMPLEMENTED.into());
-        }
-        Ok(())
+    /// Rejects headers of which the content would not be what the client means: encrypted with its
+    /// key, or appended to an object.
+    pub(super) fn refuse_other_content(&self) -> Result<()> {
+        const HEADERS: [&str; 3] = [
+            "x-amz-server-side-encryption-customer-algorithm",
+            "x-amz-server-side-encryption-customer-key",
+            "x-amz-write-offset-bytes",
+        ];
+        let asks = HEADERS.iter().any(|name| self.header(name).is_some());
+        if asks { Err(S3Error::NOT_IMPLEMENTED.into()) } else { Ok(()) }
     }
 
     /// Returns the condition on the object that a write replaces or deletes.
@@ -117,7 +119,7 @@ impl S3Call<'_> {
 
     pub(super) async fn put_object(&self, mut path: ObjectPath, body: Body) -> Result<Response> {
         self.allow_parameters(&[])?;
-        self.refuse_encryption()?;
+        self.refuse_other_content()?;
         let operation = self.operation("storage.s3.upload");
         let size = self.content_length()?.ok_or(S3Error::MISSING_CONTENT_LENGTH)?;
         if size > MAX_PUT {
@@ -272,7 +274,7 @@ impl S3Call<'_> {
 
     pub(super) async fn copy_object(&self, destination: ObjectPath) -> Result<Response> {
         self.allow_parameters(&[])?;
-        self.refuse_encryption()?;
+        self.refuse_other_content()?;
         let source = self.copy_source()?;
         let metadata = match self.header("x-amz-metadata-directive") {
             None | Some("COPY") => None,

@@ -43,5 +43,9 @@ async fn names_and_parameters_that_are_not_possible_are_refused() {
         let response = Signed { query, body, ..request(method, path) }.send(&f).await;
         assert_refused(&response, status, code);
     }
+    for header in ["x-amz-server-side-encryption-customer-algorithm", "x-amz-write-offset-bytes"] {
+        let headers = [(header, "1")];
+        assert_refused(&Signed { headers: &headers, ..put("/files/a", "x") }.send(&f).await, 501, "NotImplemented");
+    }
     f.has_files(0).await;
 }

@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod body;
+mod buckets;
 mod object;
 mod parts;
 mod signature;
