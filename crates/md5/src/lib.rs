@@ -13,7 +13,8 @@ use std::num::Wrapping;
 use std::ops::{Add, BitAnd, BitOr, BitXor, Not};
 
 use bytes::Bytes;
-use wide::{u32x4, u32x8};
+use fearless_simd::prelude::*;
+use fearless_simd::{Level, dispatch, u32x4, u32x8};
 
 const BLOCK: usize = 64;
 /// The number of contents that are hashed at once at most.
@@ -63,6 +64,8 @@ impl Md5State {
 pub fn update(contents: Vec<(&mut Md5State, &[Bytes])>) {
     let mut waiting = contents.into_iter().map(|(state, chunks)| Lane { state, chunks, at: 0 });
     let mut lanes: Vec<Lane<'_>> = Vec::with_capacity(LANES);
+    // The vectors that the processor has
+    let level = Level::new();
     loop {
         lanes.extend(waiting.by_ref().take(LANES - lanes.len()));
         // Blocks that lie in two chunks are put together in the states
@@ -72,9 +75,9 @@ pub fn update(contents: Vec<(&mut Md5State, &[Bytes])>) {
                 Some(lane) => lanes.push(lane),
                 None => return,
             },
-            1 => hash::<Wrapping<u32>, 1>(&mut lanes),
-            2..=4 => hash::<u32x4, 4>(&mut lanes),
-            _ => hash::<u32x8, LANES>(&mut lanes),
+            1 => hash::<Wrapping<u32>, 1>((), &mut lanes),
+            2..=4 => dispatch!(level, simd => hash::<u32x4<_>, 4>(simd, &mut lanes)),
+            _ => dispatch!(level, simd => hash::<u32x8<_>, LANES>(simd, &mut lanes)),
         }
     }
 }
@@ -108,7 +111,7 @@ impl Lane<'_> {
             if rest + taken == BLOCK {
                 let block = self.state.rest;
                 let mut words = self.state.words.map(Wrapping);
-                compress(&mut words, &message::<Wrapping<u32>, 1>([&block]));
+                compress((), &mut words, &Wrapping::<u32>::message((), [&block]));
                 self.state.words = words.map(|word| word.0);
             }
         }
@@ -122,16 +125,24 @@ impl Lane<'_> {
 }
 
 /// Adds as many blocks to each lane as all of them have.
-fn hash<W: Words<N>, const N: usize>(lanes: &mut [Lane<'_>]) {
+#[inline(always)]
+fn hash<W: Words<N>, const N: usize>(simd: W::Simd, lanes: &mut [Lane<'_>]) {
     let count = lanes.iter().map(|lane| lane.blocks().len()).min().unwrap_or_default();
     // Lanes without a content repeat the first one
     let of = |lane: usize| if lane < lanes.len() { lane } else { 0 };
     let blocks: [&[[u8; BLOCK]]; N] = std::array::from_fn(|lane| &lanes[of(lane)].blocks()[..count]);
-    let mut words: [W; 4] =
-        std::array::from_fn(|word| W::from_lanes(std::array::from_fn(|lane| lanes[of(lane)].state.words[word])));
-    #[expect(clippy::needless_range_loop, reason = "each lane has a block of this number")]
+    let states: [[u32; N]; 4] =
+        std::array::from_fn(|word| std::array::from_fn(|lane| lanes[of(lane)].state.words[word]));
+    let mut words = [W::all(simd, 0); 4];
+    for (word, lanes) in words.iter_mut().zip(states) {
+        *word = W::from_lanes(simd, lanes);
+    }
     for number in 0..count {
-        compress(&mut words, &message(std::array::from_fn(|lane| &blocks[lane][number])));
+        let mut block = [blocks[0][number].as_slice().as_array().unwrap_or(&[0; BLOCK]); N];
+        for (block, blocks) in block.iter_mut().zip(blocks) {
+            *block = &blocks[number];
+        }
+        compress(simd, &mut words, &W::message(simd, block));
     }
     let words = words.map(W::to_lanes);
     for (number, lane) in lanes.iter_mut().enumerate() {
@@ -145,90 +156,137 @@ fn hash<W: Words<N>, const N: usize>(lanes: &mut [Lane<'_>]) {
 trait Words<const N: usize>:
     Copy + Add<Output = Self> + BitAnd<Output = Self> + BitOr<Output = Self> + BitXor<Output = Self> + Not<Output = Self>
 {
-    fn from_lanes(lanes: [u32; N]) -> Self;
-    fn to_lanes(self) -> [u32; N];
-    fn rotate_left<const BITS: u32>(self) -> Self;
+    /// The kind of vectors that the processor has.
+    type Simd: Copy;
 
-    #[inline(always)]
-    fn all(word: u32) -> Self {
-        Self::from_lanes([word; N])
-    }
+    fn from_lanes(simd: Self::Simd, lanes: [u32; N]) -> Self;
+    fn to_lanes(self) -> [u32; N];
+    fn all(simd: Self::Simd, word: u32) -> Self;
+    fn rotate_left<const BITS: u32>(self) -> Self;
+    /// Returns the words of a block of each content.
+    fn message(simd: Self::Simd, blocks: [&[u8; BLOCK]; N]) -> [Self; 16];
 }
 
 impl Words<1> for Wrapping<u32> {
+    type Simd = ();
+
     #[inline(always)]
-    fn from_lanes([word]: [u32; 1]) -> Self {
+    fn from_lanes((): (), [word]: [u32; 1]) -> Self {
         Self(word)
     }
 
+    #[inline(always)]
     fn to_lanes(self) -> [u32; 1] {
         [self.0]
+    }
+
+    #[inline(always)]
+    fn all((): (), word: u32) -> Self {
+        Self(word)
     }
 
     #[inline(always)]
     fn rotate_left<const BITS: u32>(self) -> Self {
         Self(self.0.rotate_left(BITS))
     }
-}
-
-impl Words<4> for u32x4 {
-    #[inline(always)]
-    fn from_lanes(lanes: [u32; 4]) -> Self {
-        lanes.into()
-    }
-
-    fn to_lanes(self) -> [u32; 4] {
-        self.to_array()
-    }
 
     #[inline(always)]
-    fn rotate_left<const BITS: u32>(self) -> Self {
-        (self << BITS) | (self >> (32 - BITS))
-    }
-}
-
-impl Words<8> for u32x8 {
-    #[inline(always)]
-    fn from_lanes(lanes: [u32; 8]) -> Self {
-        lanes.into()
-    }
-
-    fn to_lanes(self) -> [u32; 8] {
-        self.to_array()
-    }
-
-    #[inline(always)]
-    fn rotate_left<const BITS: u32>(self) -> Self {
-        (self << BITS) | (self >> (32 - BITS))
-    }
-}
-
-/// Returns the words of a block of each content.
-#[inline(always)]
-fn message<W: Words<N>, const N: usize>(blocks: [&[u8; BLOCK]; N]) -> [W; 16] {
-    // Loops, since the compiler does not inline closures here
-    let mut words = [W::all(0); 16];
-    for (number, word) in words.iter_mut().enumerate() {
-        let mut lanes = [0; N];
-        for (lane, block) in lanes.iter_mut().zip(blocks) {
-            *lane = u32::from_le_bytes(block.as_chunks().0[number]);
+    fn message((): (), [block]: [&[u8; BLOCK]; 1]) -> [Self; 16] {
+        let mut message = [Self(0); 16];
+        for (number, word) in message.iter_mut().enumerate() {
+            *word = Self(u32::from_le_bytes(block.as_chunks().0[number]));
         }
-        *word = W::from_lanes(lanes);
+        message
+    }
+}
+
+/// Implements what the vectors of both sizes have in common.
+macro_rules! vector {
+    ($vector:ident, $lanes:literal, $message:expr) => {
+        impl<S: Simd> Words<$lanes> for $vector<S> {
+            type Simd = S;
+
+            #[inline(always)]
+            fn from_lanes(simd: S, lanes: [u32; $lanes]) -> Self {
+                lanes.simd_into(simd)
+            }
+
+            #[inline(always)]
+            fn to_lanes(self) -> [u32; $lanes] {
+                self.into()
+            }
+
+            #[inline(always)]
+            fn all(simd: S, word: u32) -> Self {
+                Self::splat(simd, word)
+            }
+
+            #[inline(always)]
+            fn rotate_left<const BITS: u32>(self) -> Self {
+                (self << BITS) | (self >> (32 - BITS))
+            }
+
+            #[inline(always)]
+            fn message(simd: S, blocks: [&[u8; BLOCK]; $lanes]) -> [Self; 16] {
+                $message(simd, blocks)
+            }
+        }
+    };
+}
+
+vector!(u32x4, 4, transposed);
+vector!(u32x8, 8, transposed_pairs);
+
+/// Returns the words of four blocks: each vector has one word of all of them.
+#[inline(always)]
+fn transposed<S: Simd>(simd: S, blocks: [&[u8; BLOCK]; 4]) -> [u32x4<S>; 16] {
+    let mut words = [u32x4::splat(simd, 0); 16];
+    // Loops, since the compiler does not inline closures here
+    for (quarter, words) in words.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+        let mut rows = [u32x4::splat(simd, 0); 4];
+        for (row, block) in rows.iter_mut().zip(blocks) {
+            let mut lanes = [0; 4];
+            for (number, lane) in lanes.iter_mut().enumerate() {
+                *lane = u32::from_le_bytes(block.as_chunks().0[4 * quarter + number]);
+            }
+            *row = lanes.simd_into(simd);
+        }
+        let [a, b, c, d] = rows;
+        let (even_low, even_high) = (a.zip_low(c), a.zip_high(c));
+        let (odd_low, odd_high) = (b.zip_low(d), b.zip_high(d));
+        *words = [
+            even_low.zip_low(odd_low),
+            even_low.zip_high(odd_low),
+            even_high.zip_low(odd_high),
+            even_high.zip_high(odd_high),
+        ];
+    }
+    words
+}
+
+/// Returns the words of eight blocks.
+#[inline(always)]
+fn transposed_pairs<S: Simd>(simd: S, blocks: [&[u8; BLOCK]; 8]) -> [u32x8<S>; 16] {
+    let [a, b, c, d, e, f, g, h] = blocks;
+    let (first, second) = (transposed(simd, [a, b, c, d]), transposed(simd, [e, f, g, h]));
+    let mut words = [u32x8::splat(simd, 0); 16];
+    for ((word, first), second) in words.iter_mut().zip(first).zip(second) {
+        *word = first.combine(second);
     }
     words
 }
 
 /// The compression function of RFC 1321, section 3.4.
 #[inline(always)]
-fn compress<W: Words<N>, const N: usize>(state: &mut [W; 4], message: &[W; 16]) {
+fn compress<W: Words<N>, const N: usize>(simd: W::Simd, state: &mut [W; 4], message: &[W; 16]) {
     let [mut a, mut b, mut c, mut d] = *state;
     /// Four steps of a round, `i` of 16: the words of the message are those at `k * i + offset`.
     macro_rules! steps {
         ($mix:expr, $table:ident, $k:literal * $i:literal + $offset:literal, $s1:literal $s2:literal $s3:literal $s4:literal) => {
-            a = step::<W, N, $s1>([a, b, c, d], message[($k * $i + $offset) % 16], $table[$i], $mix);
-            d = step::<W, N, $s2>([d, a, b, c], message[($k * ($i + 1) + $offset) % 16], $table[$i + 1], $mix);
-            c = step::<W, N, $s3>([c, d, a, b], message[($k * ($i + 2) + $offset) % 16], $table[$i + 2], $mix);
-            b = step::<W, N, $s4>([b, c, d, a], message[($k * ($i + 3) + $offset) % 16], $table[$i + 3], $mix);
+            a = step::<W, N, $s1>(simd, [a, b, c, d], message[($k * $i + $offset) % 16], $table[$i], $mix);
+            d = step::<W, N, $s2>(simd, [d, a, b, c], message[($k * ($i + 1) + $offset) % 16], $table[$i + 1], $mix);
+            c = step::<W, N, $s3>(simd, [c, d, a, b], message[($k * ($i + 2) + $offset) % 16], $table[$i + 2], $mix);
+            b = step::<W, N, $s4>(simd, [b, c, d, a], message[($k * ($i + 3) + $offset) % 16], $table[$i + 3], $mix);
         };
     }
     macro_rules! round {
@@ -239,21 +297,22 @@ fn compress<W: Words<N>, const N: usize>(state: &mut [W; 4], message: &[W; 16]) 
             steps!($mix, $table, $k * 12 + $offset, $s1 $s2 $s3 $s4);
         };
     }
-    round!(|x: W, y: W, z: W| z ^ (x & (y ^ z)), ROUND_1, 1, 0, 7 12 17 22);
-    round!(|x: W, y: W, z: W| y ^ (z & (x ^ y)), ROUND_2, 5, 1, 5 9 14 20);
-    round!(|x: W, y: W, z: W| x ^ y ^ z, ROUND_3, 3, 5, 4 11 16 23);
-    round!(|x: W, y: W, z: W| y ^ (x | !z), ROUND_4, 7, 0, 6 10 15 21);
+    round!(|sum: W, x: W, y: W, z: W| sum + (z ^ (x & (y ^ z))), ROUND_1, 1, 0, 7 12 17 22);
+    round!(|sum: W, x: W, y: W, z: W| (sum + (y & !z)) + (x & z), ROUND_2, 5, 1, 5 9 14 20);
+    round!(|sum: W, x: W, y: W, z: W| sum + (x ^ (y ^ z)), ROUND_3, 3, 5, 4 11 16 23);
+    round!(|sum: W, x: W, y: W, z: W| sum + (y ^ (x | !z)), ROUND_4, 7, 0, 6 10 15 21);
     *state = [state[0] + a, state[1] + b, state[2] + c, state[3] + d];
 }
 
 #[inline(always)]
 fn step<W: Words<N>, const N: usize, const BITS: u32>(
+    simd: W::Simd,
     [a, b, c, d]: [W; 4],
     word: W,
     constant: u32,
-    mix: impl Fn(W, W, W) -> W,
+    add_mix: impl Fn(W, W, W, W) -> W,
 ) -> W {
-    (a + mix(b, c, d) + (word + W::all(constant))).rotate_left::<BITS>() + b
+    add_mix(a + (word + W::all(simd, constant)), b, c, d).rotate_left::<BITS>() + b
 }
 
 const ROUND_1: [u32; 16] = [
