@@ -114,7 +114,7 @@ impl LongRequest {
         let (back, returned) = oneshot::channel();
         let blocks = service.blocks.clone();
         let interim = if expects && version == Version::HTTP_11 { CONTINUE } else { b"" };
-        let body = LongBody { stream: Some(Box::new(stream)), back: Some(back), blocks, left: size, interim };
+        let body = LongBody { stream: Some(Box::new(stream)), back: Some(back), blocks, position: 0, size, interim };
         let guard = service.guard.clone();
         let response = service.service.respond(request.map(|_| Body::new(body)), service.peer).await;
         // The body was read or dropped, so it is there
@@ -152,7 +152,9 @@ struct LongBody {
     stream: Option<Box<RequestLines<TcpStream>>>,
     back: Option<oneshot::Sender<(Box<RequestLines<TcpStream>>, bool)>>,
     blocks: ReadBlocks,
-    left: u64,
+    /// The bytes that were read.
+    position: u64,
+    size: u64,
     /// The rest of the interim response.
     interim: &'static [u8],
 }
@@ -169,7 +171,7 @@ impl LongBody {
         }
         stream.limit_reads(Some(BLOCK_SIZE));
         let mut outcome = Poll::Pending;
-        let bytes = self.blocks.read(self.left, |buffer| {
+        let bytes = self.blocks.read(self.position, self.size - self.position, |buffer| {
             // Small packets are joined
             while buffer.remaining() > 0 {
                 let before = buffer.filled().len();
@@ -188,7 +190,7 @@ impl LongBody {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             Poll::Pending if bytes.is_empty() => Poll::Pending,
             Poll::Pending | Poll::Ready(Ok(())) => {
-                self.left -= bytes.len() as u64;
+                self.position += bytes.len() as u64;
                 Poll::Ready(Ok(bytes))
             }
         }
@@ -201,18 +203,18 @@ impl http_body::Body for LongBody {
 
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         let this = self.get_mut();
-        if this.left == 0 {
+        if this.is_end_stream() {
             return Poll::Ready(None);
         }
         Poll::Ready(Some(ready!(this.poll_read(context)).map(Frame::data)))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.left == 0
+        self.position == self.size
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.left)
+        SizeHint::with_exact(self.size - self.position)
     }
 }
 

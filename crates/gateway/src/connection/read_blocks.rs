@@ -8,10 +8,13 @@ use tokio::io::ReadBuf;
 
 /// The bytes of a block.
 pub(super) const BLOCK_SIZE: usize = 256 * 1024;
+/// Blocks begin at multiples of this in memory, and reads end at multiples of it in the body, as
+/// far as there is room. So a body can be written to a disk from where it was read, without a copy.
+const ALIGNMENT: usize = 4096;
 /// The bytes that are read at once while no block is free.
 const SMALL_SIZE: usize = 8 * 1024;
 /// The blocks for each processor.
-const BLOCKS: usize = 7;
+const BLOCKS: usize = 9;
 /// The number of free blocks that are kept.
 const MAX_FREE: usize = 16;
 
@@ -34,6 +37,8 @@ struct BlockPool {
 /// only what is read now is ever shown.
 struct ReadBlock {
     memory: Box<[u8]>,
+    /// The index at which the block begins.
+    start: usize,
     filled: usize,
     pool: ReadBlocks,
 }
@@ -57,14 +62,16 @@ impl ReadBlocks {
             None => {
                 pool.unmade = pool.unmade.checked_sub(1)?;
                 drop(pool);
-                vec![0; BLOCK_SIZE].into()
+                vec![0; BLOCK_SIZE + ALIGNMENT].into()
             }
         };
-        Some(ReadBlock { memory, filled: 0, pool: self.clone() })
+        let start = memory.as_ptr().align_offset(ALIGNMENT);
+        Some(ReadBlock { memory, start, filled: 0, pool: self.clone() })
     }
 
-    /// Returns what `read` fills in memory for at most `wanted` bytes.
-    pub fn read(&self, wanted: u64, read: impl FnOnce(&mut ReadBuf<'_>)) -> Bytes {
+    /// Returns what `read` fills in memory for at most `wanted` bytes, which are at this position
+    /// of the body.
+    pub fn read(&self, position: u64, wanted: u64, read: impl FnOnce(&mut ReadBuf<'_>)) -> Bytes {
         let room = |size: usize| usize::try_from(wanted).map_or(size, |wanted| wanted.min(size));
         let Some(mut block) = self.take() else {
             let mut memory = vec![0; room(SMALL_SIZE)];
@@ -75,7 +82,8 @@ impl ReadBlocks {
             memory.shrink_to_fit();
             return memory.into();
         };
-        let mut buffer = ReadBuf::new(&mut block.memory[..room(BLOCK_SIZE)]);
+        let beyond = (position % ALIGNMENT as u64) as usize;
+        let mut buffer = ReadBuf::new(&mut block.memory[block.start..][..room(BLOCK_SIZE - beyond)]);
         read(&mut buffer);
         block.filled = buffer.filled().len();
         if block.filled < BLOCK_SIZE / 2 { Bytes::copy_from_slice(block.as_ref()) } else { Bytes::from_owner(block) }
@@ -84,7 +92,7 @@ impl ReadBlocks {
 
 impl AsRef<[u8]> for ReadBlock {
     fn as_ref(&self) -> &[u8] {
-        &self.memory[..self.filled]
+        &self.memory[self.start..][..self.filled]
     }
 }
 
@@ -111,7 +119,7 @@ mod tests {
     }
 
     fn read(blocks: &ReadBlocks, wanted: u64, byte: u8, count: usize) -> Bytes {
-        blocks.read(wanted, |buffer| {
+        blocks.read(0, wanted, |buffer| {
             let count = count.min(buffer.remaining());
             buffer.put_slice(&vec![byte; count]);
         })
@@ -142,5 +150,18 @@ mod tests {
         let kept = [read(&blocks, u64::MAX, b'c', 10), read(&blocks, 10, b'c', BLOCK_SIZE), read(&blocks, 10, b'c', 0)];
         assert_eq!(kept, [vec![b'c'; 10], vec![b'c'; 10], Vec::new()]);
         assert_eq!(blocks.free(), 1);
+    }
+
+    #[test]
+    fn blocks_are_aligned_in_memory_and_in_the_body() {
+        let blocks = ReadBlocks::default();
+        let fill = |buffer: &mut ReadBuf<'_>| buffer.put_slice(&vec![b'a'; buffer.remaining()]);
+        for position in [0, 1, 1000, 4095, 4096, 1_000_000, 7 * BLOCK_SIZE as u64] {
+            let read = blocks.read(position, u64::MAX, fill);
+            assert_eq!(read.as_ptr().align_offset(ALIGNMENT), 0);
+            assert_eq!((position + read.len() as u64) % ALIGNMENT as u64, 0);
+            assert!(read.len() > BLOCK_SIZE - ALIGNMENT);
+            assert_eq!(blocks.read(position, 5, fill), "aaaaa");
+        }
     }
 }
