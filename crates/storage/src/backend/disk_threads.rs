@@ -19,11 +19,16 @@ pub(crate) struct DiskThreads(Arc<Semaphore>);
 
 impl Default for DiskThreads {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(THREADS)))
+        Self::new(THREADS)
     }
 }
 
 impl DiskThreads {
+    /// Returns a bound of this number of threads.
+    pub fn new(threads: usize) -> Self {
+        Self(Arc::new(Semaphore::new(threads)))
+    }
+
     /// Runs work on a thread that may block. Once begun it runs to its end, also if this is
     /// cancelled.
     ///

@@ -17,7 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 pub(crate) const PIECE_SIZE: usize = 256 * 1024;
 
 /// The permits for each processor.
-const PERMITS: usize = 6;
+const PERMITS: usize = 8;
 
 /// The permits. Clones share them.
 #[derive(Debug, Clone)]
@@ -31,7 +31,8 @@ pub(crate) struct PiecePermits {
 pub(crate) struct PiecePermit(#[expect(dead_code, reason = "it is held")] Option<OwnedSemaphorePermit>);
 
 impl Default for PiecePermits {
-    /// Six for each processor: some pieces are hashed at once, while others are written or filled.
+    /// Eight for each processor: some pieces are hashed and written at once, while others are
+    /// filled.
     fn default() -> Self {
         let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
         let count = PERMITS * processors;
@@ -46,16 +47,31 @@ impl PiecePermits {
         PiecePermit(Arc::clone(&self.free).acquire_owned().await.ok())
     }
 
-    /// Waits for a chunk and a permit for the piece that begins with it; `None` at the end.
-    pub async fn first_chunk<S: Stream + Unpin + ?Sized>(&self, content: &mut S) -> (PiecePermit, Option<S::Item>) {
-        let permit = self.acquire().await;
+    /// Returns a permit if one is free and no upload waits for it.
+    pub fn try_acquire(&self) -> Option<PiecePermit> {
+        Some(PiecePermit(Some(Arc::clone(&self.free).try_acquire_owned().ok()?)))
+    }
+
+    /// Waits for a chunk and returns it with a permit for the piece that begins with it, which is
+    /// `permit` unless the chunk is still on its way. The chunk is `None` at the end of the
+    /// content. Nothing is received after `cancelled`, and `None` returned; no chunk is lost.
+    pub async fn first_chunk<S: Stream + Unpin + ?Sized>(
+        &self,
+        permit: PiecePermit,
+        content: &mut S,
+        cancelled: impl Future<Output = ()>,
+    ) -> Option<(PiecePermit, Option<S::Item>)> {
         if let Some(first) = arrived(content).await {
-            return (permit, first);
+            return Some((permit, first));
         }
         // No permit is held while a client is waited for
         drop(permit);
-        let first = content.next().await;
-        (self.acquire().await, first)
+        let first = tokio::select! {
+            biased;
+            () = cancelled => return None,
+            first = content.next() => first,
+        };
+        Some((self.acquire().await, first))
     }
 
     /// Returns the number of permits that are held.
@@ -79,4 +95,44 @@ pub(crate) async fn arrived<S: Stream + Unpin + ?Sized>(content: &mut S) -> Opti
     // A connection passes on one chunk at a time, after it was asked for it
     tokio::task::yield_now().await;
     content.next().now_or_never()
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::{pin_mut, poll};
+    use tokio::sync::{mpsc, oneshot};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_chunk_that_was_received_outlives_the_cancellation() {
+        let permits = PiecePermits::default();
+        let mut held: Vec<PiecePermit> = std::iter::from_fn(|| permits.try_acquire()).collect();
+        let (sender, mut receiver) = mpsc::unbounded_channel();
+        let mut content = futures_util::stream::poll_fn(move |context| receiver.poll_recv(context));
+        let (cancel, cancelled) = oneshot::channel::<()>();
+        let receiving = permits.first_chunk(held.pop().unwrap(), &mut content, async {
+            let _ = cancelled.await;
+        });
+        pin_mut!(receiving);
+        while permits.free() == 0 {
+            assert!(poll!(&mut receiving).is_pending());
+        }
+        // Another upload takes the permit while this one waits for its client
+        held.push(permits.acquire().await);
+        sender.send("chunk").unwrap();
+        assert!(poll!(&mut receiving).is_pending());
+        assert!(cancel.is_closed(), "nothing cancels it from now on");
+        held.pop();
+        assert_eq!(receiving.await.unwrap().1, Some("chunk"));
+    }
+
+    #[tokio::test]
+    async fn nothing_is_received_after_the_cancellation() {
+        let permits = PiecePermits::default();
+        let mut content = futures_util::stream::pending::<()>();
+        let permit = permits.acquire().await;
+        assert!(permits.first_chunk(permit, &mut content, std::future::ready(())).await.is_none());
+        assert_eq!(permits.held(), 0);
+    }
 }

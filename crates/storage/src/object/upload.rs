@@ -54,6 +54,8 @@ pub(crate) struct UploadPermit {
     owner: Owner,
     /// The largest content, in bytes.
     size_limit: u64,
+    /// The size of the content, if the request declares it exactly.
+    exact_size: Option<u64>,
     /// The declared type of the content.
     mimetype: String,
 }
@@ -122,7 +124,8 @@ pub(crate) async fn permit(
         }
     };
     let mimetype = description.mimetype.clone();
-    Ok(UploadPermit { bucket: target.bucket.clone(), key, upsert: *upsert, owner, size_limit, mimetype })
+    let (bucket, exact_size) = (target.bucket.clone(), request.exact_size);
+    Ok(UploadPermit { bucket, key, upsert: *upsert, owner, size_limit, exact_size, mimetype })
 }
 
 /// Checks an upload against the rules of its bucket. Returns the size of the largest content.
@@ -192,7 +195,9 @@ pub(crate) async fn receive(
     let service = &operation.service;
     let _slot = operation.upload_slot().await?;
     let mut version = NewVersion::begin(service, &permit.bucket, permit.key.as_str()).await?;
-    let content = service.backend.put(version.key(), content, permit.size_limit).await;
+    // The place of the content is prepared for as much
+    let limit = permit.exact_size.map_or(permit.size_limit, |size| size.min(permit.size_limit));
+    let content = service.backend.put(version.key(), content, limit).await;
     version.received();
     let content = content?;
     check_content(service, &version, content.size, &permit.mimetype).await?;

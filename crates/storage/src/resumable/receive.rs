@@ -44,10 +44,13 @@ pub(super) async fn receive(
     lock: &mut UploadLock,
 ) -> ReceivedBytes {
     let end = loop {
-        let (permit, first) = tokio::select! {
+        let permit = tokio::select! {
             biased;
             () = lock.taken_over() => break BodyEnd::TakenOver,
-            begun = store.permits.first_chunk(&mut body) => begun,
+            permit = store.permits.acquire() => permit,
+        };
+        let Some((permit, first)) = store.permits.first_chunk(permit, &mut body, lock.taken_over()).await else {
+            break BodyEnd::TakenOver;
         };
         let (chunks, mut end) = gather(first, &mut body).await;
         let gathered: u64 = chunks.iter().map(|chunk| chunk.len() as u64).sum();

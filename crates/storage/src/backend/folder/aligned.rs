@@ -17,6 +17,7 @@ pub(super) struct AlignedBuffers(Arc<Mutex<Vec<Box<[u8]>>>>);
 
 /// A buffer that begins at a multiple of [`BLOCK`].
 pub(super) struct AlignedBuffer {
+    /// Empty until something is appended: most content is written from where it was received.
     memory: Box<[u8]>,
     /// The index at which the buffer begins.
     start: usize,
@@ -28,10 +29,15 @@ pub(super) struct AlignedBuffer {
 impl AlignedBuffers {
     /// Returns an empty buffer.
     pub fn take(&self) -> AlignedBuffer {
+        AlignedBuffer { memory: Box::default(), start: 0, filled: 0, buffers: self.clone() }
+    }
+
+    /// Returns memory for a buffer, and the index at which it begins.
+    fn memory(&self) -> (Box<[u8]>, usize) {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let memory = kept.unwrap_or_else(|| vec![0; CAPACITY + BLOCK].into());
         let start = memory.as_ptr().align_offset(BLOCK);
-        AlignedBuffer { memory, start, filled: 0, buffers: self.clone() }
+        (memory, start)
     }
 }
 
@@ -47,6 +53,12 @@ impl AlignedBuffer {
 
     /// Appends as many bytes as there is room for. Returns those that are left.
     pub fn append<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        if bytes.is_empty() {
+            return bytes;
+        }
+        if self.memory.is_empty() {
+            (self.memory, self.start) = self.buffers.memory();
+        }
         let room = &mut self.memory[self.start + self.filled..self.start + CAPACITY];
         let (fitting, left) = bytes.split_at(bytes.len().min(room.len()));
         room[..fitting.len()].copy_from_slice(fitting);
@@ -55,9 +67,20 @@ impl AlignedBuffer {
     }
 }
 
+#[cfg(test)]
+impl AlignedBuffer {
+    /// Returns true if something was ever appended.
+    pub fn is_used(&self) -> bool {
+        !self.memory.is_empty()
+    }
+}
+
 impl Drop for AlignedBuffer {
     fn drop(&mut self) {
         let memory = std::mem::take(&mut self.memory);
+        if memory.is_empty() {
+            return;
+        }
         self.buffers.0.lock().unwrap_or_else(PoisonError::into_inner).push(memory);
     }
 }

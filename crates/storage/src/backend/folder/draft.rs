@@ -4,8 +4,8 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use super::draft_writer::DraftWriter;
 use super::durable::DurableFolders;
+use super::writers::HashedDraft;
 
 /// The attempts to make a folder that another deletion removes at the same time.
 const FOLDER_ATTEMPTS: usize = 8;
@@ -38,7 +38,7 @@ impl Drop for Draft {
 
 /// A whole upload, which is not flushed.
 pub(super) struct ReceivedDraft {
-    pub written: DraftWriter,
+    pub written: HashedDraft,
     pub size: u64,
 }
 

@@ -3,9 +3,9 @@
 //! Content that arrives faster than it is written goes from the memory of the program to the disk
 //! (`O_DIRECT`). By way of the system's cache, each page would be allocated, filled and cleaned
 //! without being read, which takes three times as much of the processors. Direct writes have to
-//! begin and end on the blocks of a disk, so what follows the last whole block is kept for the next
-//! write. Content that arrives slowly goes through the cache, which joins small writes (decision
-//! 37).
+//! begin and end on the blocks of a disk, in the file and in memory. So what follows the last whole
+//! block is kept for the next write, and what was received elsewhere in memory is copied first.
+//! Content that arrives slowly goes through the cache, which joins small writes (decision 37).
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
@@ -14,7 +14,6 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
 use bytes::Bytes;
-use portico_md5::Md5State;
 
 use super::aligned::{AlignedBuffer, BLOCK};
 use super::direct;
@@ -23,24 +22,28 @@ use crate::backend::model::BackendError;
 
 /// The bytes that are worth a write of their own to the disk.
 const DIRECT_SIZE: usize = 64 * 1024;
-/// The space on the disk that is reserved ahead of direct writes, at first and later. Without it,
-/// each of them has to record a new length of the file before the next one begins.
+/// The space on the disk that is reserved ahead of direct writes, at first and at most. Without it,
+/// each of them has to record a new length of the file before the next one begins. A file that lies
+/// in few places is also deleted faster.
 const FIRST_RESERVATION: u64 = 1024 * 1024;
-const RESERVATION: u64 = 8 * 1024 * 1024;
+const MAX_RESERVATION: u64 = 128 * 1024 * 1024;
+/// The space that is reserved for each byte that has arrived. Who sends little reserves little.
+const GROWTH: u64 = 16;
 /// The bytes in the cache after which the system is asked to write them to disk, and does so while
 /// more arrive: the flush at the end waits for the rest only.
 const WRITEBACK_SIZE: u64 = 8 * 1024 * 1024;
 
-/// The file of an upload on its way, and the MD5 of what was written.
+/// The file of an upload on its way.
 pub(super) struct DraftWriter {
     pub file: File,
     pub draft: Draft,
-    pub digest: Md5State,
     /// The bytes in the file.
     written: u64,
     /// The bytes behind them: less than a block, behind the end of another one.
     rest: Vec<u8>,
     mode: WriteMode,
+    /// The largest content.
+    limit: u64,
     /// The file has space on the disk up to here.
     reserved: u64,
     /// The bytes that the system was asked to write to disk.
@@ -57,22 +60,23 @@ enum WriteMode {
 }
 
 impl DraftWriter {
-    pub fn create(draft: PathBuf) -> Result<Self, BackendError> {
+    /// Creates the file of an upload of at most `limit` bytes.
+    pub fn create(draft: PathBuf, limit: u64) -> Result<Self, BackendError> {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
         Ok(Self {
             file,
             draft: Draft::new(draft),
-            digest: Md5State::default(),
             written: 0,
             rest: Vec::new(),
             mode: WriteMode::Cached,
+            limit,
             reserved: 0,
             in_writeback: 0,
         })
     }
 
     /// Appends chunks to the file; `buffer` is for direct writes. Behind the last ones the file is
-    /// whole. Their MD5 is the caller's to add.
+    /// whole.
     pub fn append(&mut self, chunks: &[Bytes], are_last: bool, buffer: &mut AlignedBuffer) -> io::Result<()> {
         let size = self.rest.len() + chunks.iter().map(Bytes::len).sum::<usize>();
         if size >= DIRECT_SIZE && self.mode != WriteMode::AlwaysCached {
@@ -83,7 +87,7 @@ impl DraftWriter {
         } else {
             self.append_cached(chunks)?;
         }
-        if are_last && self.reserved > self.written {
+        if are_last && self.reserved > self.written.next_multiple_of(BLOCK as u64) {
             self.file.set_len(self.written)?;
         }
         Ok(())
@@ -99,6 +103,11 @@ impl DraftWriter {
             let (first, mut left) = chunk.split_at(skipped.min(chunk.len()));
             self.write_cached(first)?;
             skipped -= first.len();
+            if buffer.filled().is_empty() && left.as_ptr().align_offset(BLOCK) == 0 {
+                let whole;
+                (whole, left) = left.split_at(left.len() / BLOCK * BLOCK);
+                self.write_directly(whole)?;
+            }
             while !left.is_empty() {
                 left = buffer.append(left);
                 if !left.is_empty() {
@@ -170,16 +179,12 @@ impl DraftWriter {
     /// Reserves space on the disk for the next bytes and some more.
     fn reserve(&mut self, size: u64) {
         if self.written + size > self.reserved {
-            let step = if self.reserved == 0 { FIRST_RESERVATION } else { RESERVATION };
-            self.reserved = self.written + size.max(step);
+            let step = self.written.saturating_mul(GROWTH).clamp(FIRST_RESERVATION, MAX_RESERVATION);
+            let left = self.limit.saturating_sub(self.written);
+            self.reserved = self.written + step.min(left).max(size);
             // The writes report a full disk, which may have room for them, but not for the step
             let _ = direct::reserve(&self.file, self.written, self.reserved - self.written);
         }
-    }
-
-    /// Returns the MD5 of what was written, in hexadecimal digits.
-    pub fn digest(&self) -> String {
-        hex::encode(self.digest.finish())
     }
 }
 
@@ -206,7 +211,7 @@ mod tests {
     /// Writes pieces of chunks of these sizes, and tests what the file has then.
     fn assert_writes(pieces: &[Vec<usize>], mode: WriteMode) -> DraftWriter {
         let folder = tempfile::tempdir().unwrap();
-        let mut writer = DraftWriter::create(folder.path().join("draft")).unwrap();
+        let mut writer = DraftWriter::create(folder.path().join("draft"), u64::MAX).unwrap();
         writer.mode = mode;
         let (mut buffer, mut size) = (AlignedBuffers::default().take(), 0);
         for (number, sizes) in (1..).zip(pieces) {
@@ -254,6 +259,47 @@ mod tests {
         assert_eq!((small.reserved, small.mode), (0, WriteMode::Cached));
     }
 
+    /// Returns bytes that begin at a multiple of a block in memory.
+    fn aligned(size: usize) -> Bytes {
+        let memory = Bytes::from(chunks(&[size + 2 * BLOCK], 0).concat());
+        let start = memory.as_ptr().align_offset(BLOCK);
+        memory.slice(start..start + size)
+    }
+
+    #[test]
+    fn aligned_chunks_are_written_from_where_they_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut buffer = AlignedBuffers::default().take();
+        let content = [aligned(256 * 1024), aligned(256 * 1024 + 100)];
+        let mut writer = DraftWriter::create(folder.path().join("draft"), u64::MAX).unwrap();
+        writer.append(&content[..1], false, &mut buffer).unwrap();
+        assert!(writer.rest.is_empty() && !buffer.is_used());
+        // The rest behind the last whole block is copied, and then so is the next chunk
+        writer.append(&content[1..], false, &mut buffer).unwrap();
+        assert_eq!((writer.rest.len(), buffer.is_used()), (100, true));
+        writer.append(&content[..1], true, &mut buffer).unwrap();
+        let expected = [&content[0][..], &content[1][..], &content[0][..]].concat();
+        assert!(fs::read(writer.draft.path()).unwrap() == expected);
+    }
+
+    #[test]
+    fn no_more_space_is_reserved_than_the_content_may_take() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut buffer = AlignedBuffers::default().take();
+        let mut writer = DraftWriter::create(folder.path().join("draft"), 40_000_000).unwrap();
+        let mut reserved = Vec::new();
+        for piece in 0..40 {
+            writer.append(&[aligned(1_000_000)], piece == 39, &mut buffer).unwrap();
+            reserved.push(writer.reserved);
+        }
+        assert_eq!(fs::metadata(writer.draft.path()).unwrap().len(), 40_000_000);
+        if is_direct() {
+            assert_eq!((reserved[0], *reserved.last().unwrap()), (FIRST_RESERVATION, 40_000_000));
+            reserved.dedup();
+            assert_eq!(reserved.len(), 3, "{reserved:?}");
+        }
+    }
+
     #[test]
     fn space_that_was_reserved_and_not_needed_is_given_back() {
         use std::os::unix::fs::MetadataExt as _;
@@ -273,7 +319,7 @@ mod tests {
     #[test]
     fn what_the_file_system_does_not_write_directly_goes_through_the_cache() {
         let folder = tempfile::tempdir().unwrap();
-        let mut writer = DraftWriter::create(folder.path().join("draft")).unwrap();
+        let mut writer = DraftWriter::create(folder.path().join("draft"), u64::MAX).unwrap();
         let expected = chunks(&[100, 70_001, 80_000], 0);
         // Less than a block of any disk
         writer.write_directly(&expected[0]).unwrap();

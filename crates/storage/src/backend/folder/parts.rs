@@ -59,7 +59,7 @@ impl PartStore for ContentFolder {
             let cancelled = Arc::downgrade(&waiting);
             let stored = self.flushing.run(move || {
                 let place = folder.join(name.file());
-                finish_part(written, &folder, &name)?;
+                finish_part(written.writer, &folder, &name)?;
                 // The deletion of the cancelled part may have been too early
                 if cancelled.strong_count() == 0 {
                     fs::remove_file(place)?;

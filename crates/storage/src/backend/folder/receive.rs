@@ -1,38 +1,38 @@
 //! Uploads on their way to disk: hashed and written piece by piece.
 
-use std::io;
-
 use portico_base::{random, spawn_blocking};
 
 use super::draft::ReceivedDraft;
-use super::draft_writer::DraftWriter;
 use super::file::finished;
 use super::store::ContentFolder;
-use super::writers::{Piece, PieceTarget, WrittenPiece};
+use super::writers::{Piece, PieceTarget, PieceWriters, WrittenPiece};
 use crate::backend::model::{BackendError, ContentStream};
-use crate::backend::piece_permit::{PIECE_SIZE, PiecePermits, arrived};
+use crate::backend::piece_permit::{PIECE_SIZE, PiecePermit, PiecePermits, arrived};
 
 impl ContentFolder {
-    /// Receives content of at most `limit` bytes into a draft. A piece is received while that
-    /// before it is hashed and written.
+    /// Receives content of at most `limit` bytes into a draft.
     pub(super) async fn receive(&self, content: ContentStream<'_>, limit: u64) -> Result<ReceivedDraft, BackendError> {
-        let mut draft = Some(self.incoming.join(random::uuid().to_string()));
-        let mut writing = None;
+        let draft = PieceTarget::New(self.incoming.join(random::uuid().to_string()), limit);
+        let mut pieces = Pieces { writers: &self.writers, target: Some(draft), writing: None };
         let received = async {
             let mut size = 0_u64;
             loop {
-                let piece = gather(content, &self.permits).await?;
+                let permit = match self.permits.try_acquire() {
+                    // The piece is received while that before it is written
+                    Some(permit) => permit,
+                    // Another upload has use for the permit meanwhile
+                    None => {
+                        pieces.wait().await?;
+                        self.permits.acquire().await
+                    }
+                };
+                let piece = gather(content, &self.permits, permit).await?;
                 let has_ended = piece.has_ended;
                 size += piece.size as u64;
                 if size > limit {
                     return Err(BackendError::TooLarge);
                 }
-                if let Some(draft) = draft.take() {
-                    writing = Some(self.writers.write(PieceTarget::New(draft), piece));
-                } else if let Some(before) = writing.take() {
-                    let writer = written(before).await?;
-                    writing = Some(self.writers.write(PieceTarget::Begun(writer), piece));
-                }
+                pieces.write(piece).await?;
                 if has_ended {
                     return Ok(size);
                 }
@@ -40,34 +40,56 @@ impl ContentFolder {
         };
         let received = received.await;
         // Also after a failure: the draft is deleted behind the last write
-        let last = match writing {
-            Some(writing) => written(writing).await,
-            None => Err(BackendError::NotFound),
-        };
-        match received {
-            Ok(size) => Ok(ReceivedDraft { written: last?, size }),
-            Err(error) => {
+        let last = pieces.wait().await;
+        match (received, pieces.target) {
+            (Ok(size), Some(PieceTarget::Begun(written))) => last.map(|()| ReceivedDraft { written, size }),
+            (received, target) => {
                 // To delete a large file takes a while
                 let _ = finished(spawn_blocking(move || {
-                    drop(last);
+                    drop(target);
                     Ok(())
                 }))
                 .await;
-                Err(error)
+                received.and(last).and(Err(BackendError::NotFound))
             }
         }
     }
 }
 
-/// Waits until a piece is written.
-async fn written(piece: WrittenPiece) -> Result<DraftWriter, BackendError> {
-    piece.await.unwrap_or_else(|error| Err(BackendError::Io(io::Error::other(error))))
+/// The pieces of an upload, which are written one after another.
+struct Pieces<'a> {
+    writers: &'a PieceWriters,
+    /// The file that the next piece is appended to; `None` while a piece is written.
+    target: Option<PieceTarget>,
+    writing: Option<WrittenPiece>,
+}
+
+impl Pieces<'_> {
+    /// Waits until all pieces are written.
+    async fn wait(&mut self) -> Result<(), BackendError> {
+        if let Some(writing) = self.writing.take() {
+            self.target = Some(PieceTarget::Begun(writing.finish().await?));
+        }
+        Ok(())
+    }
+
+    /// Waits until all pieces are written, and begins to write the next one.
+    async fn write(&mut self, piece: Piece) -> Result<(), BackendError> {
+        self.wait().await?;
+        self.writing = self.target.take().map(|target| self.writers.write(target, piece));
+        Ok(())
+    }
 }
 
 /// Waits for content, and returns it with what has arrived meanwhile: it shares the hop to another
 /// thread.
-async fn gather(content: ContentStream<'_>, permits: &PiecePermits) -> Result<Piece, BackendError> {
-    let (permit, first) = permits.first_chunk(content).await;
+async fn gather(
+    content: ContentStream<'_>,
+    permits: &PiecePermits,
+    permit: PiecePermit,
+) -> Result<Piece, BackendError> {
+    let never = std::future::pending();
+    let (permit, first) = permits.first_chunk(permit, content, never).await.ok_or(BackendError::NotFound)?;
     let mut next = first.transpose().map_err(BackendError::Source)?;
     let mut piece = Piece { chunks: Vec::new(), size: 0, has_ended: next.is_none(), _permit: permit };
     while let Some(chunk) = next {

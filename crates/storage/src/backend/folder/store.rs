@@ -27,6 +27,10 @@ use crate::backend::model::{
 use crate::backend::path;
 use crate::backend::piece_permit::PiecePermits;
 
+/// The size from which on versions are deleted one at a time. Some disks do little else meanwhile,
+/// so a dozen deletions at once would stop all uploads.
+const LARGE_SIZE: u64 = 16 * 1024 * 1024;
+
 /// A folder with content.
 pub(crate) struct ContentFolder {
     pub(super) objects: PathBuf,
@@ -42,6 +46,9 @@ pub(crate) struct ContentFolder {
     pub(super) flushing: DiskThreads,
     /// The threads that give versions their names. They need not wait for large files.
     naming: DiskThreads,
+    /// The threads that delete versions, and the one that deletes large ones.
+    deleting: DiskThreads,
+    deleting_large: DiskThreads,
     /// The buffers of downloads.
     buffers: Arc<ReadBuffers>,
 }
@@ -67,6 +74,8 @@ impl ContentFolder {
             permits,
             flushing: DiskThreads::default(),
             naming: DiskThreads::default(),
+            deleting: DiskThreads::default(),
+            deleting_large: DiskThreads::new(1),
             buffers: Arc::default(),
         })
     }
@@ -80,7 +89,7 @@ impl ContentFolder {
     async fn store(&self, received: ReceivedDraft, place: PathBuf) -> Result<StoredContent, BackendError> {
         let ReceivedDraft { written, size } = received;
         let etag = Some(format!("\"{}\"", written.digest()));
-        let DraftWriter { file, draft, .. } = written;
+        let DraftWriter { file, draft, .. } = written.writer;
         let file = Arc::new(file);
         let flushed = Arc::clone(&file);
         let flushing = self.flushing.run(move || flushed.sync_data());
@@ -152,7 +161,16 @@ impl Backend for ContentFolder {
 
     fn delete<'a>(&'a self, at: &'a VersionKey) -> BackendFuture<'a, ()> {
         let (root, place) = (self.objects.clone(), self.place(at));
-        Box::pin(blocking(move || remove(&root, &place)))
+        Box::pin(async move {
+            let large = self.deleting.run(move || {
+                let is_large = fs::metadata(&place).is_ok_and(|metadata| metadata.len() >= LARGE_SIZE);
+                if is_large { Ok(Some((root, place))) } else { remove(&root, &place).map(|()| None) }
+            });
+            match large.await? {
+                Some((root, place)) => self.deleting_large.run(move || remove(&root, &place)).await,
+                None => Ok::<_, BackendError>(()),
+            }
+        })
     }
 
     fn versions<'a>(&'a self, bucket: &'a str, name: &'a str) -> BackendFuture<'a, Vec<KeptVersion>> {
@@ -361,6 +379,24 @@ mod tests {
         assert!(matches!(folder.copy(&key("a/b/c", 1), &key("e", 2)).await, Err(BackendError::NotFound)));
         assert!(!root.path().join("objects/bucket/a").exists());
         folder.delete(&key("d", 2)).await.unwrap();
+        assert_eq!(fs::read_dir(root.path().join("objects")).unwrap().count(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_large_version_is_deleted_with_its_empty_folders() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = ContentFolder::open(root.path()).unwrap();
+        for version in 1..4 {
+            put(&folder, &key("a/b", version), b"x").await.unwrap();
+            File::options().write(true).open(folder.place(&key("a/b", version))).unwrap().set_len(LARGE_SIZE).unwrap();
+        }
+        let deletions = (1..4).map(|version| {
+            let folder = &folder;
+            async move { folder.delete(&key("a/b", version)).await }
+        });
+        for deleted in futures_util::future::join_all(deletions).await {
+            deleted.unwrap();
+        }
         assert_eq!(fs::read_dir(root.path().join("objects")).unwrap().count(), 0);
     }
 
