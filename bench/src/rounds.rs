@@ -90,14 +90,19 @@ pub async fn compare(
     })
 }
 
+/// Returns a rate with about three digits.
+fn rate(per_second: f64) -> String {
+    if per_second < 100.0 { format!("{per_second:.1}/s") } else { format!("{per_second:.0}/s") }
+}
+
 impl Compared {
     /// Adds the rates to the report.
     pub fn rates(&self, report: &mut Report, what: &str, limit: &str, bar: &str) {
         let bar = if bar.is_empty() { String::new() } else { format!(" (bar: {bar})") };
         report.row(
             what,
-            format!("{:.0}/s", self.subject),
-            format!("{limit}: {:.0}/s", self.limit),
+            rate(self.subject),
+            format!("{limit}: {}", rate(self.limit)),
             format!("{:.2}{bar}", self.ratio),
         );
     }

@@ -192,12 +192,21 @@ impl Bench {
     async fn upload(&self, folder: &Path, report: &mut Report) -> Result<()> {
         let files = folder.join("written");
         std::fs::create_dir(&files)?;
+        let objects = folder.join(".portico/storage/objects");
         for (_, size_name, size) in &OBJECTS[1..] {
             let calls = self.uploads(CONNECTIONS, *size);
             let end = End::After(ROUND);
             let found = compare(
                 self.subject.watch,
-                async || self.subject.load(CONNECTIONS, end, &calls).await,
+                async || {
+                    let started = Instant::now();
+                    let Done { calls, .. } = self.subject.load(CONNECTIONS, end, &calls).await?;
+                    // The limit has deleted what it has replaced, so this has to as well
+                    while has_replaced(&objects)? {
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                    }
+                    Ok(Done { calls, per_second: calls as f64 / started.elapsed().as_secs_f64() })
+                },
                 async || write_and_flush(&files, &calls.body).await,
             )
             .await?;
@@ -257,6 +266,20 @@ impl Bench {
 fn show(found: &Compared, report: &mut Report, what: &str, limit: &str, bar: &str) {
     found.rates(report, what, limit, bar);
     found.processor(report, what);
+}
+
+/// Returns true if an object has more than one version in a folder or below it.
+fn has_replaced(folder: &Path) -> Result<bool> {
+    let mut versions = 0;
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            versions += 1;
+        } else if has_replaced(&entry.path())? {
+            return Ok(true);
+        }
+    }
+    Ok(versions > 1)
 }
 
 /// Writes content to new files, flushes each and moves it over the one before, on as many threads
