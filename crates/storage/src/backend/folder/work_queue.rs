@@ -25,7 +25,7 @@ struct State<T> {
     waiting: VecDeque<T>,
     /// The threads at work.
     threads: usize,
-    /// The amount of work that a thread waits for; 0 if none does.
+    /// The amount of work that a thread waits for; 0 if none does. Only one waits at a time.
     wanted: usize,
 }
 
@@ -67,7 +67,7 @@ impl<T: Send + 'static> WorkQueue<T> {
     pub fn push(&self, work: T) {
         let mut state = self.state();
         state.waiting.push_back(work);
-        if state.threads < self.0.max_threads {
+        if state.threads < self.0.max_threads && state.wanted == 0 {
             state.threads += 1;
             // A runtime that is shutting down drops the thread here, which counts it off
             drop(state);
@@ -101,6 +101,12 @@ impl<T: Send + 'static> WorkThread<T> {
                 let mut state = self.queue.state();
                 let wanted = (batches.wanted)().min(batches.max);
                 if (1..wanted).contains(&state.waiting.len()) && !batches.patience.is_zero() {
+                    if state.wanted > 0 {
+                        // Another thread waits for more, and does this as well
+                        state.threads -= 1;
+                        self.has_ended = true;
+                        return;
+                    }
                     state.wanted = wanted;
                     let more = is_enough.wait_timeout_while(state, batches.patience, |state| state.wanted > 0);
                     state = more.unwrap_or_else(PoisonError::into_inner).0;
@@ -131,6 +137,7 @@ impl<T: Send + 'static> Drop for WorkThread<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::mpsc::channel;
 
     use tokio::sync::oneshot;
@@ -190,6 +197,48 @@ mod tests {
         let work = [push(), push(), push()];
         for done in work {
             assert_eq!(done.await, Ok(3));
+        }
+    }
+
+    #[tokio::test]
+    async fn one_thread_waits_for_more_and_others_end() {
+        const THREADS: usize = 3;
+        let wanted = Arc::new(AtomicUsize::new(1));
+        let is_wanted = Arc::clone(&wanted);
+        let patience = Duration::from_secs(60);
+        let batches = Batches { max: 8, wanted: Box::new(move || is_wanted.load(Ordering::SeqCst)), patience };
+        let (begun, begins) = channel();
+        let (go, gone) = channel::<()>();
+        let gone = Arc::new(Mutex::new(gone));
+        let queue = WorkQueue::new(THREADS, batches, move || {
+            let (begun, gone) = (begun.clone(), Arc::clone(&gone));
+            move |batch: &mut Vec<oneshot::Sender<usize>>| {
+                let size = batch.len();
+                begun.send(size).unwrap();
+                let _ = gone.lock().unwrap().recv();
+                // The first ones are not waited for
+                batch.drain(..).for_each(|done| _ = done.send(size));
+            }
+        });
+        let push = || {
+            let (done, outcome) = oneshot::channel();
+            queue.push(done);
+            outcome
+        };
+        for _ in 0..THREADS {
+            push();
+            assert_eq!(begins.recv(), Ok(1));
+        }
+        wanted.store(4, Ordering::SeqCst);
+        let mut work = vec![push(), push()];
+        // All threads find less than they want
+        drop(go);
+        while queue.state().threads > 1 {
+            tokio::task::yield_now().await;
+        }
+        work.extend([push(), push()]);
+        for done in work {
+            assert_eq!(done.await, Ok(4));
         }
     }
 
