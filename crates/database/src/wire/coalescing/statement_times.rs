@@ -3,8 +3,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The number of statements that are remembered. Of two with the same slot, the later one is.
+/// The number of statements that are remembered.
 const SLOTS: usize = 1024;
+/// The slots that a statement can have. Of more statements with the same ones, later ones replace
+/// earlier ones.
+const WAYS: usize = 4;
 /// The half of a key that a slot holds.
 const KEY_MASK: u64 = !(u32::MAX as u64);
 
@@ -30,20 +33,29 @@ impl StatementTimes {
     pub fn record(&self, key: u64, duration: Duration) {
         let duration = micros(duration);
         let usual = self.usual(key).map_or(duration, |usual| usual - usual / 4 + duration / 4);
-        if let Some(slot) = self.slot(key) {
+        let slots = self.slots(key);
+        let own = slots.iter().position(|slot| usual_of(slot, key).is_some());
+        let empty = || slots.iter().position(|slot| slot.load(Ordering::Relaxed) as u32 == 0);
+        let replaced = (key >> u32::BITS) as usize % WAYS;
+        if let Some(slot) = slots.get(own.or_else(empty).unwrap_or(replaced)) {
             slot.store((key & KEY_MASK) | u64::from(usual.max(1)), Ordering::Relaxed);
         }
     }
 
     fn usual(&self, key: u64) -> Option<u32> {
-        let stored = self.slot(key)?.load(Ordering::Relaxed);
-        // A duration of zero marks an empty slot
-        (stored & KEY_MASK == key & KEY_MASK).then_some(stored as u32).filter(|usual| *usual > 0)
+        self.slots(key).iter().find_map(|slot| usual_of(slot, key))
     }
 
-    fn slot(&self, key: u64) -> Option<&AtomicU64> {
-        self.0.get(key as usize % SLOTS)
+    fn slots(&self, key: u64) -> &[AtomicU64] {
+        self.0.as_chunks::<WAYS>().0.get(key as usize % (SLOTS / WAYS)).map_or(&[], |slots| slots)
     }
+}
+
+/// Returns the duration in a slot, if it is that of this key.
+fn usual_of(slot: &AtomicU64, key: u64) -> Option<u32> {
+    let stored = slot.load(Ordering::Relaxed);
+    // A duration of zero marks an empty slot
+    (stored & KEY_MASK == key & KEY_MASK).then_some(stored as u32).filter(|usual| *usual > 0)
 }
 
 fn micros(duration: Duration) -> u32 {
@@ -62,7 +74,7 @@ mod tests {
         assert!(!is_quick(key), "nothing is known");
         times.record(key, ms(1));
         assert!(is_quick(key));
-        assert!(!is_quick(key ^ (1 << 40)), "the same slot, and another key");
+        assert!(!is_quick(key ^ (1 << 40)), "the same slots, and another key");
         times.record(key, ms(100));
         assert!(!is_quick(key));
         for _ in 0..20 {
@@ -70,8 +82,20 @@ mod tests {
         }
         assert!(is_quick(key));
         times.record(key ^ (1 << 40), Duration::ZERO);
-        assert!(is_quick(key ^ (1 << 40)) && !is_quick(key));
+        assert!(is_quick(key ^ (1 << 40)) && is_quick(key));
         times.record(key, Duration::from_secs(1_000_000));
         assert!(!is_quick(key));
+    }
+
+    #[test]
+    fn statements_with_the_same_slots_replace_each_other() {
+        let times = StatementTimes::new();
+        let key = |number: u64| (number << u32::BITS) | 7;
+        for number in 1..=20 {
+            times.record(key(number), Duration::from_millis(1));
+            assert!(times.is_quick(key(number), Duration::from_millis(4)));
+            let known = (1..=20).filter(|number| times.usual(key(*number)).is_some()).count();
+            assert_eq!(known, (number as usize).min(WAYS));
+        }
     }
 }
