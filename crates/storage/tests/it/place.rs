@@ -61,8 +61,12 @@ impl Place {
     }
 }
 
-/// Returns the number of files below a folder.
+/// Returns the number of files below a folder. Those of closed entries of the journal, which are
+/// used again, do not count.
 pub fn count(folder: &Path) -> usize {
     let Ok(entries) = fs::read_dir(folder) else { return 0 };
-    entries.flatten().map(|entry| if entry.path().is_dir() { count(&entry.path()) } else { 1 }).sum()
+    let is_journal = folder.ends_with("journal");
+    let is_closed = |file: &Path| is_journal && fs::read(file).is_ok_and(|text| text.starts_with(b"-"));
+    let count_of = |path: PathBuf| if path.is_dir() { count(&path) } else { usize::from(!is_closed(&path)) };
+    entries.flatten().map(|entry| count_of(entry.path())).sum()
 }
