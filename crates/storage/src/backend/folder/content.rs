@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
@@ -22,6 +23,8 @@ use crate::backend::sized_body::SizedBody;
 
 /// Content of at most this size is read when it is opened.
 const SMALL: u64 = 64 * 1024;
+/// A client for which the last bytes read took longer than this receives slowly.
+const SLOW: Duration = Duration::from_millis(200);
 
 /// Opens a version.
 pub(super) async fn open(
@@ -73,7 +76,10 @@ fn opened<E>(
     let (start, end) = range;
     let body = if end - start > SMALL {
         let (file, buffers) = (Arc::new(file), Arc::clone(buffers));
-        Body::new(SizedBody::new(FileChunks { file, position: start, end, reading: None, buffers }, end - start))
+        Body::new(SizedBody::new(
+            FileChunks { file, position: start, end, read_at: None, reading: None, buffers },
+            end - start,
+        ))
     } else {
         let mut bytes = BytesMut::zeroed(usize::try_from(end - start).map_err(io::Error::other)?);
         if !bytes.is_empty()
@@ -92,6 +98,8 @@ struct FileChunks {
     /// The position that is read next.
     position: u64,
     end: u64,
+    /// The time at which the last bytes were read.
+    read_at: Option<Instant>,
     reading: Option<JoinHandle<io::Result<Bytes>>>,
     buffers: Arc<ReadBuffers>,
 }
@@ -101,7 +109,8 @@ impl FileChunks {
     fn read_next(&self) -> Result<Bytes, JoinHandle<io::Result<Bytes>>> {
         let (start, wanted) = (self.position, self.end - self.position);
         let read = |room: &mut [u8]| cached::read(&self.file, room, start).ok_or(());
-        self.buffers.take().fill(wanted, read).map_err(|(buffer, ())| {
+        let is_slow = self.read_at.is_some_and(|read_at| read_at.elapsed() > SLOW);
+        self.buffers.take(is_slow).fill(wanted, read).map_err(|(buffer, ())| {
             let file = Arc::clone(&self.file);
             spawn_blocking(move || read_from_disk(&file, buffer, start, wanted))
         })
@@ -131,6 +140,7 @@ impl Stream for FileChunks {
         };
         if let Ok(bytes) = &outcome {
             this.position += bytes.len() as u64;
+            this.read_at = Some(Instant::now());
         }
         Poll::Ready(Some(outcome))
     }
@@ -149,7 +159,7 @@ mod tests {
     async fn content_is_the_same_from_memory_and_from_disk() {
         let folder = tempfile::tempdir().unwrap();
         let (path, buffers) = (folder.path().join("a"), Arc::default());
-        let all: Vec<u8> = (0..700_000_u32).map(|n| (n % 251) as u8).collect();
+        let all: Vec<u8> = (0..1_400_000_u32).map(|n| (n % 251) as u8).collect();
         fs::write(&path, &all).unwrap();
         let file = File::open(&path).unwrap();
         file.sync_all().unwrap();
