@@ -132,6 +132,7 @@ pub(crate) async fn update(operation: &Operation, actor: Actor, id: &str, change
     ];
     let step = SqlStep { text: sql::UPDATE_BUCKET, values: &values };
     let results = operation.write(actor, &[step], TransactionEnd::Commit).await?;
+    operation.service.private_buckets.forget(id);
     if results.rows(0).is_empty() { Err(StorageError::NoSuchBucket) } else { Ok(()) }
 }
 
@@ -144,7 +145,10 @@ pub(crate) async fn delete_bucket(operation: &Operation, id: &str) -> Result<()>
     let id = known_text(id)?;
     let values = [Some(id.as_bytes())];
     let step = SqlStep { text: sql::DELETE_BUCKET, values: &values };
-    match operation.write(Actor::Caller, &[step], TransactionEnd::Commit).await {
+    let outcome = operation.write(Actor::Caller, &[step], TransactionEnd::Commit).await;
+    // Another one may follow it
+    operation.service.private_buckets.forget(id);
+    match outcome {
         Ok(results) if results.rows(0).is_empty() => Err(StorageError::NoSuchBucket),
         Ok(_) => Ok(()),
         Err(error) => Err(still_used(error)),

@@ -286,27 +286,6 @@ impl Operation {
         Ok(StepResults { results, before_test: 0, test_statements: 0 })
     }
 
-    /// Like [`read_rows`](Self::read_rows) as the caller, but after another statement in the same
-    /// transaction, which runs as the service and has rows in text form.
-    ///
-    /// # Errors
-    /// Those of PostgreSQL and of the connection, for either statement.
-    pub async fn read_rows_after(&self, before: SqlStep<'_>, step: SqlStep<'_>) -> Result<StepResults> {
-        let (own, caller) = (self.own(), self.caller()?);
-        let (own_settings, settings) = (self.settings_of_service(), self.settings(caller));
-        let batch = Batch::new()
-            .statement(Statement::named(sql::BEGIN_READ, &[]))
-            .statement(own_settings.first())
-            .statement(Statement::named(before.text, before.values).scope(&own.role))
-            .statement(settings.after(own))
-            .statement(Statement::named(step.text, step.values).scope(&caller.role).binary().main())
-            .statement(Statement::named("commit", &[]))
-            .ending(Access::ReadOnly);
-        let results = self.service.reads.run(&batch).await?;
-        // Between the two are the settings of the second
-        Ok(StepResults { results, before_test: 1, test_statements: 1 })
-    }
-
     /// Runs statements in one transaction.
     ///
     /// # Errors

@@ -154,6 +154,12 @@ pub(crate) const DELETE_BUCKET: &str = "delete from storage.buckets as b where b
 pub(crate) const BUCKET_RULES: &str = "select pg_catalog.json_build_object('file_size_limit', b.file_size_limit, \
     'allowed_mime_types', b.allowed_mime_types)::text from storage.buckets as b where b.id = $1";
 
+/// Like [`BUCKET_RULES`], with the version of an object's row (null where there is no object) and
+/// the version of its content. `$1` bucket, `$2` name.
+pub(crate) const BUCKET_RULES_AND_OBJECT: &str = "select pg_catalog.json_build_object('file_size_limit', b.file_size_limit, \
+    'allowed_mime_types', b.allowed_mime_types)::text, o.xmin, o.version from storage.buckets as b \
+    left join only storage.objects as o on o.bucket_id = b.id and o.name = $2 where b.id = $1";
+
 /// The number of objects, counted up to a limit. `$1` bucket, `$2` limit.
 pub(crate) const COUNT_OBJECTS: &str = "select pg_catalog.json_build_object('count', pg_catalog.count(*), 'until', pg_catalog.now())::text from \
     (select from storage.objects as o where o.bucket_id = $1 limit $2::bigint) as counted";
@@ -171,11 +177,6 @@ pub(crate) const FIND_OBJECT_AND_BUCKET: &str = concat!(
     object_row_json!(),
     " end)::text from storage.buckets as b left join storage.objects as o on o.bucket_id = b.id and o.name = $2 where b.id = $1"
 );
-
-/// Like [`FIND_OBJECT_AND_BUCKET`], for a bucket that is expected to be private: without the
-/// object. `$1` bucket.
-pub(crate) const FIND_BUCKET_ACCESS: &str = "select pg_catalog.json_build_object('public', coalesce(b.public, false))::text \
-    from storage.buckets as b where b.id = $1";
 
 /// The role that owns the tables.
 pub(crate) const OWNER: &str = "supabase_storage_admin";
@@ -210,14 +211,22 @@ pub(crate) const FIND_NAMES: &str =
 pub(crate) const TEST_INSERT: &str = "insert into storage.objects \
     (bucket_id, name, owner, owner_id, version, metadata, user_metadata) values ($1, $2, $3, $4, $5, $6, $7)";
 
-/// The set of an upsert.
+/// The columns that an upsert sets in a row that is there.
+macro_rules! upserted_columns {
+    () => {
+        "owner = excluded.owner, owner_id = excluded.owner_id, version = excluded.version, \
+         metadata = excluded.metadata, user_metadata = excluded.user_metadata"
+    };
+}
+
+/// Writes a row, whether or not it is there.
 macro_rules! upsert {
     ($returning:expr) => {
         concat!(
             "insert into storage.objects as o (bucket_id, name, owner, owner_id, version, metadata, user_metadata) \
-             values ($1, $2, $3, $4, $5, $6, $7) on conflict (name, bucket_id) do update set owner = excluded.owner, \
-             owner_id = excluded.owner_id, version = excluded.version, metadata = excluded.metadata, \
-             user_metadata = excluded.user_metadata returning ",
+             values ($1, $2, $3, $4, $5, $6, $7) on conflict (name, bucket_id) do update set ",
+            upserted_columns!(),
+            " returning ",
             $returning
         )
     };
@@ -268,6 +277,20 @@ pub(crate) const INSERT_OBJECT: &str = insert!(written_json!());
 
 /// Like [`INSERT_OBJECT`], and replaces a row that is there.
 pub(crate) const UPSERT_OBJECT: &str = upsert!(written_json!());
+
+/// Like [`UPSERT_OBJECT`], but only replaces a row: the one with the version `$8` of the row. It
+/// fails with [`CONDITION_FAILED`] if no row was written. The row is locked, so that nothing can
+/// delete it before the conflict with it is found.
+pub(crate) const REPLACE_OBJECT: &str = concat!(
+    "with written as (insert into storage.objects as o (bucket_id, name, owner, owner_id, version, metadata, user_metadata) \
+     select $1::text, $2::text, $3::uuid, $4::text, $5::text, $6::jsonb, $7::jsonb from (select from only storage.objects as r \
+     where r.bucket_id = $1::text and r.name = $2::text and r.xmin = $8::xid for update) as replaced \
+     on conflict (name, bucket_id) do update set ",
+    upserted_columns!(),
+    " where o.xmin = $8::xid returning ",
+    written_json!(),
+    " as row) select (select w.row from written as w), 1 / (select pg_catalog.count(*) from written)"
+);
 
 /// Like [`INSERT_OBJECT`], but returns the whole row.
 pub(crate) const INSERT_WHOLE_OBJECT: &str = insert!(object_json!());

@@ -7,9 +7,8 @@ use bytes::Bytes;
 use super::bucket_rules;
 use super::condition::{ConditionOutcome, Conditions};
 use super::download::find_visible;
-use super::upload::{
-    CommitConditions, NewRow, RowValues, WrittenColumns, check_content, require_etag, test, write_row,
-};
+use super::new_row::{CommitConditions, NewRow, RowValues, WrittenColumns, write_row};
+use super::upload::{check_content, require_etag, test};
 use super::version::NewVersion;
 use crate::backend::{BackendError, StoredContent, VersionKey};
 use crate::error::{Result, S3Error, StorageError};
@@ -169,7 +168,7 @@ async fn copy_version(
         check_content(service, &version, stored.size, mimetype).await?;
     }
     let metadata = metadata.for_new_version(stored.size, stored.modified).to_json();
-    let row = NewRow { metadata, user_metadata, owner, upsert: *upsert };
+    let row = NewRow { metadata, user_metadata, owner, upsert: *upsert, tested: None };
     let conditions = CommitConditions { etag: replaced_etag.clone(), ..CommitConditions::default() };
     write_row(operation, version, row, conditions, WrittenColumns::All).await.map(Some)
 }

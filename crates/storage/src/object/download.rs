@@ -90,51 +90,38 @@ pub(crate) async fn find(operation: &Operation, rule: ReadRule, path: &ObjectPat
 }
 
 /// Finds an object of a public bucket, or one that the policies allow the caller. Policies do not
-/// matter in a public bucket, nor does their failure. In others the row is that of the statement
-/// that they have allowed.
+/// matter in a public bucket, nor does their failure.
 async fn public_or_visible(operation: &Operation, path: &ObjectPath) -> Result<ReadableObject> {
-    let public = |object: Option<ObjectRow>| {
-        let row = object.ok_or(StorageError::NoSuchKey)?;
+    let private_buckets = &operation.service.private_buckets;
+    let bucket = async || {
+        let found = without_policies(operation, path).await?;
+        private_buckets.record(&path.bucket, found.as_ref().is_some_and(|found| !found.public));
+        found.ok_or(StorageError::NoSuchBucket)
+    };
+    let public = |found: ObjectAndBucket| {
+        let row = found.object.ok_or(StorageError::NoSuchKey)?;
         Ok(ReadableObject { row, is_public: true })
     };
-    let private_buckets = &operation.service.private_buckets;
-    let mut is_private = private_buckets.contains(&path.bucket);
-    // The read that requests share is all that a public bucket needs. A private one needs the
-    // caller's in any case, which reads the bucket too: one after the other would take longer
-    if !is_private && let Some(found) = found_as_owner(operation, path).await? {
+    let was_private = private_buckets.contains(&path.bucket);
+    if !was_private {
+        // The read that requests share is all that a public bucket needs
+        let found = bucket().await?;
         if found.public {
-            return public(found.object);
+            return public(found);
         }
-        is_private = true;
     }
-    let values = values(path);
-    let seen = SqlStep { text: sql::FIND_OBJECT, values: &values };
-    let before = match is_private {
-        true => SqlStep { text: sql::FIND_BUCKET_ACCESS, values: &values[..1] },
-        false => SqlStep { text: sql::FIND_OBJECT_AND_BUCKET, values: &values },
-    };
-    let results = match operation.read_rows_after(before, seen).await {
-        Ok(results) => results,
-        Err(error) => match without_policies(operation, path).await? {
-            Some(found) if found.public => return public(found.object),
-            _ => return Err(error),
-        },
-    };
-    let found: Option<ObjectAndBucket> =
-        results.rows(0).first().map(|row| parse(row.bytes(0).unwrap_or_default())).transpose()?;
-    private_buckets.record(&path.bucket, found.as_ref().is_some_and(|found| !found.public));
-    let visible = results.rows(1).first().map(|row| read_object(row, 0)).transpose()?;
-    match found.ok_or(StorageError::NoSuchBucket)? {
-        found if !found.public => {
-            let row = visible.ok_or(StorageError::NoSuchKey)?;
-            Ok(ReadableObject { row, is_public: false })
+    match visible(operation, path).await {
+        Ok(Some(row)) => Ok(ReadableObject { row, is_public: false }),
+        refused => {
+            // It may have become public since
+            if was_private
+                && let found = bucket().await?
+                && found.public
+            {
+                return public(found);
+            }
+            refused.and(Err(StorageError::NoSuchKey))
         }
-        // It has become public since the bucket was last read
-        _ if is_private && visible.is_none() => {
-            let found = without_policies(operation, path).await?.filter(|found| found.public);
-            public(found.and_then(|found| found.object))
-        }
-        found => public(found.object.or(visible)),
     }
 }
 

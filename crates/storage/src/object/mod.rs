@@ -11,6 +11,7 @@ pub(crate) mod download;
 pub(crate) mod list;
 pub(crate) mod list_page;
 pub(crate) mod multipart;
+pub(crate) mod new_row;
 pub(crate) mod relocate;
 pub(crate) mod upload;
 mod version;

@@ -7,7 +7,7 @@ use portico_database::wire::Param;
 
 use super::copy::{check_destination, copy_content, find_replacement};
 use super::download::find_visible;
-use super::upload::failed_commit;
+use super::new_row::failed_commit;
 use super::version::delete_versions;
 use crate::backend::VersionKey;
 use crate::backend::journal::JournalNames;

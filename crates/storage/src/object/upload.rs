@@ -3,27 +3,28 @@
 //! The test writes the row under the role of the caller and is rolled back: the policies of the
 //! project decide, with the duplicate check after them. The content is then stored as a new
 //! version, and the row is written by the service. What an upsert replaces may have changed while
-//! the content arrived, so its test is repeated in the transaction that commits, behind the lock.
+//! the content arrived. So its test is repeated in the transaction that commits, behind the lock,
+//! unless the row that is replaced is still the very one of the test ([`TestedRow`]).
 
 use std::path::Path;
+use std::time::Instant;
 
 use bytes::Bytes;
-use portico_base::inherit_request;
-use portico_database::wire::{Param, WireError};
 use serde_json::json;
 
 use super::bucket_rules;
 use super::condition::{ConditionOutcome, Conditions};
 pub(crate) use super::description::{ContentDescription, metadata_text};
 use super::download::find_visible;
+use super::new_row::{CommitConditions, NewRow, RowValues, TestedRow, WrittenColumns, write_row};
 use super::version::NewVersion;
-use crate::backend::{ByteRange, ContentStream, StoredContent, VersionKey};
+use crate::backend::{ByteRange, ContentStream, StoredContent};
 use crate::error::{ExistingResource, Result, S3Error, StorageError};
 use crate::identity::Owner;
 use crate::limits::check_mime_type;
-use crate::model::{BucketRules, NewMetadata};
+use crate::model::BucketRules;
 use crate::name::{ObjectKey, ObjectPath};
-use crate::operation::{Actor, Operation, SqlStep, TransactionEnd, WriteError, parse};
+use crate::operation::{Actor, Operation, SqlStep, TransactionEnd, parse};
 use crate::service::StorageService;
 use crate::{media_type, sql};
 
@@ -58,6 +59,8 @@ pub(crate) struct UploadPermit {
     exact_size: Option<u64>,
     /// The declared type of the content.
     mimetype: String,
+    /// The row that the caller may replace.
+    tested: Option<TestedRow>,
 }
 
 impl UploadPermit {
@@ -115,8 +118,8 @@ pub(crate) async fn permit(
         metadata: metadata.to_string(),
         user_metadata: description.user_metadata.clone(),
     };
-    let size_limit = match test_with_rules(operation, actor, &row, *upsert).await {
-        Ok(rules) => check_limits(operation, request, rules)?,
+    let (size_limit, tested) = match test_with_rules(operation, actor, &row, *upsert).await {
+        Ok((rules, tested)) => (check_limits(operation, request, rules)?, tested),
         Err(error) => {
             // The limits come before the policies. A failed test returns nothing of the bucket
             check_limits(operation, request, bucket_rules(operation, &target.bucket).await?)?;
@@ -125,7 +128,7 @@ pub(crate) async fn permit(
     };
     let mimetype = description.mimetype.clone();
     let (bucket, exact_size) = (target.bucket.clone(), request.exact_size);
-    Ok(UploadPermit { bucket, key, upsert: *upsert, owner, size_limit, exact_size, mimetype })
+    Ok(UploadPermit { bucket, key, upsert: *upsert, owner, size_limit, exact_size, mimetype, tested })
 }
 
 /// Checks an upload against the rules of its bucket. Returns the size of the largest content.
@@ -147,18 +150,30 @@ fn check_limits(operation: &Operation, request: &UploadRequest, rules: Option<Bu
     Ok(size_limit)
 }
 
-/// Like [`test`], but also returns the rules of the bucket, in one transaction.
+/// Like [`test`], but also returns the rules of the bucket and the row that an upsert replaces, in
+/// one transaction.
 async fn test_with_rules(
     operation: &Operation,
     actor: Actor,
     row: &RowValues<'_>,
     upsert: bool,
-) -> Result<Option<BucketRules>> {
-    let (values, bucket) = (row.values(), [Some(row.bucket.as_bytes())]);
-    let rules = SqlStep { text: sql::BUCKET_RULES, values: &bucket };
-    let outcome = operation.test_after(rules, actor, SqlStep { text: test_of(upsert), values: &values }).await;
+) -> Result<(Option<BucketRules>, Option<TestedRow>)> {
+    let (values, key) = (row.values(), [Some(row.bucket.as_bytes()), Some(row.name.as_bytes())]);
+    let before = match upsert {
+        true => SqlStep { text: sql::BUCKET_RULES_AND_OBJECT, values: &key },
+        false => SqlStep { text: sql::BUCKET_RULES, values: &key[..1] },
+    };
+    let at = Instant::now();
+    let outcome = operation.test_after(before, actor, SqlStep { text: test_of(upsert), values: &values }).await;
     let results = outcome.map_err(|error| StorageError::from(error).naming(ExistingResource::Key))?;
-    results.rows(0).first().map(|row| parse(row.bytes(0).unwrap_or_default())).transpose()
+    let Some(found) = results.rows(0).first() else { return Ok((None, None)) };
+    let rules = parse(found.bytes(0).unwrap_or_default())?;
+    let tested = found.text(1).map(|row_version| TestedRow {
+        row_version: row_version.to_owned(),
+        version: found.text(2).map(str::to_owned),
+        at,
+    });
+    Ok((Some(rules), tested))
 }
 
 /// Returns the statement that tests whether a row may be written.
@@ -273,172 +288,9 @@ async fn commit_if(
     conditions: CommitConditions,
 ) -> Result<Bytes> {
     let ReceivedContent { version, content } = received;
-    let row = NewRow::of_content(&content, &description, permit.owner, permit.upsert);
+    let row =
+        NewRow { tested: permit.tested, ..NewRow::of_content(&content, &description, permit.owner, permit.upsert) };
     write_row(operation, version, row, conditions, WrittenColumns::IdAndMetadata).await
-}
-
-/// The columns of a written row that are returned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum WrittenColumns {
-    IdAndMetadata,
-    All,
-}
-
-/// The conditions of the transaction that writes a row.
-#[derive(Debug, Default)]
-pub(crate) struct CommitConditions {
-    /// The upload in parts with this id has not ended. It ends with the transaction.
-    pub upload: Option<String>,
-    /// The object exists and has this ETag, which is without quotes; `*` is every ETag.
-    pub etag: Option<String>,
-}
-
-impl CommitConditions {
-    /// Returns the error of a transaction in which one of them was not met.
-    fn unmet(&self, error: &WireError) -> Option<StorageError> {
-        match error.postgres()?.code.as_str() {
-            sql::CONDITION_FAILED if self.upload.is_some() => Some(S3Error::NO_SUCH_UPLOAD.into()),
-            sql::ETAG_DIFFERS if self.etag.is_some() => Some(S3Error::PRECONDITION_FAILED.into()),
-            _ => None,
-        }
-    }
-}
-
-/// The columns of a new row, besides its key and its version.
-pub(crate) struct NewRow {
-    pub metadata: String,
-    pub user_metadata: Option<String>,
-    pub owner: Owner,
-    pub upsert: bool,
-}
-
-impl NewRow {
-    /// Returns the columns of content as its sender describes it.
-    pub fn of_content(content: &StoredContent, description: &ContentDescription, owner: Owner, upsert: bool) -> Self {
-        let metadata = NewMetadata {
-            etag: content.etag.as_deref().unwrap_or_default(),
-            size: content.size,
-            modified: content.modified,
-            mimetype: &description.mimetype,
-            cache_control: &description.cache_control,
-            robots_tag: description.robots_tag.as_deref(),
-        };
-        let user_metadata = description.user_metadata.clone();
-        Self { metadata: metadata.to_json(), user_metadata, owner, upsert }
-    }
-}
-
-/// Writes the row of a new version as the service. Returns the row as JSON.
-///
-/// # Errors
-/// Those of PostgreSQL, `NoSuchUpload` and `PreconditionFailed` for conditions that are not met.
-pub(crate) async fn write_row(
-    operation: &Operation,
-    mut version: NewVersion,
-    row: NewRow,
-    conditions: CommitConditions,
-    returned: WrittenColumns,
-) -> Result<Bytes> {
-    let operation = operation.clone();
-    let task = tokio::spawn(inherit_request(async move {
-        version.commit_sent();
-        let key = version.key().clone();
-        let values = RowValues {
-            bucket: &key.bucket,
-            name: &key.name,
-            owner: &row.owner,
-            version: version.id(),
-            metadata: row.metadata,
-            user_metadata: row.user_metadata,
-        };
-        let values = values.values();
-        let address = [values[0], values[1]];
-        let upload = [conditions.upload.as_deref().map(str::as_bytes)];
-        let required = [address[0], address[1], conditions.etag.as_deref().map(str::as_bytes)];
-        let mut before = Vec::with_capacity(4);
-        if conditions.upload.is_some() {
-            before.push(SqlStep { text: sql::multipart::CONSUME_UPLOAD, values: &upload });
-        }
-        before.push(SqlStep { text: sql::LOCK_KEY, values: &address });
-        let locked = before.len();
-        before.push(SqlStep { text: sql::LOCK_OBJECT, values: &address });
-        if conditions.etag.is_some() {
-            before.push(SqlStep { text: sql::REQUIRE_ETAG, values: &required });
-        }
-        let written = before.len();
-        // A signed URL has no caller, and its policies were tested when it was signed
-        let is_bound = operation.known_caller().is_some_and(|caller| !caller.is_service_role());
-        let test = (row.upsert && is_bound).then_some(SqlStep { text: sql::TEST_UPSERT, values: &values });
-        let text = match (row.upsert, returned) {
-            (false, WrittenColumns::IdAndMetadata) => sql::INSERT_OBJECT,
-            (true, WrittenColumns::IdAndMetadata) => sql::UPSERT_OBJECT,
-            (false, WrittenColumns::All) => sql::INSERT_WHOLE_OBJECT,
-            (true, WrittenColumns::All) => sql::UPSERT_WHOLE_OBJECT,
-        };
-        let write = [SqlStep { text, values: &values }];
-        match operation.write_tested(Actor::Service, &before, test, &write, TransactionEnd::Commit).await {
-            // A trigger of the project has prevented the row
-            Ok(results) if results.rows(written).is_empty() => {
-                version.rolled_back();
-                Err(StorageError::Internal)
-            }
-            Ok(results) => {
-                let replaced = results.rows(locked).iter();
-                let replaced = replaced.map(|row| VersionKey::new(&key.bucket, &key.name, row.text(0)));
-                let row = results.rows(written).first().and_then(|row| row.get(0));
-                version.committed(replaced.collect());
-                row.ok_or(StorageError::Internal)
-            }
-            Err(error) => {
-                let unmet = match &error {
-                    WriteError::RolledBack(error) => conditions.unmet(error),
-                    _ => None,
-                };
-                let failed = failed_commit(error, version);
-                Err(unmet.unwrap_or(failed))
-            }
-        }
-    }));
-    task.await.unwrap_or_else(|error| {
-        tracing::error!(error = %error, "the row of an upload could not be written");
-        Err(StorageError::Internal)
-    })
-}
-
-/// Returns the error of a transaction that would have committed a version.
-pub(crate) fn failed_commit(error: WriteError, version: NewVersion) -> StorageError {
-    if !matches!(error, WriteError::Unknown(_)) {
-        version.rolled_back();
-    }
-    match StorageError::from(error).naming(ExistingResource::Key) {
-        StorageError::Locked => StorageError::LockTimeout,
-        other => other,
-    }
-}
-
-/// The values of the columns that an upload writes.
-pub(crate) struct RowValues<'a> {
-    pub bucket: &'a str,
-    pub name: &'a str,
-    pub owner: &'a Owner,
-    pub version: &'a str,
-    pub metadata: String,
-    pub user_metadata: Option<String>,
-}
-
-impl RowValues<'_> {
-    /// Returns the values in the order of [`sql::TEST_INSERT`].
-    pub fn values(&self) -> [Param<'_>; 7] {
-        [
-            Some(self.bucket.as_bytes()),
-            Some(self.name.as_bytes()),
-            self.owner.uuid().map(str::as_bytes),
-            self.owner.id.as_deref().map(str::as_bytes),
-            Some(self.version.as_bytes()),
-            Some(self.metadata.as_bytes()),
-            self.user_metadata.as_deref().map(str::as_bytes),
-        ]
-    }
 }
 
 /// Runs all three steps of an upload.

@@ -94,11 +94,15 @@ async fn whether_a_bucket_is_public_is_read_for_each_download() {
         f.t.execute("alter table storage.objects force row level security").await;
     }
     f.t.migrate("create policy all_of_them on storage.objects for select to authenticated using (true)").await;
-    for public in [false, true, false] {
-        f.t.execute(&format!("update storage.buckets set public = {public} where id = 'files'")).await;
+    // The policies allow the object before the bucket is read. So caches that are shared may see
+    // later what SQL makes public, and never what it makes private
+    for _ in 0..2 {
         let found = reads("files/a").await.expect(200);
-        let expected = if public { "no-cache" } else { "private, no-cache" };
-        assert_eq!((found.text().as_str(), found.header("cache-control")), ("private", Some(expected)));
+        assert_eq!((found.text().as_str(), found.header("cache-control")), ("private", Some("private, no-cache")));
+        f.service(f.put("/bucket/files").json(&json!({ "public": true }))).send().await.expect(200);
+        let found = reads("files/a").await.expect(200);
+        assert_eq!((found.text().as_str(), found.header("cache-control")), ("private", Some("no-cache")));
+        f.t.execute("update storage.buckets set public = false where id = 'files'").await;
     }
     f.t.execute("update storage.objects set bucket_id = 'site', name = 'b' where bucket_id = 'files'").await;
     f.t.execute("set storage.allow_delete_query = 'true'; delete from storage.buckets where id = 'files'").await;
@@ -149,9 +153,10 @@ async fn policies_do_not_matter_in_a_public_bucket_and_their_errors_come_first_e
     )
     .await;
     let message = "The database schema is invalid or incompatible.";
-    for object in ["files/a", "files/b", "none/a"] {
+    for object in ["files/a", "files/b"] {
         assert_error(&reads(object).await, 400, "503", "DatabaseInvalidObjectDefinition", message);
     }
+    assert_error(&reads("none/a").await, 400, "404", "NoSuchBucket", "Bucket not found");
     assert_eq!(reads("site/a").await.expect(200).text(), "public");
 }
 

@@ -18,7 +18,8 @@ use crate::identity::CallerIdentity;
 use crate::model::ObjectRow;
 use crate::name::ObjectPath;
 use crate::object::condition::WriteCondition;
-use crate::object::upload::{self, CommitConditions, NewRow};
+use crate::object::new_row::{CommitConditions, NewRow, WrittenColumns, write_row};
+use crate::object::upload;
 use crate::object::version::NewVersion;
 use crate::operation::{Actor, Operation, SqlStep};
 use crate::service::StorageService;
@@ -162,7 +163,7 @@ async fn complete_alone(
     verify(service, &version, checksums).await?;
     let row = NewRow::of_content(&content, &description, operation.caller()?.owner(), upsert);
     let conditions = CommitConditions { upload: Some(upload.id), etag };
-    let written = upload::write_row(operation, version, row, conditions, upload::WrittenColumns::IdAndMetadata).await;
+    let written = write_row(operation, version, row, conditions, WrittenColumns::IdAndMetadata).await;
     if written.is_ok() {
         abort_in_background(service, parted);
     }
