@@ -53,15 +53,21 @@ pub fn inherit_request<F: Future>(work: F) -> impl Future<Output = F::Output> {
     }
 }
 
+/// Returns `work` as a part of the current request, for another thread: [`inherit_request`] for
+/// work that may block.
+pub fn inherit_request_blocking<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> T {
+    let request = with_current_request(CurrentRequest::clone);
+    move || match request {
+        Some(request) => CURRENT.sync_scope(request, work),
+        None => work(),
+    }
+}
+
 /// Runs `work` on a thread that may block, as a part of the current request. Its log lines have the
 /// id of the request, as those of a task with [`inherit_request`].
 pub fn spawn_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
-    let request = with_current_request(CurrentRequest::clone);
     #[expect(clippy::disallowed_methods, reason = "the request goes along here")]
-    tokio::task::spawn_blocking(move || match request {
-        Some(request) => CURRENT.sync_scope(request, work),
-        None => work(),
-    })
+    tokio::task::spawn_blocking(inherit_request_blocking(work))
 }
 
 #[cfg(test)]

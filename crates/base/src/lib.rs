@@ -27,7 +27,9 @@ pub use allowed_origins::AllowedOrigins;
 pub use capped_semaphore::{CappedPermit, CappedSemaphore};
 pub use client_address::ClientAddress;
 pub use clock::Clock;
-pub use current_request::{CurrentRequest, inherit_request, spawn_blocking, with_current_request, with_request};
+pub use current_request::{
+    CurrentRequest, inherit_request, inherit_request_blocking, spawn_blocking, with_current_request, with_request,
+};
 pub use error_chain::error_chain;
 pub use forwarded_headers::ForwardedHeaders;
 pub use request_id::RequestId;

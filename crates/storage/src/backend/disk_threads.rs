@@ -4,10 +4,11 @@
 //! there would be hundreds, each with a stack and a heap, and the disk would not be faster.
 
 use std::io;
-use std::sync::Arc;
 
-use portico_base::spawn_blocking;
-use tokio::sync::Semaphore;
+use portico_base::inherit_request_blocking;
+use tokio::sync::oneshot;
+
+use super::work_queue::{Batches, WorkQueue};
 
 /// The threads of one kind of work.
 const THREADS: usize = 8;
@@ -15,7 +16,7 @@ const THREADS: usize = 8;
 /// A bound of the threads that one kind of work takes. Clones share it. Work beyond it waits in
 /// order.
 #[derive(Debug, Clone)]
-pub(crate) struct DiskThreads(Arc<Semaphore>);
+pub(crate) struct DiskThreads(WorkQueue<Box<dyn FnOnce() + Send>>);
 
 impl Default for DiskThreads {
     fn default() -> Self {
@@ -26,11 +27,12 @@ impl Default for DiskThreads {
 impl DiskThreads {
     /// Returns a bound of this number of threads.
     pub fn new(threads: usize) -> Self {
-        Self(Arc::new(Semaphore::new(threads)))
+        let run_all = || |batch: &mut Vec<Box<dyn FnOnce() + Send>>| batch.drain(..).for_each(|work| work());
+        Self(WorkQueue::new(threads, Batches::none(), run_all))
     }
 
     /// Runs work on a thread that may block. Once begun it runs to its end, also if this is
-    /// cancelled.
+    /// cancelled; work that still waits for a thread then does not begin.
     ///
     /// # Errors
     /// Those of the work, and one if it panics.
@@ -38,35 +40,24 @@ impl DiskThreads {
         &self,
         work: impl FnOnce() -> Result<T, E> + Send + 'static,
     ) -> Result<T, E> {
-        // It is never closed
-        let thread = Arc::clone(&self.0).acquire_owned().await.ok();
-        let working = spawn_blocking(move || {
-            let outcome = work();
-            drop(thread);
-            outcome
-        });
-        working.await.unwrap_or_else(|error| Err(io::Error::other(error).into()))
+        let (done, outcome) = oneshot::channel();
+        self.0.push(Box::new(inherit_request_blocking(move || {
+            if !done.is_closed() {
+                let _ = done.send(work());
+            }
+        })));
+        outcome.await.unwrap_or_else(|_| Err(io::Error::other("the work on a disk was not completed").into()))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
-    use std::sync::mpsc::{Receiver, channel};
-    use std::time::Duration;
+    use std::sync::mpsc::channel;
+    use std::sync::{Arc, Mutex};
+
+    use futures_util::poll;
 
     use super::*;
-
-    /// Begins work that lasts until its channel is closed, and is then cancelled.
-    async fn begin(threads: &DiskThreads, begun: &std::sync::mpsc::Sender<()>, end: &Arc<Mutex<Receiver<()>>>) {
-        let (begun, end) = (begun.clone(), Arc::clone(end));
-        let mut work = Box::pin(threads.run(move || {
-            let _ = begun.send(());
-            let _ = end.lock().unwrap().recv();
-            Ok::<_, io::Error>(())
-        }));
-        assert!(tokio::time::timeout(Duration::from_millis(1), &mut work).await.is_err());
-    }
 
     #[tokio::test]
     async fn work_takes_a_bounded_number_of_threads_also_when_it_is_cancelled() {
@@ -74,13 +65,28 @@ mod tests {
         let (begun, begins) = channel();
         let (end, ends) = channel::<()>();
         let ends = Arc::new(Mutex::new(ends));
-        for _ in 0..THREADS {
-            begin(&threads, &begun, &ends).await;
+        // Lasts until its channel is closed
+        let work = || {
+            let (begun, ends) = (begun.clone(), Arc::clone(&ends));
+            Box::pin(threads.run(move || {
+                let _ = begun.send(());
+                let _ = ends.lock().unwrap().recv();
+                Ok::<_, io::Error>(())
+            }))
+        };
+        let mut working: Vec<_> = (0..THREADS).map(|_| work()).collect();
+        for work in &mut working {
+            assert!(poll!(work).is_pending());
         }
-        (0..THREADS).for_each(|_| begins.recv().unwrap());
-        begin(&threads, &begun, &ends).await;
+        working.iter().for_each(|_| begins.recv().unwrap());
+        // Work that was begun goes on
+        drop(working);
+        let mut more = work();
+        assert!(poll!(&mut more).is_pending());
         assert!(begins.try_recv().is_err(), "one more has no thread");
+        drop(more);
         drop(end);
         threads.run(|| Ok::<_, io::Error>(())).await.unwrap();
+        assert!(begins.try_recv().is_err(), "and does not begin, since it was cancelled");
     }
 }

@@ -14,6 +14,7 @@ pub(crate) mod parts;
 mod path;
 pub(crate) mod piece_permit;
 mod sized_body;
+mod work_queue;
 
 pub(crate) use self::interface::Backend;
 pub(crate) use self::model::{

@@ -96,6 +96,11 @@ impl Stream for UploadBody {
             }
         }
     }
+
+    /// Only tells whether the end was reached: then the upper bound is 0.
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (0, self.body.is_end_stream().then_some(0))
+    }
 }
 
 #[cfg(test)]
@@ -126,6 +131,15 @@ mod tests {
             let chunks: Vec<Result<Bytes>> = body.collect_until_error().await;
             assert_eq!(chunks.last().cloned().map(|last| last.map(drop)), Some(outcome), "{size}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_body_of_a_known_size_tells_its_end() {
+        let mut body = UploadBody::new(Body::from("abc"), &StorageSettings::in_folder("/"));
+        assert_eq!(body.size_hint(), (0, None));
+        assert_eq!(body.next().await, Some(Ok(Bytes::from_static(b"abc"))));
+        assert_eq!(body.size_hint(), (0, Some(0)));
+        assert_eq!(body.next().await, None);
     }
 
     impl UploadBody {

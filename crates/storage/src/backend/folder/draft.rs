@@ -5,7 +5,6 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use super::durable::DurableFolders;
-use super::writers::HashedDraft;
 
 /// The attempts to make a folder that another deletion removes at the same time.
 const FOLDER_ATTEMPTS: usize = 8;
@@ -23,7 +22,7 @@ impl Draft {
     }
 
     /// Keeps the file, which has another name now.
-    pub fn keep(mut self) {
+    pub fn keep(&mut self) {
         self.0 = PathBuf::new();
     }
 }
@@ -34,12 +33,6 @@ impl Drop for Draft {
             let _ = fs::remove_file(&self.0);
         }
     }
-}
-
-/// A whole upload, which is not flushed.
-pub(super) struct ReceivedDraft {
-    pub written: HashedDraft,
-    pub size: u64,
 }
 
 /// Makes the folder of a version, gives the file its place there by `put`, and flushes the folders

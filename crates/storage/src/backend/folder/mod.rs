@@ -17,7 +17,6 @@ mod file;
 mod parts;
 mod receive;
 mod store;
-mod work_queue;
 mod writers;
 
 pub(crate) use self::store::ContentFolder;

@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use portico_base::random;
 
-use super::draft::{Draft, ReceivedDraft, place_in};
+use super::draft::{Draft, place_in};
 use super::draft_writer::DraftWriter;
 use super::durable::flush_folder;
 use super::file::{blocking, changed};
 use super::store::ContentFolder;
+use super::writers::{FinishDraft, HashedDraft};
 use crate::backend::model::{BackendError, BackendFuture, ContentStream, StoredContent};
 use crate::backend::parts::{
     PartName, PartStore, PartedVersion, StoredPart, composite_etag, is_unknown_upload, new_upload,
@@ -53,22 +54,20 @@ impl PartStore for ContentFolder {
     ) -> BackendFuture<'a, StoredPart> {
         Box::pin(async move {
             let folder = self.parts_of(of)?;
-            let ReceivedDraft { written, size } = self.receive(content, size).await?;
-            let etag = written.digest();
-            let (name, waiting) = (name.clone(), Arc::new(()));
+            let (own, waiting) = (name.clone(), Arc::new(()));
             let cancelled = Arc::downgrade(&waiting);
-            let stored = self.flushing.run(move || {
-                let place = folder.join(name.file());
-                finish_part(written.writer, &folder, &name)?;
+            let finish: FinishDraft = Box::new(move |writer| {
+                finish_part(writer, &folder, &own)?;
                 // The deletion of the cancelled part may have been too early
                 if cancelled.strong_count() == 0 {
-                    fs::remove_file(place)?;
+                    fs::remove_file(folder.join(own.file()))?;
                 }
-                Ok(StoredPart { name, etag, size })
+                Ok(())
             });
-            let stored = stored.await;
+            let received = self.receive(content, size, finish).await;
             drop(waiting);
-            stored
+            let (HashedDraft { digest, .. }, size) = received?;
+            Ok(StoredPart { name: name.clone(), etag: hex::encode(digest.finish()), size })
         })
     }
 
@@ -96,7 +95,7 @@ impl PartStore for ContentFolder {
             let parts = parts.to_vec();
             let assembling = move || {
                 let etag = composite_etag(&parts);
-                let (file, draft) = concatenate(&from, &parts, draft)?;
+                let (file, mut draft) = concatenate(&from, &parts, draft)?;
                 place_in(&folders, &root, &place, || fs::rename(draft.path(), &place))?;
                 draft.keep();
                 let metadata = file.metadata()?;
@@ -135,12 +134,11 @@ impl PartStore for ContentFolder {
 }
 
 /// Flushes a part and moves it to the folder of its upload.
-fn finish_part(written: DraftWriter, folder: &Path, name: &PartName) -> Result<(), BackendError> {
-    let DraftWriter { file, draft, .. } = written;
-    file.sync_data()?;
+fn finish_part(writer: &mut DraftWriter, folder: &Path, name: &PartName) -> Result<(), BackendError> {
+    writer.file.sync_data()?;
     // It fails where the upload has ended meanwhile
-    fs::rename(draft.path(), folder.join(name.file()))?;
-    draft.keep();
+    fs::rename(writer.draft.path(), folder.join(name.file()))?;
+    writer.draft.keep();
     flush_folder(folder)?;
     Ok(())
 }

@@ -1,21 +1,29 @@
 //! Uploads on their way to disk: hashed and written piece by piece.
 
 use portico_base::{random, spawn_blocking};
+use portico_md5::Md5State;
 
-use super::draft::ReceivedDraft;
 use super::file::finished;
 use super::store::ContentFolder;
-use super::writers::{Piece, PieceTarget, PieceWriters, WrittenPiece};
+use super::writers::{FinishDraft, HashedDraft, Piece, PieceTarget, PieceWriters, WrittenPiece};
 use crate::backend::model::{BackendError, ContentStream};
 use crate::backend::piece_permit::{PIECE_SIZE, PiecePermit, PiecePermits, arrived};
 
 impl ContentFolder {
-    /// Receives content of at most `limit` bytes into a draft.
-    pub(super) async fn receive(&self, content: ContentStream<'_>, limit: u64) -> Result<ReceivedDraft, BackendError> {
+    /// Receives content of at most `limit` bytes into a draft. Behind its last piece, `finish` is
+    /// called with the draft on the thread that has written it. That may happen though this is
+    /// cancelled. Also returns the size of the content.
+    pub(super) async fn receive(
+        &self,
+        content: ContentStream<'_>,
+        limit: u64,
+        finish: FinishDraft,
+    ) -> Result<(HashedDraft, u64), BackendError> {
         let draft = PieceTarget::New(self.incoming.join(random::uuid().to_string()), limit);
-        let mut pieces = Pieces { writers: &self.writers, target: Some(draft), writing: None };
+        let next = Some((draft, Md5State::default()));
+        let mut pieces = Pieces { writers: &self.writers, next, writing: None };
+        let (mut size, mut finish) = (0_u64, Some(finish));
         let received = async {
-            let mut size = 0_u64;
             loop {
                 let permit = match self.permits.try_acquire() {
                     // The piece is received while that before it is written
@@ -27,22 +35,22 @@ impl ContentFolder {
                     }
                 };
                 let piece = gather(content, &self.permits, permit).await?;
-                let has_ended = piece.has_ended;
                 size += piece.size as u64;
                 if size > limit {
                     return Err(BackendError::TooLarge);
                 }
-                pieces.write(piece).await?;
+                let has_ended = piece.has_ended;
+                pieces.write(piece, finish.take_if(|_| has_ended)).await?;
                 if has_ended {
-                    return Ok(size);
+                    return pieces.wait().await;
                 }
             }
         };
         let received = received.await;
         // Also after a failure: the draft is deleted behind the last write
         let last = pieces.wait().await;
-        match (received, pieces.target) {
-            (Ok(size), Some(PieceTarget::Begun(written))) => last.map(|()| ReceivedDraft { written, size }),
+        match (received.and(last), pieces.next.take()) {
+            (Ok(()), Some((PieceTarget::Begun(writer), digest))) => Ok((HashedDraft { writer, digest }, size)),
             (received, target) => {
                 // To delete a large file takes a while
                 let _ = finished(spawn_blocking(move || {
@@ -50,7 +58,7 @@ impl ContentFolder {
                     Ok(())
                 }))
                 .await;
-                received.and(last).and(Err(BackendError::NotFound))
+                received.and(Err(BackendError::NotFound))
             }
         }
     }
@@ -59,8 +67,9 @@ impl ContentFolder {
 /// The pieces of an upload, which are written one after another.
 struct Pieces<'a> {
     writers: &'a PieceWriters,
-    /// The file that the next piece is appended to; `None` while a piece is written.
-    target: Option<PieceTarget>,
+    /// The file that the next piece is appended to, and the MD5 of what it has; `None` while a
+    /// piece is written.
+    next: Option<(PieceTarget, Md5State)>,
     writing: Option<WrittenPiece>,
 }
 
@@ -68,15 +77,17 @@ impl Pieces<'_> {
     /// Waits until all pieces are written.
     async fn wait(&mut self) -> Result<(), BackendError> {
         if let Some(writing) = self.writing.take() {
-            self.target = Some(PieceTarget::Begun(writing.finish().await?));
+            let HashedDraft { writer, digest } = writing.finish().await?;
+            self.next = Some((PieceTarget::Begun(writer), digest));
         }
         Ok(())
     }
 
     /// Waits until all pieces are written, and begins to write the next one.
-    async fn write(&mut self, piece: Piece) -> Result<(), BackendError> {
+    async fn write(&mut self, piece: Piece, finish: Option<FinishDraft>) -> Result<(), BackendError> {
         self.wait().await?;
-        self.writing = self.target.take().map(|target| self.writers.write(target, piece));
+        let next = self.next.take();
+        self.writing = next.map(|(target, digest)| self.writers.write(target, digest, piece, finish));
         Ok(())
     }
 }
@@ -95,7 +106,8 @@ async fn gather(
     while let Some(chunk) = next {
         piece.size += chunk.len();
         piece.chunks.push(chunk);
-        if piece.size >= PIECE_SIZE {
+        // Content whose size is known tells that only its end follows, which belongs to this piece
+        if piece.size >= PIECE_SIZE && content.size_hint() != (0, Some(0)) {
             break;
         }
         // No permit is held while a client is waited for
@@ -158,6 +170,24 @@ mod tests {
         let stored = tokio::time::timeout(PATIENCE, folder.put(&key, &mut whole, 100));
         assert_eq!(stored.await.expect("another one has a permit").unwrap().size, 3);
         silent.iter().for_each(tokio::task::JoinHandle::abort);
+    }
+
+    #[tokio::test]
+    async fn content_that_tells_its_end_has_no_empty_piece() {
+        let permits = PiecePermits::default();
+        let permit = || permits.try_acquire().unwrap();
+        let chunks = |sizes: &'static [usize]| stream::iter(sizes).map(|size| Ok(Bytes::from(vec![b'x'; *size])));
+        let mut content = chunks(&[PIECE_SIZE / 2, PIECE_SIZE / 2, PIECE_SIZE]);
+        for has_ended in [false, true] {
+            let piece = gather(&mut content, &permits, permit()).await.unwrap();
+            assert_eq!((piece.size, piece.has_ended), (PIECE_SIZE, has_ended));
+        }
+        // A stream that does not know has one
+        let mut content = chunks(&[PIECE_SIZE]).chain(stream::poll_fn(|_| std::task::Poll::Ready(None)));
+        for (size, has_ended) in [(PIECE_SIZE, false), (0, true)] {
+            let piece = gather(&mut content, &permits, permit()).await.unwrap();
+            assert_eq!((piece.size, piece.has_ended), (size, has_ended));
+        }
     }
 
     /// A chunk that counts among the bytes in memory until it is dropped.

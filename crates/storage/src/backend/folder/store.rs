@@ -13,11 +13,10 @@ use tokio::sync::mpsc;
 
 use super::buffer::ReadBuffers;
 use super::content;
-use super::draft::{Draft, ReceivedDraft, place_in, remove_empty};
-use super::draft_writer::DraftWriter;
+use super::draft::{Draft, place_in, remove_empty};
 use super::durable::{DurableFolders, flush_folder};
 use super::file::{blocking, changed};
-use super::writers::PieceWriters;
+use super::writers::{FinishDraft, HashedDraft, PieceWriters};
 use crate::backend::disk_threads::DiskThreads;
 use crate::backend::interface::Backend;
 use crate::backend::model::{
@@ -84,27 +83,16 @@ impl ContentFolder {
         self.objects.join(path::of(key))
     }
 
-    /// Moves a draft to its place as a version, and makes it durable there. Returns when content,
-    /// name and folders are on disk; after an error the version may be left at its place.
-    async fn store(&self, received: ReceivedDraft, place: PathBuf) -> Result<StoredContent, BackendError> {
-        let ReceivedDraft { written, size } = received;
-        let etag = Some(format!("\"{}\"", written.digest()));
-        let DraftWriter { file, draft, .. } = written.writer;
-        let file = Arc::new(file);
-        let flushed = Arc::clone(&file);
-        let flushing = self.flushing.run(move || flushed.sync_data());
+    /// Returns the function that moves a draft to its place as a version, and makes it durable
+    /// there. After an error the version may be left at its place.
+    fn publish(&self, place: PathBuf) -> FinishDraft {
         let (folders, root) = (Arc::clone(&self.folders), self.objects.clone());
-        let moving = self.naming.run(move || {
-            place_in(&folders, &root, &place, || fs::rename(draft.path(), &place))?;
-            draft.keep();
-            Ok::<_, io::Error>(())
-        });
-        // Both to their ends, so that nothing is at work on a version that is given up
-        let (flushed, moved) = tokio::join!(flushing, moving);
-        flushed?;
-        moved?;
-        let modified = changed(&file.metadata()?).into();
-        Ok(StoredContent { etag, size, modified })
+        Box::new(move |writer| {
+            writer.file.sync_data()?;
+            place_in(&folders, &root, &place, || fs::rename(writer.draft.path(), &place))?;
+            writer.draft.keep();
+            Ok(())
+        })
     }
 
     /// Gives a durable file a second name, or copies it where that is not possible.
@@ -115,7 +103,7 @@ impl ContentFolder {
             match place_in(&folders, &root, &to, || fs::hard_link(&from, &to)) {
                 // The file has too many names, or the file system knows only one or is another one
                 Err(error) if matches!(error.raw_os_error(), Some(MLINK | PERM | NOT_SUPPORTED | OTHER_DEVICE)) => {
-                    let draft = Draft::new(draft);
+                    let mut draft = Draft::new(draft);
                     fs::copy(&from, draft.path())?;
                     File::open(draft.path())?.sync_all()?;
                     place_in(&folders, &root, &to, || fs::rename(draft.path(), &to))?;
@@ -138,8 +126,10 @@ impl Backend for ContentFolder {
         limit: u64,
     ) -> BackendFuture<'a, StoredContent> {
         Box::pin(async move {
-            let received = self.receive(content, limit).await?;
-            self.store(received, self.place(at)).await
+            let (HashedDraft { writer, digest }, size) =
+                self.receive(content, limit, self.publish(self.place(at))).await?;
+            let etag = Some(format!("\"{}\"", hex::encode(digest.finish())));
+            Ok(StoredContent { etag, size, modified: changed(&writer.file.metadata()?).into() })
         })
     }
 

@@ -9,9 +9,10 @@
 //! other.
 
 use std::io;
+use std::mem;
 use std::num::NonZero;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,12 +21,13 @@ use tokio::sync::oneshot;
 
 use super::aligned::{AlignedBuffer, AlignedBuffers};
 use super::draft_writer::DraftWriter;
-use super::work_queue::{Batches, WorkQueue};
 use crate::backend::model::BackendError;
 use crate::backend::piece_permit::{PiecePermit, PiecePermits};
+use crate::backend::work_queue::{Batches, WorkQueue};
 
-/// The writes to the disk at a time. More would not be faster.
-const WRITING_THREADS: usize = 6;
+/// The threads that write. More writes to the disk at a time would not be faster, but the last one
+/// of each upload is followed by flushes.
+const WRITING_THREADS: usize = 8;
 /// The time for which hashing waits for the pieces of other uploads that are on their way. Eight
 /// pieces together take less than two would, and the disk has work meanwhile.
 const PATIENCE: Duration = Duration::from_millis(3);
@@ -39,25 +41,21 @@ pub(super) struct Piece {
     pub _permit: PiecePermit,
 }
 
-/// The file of an upload, and the MD5 of what was written.
-pub(super) struct HashedDraft {
-    pub writer: DraftWriter,
-    digest: Md5State,
-}
-
-impl HashedDraft {
-    /// Returns the MD5 of what was written, in hexadecimal digits.
-    pub fn digest(&self) -> String {
-        hex::encode(self.digest.finish())
-    }
-}
-
 /// The file that a piece is appended to.
 pub(super) enum PieceTarget {
     /// One that does not exist yet, and the largest size that it may have.
     New(PathBuf, u64),
     /// The one that has the pieces before.
-    Begun(HashedDraft),
+    Begun(DraftWriter),
+}
+
+/// Gives a whole file its place and makes it durable there.
+pub(super) type FinishDraft = Box<dyn FnOnce(&mut DraftWriter) -> Result<(), BackendError> + Send>;
+
+/// The file of an upload, and the MD5 of what was written to it.
+pub(super) struct HashedDraft {
+    pub writer: DraftWriter,
+    pub digest: Md5State,
 }
 
 /// Hashes and writes pieces. Clones share the threads.
@@ -71,37 +69,55 @@ pub(super) struct PieceWriters {
 struct PieceHash {
     digest: Md5State,
     piece: Arc<Piece>,
-    hashed: oneshot::Sender<Md5State>,
+    progress: Arc<PieceProgress>,
 }
 
 /// A piece that waits to be written.
 struct PieceWrite {
-    target: WriteTarget,
+    target: PieceTarget,
     piece: Arc<Piece>,
-    written: oneshot::Sender<Result<DraftWriter, BackendError>>,
+    /// Called behind the write.
+    finish: Option<FinishDraft>,
+    progress: Arc<PieceProgress>,
 }
 
-enum WriteTarget {
-    New(PathBuf, u64),
-    Begun(DraftWriter),
+/// The results of a piece, which is done when there are both. So its upload is woken once.
+struct PieceProgress(Mutex<PieceResults>);
+
+#[derive(Default)]
+struct PieceResults {
+    digest: Option<Md5State>,
+    writer: Option<Result<DraftWriter, BackendError>>,
+    done: Option<oneshot::Sender<Result<HashedDraft, BackendError>>>,
+}
+
+impl PieceProgress {
+    /// Adds a result.
+    fn add(&self, add: impl FnOnce(&mut PieceResults)) {
+        let mut results = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        add(&mut results);
+        if results.digest.is_none() || results.writer.is_none() {
+            return;
+        }
+        let PieceResults { digest, writer, done } = mem::take(&mut *results);
+        drop(results);
+        if let (Some(digest), Some(writer), Some(done)) = (digest, writer, done) {
+            let _ = done.send(writer.map(|writer| HashedDraft { writer, digest }));
+        }
+    }
 }
 
 /// A piece on its way. If this is dropped, the file is deleted after the write.
-pub(super) struct WrittenPiece {
-    hashed: oneshot::Receiver<Md5State>,
-    written: oneshot::Receiver<Result<DraftWriter, BackendError>>,
-}
+pub(super) struct WrittenPiece(oneshot::Receiver<Result<HashedDraft, BackendError>>);
 
 impl WrittenPiece {
     /// Waits until the piece is hashed and written, and returns its file.
     ///
     /// # Errors
-    /// When it could not be written.
+    /// When it could not be written or finished.
     pub async fn finish(self) -> Result<HashedDraft, BackendError> {
         // The runtime is shutting down if there is no answer
-        let lost = |_| BackendError::Io(io::ErrorKind::Interrupted.into());
-        let writer = self.written.await.map_err(lost)??;
-        Ok(HashedDraft { writer, digest: self.hashed.await.map_err(lost)? })
+        self.0.await.map_err(|_| BackendError::Io(io::ErrorKind::Interrupted.into()))?
     }
 }
 
@@ -112,28 +128,32 @@ impl PieceWriters {
         let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
         let buffers = AlignedBuffers::default();
         let writing = WorkQueue::new(WRITING_THREADS, Batches::none(), move || {
-            let mut buffer = buffers.take();
-            move |pieces: &mut Vec<PieceWrite>| pieces.drain(..).for_each(|piece| piece.write(&mut buffer))
+            let buffers = buffers.clone();
+            move |pieces: &mut Vec<PieceWrite>| pieces.drain(..).for_each(|piece| piece.write(&mut buffers.take()))
         });
-        // Other pieces are received or written
+        // The other pieces are received or written
         let permits = permits.clone();
-        let wanted = Box::new(move || permits.held() / 2);
+        let wanted = Box::new(move || permits.held() * 3 / 4);
         let batches = Batches { max: LANES, wanted, patience: PATIENCE };
         Self { hashing: WorkQueue::new(processors.div_ceil(2), batches, || hash_together), writing }
     }
 
-    /// Appends a piece to a file. It is hashed while it is written. It is done to its end, also if
+    /// Appends a piece to a file, which is hashed while it is written. `digest` is that of the
+    /// pieces before, and `finish` is called behind the last piece. It is done to its end, also if
     /// the result is dropped.
-    pub fn write(&self, target: PieceTarget, piece: Piece) -> WrittenPiece {
-        let ((hash, hashed), (write, written)) = (oneshot::channel(), oneshot::channel());
-        let (target, digest) = match target {
-            PieceTarget::New(path, limit) => (WriteTarget::New(path, limit), Md5State::default()),
-            PieceTarget::Begun(HashedDraft { writer, digest }) => (WriteTarget::Begun(writer), digest),
-        };
-        let piece = Arc::new(piece);
-        self.writing.push(PieceWrite { target, piece: Arc::clone(&piece), written: write });
-        self.hashing.push(PieceHash { digest, piece, hashed: hash });
-        WrittenPiece { hashed, written }
+    pub fn write(
+        &self,
+        target: PieceTarget,
+        digest: Md5State,
+        piece: Piece,
+        finish: Option<FinishDraft>,
+    ) -> WrittenPiece {
+        let (done, finished) = oneshot::channel();
+        let results = PieceResults { done: Some(done), ..PieceResults::default() };
+        let (piece, progress) = (Arc::new(piece), Arc::new(PieceProgress(Mutex::new(results))));
+        self.writing.push(PieceWrite { target, piece: Arc::clone(&piece), finish, progress: Arc::clone(&progress) });
+        self.hashing.push(PieceHash { digest, piece, progress });
+        WrittenPiece(finished)
     }
 }
 
@@ -141,28 +161,34 @@ impl PieceWriters {
 fn hash_together(batch: &mut Vec<PieceHash>) {
     let contents = batch.iter_mut().map(|hash| (&mut hash.digest, hash.piece.chunks.as_slice()));
     portico_md5::update(contents.collect());
-    for PieceHash { digest, piece, hashed } in batch.drain(..) {
+    for PieceHash { digest, piece, progress } in batch.drain(..) {
         // Before the answer, so that the permit of a piece has ended when it is whole
         drop(piece);
-        let _ = hashed.send(digest);
+        progress.add(|results| results.digest = Some(digest));
     }
 }
 
 impl PieceWrite {
     /// Appends the piece to its file.
     fn write(self, buffer: &mut AlignedBuffer) {
-        let Self { target, piece, written } = self;
-        let writer = match target {
-            WriteTarget::Begun(writer) => Ok(writer),
-            WriteTarget::New(path, limit) => DraftWriter::create(path, limit),
-        };
-        let outcome = writer.and_then(|mut writer| {
-            writer.append(&piece.chunks, piece.has_ended, buffer)?;
-            Ok(writer)
-        });
+        let Self { target, piece, finish, progress } = self;
+        let mut writer = append(target, &piece, buffer);
+        // Others may have use for its permit while the file is flushed
         drop(piece);
-        let _ = written.send(outcome);
+        if let Some(finish) = finish {
+            writer = writer.and_then(|mut writer| finish(&mut writer).map(|()| writer));
+        }
+        progress.add(|results| results.writer = Some(writer));
     }
+}
+
+fn append(target: PieceTarget, piece: &Piece, buffer: &mut AlignedBuffer) -> Result<DraftWriter, BackendError> {
+    let mut writer = match target {
+        PieceTarget::Begun(writer) => writer,
+        PieceTarget::New(path, limit) => DraftWriter::create(path, limit)?,
+    };
+    writer.append(&piece.chunks, piece.has_ended, buffer)?;
+    Ok(writer)
 }
 
 #[cfg(test)]
@@ -184,7 +210,7 @@ mod tests {
 
     fn assert_has(draft: &HashedDraft, content: &[u8]) {
         assert_eq!(fs::read(draft.writer.draft.path()).unwrap(), content);
-        assert_eq!(draft.digest(), hex::encode(Md5::digest(content)));
+        assert_eq!(draft.digest.finish(), *Md5::digest(content));
     }
 
     #[tokio::test]
@@ -193,14 +219,14 @@ mod tests {
         let permits = PiecePermits::default();
         let writers = PieceWriters::new(&permits);
         let files = (0..3 * LANES).map(|number| {
-            let path = root.path().join(number.to_string());
+            let new = PieceTarget::New(root.path().join(number.to_string()), u64::MAX);
             let (permits, writers) = (&permits, &writers);
             async move {
                 let content = content(number);
-                let begun =
-                    writers.write(PieceTarget::New(path, u64::MAX), piece(permits, &content).await).finish().await;
-                let more = piece(permits, &content).await;
-                (content, writers.write(PieceTarget::Begun(begun.unwrap()), more).finish().await.unwrap())
+                let first = writers.write(new, Md5State::default(), piece(permits, &content).await, None);
+                let HashedDraft { writer, digest } = first.finish().await.unwrap();
+                let second = writers.write(PieceTarget::Begun(writer), digest, piece(permits, &content).await, None);
+                (content, second.finish().await.unwrap())
             }
         });
         for (content, draft) in futures_util::future::join_all(files).await {
@@ -209,16 +235,43 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_file_is_finished_behind_its_last_piece_and_without_a_permit() {
+        let root = tempfile::tempdir().unwrap();
+        let permits = PiecePermits::default();
+        let (writers, free) = (PieceWriters::new(&permits), permits.free());
+        let new = |name: &str| PieceTarget::New(root.path().join(name), u64::MAX);
+        let at_work = permits.clone();
+        let finish: FinishDraft = Box::new(move |writer| {
+            // Only hashing may still have the piece
+            while at_work.free() < free {
+                std::thread::yield_now();
+            }
+            let size = fs::metadata(writer.draft.path())?.len();
+            assert_eq!(size, content(3).len() as u64);
+            fs::rename(writer.draft.path(), writer.draft.path().with_extension("whole"))?;
+            writer.draft.keep();
+            Ok(())
+        });
+        let last = piece(&permits, &content(3)).await;
+        let finished = writers.write(new("first"), Md5State::default(), last, Some(finish)).finish().await.unwrap();
+        assert_eq!(finished.digest.finish(), *Md5::digest(content(3)));
+        assert_eq!(fs::read(root.path().join("first.whole")).unwrap(), content(3));
+        // A file that has no place is deleted
+        let fail: FinishDraft = Box::new(|_| Err(BackendError::NotFound));
+        let last = piece(&permits, &content(3)).await;
+        let failed = writers.write(new("second"), Md5State::default(), last, Some(fail)).finish().await;
+        assert!(matches!(failed, Err(BackendError::NotFound)));
+        assert!(!root.path().join("second").exists());
+    }
+
+    #[tokio::test]
     async fn a_write_that_fails_affects_no_other_one() {
         let root = tempfile::tempdir().unwrap();
         let permits = PiecePermits::default();
         let path = |name: &str| root.path().join(name);
-        let begun = |name: &str| HashedDraft {
-            writer: DraftWriter::create(path(name), u64::MAX).unwrap(),
-            digest: Md5State::default(),
-        };
+        let begun = |name: &str| DraftWriter::create(path(name), u64::MAX).unwrap();
         let mut closed = begun("read-only");
-        closed.writer.file = File::open(begun("closed").writer.draft.path()).unwrap();
+        closed.file = File::open(begun("closed").draft.path()).unwrap();
         let targets = [
             PieceTarget::Begun(begun("first")),
             PieceTarget::New(path("missing/folder"), u64::MAX),
@@ -228,16 +281,13 @@ mod tests {
         let (writers, free) = (PieceWriters::new(&permits), permits.free());
         let mut written = Vec::new();
         for (number, target) in (1..).zip(targets) {
-            written.push(writers.write(target, piece(&permits, &content(number)).await));
+            written.push(writers.write(target, Md5State::default(), piece(&permits, &content(number)).await, None));
         }
         let outcomes = futures_util::future::join_all(written.into_iter().map(WrittenPiece::finish)).await;
         let [Ok(first), Err(_), Err(_), Ok(last)] = outcomes.as_slice() else { panic!("another outcome") };
         assert_has(first, &content(1));
         assert_has(last, &content(4));
         assert!(!path("read-only").exists(), "the file of a failed write is deleted");
-        // Hashing may end later than a write that failed
-        while permits.free() < free {
-            tokio::task::yield_now().await;
-        }
+        assert_eq!(permits.free(), free);
     }
 }

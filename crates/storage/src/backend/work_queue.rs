@@ -1,17 +1,24 @@
 //! Work that waits for threads which may block.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+/// The time for which a thread waits for more work before it ends. While there are uploads there is
+/// work more often than that, and to begin a thread takes several times as long as to wake one.
+const LINGER: Duration = Duration::from_millis(50);
+
 /// Work that waits, and a bounded number of threads that do it. A thread begins when there is work
-/// and ends when there is none. Clones share both.
-pub(super) struct WorkQueue<T>(Arc<Shared<T>>);
+/// and ends when there has been none for a while. Clones share both.
+pub(crate) struct WorkQueue<T>(Arc<Shared<T>>);
 
 struct Shared<T> {
     state: Mutex<State<T>>,
     max_threads: usize,
     batches: Batches,
+    /// Signalled when a thread without work is to look for some.
+    has_work: Condvar,
     /// Signalled when as much waits as a thread wants.
     is_enough: Condvar,
     /// Makes what a thread keeps and does.
@@ -23,14 +30,18 @@ type BatchWork<T> = Box<dyn FnMut(&mut Vec<T>)>;
 
 struct State<T> {
     waiting: VecDeque<T>,
-    /// The threads at work.
+    /// All threads.
     threads: usize,
+    /// The threads without work, except for those that were signalled.
+    idle: usize,
+    /// The threads that were signalled and do not run yet.
+    signalled: usize,
     /// The amount of work that a thread waits for; 0 if none does. Only one waits at a time.
     wanted: usize,
 }
 
 /// The amounts of work that a thread does at once.
-pub(super) struct Batches {
+pub(crate) struct Batches {
     pub max: usize,
     /// Returns how much is worth the patience to wait for it.
     pub wanted: Box<dyn Fn() -> usize + Send + Sync>,
@@ -50,6 +61,12 @@ impl<T> Clone for WorkQueue<T> {
     }
 }
 
+impl<T> fmt::Debug for WorkQueue<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("WorkQueue").finish_non_exhaustive()
+    }
+}
+
 impl<T: Send + 'static> WorkQueue<T> {
     /// Makes a queue. Each thread calls `begin_thread` once, and what that returns with batches of
     /// what waits, as often as there is something; they must be drained.
@@ -58,25 +75,36 @@ impl<T: Send + 'static> WorkQueue<T> {
         batches: Batches,
         begin_thread: impl Fn() -> W + Send + Sync + 'static,
     ) -> Self {
-        let state = Mutex::new(State { waiting: VecDeque::new(), threads: 0, wanted: 0 });
+        let waiting = VecDeque::new();
+        let state = Mutex::new(State { waiting, threads: 0, idle: 0, signalled: 0, wanted: 0 });
         let begin_thread = Box::new(move || Box::new(begin_thread()) as BatchWork<T>);
-        Self(Arc::new(Shared { state, max_threads, batches, is_enough: Condvar::new(), begin_thread }))
+        let (has_work, is_enough) = (Condvar::new(), Condvar::new());
+        Self(Arc::new(Shared { state, max_threads, batches, has_work, is_enough, begin_thread }))
     }
 
     /// Adds work. It is done to its end.
     pub fn push(&self, work: T) {
         let mut state = self.state();
         state.waiting.push_back(work);
-        if state.threads < self.0.max_threads && state.wanted == 0 {
+        // Signals are sent without the lock, for which the thread would wait otherwise
+        if state.wanted > 0 {
+            if state.waiting.len() >= state.wanted {
+                state.wanted = 0;
+                drop(state);
+                self.0.is_enough.notify_one();
+            }
+        } else if state.idle > 0 {
+            state.idle -= 1;
+            state.signalled += 1;
+            drop(state);
+            self.0.has_work.notify_one();
+        } else if state.threads < self.0.max_threads {
             state.threads += 1;
             // A runtime that is shutting down drops the thread here, which counts it off
             drop(state);
             let mut thread = WorkThread { queue: self.clone(), has_ended: false };
             #[expect(clippy::disallowed_methods, reason = "the thread works for many requests, and logs for none")]
             tokio::task::spawn_blocking(move || thread.run());
-        } else if state.wanted > 0 && state.waiting.len() >= state.wanted {
-            state.wanted = 0;
-            self.0.is_enough.notify_one();
         }
     }
 
@@ -85,44 +113,56 @@ impl<T: Send + 'static> WorkQueue<T> {
     }
 }
 
-/// A thread at work. It counts until it finds nothing to do, or until this is dropped.
+/// A thread. It counts until it has found nothing to do for a while, or until this is dropped.
 struct WorkThread<T: Send + 'static> {
     queue: WorkQueue<T>,
     has_ended: bool,
 }
 
 impl<T: Send + 'static> WorkThread<T> {
-    /// Works until nothing waits.
+    /// Works until nothing has waited for a while.
     fn run(&mut self) {
-        let Shared { begin_thread, batches, is_enough, .. } = &*self.queue.0;
+        let Shared { begin_thread, batches, .. } = &*self.queue.0;
         let (mut work, mut batch) = (begin_thread(), Vec::with_capacity(batches.max));
-        loop {
-            {
-                let mut state = self.queue.state();
-                let wanted = (batches.wanted)().min(batches.max);
-                if (1..wanted).contains(&state.waiting.len()) && !batches.patience.is_zero() {
-                    if state.wanted > 0 {
-                        // Another thread waits for more, and does this as well
-                        state.threads -= 1;
-                        self.has_ended = true;
-                        return;
-                    }
-                    state.wanted = wanted;
-                    let more = is_enough.wait_timeout_while(state, batches.patience, |state| state.wanted > 0);
-                    state = more.unwrap_or_else(PoisonError::into_inner).0;
-                    state.wanted = 0;
-                }
-                let count = state.waiting.len().min(batches.max);
-                batch.extend(state.waiting.drain(..count));
-                if batch.is_empty() {
-                    // While the queue is locked, so that the next work begins a new thread
-                    state.threads -= 1;
-                    self.has_ended = true;
-                    return;
-                }
-            }
+        while self.take(&mut batch) {
             work(&mut batch);
             batch.clear();
+        }
+        self.has_ended = true;
+    }
+
+    /// Waits for work and takes a batch of it. Returns false if there was none for a while; the
+    /// thread is counted off then, while the queue is locked, so that the next work begins another.
+    fn take(&self, batch: &mut Vec<T>) -> bool {
+        let Shared { batches, has_work, is_enough, .. } = &*self.queue.0;
+        let mut state = self.queue.state();
+        loop {
+            let wanted = (batches.wanted)().min(batches.max);
+            let is_less = state.waiting.len() < wanted && !batches.patience.is_zero();
+            // If another thread waits for more, it takes this as well
+            if state.waiting.is_empty() || (is_less && state.wanted > 0) {
+                state.idle += 1;
+                let waited = has_work.wait_timeout_while(state, LINGER, |state| state.signalled == 0);
+                state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                if state.signalled == 0 {
+                    state.idle -= 1;
+                    state.threads -= 1;
+                    return false;
+                }
+                state.signalled -= 1;
+                continue;
+            }
+            if is_less {
+                state.wanted = wanted;
+                let more = is_enough.wait_timeout_while(state, batches.patience, |state| state.wanted > 0);
+                state = more.unwrap_or_else(PoisonError::into_inner).0;
+                state.wanted = 0;
+            }
+            let count = state.waiting.len().min(batches.max);
+            batch.extend(state.waiting.drain(..count));
+            if count > 0 {
+                return true;
+            }
         }
     }
 }
@@ -178,6 +218,28 @@ mod tests {
         let mut batches: Vec<Vec<usize>> = begins.try_iter().collect();
         batches.sort();
         assert_eq!(batches, [[3, 4], [5, 6], [7, 8]]);
+    }
+
+    #[tokio::test]
+    async fn a_thread_that_has_found_nothing_is_used_again_and_ends_later() {
+        const WORK: usize = 200;
+        let begun = Arc::new(AtomicUsize::new(0));
+        let threads = Arc::clone(&begun);
+        let queue = WorkQueue::new(4, Batches::none(), move || {
+            threads.fetch_add(1, Ordering::SeqCst);
+            |batch: &mut Vec<oneshot::Sender<()>>| batch.drain(..).for_each(|done| done.send(()).unwrap())
+        });
+        for _ in 0..WORK {
+            let (done, outcome) = oneshot::channel();
+            queue.push(done);
+            outcome.await.unwrap();
+        }
+        assert!(begun.load(Ordering::SeqCst) < WORK);
+        while queue.state().threads > 0 {
+            tokio::task::yield_now().await;
+        }
+        let State { idle, signalled, .. } = *queue.state();
+        assert_eq!((idle, signalled), (0, 0));
     }
 
     #[tokio::test]
