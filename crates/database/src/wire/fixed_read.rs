@@ -174,7 +174,11 @@ struct KeyBatches<const N: usize> {
 
 impl<const N: usize> KeyBatches<N> {
     async fn run(mut self, pool: Pool) {
-        while let Some(keys) = self.next() {
+        loop {
+            // The requests that have arrived on other connections are read first: their keys belong
+            // to this batch
+            tokio::task::yield_now().await;
+            let Some(keys) = self.next() else { break };
             if let Err(error) = self.look_up(&pool, keys).await {
                 tracing::debug!(error = %error, "a read as a role of the program failed");
                 if is_rejection(&error) {

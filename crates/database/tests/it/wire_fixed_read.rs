@@ -5,6 +5,9 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use portico_database::wire::FixedRead;
 use portico_database::{Endpoint, connect};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+use tokio::sync::oneshot;
 
 use crate::cluster::within;
 use crate::wire::{PATIENCE, Scratch};
@@ -16,6 +19,10 @@ const SESSION: &str = "select pg_catalog.concat_ws(' ', wanted.key, pg_catalog.c
 
 /// Finds the names of a table. PostgreSQL finds none of another name.
 const NAMES: &str = "select (select m.name from public.missing as m where m.name = wanted.key) \
+    from pg_catalog.unnest($1::pg_catalog.text[]) with ordinality as wanted (key, place) order by wanted.place";
+
+/// Counts the keys of the batch.
+const COUNT: &str = "select (pg_catalog.count(*) over ())::pg_catalog.text \
     from pg_catalog.unnest($1::pg_catalog.text[]) with ordinality as wanted (key, place) order by wanted.place";
 
 async fn text(read: &FixedRead<1>, key: &str) -> Option<String> {
@@ -68,6 +75,30 @@ async fn keys_without_a_row_have_no_value_and_neither_has_any_key_if_a_row_is_mi
     assert_eq!(text(&incomplete, "c").await.as_deref(), Some("c"));
     assert!(names.run([&"a".repeat(10_000)]).await.is_none());
     drop((names, incomplete, administrator));
+    scratch.drop().await;
+}
+
+#[tokio::test]
+async fn a_batch_has_the_keys_of_all_that_has_arrived() {
+    let scratch = Scratch::new().await;
+    let read = FixedRead::<1>::open(&scratch.endpoint, "supabase_admin", COUNT, PATIENCE).unwrap();
+    assert_eq!(text(&read, "alone").await.as_deref(), Some("1"));
+    let (mut client, mut server) = UnixStream::pair().unwrap();
+    let (waits, is_waiting) = oneshot::channel();
+    let other = tokio::spawn({
+        let read = read.clone();
+        async move {
+            waits.send(()).unwrap();
+            server.read_u8().await.unwrap();
+            text(&read, "other").await
+        }
+    });
+    is_waiting.await.unwrap();
+    // The runtime knows nothing of the request yet when it has the first key
+    client.write_u8(0).await.unwrap();
+    assert_eq!(text(&read, "one").await.as_deref(), Some("2"));
+    assert_eq!(other.await.unwrap().as_deref(), Some("2"));
+    drop(read);
     scratch.drop().await;
 }
 
