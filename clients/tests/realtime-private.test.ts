@@ -181,6 +181,8 @@ test("a token of another person leaves the client with the presence as it is", a
   });
   await joined(channel);
   expect(await states.takes(1)).toEqual([[]]);
+  const passed = new Inbox();
+  await joined(switching.channel("beside", { config: { presence: { enabled: true } } }).on("presence", { event: "join" }, passed.add));
   const present = async (key: string): Promise<ReturnType<SupabaseClient["channel"]>> => {
     const member = await joined(secret(portico.client({}, portico.status.SECRET_KEY), "gate", { presence: { key }, broadcast: { ack: true } }));
     expect(await member.track({})).toBe("ok");
@@ -198,6 +200,9 @@ test("a token of another person leaves the client with the presence as it is", a
   const second = await present("second");
   expect(await first.untrack()).toBe("ok");
   expect(await first.send({ type: "broadcast", event: "between", payload: {} })).toBe("ok");
+  // Presence takes the queue of the socket's thread: what was sent before is delivered then
+  expect(await (await joined(first.socket.channel("beside"))).track({})).toBe("ok");
+  await passed.takes(1);
   expect([received.received, states.received]).toEqual([[], []]);
   await gate.end();
 
