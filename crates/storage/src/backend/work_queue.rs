@@ -99,13 +99,18 @@ impl<T: Send + 'static> WorkQueue<T> {
             drop(state);
             self.0.has_work.notify_one();
         } else if state.threads < self.0.max_threads {
-            state.threads += 1;
-            // A runtime that is shutting down drops the thread here, which counts it off
-            drop(state);
-            let mut thread = WorkThread { queue: self.clone(), has_ended: false };
-            #[expect(clippy::disallowed_methods, reason = "the thread works for many requests, and logs for none")]
-            tokio::task::spawn_blocking(move || thread.run());
+            self.start_thread(state);
         }
+    }
+
+    /// Starts one more thread.
+    fn start_thread(&self, mut state: MutexGuard<'_, State<T>>) {
+        state.threads += 1;
+        // A runtime that is shutting down drops the thread here, which counts it off
+        drop(state);
+        let mut thread = WorkThread { queue: self.clone(), has_ended: false };
+        #[expect(clippy::disallowed_methods, reason = "the thread works for many requests, and logs for none")]
+        tokio::task::spawn_blocking(move || thread.run());
     }
 
     fn state(&self) -> MutexGuard<'_, State<T>> {
@@ -169,8 +174,15 @@ impl<T: Send + 'static> WorkThread<T> {
 
 impl<T: Send + 'static> Drop for WorkThread<T> {
     fn drop(&mut self) {
-        if !self.has_ended {
-            self.queue.state().threads -= 1;
+        if self.has_ended {
+            return;
+        }
+        let mut state = self.queue.state();
+        state.threads -= 1;
+        // The work behind one that has panicked needs another thread. A runtime that is shutting
+        // down takes none
+        if std::thread::panicking() && !state.waiting.is_empty() {
+            self.queue.start_thread(state);
         }
     }
 }
@@ -317,19 +329,35 @@ mod tests {
 
     #[tokio::test]
     async fn a_thread_that_panics_is_replaced() {
-        let queue = WorkQueue::new(1, Batches::none(), || {
-            |batch: &mut Vec<Option<oneshot::Sender<()>>>| {
+        let (begun, begins) = channel();
+        let (go, gone) = channel::<()>();
+        let gone = Arc::new(Mutex::new(gone));
+        let queue = WorkQueue::new(1, Batches::none(), move || {
+            let (begun, gone) = (begun.clone(), Arc::clone(&gone));
+            move |batch: &mut Vec<Option<oneshot::Sender<()>>>| {
                 for done in batch.drain(..) {
+                    begun.send(()).unwrap();
+                    let _ = gone.lock().unwrap().recv();
                     done.expect("the test wants it").send(()).unwrap();
                 }
             }
         });
+        let push = || {
+            let (done, outcome) = oneshot::channel();
+            queue.push(Some(done));
+            outcome
+        };
+        queue.push(None);
+        begins.recv().unwrap();
+        // It waits while the thread is at work
+        let waited = push();
+        drop(go);
+        waited.await.unwrap();
+
         queue.push(None);
         while queue.state().threads > 0 {
             tokio::task::yield_now().await;
         }
-        let (done, outcome) = oneshot::channel();
-        queue.push(Some(done));
-        outcome.await.unwrap();
+        push().await.unwrap();
     }
 }

@@ -127,6 +127,7 @@ impl PieceWriters {
         // Reads files, so it is asked once
         let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
         let buffers = AlignedBuffers::default();
+        // Taken for each piece, so that a thread that waits for more keeps no memory
         let writing = WorkQueue::new(WRITING_THREADS, Batches::none(), move || {
             let buffers = buffers.clone();
             move |pieces: &mut Vec<PieceWrite>| pieces.drain(..).for_each(|piece| piece.write(&mut buffers.take()))
@@ -194,6 +195,7 @@ fn append(target: PieceTarget, piece: &Piece, buffer: &mut AlignedBuffer) -> Res
 #[cfg(test)]
 mod tests {
     use std::fs::{self, File};
+    use std::time::Instant;
 
     use md5::{Digest as _, Md5};
 
@@ -243,7 +245,9 @@ mod tests {
         let at_work = permits.clone();
         let finish: FinishDraft = Box::new(move |writer| {
             // Only hashing may still have the piece
+            let end = Instant::now() + 1000 * PATIENCE;
             while at_work.free() < free {
+                assert!(Instant::now() < end, "the permit is held while the file is finished");
                 std::thread::yield_now();
             }
             let size = fs::metadata(writer.draft.path())?.len();
