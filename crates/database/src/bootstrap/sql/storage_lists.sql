@@ -213,6 +213,12 @@ declare
   run integer;                  -- the number of files before the first folder
   last_name text;
   in_folder text := repeat('_', length(wanted)) || '%/%'; -- names in a folder of this level
+  above_folders integer := length(wanted) - length(substring(wanted from '[^/]*$')); -- length of the path before their names
+  folder text;                  -- its path, with the slash
+  spellings text[];             -- the paths that are the same in lower case, in their order
+  compared text := '';          -- the folder before, whose other spellings were looked for
+  other_at integer;             -- the first character that is in another case in the path of some object
+  same integer;                 -- how many characters are those of the folder before
   is_folder boolean;
   by_time boolean := coalesce(lower(sortcolumn) in ('updated_at', 'created_at', 'last_accessed_at'), false);
 begin
@@ -228,12 +234,9 @@ begin
           from storage.objects as o
          where o.bucket_id = $1 and starts_with(lower(o.name), $2)
       ), entries as (
-        select array_to_string(path[$3:$4], '/') as name, true as is_folder, null::uuid as id, null::timestamptz as updated_at,
+        select array_to_string(path, '/') as name, true as is_folder, null::uuid as id, null::timestamptz as updated_at,
                null::timestamptz as created_at, null::timestamptz as last_accessed_at, null::jsonb as metadata
-          from (select distinct on (lower(array_to_string((string_to_array(h.name, '/'))[1:$4], '/')))
-                       (string_to_array(h.name, '/'))[1:$4] as path
-                  from hits as h where h.depth > $4
-                 order by lower(array_to_string((string_to_array(h.name, '/'))[1:$4], '/')), h.name collate "C") as folders
+          from (select distinct (string_to_array(h.name, '/'))[$3:$4] as path from hits as h where h.depth > $4) as folders
         union all
         select array_to_string((string_to_array(h.name, '/'))[$3:$4], '/'), false, h.id, h.updated_at, h.created_at,
                h.last_accessed_at, h.metadata
@@ -280,23 +283,78 @@ begin
           lower_bound := lower(at_name);
         end if;
         batch := 16;
+        if to_skip > 0 then
+          to_skip := to_skip - 1;
+        else
+          returned := returned + 1;
+          return next;
+        end if;
       else
-        name := substr(left(found_row.name, length(wanted) + slash - 1), length(start) + 1); id := null; updated_at := null;
-        created_at := null; last_accessed_at := null; metadata := null;
+        folder := left(found_row.name, length(wanted) + slash);
+        id := null; updated_at := null; created_at := null; last_accessed_at := null; metadata := null;
         at_name := null;
         -- Everything in the folder begins with its name and a slash; `0` is the character after the
         -- slash
         if is_descending then
-          upper_bound := lower(left(found_row.name, length(wanted) + slash));
+          upper_bound := lower(folder);
         else
-          lower_bound := lower(left(found_row.name, length(wanted) + slash - 1)) || '0';
+          lower_bound := lower(left(folder, -1)) || '0';
         end if;
-      end if;
-      if to_skip > 0 then
-        to_skip := to_skip - 1;
-      else
-        returned := returned + 1;
-        return next;
+        -- Folders that differ in case are skipped with it. Another one has the same path up to a
+        -- character, and that in the other case; most have none with such a beginning. The
+        -- beginnings that it shares with the folder before are known.
+        same := above_folders;
+        if left(folder, same) <> left(compared, same) then
+          other_at := null;
+        else
+          while same < length(folder) and substr(folder, same + 1, 1) = substr(compared, same + 1, 1) loop
+            same := same + 1;
+          end loop;
+        end if;
+        if other_at > same then
+          other_at := null;
+        end if;
+        if other_at is null and lower(substr(folder, same + 1)) <> upper(substr(folder, same + 1)) then
+          select min(at) into other_at
+            from generate_series(same + 1, length(folder) - 1) as at
+           cross join lateral (select substr(folder, at, 1) as letter) as own
+           cross join lateral (select case when letter = lower(letter) then upper(letter) else lower(letter) end as other) as swapped
+           cross join lateral (
+             select from storage.objects as o
+              where o.bucket_id = bucketname and o.name collate "C" >= left(folder, at - 1) || other
+                and o.name collate "C" < left(folder, at - 1) || chr(ascii(other) + 1) limit 1
+           ) as present
+           where other <> letter;
+        end if;
+        compared := folder;
+        spellings := array[folder];
+        if other_at is not null then
+          with recursive beginnings (path) as (
+            select left(folder, above_folders)
+            union all
+            select path || letter
+              from beginnings
+             cross join lateral (select substr(folder, length(path) + 1, 1) as own) as next
+             cross join lateral (select distinct unnest(array[own, lower(own), upper(own)]) as letter) as letters
+             cross join lateral (
+               select from storage.objects as o
+                where o.bucket_id = bucketname and o.name collate "C" >= path || letter
+                  and o.name collate "C" < path || chr(ascii(letter) + 1) limit 1
+             ) as present
+             where length(path) < length(folder) and length(letter) = 1
+          )
+          select case when is_descending then array_agg(path order by path collate "C" desc) else array_agg(path order by path collate "C") end
+            into spellings from beginnings where length(path) = length(folder);
+        end if;
+        foreach folder in array spellings loop
+          if to_skip > 0 then
+            to_skip := to_skip - 1;
+          elsif returned < page then
+            name := substr(left(folder, -1), length(start) + 1);
+            returned := returned + 1;
+            return next;
+          end if;
+        end loop;
       end if;
     else
       size := least(batch, page - returned + to_skip::bigint);
