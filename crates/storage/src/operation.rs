@@ -334,13 +334,13 @@ impl Operation {
         for step in after {
             batch.push(Statement::named(step.text, step.values).scope(&identity.role));
         }
-        if ending == TransactionEnd::Commit {
-            // Behind the steps, whose triggers may change the setting. Content is deleted after the
-            // commit, so the commit must not be lost
-            batch.push(Statement::named(sql::SYNCHRONOUS_COMMIT, &[]));
-        }
         // A failure of the commit itself would end the transaction before the session reset
         batch.push(Statement::named(sql::CHECK_CONSTRAINTS, &[]));
+        if ending == TransactionEnd::Commit {
+            // Behind all triggers, also the deferred ones, which may change the setting. Content is
+            // deleted after the commit, so the commit must not be lost
+            batch.push(Statement::named(sql::SYNCHRONOUS_COMMIT, &[]));
+        }
         batch.push(match ending {
             TransactionEnd::Commit => Statement::named("commit", &[]),
             TransactionEnd::RollBack => Statement::named("rollback", &[]),
