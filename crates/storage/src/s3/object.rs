@@ -336,9 +336,11 @@ impl S3Call<'_> {
         let mut failures: HashMap<&str, (&str, Cow<'_, str>)> = HashMap::new();
         let is_plain = |object: &&WantedDeletion| object.etag.is_none();
         let plain: Vec<String> = objects.iter().filter(is_plain).map(|object| object.key.clone()).collect();
-        delete::delete_many(&operation, bucket, &plain).await?;
-        // An object that is still visible was not deleted; one that is not visible does not exist
-        let denied: HashSet<String> = readable(&operation, bucket, &plain).await?.into_iter().collect();
+        let deleted: Vec<DeletedRow> = parse(&delete::delete_many(&operation, bucket, &plain).await?)?;
+        // An object that is still visible was not deleted, unless it was stored again since; one
+        // that is not visible does not exist
+        let mut denied: HashSet<String> = readable(&operation, bucket, &plain).await?.into_iter().collect();
+        deleted.iter().for_each(|row| _ = denied.remove(&row.name));
         for WantedDeletion { key, etag } in &objects {
             let Some(etag) = etag else {
                 if denied.contains(key) {
@@ -372,6 +374,12 @@ impl S3Call<'_> {
         });
         Ok(xml_response(xml))
     }
+}
+
+/// An object that was deleted.
+#[derive(Debug, Deserialize)]
+struct DeletedRow {
+    name: String,
 }
 
 /// An object that a request deletes.
