@@ -45,6 +45,9 @@ impl StorageError {
         if matches!(self, Self::Aborted | Self::Stalled | Self::TooSlow) {
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
+        if matches!(self, Self::TooManyConnections | Self::TooManyUploads) {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
         response
     }
 }

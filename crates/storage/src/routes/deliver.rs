@@ -2,12 +2,12 @@
 
 use axum::body::Body;
 use axum::response::Response;
-use http::{HeaderMap, Method, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use time::OffsetDateTime;
 
 use crate::error::Result;
 use crate::http::call::StorageCall;
-use crate::http::object_headers::{Caching, describe, range_of, set};
+use crate::http::object_headers::{Caching, X_ROBOTS_TAG, describe, range_of, set};
 use crate::http::response::empty;
 use crate::model::ObjectRow;
 use crate::name::ObjectPath;
@@ -26,18 +26,26 @@ impl StorageCall<'_> {
         caching: Caching,
     ) -> Result<Response> {
         let download = self.query("download");
-        let headers = describe(&row, caching, download.as_deref());
+        let is_head = self.parts.method == Method::HEAD;
+        let describe = |row: &ObjectRow| {
+            let mut headers = describe(row, caching, download.as_deref());
+            if is_head {
+                // The contract has no other value here, whatever the object states
+                headers.insert(X_ROBOTS_TAG, HeaderValue::from_static("none"));
+            }
+            headers
+        };
+        let headers = describe(&row);
         if is_current(&self.parts.headers, &row) {
             return Ok(not_modified(headers));
         }
-        let is_head = self.parts.method == Method::HEAD;
         if is_head && let Some(size) = row.metadata.size() {
             return Ok(with_headers(StatusCode::OK, Body::empty(), headers, size));
         }
         let range = if is_head { None } else { range_of(&self.parts.headers)? };
         let (replaced, content) = download::open(operation, rule, path, &row, range).await?;
         let mut headers = match replaced {
-            Some(row) => describe(&row, caching, download.as_deref()),
+            Some(row) => describe(&row),
             None => headers,
         };
         let (start, end) = content.range;

@@ -33,13 +33,13 @@ fn stall(begin: &str, request: impl Fn(reqwest::Body) -> Request) -> Vec<JoinHan
     (0..32).map(|_| tokio::spawn(request(body()).send())).collect()
 }
 
-/// Waits until a request has the status of a full memory. Returns its text.
-async fn is_refused(request: impl Fn() -> Request) -> String {
+/// Waits until a request has the status of a full memory. Returns that response.
+async fn refused(request: impl Fn() -> Request) -> portico_testkit::TestResponse {
     let refused = async {
         loop {
             let response = request().send().await;
             if response.status == 429 {
-                return response.text();
+                return response;
             }
         }
     };
@@ -71,9 +71,11 @@ async fn bodies_and_fields_that_do_not_arrive_take_bounded_memory() {
     ];
     for (begin, endless) in endless {
         let stalled = stall(begin, endless);
-        assert!(is_refused(list).await.contains("SlowDown"), "{begin}");
-        assert!(is_refused(metadata).await.contains("SlowDown"), "{begin}");
-        assert!(is_refused(s3_form).await.contains("<Code>SlowDown</Code>"), "{begin}");
+        for refused in [refused(list).await, refused(metadata).await] {
+            assert!(refused.text().contains("SlowDown"), "{begin}");
+            assert_eq!(refused.header("retry-after"), Some("1"));
+        }
+        assert!(refused(s3_form).await.text().contains("<Code>SlowDown</Code>"), "{begin}");
         assert_refused(&delete.send(&f).await, 429, "SlowDown");
         // A request that takes no memory is not delayed
         upload(&f, form("cacheControl", "60")).send().await.expect(200);

@@ -46,6 +46,10 @@ async fn a_raw_body_is_stored_with_its_headers() {
     let version: String = row.get(4);
     assert_eq!(f.place.read(&format!("files/u1/me.txt/{version}")).await, b"hello");
     f.has_files(1).await;
+    for (request, sent) in [(f.get("/object/files/u1/me.txt"), "noindex"), (f.head("/object/files/u1/me.txt"), "none")]
+    {
+        assert_eq!(f.service(request).send().await.expect(200).header("x-robots-tag"), Some(sent));
+    }
 }
 
 #[tokio::test]
