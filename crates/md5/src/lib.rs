@@ -62,10 +62,13 @@ impl Md5State {
 /// Adds chunks to contents, [`LANES`] of them at once.
 // Not generic, so that the tests of other crates have it optimised
 pub fn update(contents: Vec<(&mut Md5State, &[Bytes])>) {
+    update_with(Level::new(), contents);
+}
+
+/// Like [`update`], with the vectors of a processor.
+fn update_with(level: Level, contents: Vec<(&mut Md5State, &[Bytes])>) {
     let mut waiting = contents.into_iter().map(|(state, chunks)| Lane { state, chunks, at: 0 });
     let mut lanes: Vec<Lane<'_>> = Vec::with_capacity(LANES);
-    // The vectors that the processor has
-    let level = Level::new();
     loop {
         lanes.extend(waiting.by_ref().take(LANES - lanes.len()));
         // Blocks that lie in two chunks are put together in the states
@@ -405,6 +408,19 @@ mod tests {
         }
     }
 
+    /// Returns the kinds of vectors that this processor has.
+    fn levels() -> Vec<Level> {
+        let best = Level::new();
+        let mut levels = vec![best, Level::baseline()];
+        #[cfg(target_arch = "x86_64")]
+        levels.extend(
+            [best.as_sse2().map(Level::Sse2), best.as_sse4_2().map(Level::Sse4_2), best.as_avx2().map(Level::Avx2)]
+                .into_iter()
+                .flatten(),
+        );
+        levels
+    }
+
     proptest! {
         /// Each content has a number of pieces, each of which has chunks.
         #[test]
@@ -414,18 +430,21 @@ mod tests {
                 0..2 * LANES,
             ),
         ) {
-            let mut states = vec![Md5State::default(); contents.len()];
             let chunks: Vec<Vec<Vec<Bytes>>> = contents
                 .iter()
                 .map(|pieces| pieces.iter().map(|piece| piece.iter().map(|chunk| Bytes::from(chunk.clone())).collect()).collect())
                 .collect();
-            for piece in 0..4 {
-                let together = states.iter_mut().zip(&chunks);
-                update(together.filter_map(|(state, pieces)| Some((state, pieces.get(piece)?.as_slice()))).collect());
-            }
-            for (state, pieces) in states.iter().zip(&contents) {
-                let whole: Vec<u8> = pieces.iter().flatten().flatten().copied().collect();
-                prop_assert_eq!(state.finish(), <[u8; 16]>::from(Md5::digest(&whole)));
+            for level in levels() {
+                let mut states = vec![Md5State::default(); contents.len()];
+                for piece in 0..4 {
+                    let together = states.iter_mut().zip(&chunks);
+                    let together = together.filter_map(|(state, pieces)| Some((state, pieces.get(piece)?.as_slice())));
+                    update_with(level, together.collect());
+                }
+                for (state, pieces) in states.iter().zip(&contents) {
+                    let whole: Vec<u8> = pieces.iter().flatten().flatten().copied().collect();
+                    prop_assert_eq!(state.finish(), <[u8; 16]>::from(Md5::digest(&whole)), "{:?}", level);
+                }
             }
         }
     }
