@@ -16,7 +16,7 @@ use tokio::process::{Child, Command};
 use crate::client::{Calls, Connection, Done, End, request};
 use crate::limits;
 use crate::report::Report;
-use crate::rounds::{Compared, compare};
+use crate::rounds::{Compared, compare, practises};
 use crate::server::{Server, Subject, folder};
 
 const PORT: u16 = 55_361;
@@ -150,7 +150,9 @@ impl Bench {
     async fn download(&self, folder: &Path, report: &mut Report) -> Result<()> {
         let files = folder.join("nginx");
         std::fs::create_dir(&files)?;
-        let nginx = Nginx::start(&files).await?;
+        std::fs::create_dir(files.join("files"))?;
+        let nginx = if practises() { None } else { Some(Nginx::start(&files).await?) };
+        let limit_address = nginx.as_ref().map_or("", |nginx| &nginx.address);
         for (name, size_name, size) in OBJECTS {
             std::fs::write(files.join("files").join(name), content(size))?;
             for bucket in ["public", "private"] {
@@ -179,7 +181,7 @@ impl Bench {
                 let found = compare(
                     self.subject.watch,
                     async || self.subject.load(CONNECTIONS, end, &calls).await,
-                    async || crate::client::load(&nginx.address, CONNECTIONS, end, limit.clone()).await,
+                    async || crate::client::load(limit_address, CONNECTIONS, end, limit.clone()).await,
                 )
                 .await?;
                 let what = format!("Download of {size_name}, {access}, {CONNECTIONS} connections");
@@ -332,7 +334,6 @@ impl Drop for Nginx {
 impl Nginx {
     /// Starts it in a folder; its files are in `files` there.
     async fn start(folder: &Path) -> Result<Self> {
-        std::fs::create_dir(folder.join("files"))?;
         let config = format!(
             "daemon off; worker_processes auto; pid {0}/pid; error_log {0}/log; user root;\n\
              events {{ worker_connections 1024; }}\n\
