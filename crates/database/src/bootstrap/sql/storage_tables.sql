@@ -44,6 +44,8 @@ $columns$, $constraints$
   objects_pkey primary key (id)
   "objects_bucketId_fkey" foreign key (bucket_id) references storage.buckets(id)
 $constraints$);
+comment on column storage.buckets.owner is 'Field is deprecated, use owner_id instead';
+comment on column storage.objects.owner is 'Field is deprecated, use owner_id instead';
 create unique index if not exists bucketid_objname on storage.objects (bucket_id, name);
 create index if not exists idx_objects_bucket_id_name on storage.objects (bucket_id, name collate "C");
 create index if not exists idx_objects_bucket_id_name_lower on storage.objects (bucket_id, lower(name) collate "C");
@@ -54,7 +56,7 @@ select pg_temp.ensure_table('storage.s3_multipart_uploads', $columns$
   in_progress_size bigint default 0 not null
   upload_signature text not null
   bucket_id text not null
-  key text not null
+  key text collate "C" not null
   version text not null
   owner_id text
   created_at timestamptz default now() not null
@@ -72,7 +74,7 @@ select pg_temp.ensure_table('storage.s3_multipart_uploads_parts', $columns$
   size bigint default 0 not null
   part_number integer not null
   bucket_id text not null
-  key text not null
+  key text collate "C" not null
   etag text not null
   owner_id text
   version text not null
@@ -107,7 +109,7 @@ $constraints$);
 
 select pg_temp.ensure_table('storage.vector_indexes', $columns$
   id text default gen_random_uuid() not null
-  name text not null
+  name text collate "C" not null
   bucket_id text not null
   data_type text not null
   dimension integer not null
