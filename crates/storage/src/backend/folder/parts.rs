@@ -12,7 +12,7 @@ use portico_base::random;
 
 use super::draft::{Draft, place_in};
 use super::draft_writer::DraftWriter;
-use super::durable::flush_folder;
+use super::durable::{flush_content, flush_folder};
 use super::file::{blocking, changed};
 use super::store::ContentFolder;
 use super::writers::{FinishDraft, HashedDraft};
@@ -135,7 +135,7 @@ impl PartStore for ContentFolder {
 
 /// Flushes a part and moves it to the folder of its upload.
 fn finish_part(writer: &mut DraftWriter, folder: &Path, name: &PartName) -> Result<(), BackendError> {
-    writer.file.sync_data()?;
+    flush_content(writer.draft.path(), &writer.file)?;
     // It fails where the upload has ended meanwhile
     fs::rename(writer.draft.path(), folder.join(name.file()))?;
     writer.draft.keep();
@@ -154,7 +154,7 @@ fn concatenate(from: &Path, parts: &[StoredPart], draft: PathBuf) -> Result<(Fil
             return Err(io::Error::new(ErrorKind::UnexpectedEof, "a part does not have its size").into());
         }
     }
-    file.sync_all()?;
+    flush_content(draft.path(), &file)?;
     Ok((file, draft))
 }
 

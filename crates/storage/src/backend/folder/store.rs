@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use super::buffer::ReadBuffers;
 use super::content;
 use super::draft::{Draft, place_in, remove_empty};
-use super::durable::{DurableFolders, flush_folder};
+use super::durable::{DurableFolders, flush_content, flush_folder};
 use super::file::{blocking, changed};
 use super::writers::{FinishDraft, HashedDraft, PieceWriters};
 use crate::backend::disk_threads::DiskThreads;
@@ -88,7 +88,7 @@ impl ContentFolder {
     fn publish(&self, place: PathBuf) -> FinishDraft {
         let (folders, root) = (Arc::clone(&self.folders), self.objects.clone());
         Box::new(move |writer| {
-            writer.file.sync_data()?;
+            flush_content(writer.draft.path(), &writer.file)?;
             place_in(&folders, &root, &place, || fs::rename(writer.draft.path(), &place))?;
             writer.draft.keep();
             Ok(())
@@ -105,7 +105,7 @@ impl ContentFolder {
                 Err(error) if matches!(error.raw_os_error(), Some(MLINK | PERM | NOT_SUPPORTED | OTHER_DEVICE)) => {
                     let mut draft = Draft::new(draft);
                     fs::copy(&from, draft.path())?;
-                    File::open(draft.path())?.sync_all()?;
+                    flush_content(draft.path(), &File::open(draft.path())?)?;
                     place_in(&folders, &root, &to, || fs::rename(draft.path(), &to))?;
                     draft.keep();
                 }
@@ -140,7 +140,7 @@ impl Backend for ContentFolder {
     fn put_file<'a>(&'a self, at: &'a VersionKey, path: &'a Path) -> BackendFuture<'a, StoredContent> {
         let (path, source) = (path.to_owned(), path.to_owned());
         Box::pin(async move {
-            self.flushing.run(move || File::open(source)?.sync_all()).await?;
+            self.flushing.run(move || flush_content(&source, &File::open(&source)?)).await?;
             self.link(path, self.place(at)).await
         })
     }
@@ -286,6 +286,7 @@ mod tests {
     use http_body_util::BodyExt;
     use md5::{Digest, Md5};
 
+    use super::super::durable::flushes;
     use super::*;
     use crate::error::StorageError;
 
@@ -370,6 +371,43 @@ mod tests {
         assert!(!root.path().join("objects/bucket/a").exists());
         folder.delete(&key("d", 2)).await.unwrap();
         assert_eq!(fs::read_dir(root.path().join("objects")).unwrap().count(), 0);
+    }
+
+    #[tokio::test]
+    async fn content_is_flushed_before_it_has_its_name_and_the_name_behind_it() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = ContentFolder::open(root.path()).unwrap();
+        let take = || flushes::take(root.path());
+        let has_name = |(_, names): &(String, Vec<String>), at: &VersionKey| {
+            names.contains(&folder.place(at).file_name().unwrap().to_str().unwrap().to_owned())
+        };
+        let paths = |flushes: &[(String, Vec<String>)]| -> Vec<String> {
+            flushes
+                .iter()
+                .map(|(path, _)| path.split_once("incoming/").map_or(path.as_str(), |_| "draft").to_owned())
+                .collect()
+        };
+        take();
+        put(&folder, &key("a/b", 1), b"content").await.unwrap();
+        let flushed = take();
+        let folders = ["draft", "objects/bucket/a/b", "objects/bucket/a", "objects/bucket", "objects"];
+        assert_eq!(paths(&flushed), folders);
+        assert!(has_name(&flushed[1], &key("a/b", 1)));
+        put(&folder, &key("a/b", 2), b"content").await.unwrap();
+        let flushed = take();
+        assert_eq!(paths(&flushed), ["draft", "objects/bucket/a/b"]);
+        assert!(has_name(&flushed[1], &key("a/b", 2)));
+        // The content of a copy is that of a version
+        folder.copy(&key("a/b", 1), &key("c", 3)).await.unwrap();
+        let flushed = take();
+        assert_eq!(paths(&flushed), ["objects/bucket/c", "objects/bucket"]);
+        assert!(has_name(&flushed[0], &key("c", 3)));
+        let file = root.path().join("file");
+        fs::write(&file, "content").unwrap();
+        folder.put_file(&key("c", 4), &file).await.unwrap();
+        let flushed = take();
+        assert_eq!(paths(&flushed), ["file", "objects/bucket/c"]);
+        assert!(has_name(&flushed[1], &key("c", 4)));
     }
 
     #[tokio::test]
