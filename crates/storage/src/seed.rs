@@ -219,7 +219,12 @@ impl Storage {
         let Some(folder) = &bucket.objects else { return Ok(()) };
         let files = files_below(folder).map_err(|source| vec![SeedError::Read { path: folder.clone(), source }])?;
         let uploads = files.into_iter().map(|file| async move {
-            let key = file.strip_prefix(folder).unwrap_or(&file).to_string_lossy().into_owned();
+            let key = match file.strip_prefix(folder) {
+                // The path is that of one file
+                Ok(below) if below.as_os_str().is_empty() => Path::new(file.file_name().unwrap_or_default()),
+                below => below.unwrap_or(&file),
+            };
+            let key = key.to_string_lossy().into_owned();
             if keeps && self.has_object(&bucket.name, &key).await {
                 return Ok(());
             }

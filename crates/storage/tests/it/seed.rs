@@ -57,6 +57,16 @@ async fn a_bucket_whose_files_were_not_all_stored_is_continued_at_the_next_start
 }
 
 #[tokio::test]
+async fn a_path_of_one_file_is_an_object_with_its_name() {
+    let f = Files::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("terms.txt");
+    fs::write(&file, "terms").unwrap();
+    f.seed(&bucket(&file, &[])).await.1.unwrap();
+    assert_eq!(f.content("docs/terms.txt").await, "terms");
+}
+
+#[tokio::test]
 async fn a_text_has_the_form_of_its_type_that_the_bucket_allows() {
     let f = Files::start().await;
     let folder = tempfile::tempdir().unwrap();
