@@ -108,11 +108,12 @@ fn list_request(fields: &JsonFields) -> Result<BucketListRequest> {
 fn permits_type(headers: &HeaderMap) -> bool {
     let is_older = |header: HeaderName, product: &str, since: [u32; 3]| {
         let value = headers.get(header).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let version = value.split(' ').find_map(|name| name.strip_prefix(product)?.strip_prefix('/'));
-        version.and_then(version_numbers).is_some_and(|version| version < since)
+        let value = value.to_ascii_lowercase();
+        let version = value.split_once(product).and_then(|(_, version)| version_numbers(version));
+        version.is_some_and(|version| version < since)
     };
-    !is_older(HeaderName::from_static("x-client-info"), "supabase-py", [2, 18, 0])
-        && !is_older(header::USER_AGENT, "storage3", [0, 12, 1])
+    !is_older(HeaderName::from_static("x-client-info"), "supabase-py/", [2, 18, 0])
+        && !is_older(header::USER_AGENT, "supabase-py/storage3 v", [0, 12, 1])
 }
 
 /// Returns the numbers of a version such as `2.17.3` or `2.17.3rc1`.
@@ -138,9 +139,10 @@ mod tests {
             ("x-client-info", "supabase-py/10.0.0", true),
             ("x-client-info", "supabase-js/2.1.0", true),
             ("x-client-info", "supabase-py/new", true),
-            ("user-agent", "storage3/0.12.0 httpx/0.27", false),
-            ("user-agent", "storage3/0.12.1", true),
-            ("user-agent", "storage3/0.11.3rc1", false),
+            ("user-agent", "supabase-py/storage3 v0.12.0", false),
+            ("user-agent", "supabase-py/storage3 v0.12.1", true),
+            ("user-agent", "Supabase-Py/storage3 v0.11.3rc1", false),
+            ("user-agent", "python-httpx/0.27.0", true),
         ] {
             let headers = HeaderMap::from_iter([(HeaderName::from_static(name), HeaderValue::from_static(value))]);
             assert_eq!(permits_type(&headers), permits, "{name}: {value}");
