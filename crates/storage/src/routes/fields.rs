@@ -31,10 +31,11 @@ impl JsonFields {
     /// When it is too long, missing, or not an object, when it takes longer than the settings
     /// allow, and when there is no memory for it.
     pub async fn of_body(operation: &Operation, headers: &HeaderMap, body: Body) -> Result<Self> {
+        declared_type(headers)?;
         let declared = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
         let length = declared.unwrap_or(MAX_JSON);
         if length > MAX_JSON {
-            return Err(StorageError::TooLarge("request body"));
+            return Err(StorageError::TooLarge("object"));
         }
         let mut memory = operation.reserve_memory(length).await?;
         let reading = tokio::time::timeout(operation.service.settings.fields_timeout, read(body, length));
@@ -226,6 +227,16 @@ impl NestedFields {
     }
 }
 
+/// Returns the content type that a request declares.
+///
+/// # Errors
+/// [`StorageError::InvalidContentType`]
+pub(super) fn declared_type(headers: &HeaderMap) -> Result<Option<&str>> {
+    let Some(value) = headers.get(header::CONTENT_TYPE).filter(|value| !value.is_empty()) else { return Ok(None) };
+    let value = value.to_str().ok().filter(|value| value.contains('/'));
+    value.map(Some).ok_or(StorageError::InvalidContentType)
+}
+
 /// Reads a body of bounded length.
 ///
 /// # Errors
@@ -233,7 +244,7 @@ impl NestedFields {
 async fn read(body: Body, limit: usize) -> Result<bytes::Bytes> {
     match Limited::new(body, limit).collect().await {
         Ok(whole) => Ok(whole.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(StorageError::TooLarge("request body")),
+        Err(error) if error.is::<LengthLimitError>() => Err(StorageError::TooLarge("object")),
         Err(_) => Err(StorageError::Aborted),
     }
 }

@@ -15,7 +15,9 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
+use http::header::{self, Entry};
 use http::{Method, StatusCode};
+use http_body::Body as _;
 use portico_base::ForwardedHeaders;
 use serde_json::json;
 
@@ -42,7 +44,13 @@ pub(crate) async fn respond(
     let outcome = call.respond(body).await;
     let mut response = outcome.unwrap_or_else(StorageError::into_response);
     if parts.method == Method::HEAD {
-        *response.body_mut() = Body::empty();
+        let body = std::mem::take(response.body_mut());
+        // The length that GET has, which is unknown behind this
+        if let (Some(length @ 1..), Entry::Vacant(none)) =
+            (body.size_hint().exact(), response.headers_mut().entry(header::CONTENT_LENGTH))
+        {
+            none.insert(length.into());
+        }
     }
     response
 }

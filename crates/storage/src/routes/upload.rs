@@ -5,11 +5,11 @@ use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use http::header;
 use portico_base::CappedPermit;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::fields::declared_type;
 use crate::error::{Result, StorageError};
 use crate::http::body::UploadBody;
 use crate::http::call::StorageCall;
@@ -106,11 +106,7 @@ impl StorageCall<'_> {
     }
 
     fn content_type(&self) -> Result<Option<&str>> {
-        let Some(value) = self.parts.headers.get(header::CONTENT_TYPE).filter(|value| !value.is_empty()) else {
-            return Ok(None);
-        };
-        let value = value.to_str().ok().filter(|value| value.contains('/'));
-        value.map(Some).ok_or(StorageError::InvalidContentType)
+        declared_type(&self.parts.headers)
     }
 
     fn content_length(&self) -> Option<u64> {

@@ -94,8 +94,13 @@ async fn head_and_info_describe_an_object() {
         (head.header("content-length"), head.header("content-type"), head.text().as_str()),
         (Some("5"), Some("text/plain"), "")
     );
-    let missing = f.service(f.head("/object/files/b")).send().await.expect(400);
-    assert_eq!(missing.text(), "");
+    for (path, status) in [("/object/info/files/a.txt", 200), ("/bucket", 200), ("/object/files/b", 400)] {
+        let got = f.service(f.get(path)).send().await.expect(status);
+        let head = f.service(f.head(path)).send().await.expect(status);
+        let length = got.body.len().to_string();
+        assert_eq!((head.header("content-length"), head.text().as_str()), (Some(length.as_str()), ""), "{path}");
+        assert_eq!(head.header("content-type"), got.header("content-type"));
+    }
     let info = f.service(f.get("/object/info/files/a.txt")).send().await.expect(200);
     assert!(info.header("etag").is_some() && info.header("last-modified").is_some());
     let info = info.json();
@@ -191,6 +196,10 @@ async fn the_service_answers_probes_and_unknown_routes() {
     }
     f.get("/render/image/public/a/b").send().await.expect(404);
     f.service(f.post("/vector/ListVectorBuckets")).send().await.expect(404);
+    let analytics = f.service(f.post("/bucket").json(&json!({ "name": "tables", "type": "ANALYTICS" }))).send().await;
+    assert_eq!((analytics.status, &analytics.json()["code"]), (403, &json!("FeatureNotEnabled")));
+    let visitor = f.anon(f.post("/iceberg/bucket").json(&json!({ "name": "tables" }))).send().await;
+    assert_eq!((visitor.status, &visitor.json()["code"]), (403, &json!("FeatureNotEnabled")));
 }
 
 #[tokio::test]
