@@ -165,3 +165,91 @@ impl StorageError {
         if matches!(self, Self::Exists(_)) { Self::Exists(existing) } else { self }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+    use http_body_util::BodyExt as _;
+    use serde_json::Value;
+
+    use super::*;
+
+    /// Returns the HTTP status and the fields of the response to an error of PostgreSQL.
+    fn response_to(code: &str, message: &str, context: Option<&str>) -> String {
+        let (code, message, context) = (code.to_owned(), message.to_owned(), context.map(str::to_owned));
+        let error = PostgresError { code, message, context, ..PostgresError::default() };
+        let response = StorageError::from(WireError::Postgres(Box::new(error))).into_response();
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().now_or_never().unwrap().unwrap().to_bytes();
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        let text = |name: &str| body[name].as_str().unwrap().to_owned();
+        format!("{status} {} {} {}: {}", text("statusCode"), text("code"), text("error"), text("message"))
+    }
+
+    #[test]
+    fn errors_of_postgresql_have_the_responses_of_the_contract() {
+        for (code, message, response) in [
+            ("42501", "permission denied", "400 403 AccessDenied Unauthorized: permission denied"),
+            (
+                "42501",
+                "new row violates row-level security policy for table \"objects\"",
+                "400 403 AccessDenied Unauthorized: new row violates row-level security policy",
+            ),
+            ("23505", "duplicate key", "400 409 ResourceAlreadyExists Duplicate: The resource already exists"),
+            (
+                "23503",
+                "insert or update on table",
+                "400 404 InvalidRequest InvalidRequest: The related resource does not exist",
+            ),
+            (
+                "23503",
+                "update or delete on table",
+                "400 409 ResourceReferenced ResourceReferenced: \
+                 The resource could not be updated or removed due to a foreign key constraint",
+            ),
+            ("55P03", "lock timeout", "400 423 ResourceLocked ResourceLocked: The resource is locked"),
+            ("22P02", "invalid input", "400 400 InvalidParameter InvalidParameter: invalid input"),
+            (
+                "57014",
+                "statement timeout",
+                "544 544 DatabaseTimeout DatabaseTimeout: The connection to the database timed out",
+            ),
+            (
+                "25006",
+                "read-only transaction",
+                "400 503 DatabaseReadOnly DatabaseReadOnly: \
+                 The database is currently in read-only mode. Please try again later.",
+            ),
+            (
+                "25P02",
+                "aborted",
+                "400 500 DatabaseTransactionAborted DatabaseTransactionAborted: The database transaction was aborted",
+            ),
+            (
+                "42P17",
+                "infinite recursion",
+                "400 503 DatabaseInvalidObjectDefinition DatabaseInvalidObjectDefinition: \
+                 The database schema is invalid or incompatible.",
+            ),
+            (
+                "42P01",
+                "no table",
+                "400 503 DatabaseSchemaMismatch DatabaseSchemaMismatch: \
+                 The database schema is out of sync. Please run migrations or contact support.",
+            ),
+            ("XX000", "internal", "400 500 DatabaseError DatabaseError: database error, code: XX000"),
+            (
+                "53300",
+                "sorry, too many clients already",
+                "429 429 SlowDown too_many_connections: Too many connections issued to the database",
+            ),
+        ] {
+            assert_eq!(response_to(code, message, None), response);
+        }
+        assert_eq!(
+            response_to("42703", "no column", Some("SQL function \"mine\"")),
+            "400 503 DatabaseSchemaMismatch DatabaseSchemaMismatch: \
+             There is a database schema mismatch in a trigger or RLS policy: SQL function \"mine\"",
+        );
+    }
+}

@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::task::JoinHandle;
 
 use super::helper::{Files, OWN_FOLDER, own, streamed};
-use super::s3::{Signed, assert_refused, complete, etag_of, request, start_with, upload_id};
+use super::s3::{Signed, assert_refused, begin, complete, etag_of, request, start_with, upload_id};
 
 /// Returns a form whose field has this value, and whose file is a text.
 fn form(name: &str, value: &str) -> String {
@@ -82,6 +82,43 @@ async fn bodies_and_fields_that_do_not_arrive_take_bounded_memory() {
         stalled.iter().for_each(JoinHandle::abort);
         while list().send().await.status != 200 {}
         while metadata().send().await.status != 200 {}
+    }
+}
+
+#[tokio::test]
+async fn uploads_at_the_same_time_are_bounded_over_every_protocol() {
+    let f = start_with(|storage| {
+        storage.max_uploads = 2;
+        storage.upload_wait = Duration::from_millis(100);
+    })
+    .await;
+    f.t.migrate("create policy anyone on storage.objects to authenticated using (true) with check (true)").await;
+    let (alice, bob) = (f.t.member("alice@example.com").await, f.t.member("bob@example.com").await);
+    let raw = || f.service(f.post("/object/files/a").header("x-upsert", "true").body("x"));
+    let url = f.created("resumable", 2).await;
+    let part_query = format!("partNumber=1&uploadId={}", begin(&f).await);
+    let part = Signed { query: &part_query, body: b"x".to_vec(), ..request(Method::PUT, "/files/a") };
+    let put = Signed { body: b"x".to_vec(), ..request(Method::PUT, "/files/b") };
+    // One user has at most half of them
+    let stalled: Vec<_> = [("c", &alice), ("d", &bob)]
+        .into_iter()
+        .map(|(name, member)| {
+            let body = futures_util::stream::iter([vec![b'x'; 10]]);
+            let body = streamed(futures_util::StreamExt::chain(body, futures_util::stream::pending()));
+            tokio::spawn(member.sends(f.post(&format!("/object/files/{name}"))).body(body).send())
+        })
+        .collect();
+    let message = "Too many uploads at the same time";
+    assert_eq!(refused(raw).await.json()["message"], message);
+    assert!(refused(|| f.service(f.patch(&url, 0, "xx"))).await.text().contains(message));
+    for signed in [&put, &part] {
+        assert!(refused(|| signed.sign(&f)).await.text().contains("<Code>SlowDown</Code>"));
+    }
+    stalled.iter().for_each(JoinHandle::abort);
+    while raw().send().await.status != 200 {}
+    f.service(f.patch(&url, 0, "xx")).send().await.expect(204);
+    for signed in [&put, &part] {
+        signed.send(&f).await.expect(200);
     }
 }
 

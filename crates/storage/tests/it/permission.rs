@@ -1,6 +1,7 @@
 //! Row-level security: whatever the call, nothing hidden is read, listed, moved, copied or
 //! overwritten.
 
+use portico_storage::ImageSettings;
 use serde_json::{Value, json};
 
 use super::helper::{Files, OWN_FOLDER, assert_error, own};
@@ -205,6 +206,48 @@ async fn every_step_has_the_settings_of_its_request() {
         // On connections whose statements are prepared too
         let upload = f.post(&format!("/object/files/{id}/{round}")).header("x-upsert", "true");
         alice.sends(upload.body("x")).send().await.expect(200);
+    }
+}
+
+#[tokio::test]
+async fn policies_see_the_operation_of_each_route() {
+    let images = tempfile::tempdir().unwrap();
+    let f = Files::with(|settings| settings.images = Some(ImageSettings::in_folder(images.path()))).await;
+    f.bucket("files", json!({})).await;
+    f.store("files/a", "x").await.expect(200);
+    f.t.migrate(
+        "create function public.tell() returns boolean language plpgsql as \
+           $$ begin raise exception '%', storage.operation() using errcode = '42501'; end $$; \
+         create policy tell on storage.objects to authenticated using (public.tell()) with check (public.tell()); \
+         create policy tell on storage.buckets to authenticated using (public.tell()) with check (public.tell())",
+    )
+    .await;
+    let alice = f.t.member("alice@example.com").await;
+    let both = json!({ "bucketId": "files", "sourceKey": "a", "destinationKey": "b" });
+    for (request, operation) in [
+        (f.post("/bucket").json(&json!({ "name": "new" })), "storage.bucket.create"),
+        (f.get("/bucket"), "storage.bucket.list"),
+        (f.get("/bucket/files"), "storage.bucket.get"),
+        (f.put("/bucket/files").json(&json!({ "public": true })), "storage.bucket.update"),
+        (f.delete("/bucket/files"), "storage.bucket.delete"),
+        (f.post("/object/files/b").body("x"), "storage.object.upload"),
+        (f.put("/object/files/a").body("x"), "storage.object.upload_update"),
+        (f.post("/object/copy").json(&both), "storage.object.copy"),
+        (f.post("/object/move").json(&both), "storage.object.move"),
+        (f.delete("/object/files/a"), "storage.object.delete"),
+        (f.delete("/object/files").json(&json!({ "prefixes": ["a"] })), "storage.object.delete_many"),
+        (f.get("/object/authenticated/files/a"), "storage.object.get_authenticated"),
+        (f.get("/object/files/a"), "storage.object.get_authenticated"),
+        (f.get("/object/info/files/a"), "object.get_authenticated_info"),
+        (f.get("/object/info/authenticated/files/a"), "object.head_authenticated_info"),
+        (f.post("/object/sign/files/a").json(&json!({ "expiresIn": 60 })), "storage.object.sign"),
+        (f.post("/object/sign/files").json(&json!({ "paths": ["a"], "expiresIn": 60 })), "storage.object.sign_many"),
+        (f.post("/object/upload/sign/files/b"), "storage.object.sign_upload_url"),
+        (f.post("/object/list/files").json(&json!({ "prefix": "" })), "storage.object.list"),
+        (f.post("/object/list-v2/files").json(&json!({})), "storage.object.list_v2"),
+        (f.get("/render/image/authenticated/files/a"), "storage.render.image_authenticated"),
+    ] {
+        assert_error(&alice.sends(request).send().await, 400, "403", "AccessDenied", operation);
     }
 }
 

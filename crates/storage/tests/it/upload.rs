@@ -6,6 +6,7 @@ use futures_util::StreamExt;
 use serde_json::{Value, json};
 
 use super::helper::{Files, assert_error, streamed};
+use super::resumable::{BYTES, assert_refused, metadata};
 
 /// Returns a form as the official client sends it.
 fn form(parts: &[(&str, &str, &str)]) -> (String, Vec<u8>) {
@@ -156,6 +157,8 @@ async fn the_limits_of_the_bucket_apply_in_every_mode() {
     assert_error(&kind, 400, "415", "InvalidMimeType", "mime type image/png is not supported");
     let malformed = f.service(f.post("/object/small/a").header("content-type", "text").body("x")).send().await;
     assert_error(&malformed, 400, "415", "InvalidMimeType", "Invalid Content-Type header");
+    let malformed = f.service(f.post("/bucket").header("content-type", "garbage").body(r#"{"name":"b"}"#)).send().await;
+    assert_error(&malformed, 400, "415", "InvalidMimeType", "Invalid Content-Type header");
     assert_eq!(f.t.count("select count(*) from storage.objects").await, 0);
     f.has_files(0).await;
 
@@ -178,6 +181,25 @@ async fn a_stalled_upload_is_ended_and_leaves_nothing() {
     let request = f.post("/object/files/a").body(streamed(stalled));
     let refused = f.service(request).send().await;
     assert_error(&refused, 408, "408", "RequestTimeout", "The upload sent nothing for too long");
+    assert_eq!(f.t.count("select count(*) from storage.objects").await, 0);
+    f.has_files(0).await;
+}
+
+#[tokio::test]
+async fn a_slow_upload_is_ended_and_leaves_nothing() {
+    let f = Files::with(|settings| {
+        settings.min_upload_rate = 1 << 40;
+        settings.min_rate_after = std::time::Duration::from_millis(50);
+    })
+    .await;
+    f.bucket("files", json!({})).await;
+    // It is never idle, and its rate is too low from that time on
+    let steady = futures_util::stream::repeat(vec![b'x'; 10]).then(async |chunk| {
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        chunk
+    });
+    let refused = f.service(f.post("/object/files/a").body(streamed(steady))).send().await;
+    assert_error(&refused, 408, "408", "RequestTimeout", "The request arrived too slowly");
     assert_eq!(f.t.count("select count(*) from storage.objects").await, 0);
     f.has_files(0).await;
 }
@@ -236,6 +258,12 @@ async fn content_that_is_not_of_its_declared_type_is_rejected_where_types_are_sn
     f.has_files(3).await;
     let disguised = put(&f, "d", "image/png", b"<html>".to_vec()).send().await;
     assert_error(&disguised, 400, "415", "InvalidMimeType", "mime type image/png is not supported");
+    let request = f.tus(http::Method::POST, "/upload/resumable").header("upload-length", "6").header(
+        "upload-metadata",
+        &metadata(&[("bucketName", "files"), ("objectName", "d"), ("contentType", "image/png")]),
+    );
+    let request = request.header("content-type", BYTES).body("<html>");
+    assert_refused(&f.service(request).send().await, 415, "mime type image/png is not supported");
     // A copy with another type is content of that type
     let retyped = json!({ "bucketId": "files", "sourceKey": "a", "destinationKey": "e", "copyMetadata": false, "metadata": { "mimetype": "image/gif" } });
     let request = f.post("/object/copy").header("x-upsert", "true").json(&retyped);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::Method;
 
 use super::super::helper::streamed;
-use super::{Signed, assert_refused, hash, put, request, start, start_with};
+use super::{Signed, assert_refused, begin, hash, put, request, start, start_with};
 
 #[tokio::test]
 async fn a_body_that_is_not_what_was_signed_leaves_nothing() {
@@ -97,4 +97,21 @@ async fn documents_that_do_not_arrive_take_bounded_memory() {
     assert_refused(&refused, 429, "SlowDown");
     stalled.iter().for_each(tokio::task::JoinHandle::abort);
     while delete.send(&f).await.status != 200 {}
+}
+
+#[tokio::test]
+async fn content_that_stalls_is_ended_and_leaves_nothing() {
+    let f = start_with(|storage| storage.idle_timeout = Duration::from_millis(200)).await;
+    let query = format!("partNumber=1&uploadId={}", begin(&f).await);
+    for query in ["", &query] {
+        let unsigned = Signed { query, hash: Some("UNSIGNED-PAYLOAD"), ..request(Method::PUT, "/files/a") };
+        let begun = futures_util::stream::iter([vec![b'x'; 1000]]);
+        let body = streamed(futures_util::StreamExt::chain(begun, futures_util::stream::pending()));
+        let request = unsigned.sign(&f).header("content-length", "2000").body(body);
+        assert_refused(&request.send().await, 408, "RequestTimeout");
+    }
+    let rows =
+        "select (select count(*) from storage.objects) + (select count(*) from storage.s3_multipart_uploads_parts)";
+    assert_eq!(f.t.count(rows).await, 0);
+    f.has_files(0).await;
 }
