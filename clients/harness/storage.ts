@@ -28,9 +28,9 @@ export interface StorageServer {
   aliceId: string;
 }
 
-/** Starts a server with this `config.toml`. */
-export async function startStorage(config = ""): Promise<StorageServer> {
-  const portico = await Portico.start({ config, files: OWN_FOLDERS });
+/** Starts a server with this `config.toml`, and further files of the project. */
+export async function startStorage(config = "", files: Record<string, string> = {}): Promise<StorageServer> {
+  const portico = await Portico.start({ config, files: { ...OWN_FOLDERS, ...files } });
   const service = portico.client({}, portico.status.SECRET_KEY);
   const { client: alice, id: aliceId } = await signedUp(portico);
   await done(service.storage.createBucket("files", { public: false }));

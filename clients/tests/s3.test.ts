@@ -1,5 +1,5 @@
-// The S3 endpoint as the AWS SDK and an independent client use it: every operation, presigned URLs,
-// forms, and users under row-level security.
+// The S3 endpoint as the AWS SDK and an independent client use it: every operation, and users under
+// row-level security.
 import { createHash, randomBytes } from "node:crypto";
 import { Readable } from "node:stream";
 
@@ -27,19 +27,16 @@ import {
   ListPartsCommand,
   PutObjectCommand,
   PutObjectTaggingCommand,
-  S3Client,
+  type S3Client,
   UploadPartCommand,
   UploadPartCopyCommand,
 } from "@aws-sdk/client-s3";
 import { Upload } from "@aws-sdk/lib-storage";
-import { createPresignedPost } from "@aws-sdk/s3-presigned-post";
-import { getSignedUrl } from "@aws-sdk/s3-request-presigner";
 import { Client as Minio } from "minio";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 
-import { signedUp } from "../harness/accounts.ts";
-import { Portico } from "../harness/portico.ts";
-import { OWN_FOLDERS } from "../harness/storage.ts";
+import type { Portico } from "../harness/portico.ts";
+import { s3ClientOf, startS3 } from "../harness/s3.ts";
 
 const CONFIG = `
 [storage]
@@ -53,21 +50,10 @@ let aliceId: string;
 let endpoint: string;
 
 beforeAll(async () => {
-  portico = await Portico.start({ config: CONFIG, files: OWN_FOLDERS });
-  const { STORAGE_S3_URL, S3_PROTOCOL_ACCESS_KEY_ID, S3_PROTOCOL_ACCESS_KEY_SECRET, S3_PROTOCOL_REGION } = portico.status;
-  endpoint = STORAGE_S3_URL;
-  const credentials = { accessKeyId: S3_PROTOCOL_ACCESS_KEY_ID, secretAccessKey: S3_PROTOCOL_ACCESS_KEY_SECRET };
-  s3 = new S3Client({ endpoint, region: S3_PROTOCOL_REGION, forcePathStyle: true, credentials });
-  const { client, id } = await signedUp(portico);
-  aliceId = id;
-  const session = (await client.auth.getSession()).data.session!;
-  alice = new S3Client({
-    endpoint,
-    region: S3_PROTOCOL_REGION,
-    forcePathStyle: true,
-    credentials: { accessKeyId: "stub", secretAccessKey: portico.status.ANON_KEY, sessionToken: session.access_token },
-  });
-  await s3.send(new CreateBucketCommand({ Bucket: "files" }));
+  const server = await startS3(CONFIG);
+  ({ portico, s3 } = server);
+  ({ s3: alice, id: aliceId } = server.alice);
+  endpoint = portico.status.STORAGE_S3_URL;
 });
 afterAll(() => portico.dispose());
 
@@ -322,53 +308,6 @@ describe("uploads in parts", () => {
   });
 });
 
-describe("presigned requests", () => {
-  test("read and write one object until they expire", async () => {
-    const target = { Bucket: "files", Key: "signed name.html" };
-    const to = await getSignedUrl(s3, new PutObjectCommand({ ...target, Metadata: { a: "1" }, ContentType: "text/html" }), { expiresIn: 60 });
-    expect((await fetch(to, { method: "PUT", body: "<p>", headers: { "content-type": "text/html" } })).status).toBe(200);
-    const from = await getSignedUrl(s3, new GetObjectCommand(target), { expiresIn: 60 });
-    const got = await fetch(from);
-    // A browser can open it, so it is no page
-    expect([await got.text(), got.headers.get("content-type"), got.headers.get("x-amz-meta-a"), got.headers.get("x-content-type-options")]).toEqual(["<p>", "text/plain", "1", "nosniff"]);
-    expect(got.headers.get("content-security-policy")).toContain("sandbox");
-    expect(got.headers.get("cache-control")).toMatch(/^private/);
-    expect((await fetch(from, { method: "HEAD" })).status).toBe(403);
-    expect((await fetch(from.replace("signed%20name", "other"))).status).toBe(403);
-    const expired = await getSignedUrl(s3, new GetObjectCommand(target), { expiresIn: 60, signingDate: new Date(Date.now() - 61_000) });
-    const refused = await fetch(expired);
-    expect([refused.status, await refused.text()]).toEqual([400, expect.stringContaining("<Code>ExpiredToken</Code><Message>The provided token has expired.</Message>")]);
-    expect((await fetch(from.replace(/X-Amz-Expires=\d+/, "X-Amz-Expires=604801"))).status).toBe(400);
-    expect((await fetch(from.replace(/&?X-Amz-Expires=\d+/, ""))).status).toBe(400);
-  });
-
-  test("do not let their user add what is not signed", async () => {
-    await put("secret", "secret");
-    const to = await getSignedUrl(s3, new PutObjectCommand({ Bucket: "files", Key: "mine" }), { expiresIn: 60 });
-    const copied = await fetch(to, { method: "PUT", headers: { "x-amz-copy-source": "/files/secret" } });
-    expect([copied.status, await copied.text()]).toEqual([403, expect.stringContaining("not signed")]);
-    expect((await fetch(`${to}&x-amz-copy-source=/files/secret`, { method: "PUT" })).status).toBe(403);
-    expect(await failed(s3.send(new GetObjectCommand({ Bucket: "files", Key: "mine" })))).toMatchObject({ status: 404 });
-  });
-
-  test("upload with a form as its policy says", async () => {
-    const post = async (Conditions: Parameters<typeof createPresignedPost>[1]["Conditions"], content: string, extra: Record<string, string> = {}): Promise<Response> => {
-      // eslint-disable-next-line @typescript-eslint/no-unsafe-class-instance-assignment -- the package has a copy of the client in another version
-      const { url, fields } = await createPresignedPost(s3, { Bucket: "files", Key: "forms/${filename}", Expires: 60, ...(Conditions ? { Conditions } : {}) });
-      const form = new FormData();
-      for (const [name, value] of Object.entries({ ...fields, ...extra })) form.append(name, value);
-      form.append("file", new Blob([content], { type: "text/css" }), "a.css");
-      return fetch(url, { method: "POST", body: form });
-    };
-    const stored = await post([["content-length-range", 1, 10]], "hello");
-    expect([stored.status, stored.headers.get("etag")]).toEqual([200, `"${md5(Buffer.from("hello"))}"`]);
-    expect(await s3.send(new HeadObjectCommand({ Bucket: "files", Key: "forms/a.css" }))).toMatchObject({ ContentType: "text/css", ContentLength: 5 });
-    const outcomes = [await post([["content-length-range", 1, 4]], "other"), await post([["content-length-range", 9, 10]], "other"), await post(undefined, "other", { "x-amz-meta-a": "1" }), await post(undefined, "other", { "X-Amz-Signature": "0".repeat(64) }), await post(undefined, "other", { KEY: "forms/b.css" })];
-    expect(outcomes.map(({ status }) => status)).toEqual([413, 400, 403, 403, 400]);
-    expect(await read("forms/a.css")).toBe("hello");
-  });
-});
-
 describe("a user", () => {
   test("does what the policies allow, and sees nothing else", async () => {
     const own = `${aliceId}/a.txt`;
@@ -409,7 +348,7 @@ describe("a user", () => {
   });
 
   test("needs a valid token and the secret that belongs to it", async () => {
-    const client = (credentials: { accessKeyId: string; secretAccessKey: string; sessionToken?: string }) => new S3Client({ endpoint, region: "local", forcePathStyle: true, credentials });
+    const client = (credentials: Parameters<typeof s3ClientOf>[1]) => s3ClientOf(portico, credentials);
     const { S3_PROTOCOL_ACCESS_KEY_ID: accessKeyId, ANON_KEY } = portico.status;
     const list = new ListBucketsCommand({});
     expect(await failed(client({ accessKeyId, secretAccessKey: "wrong" }).send(list))).toEqual({ name: "SignatureDoesNotMatch", status: 403 });

@@ -106,6 +106,32 @@ describe("objects", () => {
     expect(await done(files.list(`${aliceId}/moved`))).toEqual([]);
   });
 
+  test("are copied and moved into another bucket", async () => {
+    const files = alice.storage.from("files");
+    const site = alice.storage.from("site");
+    const to = (destinationBucket: string) => ({ destinationBucket });
+    const [path, copy, moved] = ["from", "copy", "moved"].map((name) => `${aliceId}/across/${name}.txt`) as [string, string, string];
+    const { id } = await done(files.upload(path, "content", { contentType: "text/plain", metadata: { album: "x" } }));
+    expect(await done(files.copy(path, copy, to("site")))).toEqual({ path: `site/${copy}` });
+    expect(await (await fetch(site.getPublicUrl(copy).data.publicUrl)).text()).toBe("content");
+    expect(await done(site.info(copy))).toMatchObject({ bucketId: "site", size: 7, contentType: "text/plain", metadata: { album: "x" } });
+
+    await done(service.storage.createBucket("pictures", { public: false, allowedMimeTypes: ["image/*"] }));
+    for (const transfer of [files.copy.bind(files), files.move.bind(files)]) {
+      expect(await failed(transfer(path, copy, to("site")))).toMatchObject({ statusCode: "409", message: "The resource already exists" });
+      expect(await failed(transfer(path, "elsewhere/x", to("site")))).toMatchObject({ statusCode: "403", message: "new row violates row-level security policy" });
+      expect(await failed(transfer(path, copy, to("unknown")))).toMatchObject({ statusCode: "404", message: "The related resource does not exist" });
+      expect(await failed(transfer(path, copy, to("pictures")))).toMatchObject({ statusCode: "415", message: "mime type text/plain is not supported" });
+    }
+    expect(await (await done(files.download(path))).text()).toBe("content");
+
+    expect(await done(files.move(path, moved, to("site")))).toEqual({ message: "Successfully moved" });
+    expect(await done(site.info(moved))).toMatchObject({ id, bucketId: "site", size: 7, metadata: { album: "x" } });
+    expect(await (await done(site.download(moved))).text()).toBe("content");
+    expect(await failed(files.download(path))).toMatchObject({ statusCode: "404" });
+    expect((await files.exists(path)).data).toBe(false);
+  });
+
   test("are listed by folder and by page", async () => {
     const files = alice.storage.from("files");
     for (const name of ["a.txt", "b.txt", "sub/c.txt"]) await done(files.upload(`${aliceId}/listed/${name}`, "x"));
@@ -164,5 +190,63 @@ describe("signed URLs", () => {
     expect(await done(visitor.uploadToSignedUrl(path, token, new Blob(["by URL"], { type: "text/plain" })))).toMatchObject({ path, fullPath: `files/${path}` });
     expect(await (await done(files.download(path))).text()).toBe("by URL");
     expect(await failed(visitor.uploadToSignedUrl(`${aliceId}/other.txt`, token, "x"))).toMatchObject({ message: "Invalid signature" });
+  });
+});
+
+describe("features that a project does not have", () => {
+  test("a cache in front: the service purges nothing, and others may not", async () => {
+    for (const options of [undefined, { transformations: true }]) {
+      expect(await done(service.storage.purgeBucketCache("site", options))).toEqual({ message: "success" });
+      expect(await done(service.storage.from("site").purgeCache("folder/the image.txt", options))).toEqual({ message: "success" });
+    }
+    for (const client of [alice, portico.client()]) {
+      const refused = { name: "StorageApiError", message: "Access denied: Invalid role", status: 403, statusCode: "403" };
+      expect(await failed(client.storage.purgeBucketCache("site"))).toEqual(refused);
+      expect(await failed(client.storage.from("site").purgeCache("folder/the image.txt"))).toEqual(refused);
+    }
+  });
+
+  test("vector buckets: no action has a route", async () => {
+    const { vectors } = service.storage;
+    const bucket = vectors.from("embeddings");
+    const index = bucket.index("documents");
+    const vector = { float32: [0.1, 0.2] };
+    const actions = {
+      CreateVectorBucket: () => vectors.createBucket("embeddings"),
+      GetVectorBucket: () => vectors.getBucket("embeddings"),
+      ListVectorBuckets: () => vectors.listBuckets(),
+      DeleteVectorBucket: () => vectors.deleteBucket("embeddings"),
+      CreateIndex: () => bucket.createIndex({ indexName: "documents", dataType: "float32", dimension: 2, distanceMetric: "cosine" }),
+      GetIndex: () => bucket.getIndex("documents"),
+      ListIndexes: () => bucket.listIndexes(),
+      DeleteIndex: () => bucket.deleteIndex("documents"),
+      PutVectors: () => index.putVectors({ vectors: [{ key: "a", data: vector }] }),
+      GetVectors: () => index.getVectors({ keys: ["a"] }),
+      ListVectors: () => index.listVectors(),
+      QueryVectors: () => index.queryVectors({ queryVector: vector, topK: 1 }),
+      DeleteVectors: () => index.deleteVectors({ keys: ["a"] }),
+    };
+    for (const [action, call] of Object.entries(actions)) {
+      expect(await failed(call())).toEqual({ name: "StorageVectorsApiError", message: `Route POST:/vector/${action} not found`, status: 404, statusCode: "404" });
+    }
+  });
+
+  test("analytics buckets: every call learns that the feature is not enabled", async () => {
+    const { analytics } = service.storage;
+    const calls = [
+      () => analytics.createBucket("tables"),
+      () => analytics.listBuckets({ limit: 1, sortColumn: "name", sortOrder: "asc", search: "t" }),
+      () => analytics.deleteBucket("tables"),
+      () => service.storage.createBucket("tables", { public: false, type: "ANALYTICS" }),
+    ];
+    for (const call of calls) {
+      expect(await failed(call())).toEqual({ name: "StorageApiError", message: "The feature iceberg is not enabled for this resource", status: 403, statusCode: "409" });
+    }
+    // The client of the catalog has errors of its own
+    const catalog = analytics.from("tables");
+    for (const call of [() => catalog.listNamespaces(), () => catalog.createNamespace({ namespace: ["n"] }), () => catalog.loadTable({ namespace: ["n"], name: "t" })]) {
+      expect(await failed(call())).toMatchObject({ name: "IcebergError", status: 403 });
+    }
+    expect((await done(service.storage.listBuckets())).map(({ id }) => id)).not.toContain("tables");
   });
 });

@@ -210,6 +210,19 @@ fn an_object_store_is_read_with_its_credentials() {
 }
 
 #[test]
+fn the_options_of_files_are_off_unless_they_are_named() {
+    let written = |text: &str| {
+        let storage = settings(text).unwrap().storage;
+        (storage.sniff_mime_types, storage.negotiate_avif, storage.resumable_lifetime)
+    };
+    assert_eq!(written(""), (false, false, None));
+    assert_eq!(written("[storage]\nsniff_mime_types = true\n"), (true, false, None));
+    assert_eq!(written("[storage]\nnegotiate_avif = true\n"), (false, true, None));
+    let hours = Some(Duration::from_secs(7200));
+    assert_eq!(written("[storage]\nresumable_lifetime = \"2h\"\n"), (false, false, hours));
+}
+
+#[test]
 fn the_rules_of_deletions_are_parsed() {
     let written = |text: &str| settings(text).map(|settings| settings.realtime).unwrap();
     let defaults = written("");

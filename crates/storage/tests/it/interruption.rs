@@ -205,6 +205,18 @@ async fn an_upsert_is_tested_again_only_if_the_row_is_another_one() {
 }
 
 #[tokio::test]
+async fn an_upload_that_does_not_get_the_lock_of_its_key_leaves_nothing() {
+    let f = Files::with_buckets().await;
+    let (lock, unlock) = Files::lock_of("files/a");
+    f.t.execute(&lock).await;
+    let refused = f.store("files/a", "x").await;
+    assert_error(&refused, 400, "503", "LockTimeout", "acquiring lock timeout");
+    f.t.execute(&unlock).await;
+    f.has_files(0).await;
+    assert_eq!(f.t.count("select count(*) from storage.objects").await, 0);
+}
+
+#[tokio::test]
 async fn a_commit_waits_for_the_disk_whatever_a_trigger_sets() {
     let f = Files::with_buckets().await;
     f.t.migrate(
