@@ -195,8 +195,7 @@ impl Bench {
         let files = folder.join("written");
         std::fs::create_dir(&files)?;
         let objects = folder.join(".portico/storage/objects");
-        let (sizes, flushes) = (&OBJECTS[1..], [LimitFlush::File, LimitFlush::FileAndFolder]);
-        for ((_, size_name, size), flush) in sizes.iter().flat_map(|size| flushes.map(|flush| (size, flush))) {
+        for (_, size_name, size) in &OBJECTS[1..] {
             let calls = self.uploads(CONNECTIONS, *size);
             let end = End::After(ROUND);
             let found = compare(
@@ -210,15 +209,11 @@ impl Bench {
                     }
                     Ok(Done { calls, per_second: calls as f64 / started.elapsed().as_secs_f64() })
                 },
-                async || write_and_flush(&files, &calls.body, flush).await,
+                async || write_and_flush(&files, &calls.body).await,
             )
             .await?;
             let what = format!("Upload of {size_name}, {CONNECTIONS} connections");
-            let limit = match flush {
-                LimitFlush::File => "write and flush",
-                LimitFlush::FileAndFolder => "write, flush file and folder",
-            };
-            show(&found, report, &what, limit, "≥ 0.8");
+            show(&found, report, &what, "write and flush", "≥ 0.8");
         }
         Ok(())
     }
@@ -289,19 +284,9 @@ fn has_replaced(folder: &Path) -> Result<bool> {
     Ok(versions > 1)
 }
 
-/// The parts of the disk that the limit of uploads waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum LimitFlush {
-    /// The content.
-    File,
-    /// Also the name of the file, without which a crash could lose the file. The server waits for
-    /// both.
-    FileAndFolder,
-}
-
 /// Writes content to new files, flushes each and moves it over the one before, on as many threads
 /// as there are connections.
-async fn write_and_flush(folder: &Path, content: &[u8], flush: LimitFlush) -> Result<Done> {
+async fn write_and_flush(folder: &Path, content: &[u8]) -> Result<Done> {
     let started = Instant::now();
     let over = AtomicBool::new(false);
     let write = |number: usize| {
@@ -314,9 +299,6 @@ async fn write_and_flush(folder: &Path, content: &[u8], flush: LimitFlush) -> Re
             }
             file.sync_data()?;
             std::fs::rename(&draft, &name)?;
-            if flush == LimitFlush::FileAndFolder {
-                File::open(folder)?.sync_all()?;
-            }
             written += 1;
             if started.elapsed() >= ROUND {
                 over.store(true, Ordering::Relaxed);
