@@ -25,6 +25,9 @@ fn names() -> Vec<String> {
         "folder-1/sub.txt",
         "z%_",
         "ä/ö",
+        "Ä/ö",
+        "q\u{10ffff}/x",
+        "Q\u{10ffff}/x",
     ];
     folders.chain(odd.map(str::to_owned)).collect()
 }

@@ -291,7 +291,7 @@ insert into portico_session.reviewed values
   ('storage.filename', 'f15eac78cd8c0ab0d35d28423d7d3837'),
   ('storage.foldername', '7e2d46a79633ac75f02d1ea9926eeddb'),
   ('storage.get_common_prefix', 'e62439ccbf6e901883cc942984026b69'),
-  ('storage.search', '2184315c81733f6e43b16fd854e5c4d6'),
+  ('storage.search', 'd5e09445882b47fe047f26d95b16fbbc'),
   ('storage.search_by_timestamp', '7bd7e711bc56de7f2929820596b7c230');
 insert into portico_session.reviewed
 select distinct 'portico_session.' || proname, md5(prosrc) from pg_proc where pronamespace = 'portico_session'::regnamespace;

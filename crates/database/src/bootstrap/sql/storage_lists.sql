@@ -339,7 +339,7 @@ begin
              cross join lateral (
                select from storage.objects as o
                 where o.bucket_id = bucketname and o.name collate "C" >= path || letter
-                  and o.name collate "C" < path || chr(ascii(letter) + 1) limit 1
+                  and o.name collate "C" < path || letter || repeat(chr(1114111), 8) limit 1
              ) as present
              where length(path) < length(folder) and length(letter) = 1
           )
