@@ -195,7 +195,7 @@ describe("signed URLs", () => {
 
 describe("features that a project does not have", () => {
   test("a cache in front: the service purges nothing, and others may not", async () => {
-    for (const options of [undefined, { transformations: true }]) {
+    for (const options of [undefined, { transformations: true } as const]) {
       expect(await done(service.storage.purgeBucketCache("site", options))).toEqual({ message: "success" });
       expect(await done(service.storage.from("site").purgeCache("folder/the image.txt", options))).toEqual({ message: "success" });
     }
