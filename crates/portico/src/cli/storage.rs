@@ -52,11 +52,30 @@ pub(super) async fn run(global: &Global, command: StorageCommand) -> anyhow::Res
         anstream::println!("{value:#}");
         return Ok(());
     }
-    print(&serde_json::from_value(value).context("the server is of another version")?, delete);
+    let found: GcSummary = serde_json::from_value(value).context("the server is of another version")?;
+    print(&found);
+    let advice = advice(&found, delete, delete_rows);
+    if !advice.is_empty() {
+        anstream::println!("\n{}", advice.join("\n"));
+    }
     Ok(())
 }
 
-fn print(found: &GcSummary, delete: bool) {
+/// Returns what has become of what was found, and what else can be done.
+fn advice(found: &GcSummary, delete: bool, delete_rows: bool) -> Vec<&'static str> {
+    let mut advice = Vec::new();
+    if delete {
+        advice.push("The files without an object and the interrupted uploads are deleted.");
+    } else if found.orphans + found.interrupted > 0 {
+        advice.push("The files without an object and the interrupted uploads are left: --delete deletes them.");
+    }
+    if found.lost > 0 && !delete_rows {
+        advice.push("The objects without content are left: --delete-rows deletes their rows.");
+    }
+    advice
+}
+
+fn print(found: &GcSummary) {
     let rows = [
         ("Objects", found.rows, String::new()),
         ("Files", found.files, size(found.bytes)),
@@ -73,11 +92,6 @@ fn print(found: &GcSummary, delete: bool) {
             anstream::println!("\n{title}");
             names.iter().for_each(|name| anstream::println!("  {name}"));
         }
-    }
-    if delete {
-        anstream::println!("\nThe files without an object and the interrupted uploads are deleted.");
-    } else if found.orphans + found.interrupted > 0 {
-        anstream::println!("\nNothing was deleted: --delete deletes these files.");
     }
 }
 
