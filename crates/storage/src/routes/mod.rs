@@ -64,7 +64,12 @@ impl StorageCall<'_> {
             RestAddress::Version => Ok(text(concat!("portico-", env!("CARGO_PKG_VERSION")))),
             RestAddress::Health => self.health().await,
             RestAddress::Purge => self.purge(),
-            RestAddress::SwitchedOff(feature) => Err(StorageError::FeatureNotEnabled(feature)),
+            RestAddress::SwitchedOff(feature) => {
+                if feature == "iceberg" {
+                    self.require_service_role()?;
+                }
+                Err(StorageError::FeatureNotEnabled(feature))
+            }
             // On the heap, or the memory of every upload would have room for them
             RestAddress::Resumable(target) => Ok(Box::pin(resumable::respond(self, target, body)).await),
             RestAddress::Bucket(address) => self.bucket(address, body).await,
