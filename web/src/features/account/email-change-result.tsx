@@ -1,4 +1,4 @@
-import { useQuery } from "@tanstack/react-query";
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { FormPage } from "../../components/form-page";
 import { FormSkeleton } from "../../components/page-skeletons";
 import { ButtonLink } from "../../components/ui/button";
@@ -9,10 +9,14 @@ import { freshUserQuery } from "./fresh-user";
 /** Shows what opening a link of an email change resulted in, in whichever browser that was. */
 export function EmailChangeResult() {
   const auth = useAuth();
-  // The session in this browser may still hold the user as before the link was opened.
-  const { isLoading } = useQuery(freshUserQuery(auth.client, auth.user));
+  // The session in this browser may still hold the user as before the link was opened, and learns
+  // of the change a moment later: the page neither shows the address before nor begins anew then.
+  const { data: fresh, isLoading } = useQuery({
+    ...freshUserQuery(auth.client, auth.user),
+    placeholderData: keepPreviousData,
+  });
   if (auth.loading || isLoading) return <FormSkeleton />;
-  const { title, lead } = resultText(auth);
+  const { title, lead } = resultText({ ...auth, user: auth.user && (fresh ?? auth.user) });
   return (
     <FormPage title={title} lead={lead}>
       {auth.user ? (
