@@ -8,8 +8,9 @@ use tokio::io::ReadBuf;
 
 /// The bytes of a block.
 pub(super) const BLOCK_SIZE: usize = 256 * 1024;
-/// Blocks begin at multiples of this in memory, and reads end at multiples of it in the body, as
-/// far as there is room. So a body can be written to a disk from where it was read, without a copy.
+/// The bytes at multiples of this in the body are at multiples of it in memory, and reads end at
+/// them as far as there is room. So a body can be written to a disk from where it was read, without
+/// a copy.
 const ALIGNMENT: usize = 4096;
 /// The bytes that are read at once while no block is free.
 const SMALL_SIZE: usize = 8 * 1024;
@@ -37,7 +38,7 @@ struct BlockPool {
 /// only what is read now is ever shown.
 struct ReadBlock {
     memory: Box<[u8]>,
-    /// The index at which the block begins.
+    /// The index at which the bytes begin.
     start: usize,
     filled: usize,
     pool: ReadBlocks,
@@ -83,6 +84,7 @@ impl ReadBlocks {
             return memory.into();
         };
         let beyond = (position % ALIGNMENT as u64) as usize;
+        block.start += beyond;
         let mut buffer = ReadBuf::new(&mut block.memory[block.start..][..room(BLOCK_SIZE - beyond)]);
         read(&mut buffer);
         block.filled = buffer.filled().len();
@@ -158,7 +160,7 @@ mod tests {
         let fill = |buffer: &mut ReadBuf<'_>| buffer.put_slice(&vec![b'a'; buffer.remaining()]);
         for position in [0, 1, 1000, 4095, 4096, 1_000_000, 7 * BLOCK_SIZE as u64] {
             let read = blocks.read(position, u64::MAX, fill);
-            assert_eq!(read.as_ptr().align_offset(ALIGNMENT), 0);
+            assert_eq!(read.as_ptr() as u64 % ALIGNMENT as u64, position % ALIGNMENT as u64);
             assert_eq!((position + read.len() as u64) % ALIGNMENT as u64, 0);
             assert!(read.len() > BLOCK_SIZE - ALIGNMENT);
             assert_eq!(blocks.read(position, 5, fill), "aaaaa");

@@ -4,11 +4,11 @@
 //! (`O_DIRECT`). By way of the system's cache, each page would be allocated, filled and cleaned
 //! without being read, which takes three times as much of the processors. Direct writes have to
 //! begin and end on the blocks of a disk, in the file and in memory. So what follows the last whole
-//! block is kept for the next write, and what was received elsewhere in memory is copied first.
+//! block is kept for the next write, and what lies otherwise in memory than in the file is copied.
 //! Content that arrives slowly goes through the cache, which joins small writes (decision 37).
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind, Write as _};
+use std::io::{self, ErrorKind, IoSlice, Write as _};
 use std::mem;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
@@ -49,6 +49,10 @@ pub(super) struct DraftWriter {
     /// The bytes that the system was asked to write to disk.
     in_writeback: u64,
 }
+
+/// Memory for one block.
+#[repr(align(4096))]
+struct AlignedBlock([u8; BLOCK]);
 
 /// The way that writes to the file go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,27 +102,60 @@ impl DraftWriter {
         // To the end of the block in which the last write has ended. There is no rest then
         let mut skipped = (self.written.next_multiple_of(BLOCK as u64) - self.written) as usize;
         buffer.clear();
-        buffer.append(&mem::take(&mut self.rest));
         for chunk in chunks {
-            let (first, mut left) = chunk.split_at(skipped.min(chunk.len()));
+            let (first, left) = chunk.split_at(skipped.min(chunk.len()));
             self.write_cached(first)?;
             skipped -= first.len();
-            if buffer.filled().is_empty() && left.as_ptr().align_offset(BLOCK) == 0 {
-                let whole;
-                (whole, left) = left.split_at(left.len() / BLOCK * BLOCK);
-                self.write_directly(whole)?;
-            }
-            while !left.is_empty() {
-                left = buffer.append(left);
-                if !left.is_empty() {
-                    self.write_directly(buffer.filled())?;
-                    buffer.clear();
-                }
+            let preceding = self.rest.len() + buffer.filled().len();
+            if left.len() >= DIRECT_SIZE && (left.as_ptr() as usize).wrapping_sub(preceding).is_multiple_of(BLOCK) {
+                self.write_copies(buffer)?;
+                self.write_in_place(left)?;
+            } else if buffer.filled().is_empty() && self.rest.len() + left.len() < BLOCK {
+                self.rest.extend_from_slice(left);
+            } else {
+                self.copy(left, buffer)?;
             }
         }
-        let whole = buffer.filled().len() / BLOCK * BLOCK;
-        self.write_directly(&buffer.filled()[..whole])?;
-        self.rest.extend_from_slice(&buffer.filled()[whole..]);
+        self.write_copies(buffer)
+    }
+
+    /// Writes a chunk whose bytes lie in memory as in the file, relative to the blocks: only what
+    /// completes the first block is copied.
+    fn write_in_place(&mut self, chunk: &[u8]) -> io::Result<()> {
+        let (completing, left) = chunk.split_at(self.rest.len().next_multiple_of(BLOCK) - self.rest.len());
+        let (whole, rest) = left.split_at(left.len() / BLOCK * BLOCK);
+        if completing.is_empty() {
+            self.write_directly(&mut [IoSlice::new(whole)])?;
+        } else {
+            let mut first = AlignedBlock([0; BLOCK]);
+            let (before, behind) = first.0.split_at_mut(self.rest.len());
+            before.copy_from_slice(&self.rest);
+            behind.copy_from_slice(completing);
+            self.rest.clear();
+            self.write_directly(&mut [IoSlice::new(&first.0), IoSlice::new(whole)])?;
+        }
+        self.rest.extend_from_slice(rest);
+        Ok(())
+    }
+
+    /// Copies a chunk to the end of the buffer, which is written when it is full.
+    fn copy(&mut self, mut chunk: &[u8], buffer: &mut AlignedBuffer) -> io::Result<()> {
+        buffer.append(&mem::take(&mut self.rest));
+        loop {
+            chunk = buffer.append(chunk);
+            if chunk.is_empty() {
+                return Ok(());
+            }
+            self.write_copies(buffer)?;
+        }
+    }
+
+    /// Writes the whole blocks of the buffer and clears it.
+    fn write_copies(&mut self, buffer: &mut AlignedBuffer) -> io::Result<()> {
+        let (whole, rest) = buffer.filled().split_at(buffer.filled().len() / BLOCK * BLOCK);
+        self.write_directly(&mut [IoSlice::new(whole)])?;
+        self.rest.extend_from_slice(rest);
+        buffer.clear();
         Ok(())
     }
 
@@ -149,18 +186,18 @@ impl DraftWriter {
 
     /// Writes whole blocks at the end of a block. Where the file system knows no direct writes,
     /// they go through the cache.
-    fn write_directly(&mut self, blocks: &[u8]) -> io::Result<()> {
-        if self.mode == WriteMode::Cached {
+    fn write_directly(&mut self, mut left: &mut [IoSlice<'_>]) -> io::Result<()> {
+        IoSlice::advance_slices(&mut left, 0);
+        if self.mode == WriteMode::Cached && !left.is_empty() {
             let is_direct = direct::set(&self.file, true).is_ok();
             self.mode = if is_direct { WriteMode::Direct } else { WriteMode::AlwaysCached };
         }
-        let mut left = blocks;
         while self.mode == WriteMode::Direct && !left.is_empty() {
-            self.reserve(left.len() as u64);
-            match self.file.write(left) {
+            self.reserve(left.iter().map(|blocks| blocks.len() as u64).sum());
+            match self.file.write_vectored(left) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(written) => {
-                    left = &left[written..];
+                    IoSlice::advance_slices(&mut left, written);
                     self.written += written as u64;
                     self.in_writeback = self.written;
                 }
@@ -173,7 +210,7 @@ impl DraftWriter {
                 Err(error) => return Err(error),
             }
         }
-        self.write_cached(left)
+        left.iter().try_for_each(|blocks| self.write_cached(blocks))
     }
 
     /// Reserves space on the disk for the next bytes and some more.
@@ -208,15 +245,33 @@ mod tests {
         sizes.iter().map(chunk).collect()
     }
 
+    /// The places of chunks in memory.
+    #[derive(Debug, Clone, Copy)]
+    enum Placement {
+        Any,
+        /// Those of an even size lie as in the file, relative to the blocks.
+        SomeAsInFile,
+    }
+
     /// Writes pieces of chunks of these sizes, and tests what the file has then.
     fn assert_writes(pieces: &[Vec<usize>], mode: WriteMode) -> DraftWriter {
+        assert_writes_placed(pieces, mode, Placement::Any)
+    }
+
+    fn assert_writes_placed(pieces: &[Vec<usize>], mode: WriteMode, placement: Placement) -> DraftWriter {
         let folder = tempfile::tempdir().unwrap();
         let mut writer = DraftWriter::create(folder.path().join("draft"), u64::MAX).unwrap();
         writer.mode = mode;
         let (mut buffer, mut size) = (AlignedBuffers::default().take(), 0);
         for (number, sizes) in (1..).zip(pieces) {
-            writer.append(&chunks(sizes, size), number == pieces.len(), &mut buffer).unwrap();
-            size += sizes.iter().sum::<usize>();
+            let mut chunks = chunks(sizes, size);
+            for chunk in &mut chunks {
+                if matches!(placement, Placement::SomeAsInFile) && chunk.len().is_multiple_of(2) {
+                    *chunk = beyond_block(size % BLOCK, chunk);
+                }
+                size += chunk.len();
+            }
+            writer.append(&chunks, number == pieces.len(), &mut buffer).unwrap();
             assert_eq!(writer.written + writer.rest.len() as u64, size as u64);
             assert!(writer.rest.len() < BLOCK);
             // The system is asked again and again, and always for most of what is in the cache
@@ -240,10 +295,11 @@ mod tests {
             pieces in prop::collection::vec(
                 prop::collection::vec(prop_oneof![Just(0), 1..5000_usize, Just(BLOCK), Just(16 * 1024), 60_000..200_000_usize], 0..10),
                 1..8,
-            )
+            ),
+            placement in prop_oneof![Just(Placement::Any), Just(Placement::SomeAsInFile)],
         ) {
             for mode in [WriteMode::Cached, WriteMode::AlwaysCached] {
-                assert_writes(&pieces, mode);
+                assert_writes_placed(&pieces, mode, placement);
             }
         }
     }
@@ -261,24 +317,41 @@ mod tests {
 
     /// Returns bytes that begin at a multiple of a block in memory.
     fn aligned(size: usize) -> Bytes {
-        let memory = Bytes::from(chunks(&[size + 2 * BLOCK], 0).concat());
-        let start = memory.as_ptr().align_offset(BLOCK);
-        memory.slice(start..start + size)
+        beyond_block(0, &chunks(&[size], 0)[0])
+    }
+
+    /// Returns a copy that begins so far behind a multiple of a block in memory.
+    fn beyond_block(distance: usize, bytes: &[u8]) -> Bytes {
+        let mut memory = vec![0; BLOCK + distance + bytes.len()];
+        let start = memory.as_ptr().align_offset(BLOCK) + distance;
+        memory[start..][..bytes.len()].copy_from_slice(bytes);
+        Bytes::from(memory).slice(start..start + bytes.len())
     }
 
     #[test]
-    fn aligned_chunks_are_written_from_where_they_are() {
+    fn what_lies_in_memory_as_in_the_file_is_written_from_where_it_is() {
         let folder = tempfile::tempdir().unwrap();
         let mut buffer = AlignedBuffers::default().take();
-        let content = [aligned(256 * 1024), aligned(256 * 1024 + 100)];
+        let bytes = |size| chunks(&[size], size).remove(0);
+        let content = [
+            beyond_block(7, &bytes(3000)),
+            // As a long body is read behind the bytes that came with its head
+            beyond_block(3000, &bytes(256 * 1024 - 3000)),
+            aligned(256 * 1024),
+            aligned(256 * 1024 + 100),
+            beyond_block(100, &bytes(256 * 1024)),
+        ];
         let mut writer = DraftWriter::create(folder.path().join("draft"), u64::MAX).unwrap();
-        writer.append(&content[..1], false, &mut buffer).unwrap();
-        assert!(writer.rest.is_empty() && !buffer.is_used());
-        // The rest behind the last whole block is copied, and then so is the next chunk
-        writer.append(&content[1..], false, &mut buffer).unwrap();
-        assert_eq!((writer.rest.len(), buffer.is_used()), (100, true));
-        writer.append(&content[..1], true, &mut buffer).unwrap();
-        let expected = [&content[0][..], &content[1][..], &content[0][..]].concat();
+        let mut append = |from: usize, to: usize, are_last| {
+            writer.append(&content[from..to], are_last, &mut buffer).unwrap();
+            (writer.rest.len(), buffer.is_used())
+        };
+        assert_eq!(append(0, 2, false), (0, false));
+        assert_eq!(append(2, 4, false), (100, false));
+        assert_eq!(append(4, 5, false), (100, false));
+        // Others are copied
+        assert_eq!(append(2, 3, true), (0, true));
+        let expected = [&content[..], &content[2..3]].concat().concat();
         assert!(fs::read(writer.draft.path()).unwrap() == expected);
     }
 
@@ -322,7 +395,7 @@ mod tests {
         let mut writer = DraftWriter::create(folder.path().join("draft"), u64::MAX).unwrap();
         let expected = chunks(&[100, 70_001, 80_000], 0);
         // Less than a block of any disk
-        writer.write_directly(&expected[0]).unwrap();
+        writer.write_directly(&mut [IoSlice::new(&expected[0])]).unwrap();
         let mut buffer = AlignedBuffers::default().take();
         writer.append(&expected[1..2], false, &mut buffer).unwrap();
         writer.append(&expected[2..], true, &mut buffer).unwrap();
