@@ -228,9 +228,8 @@ impl Storage {
 
     /// Returns true if the content of a row does not exist, and the row still refers to it.
     async fn is_lost(&self, row: &ContentRow) -> std::result::Result<bool, GcError> {
-        match self.service().backend.get(&row.key(), None).await {
-            Err(BackendError::NotFound) => {}
-            outcome => return Ok(outcome.map(|_| false)?),
+        if self.service().backend.exists(&row.key()).await? {
+            return Ok(false);
         }
         let list = sql::text_array([&row.name]);
         let values = [Some(row.bucket.as_bytes()), Some(list.as_bytes())];

@@ -47,6 +47,9 @@ pub(crate) trait Backend: PartStore + Send + Sync {
     /// Opens a version for reading.
     fn get<'a>(&'a self, at: &'a VersionKey, range: Option<ByteRange>) -> BackendFuture<'a, OpenContent>;
 
+    /// Returns true if a version has content at this place now, whatever is in memory of it.
+    fn exists<'a>(&'a self, at: &'a VersionKey) -> BackendFuture<'a, bool>;
+
     /// Stores the content of a version as another one.
     fn copy<'a>(&'a self, from: &'a VersionKey, to: &'a VersionKey) -> BackendFuture<'a, StoredContent>;
 

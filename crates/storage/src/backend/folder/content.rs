@@ -26,23 +26,31 @@ const SMALL: u64 = 64 * 1024;
 /// A client for which the last bytes read took longer than this receives slowly.
 const SLOW: Duration = Duration::from_millis(200);
 
-/// Opens a version.
+/// Returns a range of content that is in memory.
+pub(super) fn in_memory(content: &Bytes, range: Option<ByteRange>) -> Result<OpenContent, BackendError> {
+    let size = content.len();
+    let (start, end) = resolve(range, size as u64)?;
+    let bytes = content.slice(start as usize..end as usize);
+    Ok(OpenContent { size: size as u64, range: (start, end), body: Body::from(bytes) })
+}
+
+/// Opens a version. Also returns its content if all of it was read.
 pub(super) async fn open(
     place: PathBuf,
     range: Option<ByteRange>,
     buffers: Arc<ReadBuffers>,
-) -> Result<OpenContent, BackendError> {
+) -> Result<(OpenContent, Option<Bytes>), BackendError> {
     if let Some(file) = cached::open(&place)
-        && let OpenedVersion::Whole(content) = opened(file, range, &buffers, |file, room, start| {
+        && let OpenedVersion::Whole(content, read) = opened(file, range, &buffers, |file, room, start| {
             cached::read(file, room, start).filter(|read| *read == room.len()).map(drop).ok_or(())
         })?
     {
-        return Ok(content);
+        return Ok((content, read));
     }
     blocking(move || {
         let read = |file: &File, room: &mut [u8], start| file.read_exact_at(room, start);
         match opened(File::open(place)?, range, &buffers, read)? {
-            OpenedVersion::Whole(content) => Ok(content),
+            OpenedVersion::Whole(content, read) => Ok((content, read)),
             OpenedVersion::NotRead(error) => Err(error.into()),
         }
     })
@@ -51,8 +59,8 @@ pub(super) async fn open(
 
 /// A version that was opened.
 enum OpenedVersion<E> {
-    /// It can be sent.
-    Whole(OpenContent),
+    /// It can be sent. The bytes are its content if all of it was read.
+    Whole(OpenContent, Option<Bytes>),
     /// It is small and could not be read.
     NotRead(E),
 }
@@ -69,27 +77,27 @@ fn opened<E>(
         return Err(BackendError::NotFound);
     }
     let size = metadata.len();
-    let range = match range {
-        Some(range) => range.resolve(size).ok_or(BackendError::Range)?,
-        None => (0, size),
-    };
-    let (start, end) = range;
-    let body = if end - start > SMALL {
+    let (start, end) = resolve(range, size)?;
+    if end - start > SMALL {
         let (file, buffers) = (Arc::new(file), Arc::clone(buffers));
-        Body::new(SizedBody::new(
-            FileChunks { file, position: start, end, read_at: None, reading: None, buffers },
-            end - start,
-        ))
-    } else {
-        let mut bytes = BytesMut::zeroed(usize::try_from(end - start).map_err(io::Error::other)?);
-        if !bytes.is_empty()
-            && let Err(error) = read(&file, &mut bytes, start)
-        {
-            return Ok(OpenedVersion::NotRead(error));
-        }
-        Body::from(bytes.freeze())
-    };
-    Ok(OpenedVersion::Whole(OpenContent { size, range, body }))
+        let chunks = FileChunks { file, position: start, end, read_at: None, reading: None, buffers };
+        let body = Body::new(SizedBody::new(chunks, end - start));
+        return Ok(OpenedVersion::Whole(OpenContent { size, range: (start, end), body }, None));
+    }
+    let mut bytes = BytesMut::zeroed(usize::try_from(end - start).map_err(io::Error::other)?);
+    if !bytes.is_empty()
+        && let Err(error) = read(&file, &mut bytes, start)
+    {
+        return Ok(OpenedVersion::NotRead(error));
+    }
+    let bytes = bytes.freeze();
+    let whole = (end - start == size).then(|| bytes.clone());
+    Ok(OpenedVersion::Whole(OpenContent { size, range: (start, end), body: Body::from(bytes) }, whole))
+}
+
+/// Returns the first position of a range and the one after the last.
+fn resolve(range: Option<ByteRange>, size: u64) -> Result<(u64, u64), BackendError> {
+    range.map_or(Ok((0, size)), |range| range.resolve(size).ok_or(BackendError::Range))
 }
 
 /// The bytes of a range of a file. It keeps the file open, so that a deletion does not disturb it.
@@ -169,7 +177,7 @@ mod tests {
                     fadvise(&file, 0, None, Advice::DontNeed).unwrap();
                 }
                 let range = ByteRange::From(start as u64, Some(end as u64 - 1));
-                let content = open(path.clone(), Some(range), Arc::clone(&buffers)).await.unwrap();
+                let (content, _) = open(path.clone(), Some(range), Arc::clone(&buffers)).await.unwrap();
                 let bytes = content.body.collect().await.unwrap().to_bytes();
                 assert!(bytes == all[start..end], "{start} to {end}, in memory: {is_in_memory}");
             }

@@ -16,6 +16,7 @@ mod durable;
 mod file;
 mod parts;
 mod receive;
+mod small_contents;
 mod store;
 mod writers;
 

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::future;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,7 @@ use super::content;
 use super::draft::{Draft, place_in, remove_empty};
 use super::durable::{DurableFolders, flush_content, flush_folder};
 use super::file::{blocking, changed};
+use super::small_contents::SmallContents;
 use super::writers::{FinishDraft, HashedDraft, PieceWriters};
 use crate::backend::disk_threads::DiskThreads;
 use crate::backend::interface::Backend;
@@ -50,6 +52,8 @@ pub(crate) struct ContentFolder {
     deleting_large: DiskThreads,
     /// The buffers of downloads.
     buffers: Arc<ReadBuffers>,
+    /// The content of small versions that were read.
+    small: SmallContents,
 }
 
 impl ContentFolder {
@@ -76,6 +80,7 @@ impl ContentFolder {
             deleting: DiskThreads::default(),
             deleting_large: DiskThreads::new(1),
             buffers: Arc::default(),
+            small: SmallContents::default(),
         })
     }
 
@@ -134,7 +139,24 @@ impl Backend for ContentFolder {
     }
 
     fn get<'a>(&'a self, at: &'a VersionKey, range: Option<ByteRange>) -> BackendFuture<'a, OpenContent> {
-        Box::pin(content::open(self.place(at), range, Arc::clone(&self.buffers)))
+        if let Some(content) = self.small.get(at) {
+            return Box::pin(future::ready(content::in_memory(&content, range)));
+        }
+        Box::pin(async move {
+            let (content, read) = content::open(self.place(at), range, Arc::clone(&self.buffers)).await?;
+            if let Some(read) = read {
+                self.small.keep(at.clone(), &read);
+            }
+            Ok(content)
+        })
+    }
+
+    fn exists<'a>(&'a self, at: &'a VersionKey) -> BackendFuture<'a, bool> {
+        let place = self.place(at);
+        Box::pin(blocking(move || match fs::metadata(place).map_err(BackendError::from) {
+            Err(BackendError::NotFound) => Ok(false),
+            metadata => Ok(metadata?.is_file()),
+        }))
     }
 
     fn put_file<'a>(&'a self, at: &'a VersionKey, path: &'a Path) -> BackendFuture<'a, StoredContent> {
@@ -151,6 +173,7 @@ impl Backend for ContentFolder {
 
     fn delete<'a>(&'a self, at: &'a VersionKey) -> BackendFuture<'a, ()> {
         let (root, place) = (self.objects.clone(), self.place(at));
+        self.small.forget(at);
         Box::pin(async move {
             let large = self.deleting.run(move || {
                 let is_large = fs::metadata(&place).is_ok_and(|metadata| metadata.len() >= LARGE_SIZE);
@@ -315,6 +338,27 @@ mod tests {
             if path.is_dir() { found.extend(files(&path)) } else { found.push(path) }
         }
         found
+    }
+
+    #[tokio::test]
+    async fn small_content_that_was_read_stays_in_memory_until_it_is_deleted() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = ContentFolder::open(root.path()).unwrap();
+        let (at, other) = (key("a", 1), key("a", 2));
+        put(&folder, &at, b"0123456789").await.unwrap();
+        put(&folder, &other, b"another version").await.unwrap();
+        // A part says nothing of the rest
+        assert_eq!(get(&folder, &at, Some(ByteRange::Last(2))).await.unwrap(), "89");
+        assert_eq!(folder.small.get(&at), None);
+        assert_eq!(get(&folder, &at, None).await.unwrap(), "0123456789");
+        fs::remove_file(folder.place(&at)).unwrap();
+        assert_eq!(get(&folder, &at, None).await.unwrap(), "0123456789");
+        assert_eq!((folder.exists(&at).await.unwrap(), folder.exists(&other).await.unwrap()), (false, true));
+        assert_eq!(get(&folder, &at, Some(ByteRange::From(3, Some(5)))).await.unwrap(), "345");
+        assert!(matches!(get(&folder, &at, Some(ByteRange::From(10, None))).await, Err(BackendError::Range)));
+        assert_eq!(get(&folder, &other, None).await.unwrap(), "another version");
+        folder.delete(&at).await.unwrap();
+        assert!(matches!(get(&folder, &at, None).await, Err(BackendError::NotFound)));
     }
 
     #[tokio::test]

@@ -238,6 +238,16 @@ impl Backend for S3Store {
         Box::pin(content::open(&self.client, self.key(at), range))
     }
 
+    fn exists<'a>(&'a self, at: &'a VersionKey) -> BackendFuture<'a, bool> {
+        Box::pin(async move {
+            // The response to HEAD does not tell a lost object from a wrong bucket
+            match content::open(&self.client, self.key(at), None).await {
+                Err(BackendError::NotFound) => Ok(false),
+                opened => opened.map(|_| true),
+            }
+        })
+    }
+
     fn copy<'a>(&'a self, from: &'a VersionKey, to: &'a VersionKey) -> BackendFuture<'a, StoredContent> {
         Box::pin(async move {
             let (from, to) = (self.key(from), self.key(to));
