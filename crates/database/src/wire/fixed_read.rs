@@ -57,6 +57,8 @@ const SETTINGS: [(&str, &str); 9] = [
 ];
 /// The maximum number of keys in a batch.
 const MAX_KEYS: usize = 64;
+/// The maximum number of turns for which a batch lets others run.
+const MAX_TURNS: usize = 4;
 /// The maximum size of a key. Longer ones are read in another way.
 const MAX_KEY_BYTES: usize = 8 * 1024;
 /// The time for which the read is not tried again after PostgreSQL has rejected it.
@@ -175,9 +177,7 @@ struct KeyBatches<const N: usize> {
 impl<const N: usize> KeyBatches<N> {
     async fn run(mut self, pool: Pool) {
         loop {
-            // The requests that have arrived on other connections are read first: their keys belong
-            // to this batch
-            tokio::task::yield_now().await;
+            self.gather().await;
             let Some(keys) = self.next() else { break };
             if let Err(error) = self.look_up(&pool, keys).await {
                 tracing::debug!(error = %error, "a read as a role of the program failed");
@@ -188,6 +188,20 @@ impl<const N: usize> KeyBatches<N> {
             }
         }
         self.is_done = true;
+    }
+
+    /// Lets the runtime read the requests that have arrived on other connections, for as long as
+    /// that brings more keys: they belong to this batch.
+    async fn gather(&self) {
+        let mut count = 0;
+        for _ in 0..MAX_TURNS {
+            tokio::task::yield_now().await;
+            let more = self.read.waiting().get(&self.runtime).map_or(0, |waiting| waiting.keys.len());
+            if more == count {
+                break;
+            }
+            count = more;
+        }
     }
 
     /// Returns the keys that wait, up to the size of a batch. `None`: none does, and the next one
