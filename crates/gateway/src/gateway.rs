@@ -462,9 +462,34 @@ fn method_name(method: &Method) -> Cow<'static, str> {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use axum::routing::post;
+    use portico_base::Secret;
+    use portico_tokens::{ApiKeys, KeyRing, development};
     use proptest::prelude::*;
 
     use super::*;
+
+    #[tokio::test]
+    async fn the_block_in_which_a_head_arrived_is_free_while_a_long_body_arrives() {
+        let block = Bytes::from(vec![b'a'; 8192]);
+        let value = HeaderValue::from_maybe_shared(block.slice(10..20)).unwrap();
+        let block = Arc::new(block);
+        let service = Router::new().route("/upload", post(move || std::future::ready(block.is_unique().to_string())));
+        let ring = Arc::new(KeyRing::hs256(&Secret::new(development::JWT_SECRET)));
+        let keys = CurrentKeys::new(ring, Arc::new(ApiKeys::development()));
+        let builder = Gateway::builder(keys, Clock::system());
+        let gateway = builder.mount("/storage/v1", service, AccessRules::open()).build();
+        let body = Body::from_stream(futures_util::stream::pending::<Result<Bytes, Infallible>>());
+        let request = http::Request::post("/storage/v1/upload")
+            .header("host", "localhost")
+            .header("x-name", value)
+            .body(body)
+            .unwrap();
+        let response = gateway.respond(request, "127.0.0.1:1".parse().unwrap()).await;
+        assert_eq!(axum::body::to_bytes(response.into_body(), 100).await.unwrap(), "true");
+    }
 
     #[test]
     fn a_service_sees_neither_the_prefix_nor_the_key() {

@@ -5,6 +5,7 @@
 //! Rows refer to versions, so a version without a row is not an object.
 
 pub(crate) mod disk_threads;
+pub(crate) mod flush;
 pub(crate) mod folder;
 mod interface;
 pub(crate) mod journal;

@@ -54,7 +54,7 @@ pub(super) enum TusError {
     OffsetConflict,
     /// The declared size is above the limit.
     TooLarge,
-    /// The bytes are more than the size.
+    /// The bytes are more than the size, or than the limit where the size is not known yet.
     SizeExceeded,
     AlreadyComplete,
     /// The requester has as many unfinished uploads as it may have.

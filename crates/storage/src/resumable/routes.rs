@@ -196,7 +196,7 @@ impl ResumableCall<'_> {
         let length = headers.length.or(record.length);
         let limit = length.unwrap_or(permit.size_limit());
         if headers.body_length.is_some_and(|bytes| offset.saturating_add(bytes) > limit) {
-            return Err(if length.is_some() { TusError::SizeExceeded } else { TusError::TooLarge });
+            return Err(TusError::SizeExceeded);
         }
         let upload = LockedUpload { lock, record, length };
         let state = access.extend(&id, permit, upload, body).await?;

@@ -237,7 +237,7 @@ impl UploadAccess {
             BodyEnd::Complete => Ok(UploadState { offset: record.progress.offset, record }),
             BodyEnd::Broken(error) => Err(TusError::Storage(error)),
             BodyEnd::TakenOver => Err(TusError::TakenOver),
-            BodyEnd::TooLong => Err(if total.is_some() { TusError::SizeExceeded } else { TusError::TooLarge }),
+            BodyEnd::TooLong => Err(TusError::SizeExceeded),
             BodyEnd::NotWritten(error) => Err(storage_error(error)),
         }
     }

@@ -18,6 +18,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::backend::BackendError;
+use crate::backend::flush::{flush_content, flush_folder};
 use crate::backend::piece_permit::{PiecePermit, PiecePermits};
 use crate::name::ObjectPath;
 
@@ -238,6 +239,7 @@ impl UploadStore {
 
 /// The bytes of an upload that is being received.
 pub(crate) struct PartialContent {
+    path: PathBuf,
     file: File,
     digest: Md5,
     pub offset: u64,
@@ -262,7 +264,7 @@ impl PartialContent {
         file.seek(SeekFrom::Start(progress.offset))?;
         // The copy above is not on disk
         let unflushed = progress.offset;
-        Ok(Self { file, digest, offset: progress.offset, unflushed })
+        Ok(Self { path: path.to_owned(), file, digest, offset: progress.offset, unflushed })
     }
 
     /// Appends bytes, and then ends their permit. If that fails, none of them stays.
@@ -302,7 +304,7 @@ impl PartialContent {
     pub async fn flush(mut self) -> Result<(Self, UploadProgress), BackendError> {
         blocking(move || {
             if self.unflushed > 0 {
-                self.file.sync_all()?;
+                flush_content(&self.path, &self.file)?;
                 self.unflushed = 0;
             }
             let progress = UploadProgress { offset: self.offset, digest: hex::encode(self.digest.serialize()) };
@@ -338,11 +340,7 @@ async fn blocking<T: Send + 'static>(
 fn write_draft(draft: &Path, text: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(draft)?;
     file.write_all(text)?;
-    file.sync_all()
-}
-
-fn flush_folder(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
+    flush_content(draft, &file)
 }
 
 fn remove_file(path: &Path) -> io::Result<()> {
@@ -360,6 +358,7 @@ fn is_older_than(path: &Path, age: Duration) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::flush::flushes;
 
     fn record() -> UploadRecord {
         UploadRecord {
@@ -381,6 +380,30 @@ mod tests {
             content.append(vec![Bytes::from_static(bytes)], PiecePermits::default().acquire().await).await;
         outcome.unwrap();
         content.unwrap()
+    }
+
+    #[tokio::test]
+    async fn bytes_are_on_disk_before_the_record_that_counts_them() {
+        let root = tempfile::tempdir().unwrap();
+        let flushed = || {
+            flushes::take(root.path()).into_iter().map(|(path, mut names)| {
+                names.sort();
+                (path, names)
+            })
+        };
+        let (store, version) = (UploadStore::open(&root.path().join("uploads")).unwrap(), Uuid::from_u128(1));
+        assert!(flushed().eq([(String::new(), vec!["uploads".to_owned()])]));
+        let [bytes, record_file, draft] = [BYTES, RECORD, DRAFT].map(|ending| format!("{version}.{ending}"));
+        let record_flushes = || {
+            [(format!("uploads/{draft}"), Vec::new()), ("uploads".to_owned(), vec![bytes.clone(), record_file.clone()])]
+        };
+        store.create(version, &record()).await.unwrap();
+        assert!(flushed().eq(record_flushes()));
+        let content = store.append_to(version, &UploadProgress::default()).await.unwrap();
+        let (_, progress) = append(content, b"hello").await.flush().await.unwrap();
+        assert!(flushed().eq([(format!("uploads/{bytes}"), Vec::new())]));
+        store.save(version, &UploadRecord { progress, ..record() }).await.unwrap();
+        assert!(flushed().eq(record_flushes()));
     }
 
     #[tokio::test]

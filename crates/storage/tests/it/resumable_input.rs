@@ -189,16 +189,18 @@ async fn a_length_that_follows_is_limited_like_any_other() {
     let f = Files::with_buckets().await;
     f.bucket("small", json!({ "file_size_limit": 6 })).await;
     let named = metadata(&[("bucketName", "small"), ("objectName", "a")]);
-    let created = f.tus(Method::POST, PATH).header("upload-defer-length", "1").header("upload-metadata", &named);
-    let url = url_of(&f.service(created).send().await.expect(201));
+    let creation = || f.tus(Method::POST, PATH).header("upload-defer-length", "1").header("upload-metadata", &named);
+    let url = url_of(&f.service(creation()).send().await.expect(201));
     f.service(f.patch(&url, 0, "0123")).send().await.expect(204);
     for request in [
         f.patch(&url, 4, "4567"),
         f.patch(&url, 4, streamed(futures_util::stream::iter([b"45".to_vec(), b"67".to_vec()]))),
-        f.patch(&url, 4, "4567").header("upload-length", "8"),
+        creation().header("content-type", BYTES).body("0123456"),
     ] {
-        assert_refused(&f.service(request).send().await, 413, "Maximum size exceeded");
+        assert_refused(&f.service(request).send().await, 413, "upload's size exceeded");
     }
+    let declared = f.patch(&url, 4, "4567").header("upload-length", "8");
+    assert_refused(&f.service(declared).send().await, 413, "Maximum size exceeded");
     f.service(f.patch(&url, 4, "45").header("upload-length", "6")).send().await.expect(204);
     assert_eq!(f.content("small/a").await, "012345");
 }

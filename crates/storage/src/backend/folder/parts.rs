@@ -12,10 +12,10 @@ use portico_base::random;
 
 use super::draft::{Draft, place_in};
 use super::draft_writer::DraftWriter;
-use super::durable::{flush_content, flush_folder};
 use super::file::{blocking, changed};
 use super::store::ContentFolder;
 use super::writers::{FinishDraft, HashedDraft};
+use crate::backend::flush::{flush_content, flush_folder};
 use crate::backend::model::{BackendError, BackendFuture, ContentStream, StoredContent};
 use crate::backend::parts::{
     PartName, PartStore, PartedVersion, StoredPart, composite_etag, is_unknown_upload, new_upload,

@@ -15,11 +15,12 @@ use tokio::sync::mpsc;
 use super::buffer::ReadBuffers;
 use super::content;
 use super::draft::{Draft, place_in, remove_empty};
-use super::durable::{DurableFolders, flush_content, flush_folder};
+use super::durable::DurableFolders;
 use super::file::{blocking, changed};
 use super::small_contents::SmallContents;
 use super::writers::{FinishDraft, HashedDraft, PieceWriters};
 use crate::backend::disk_threads::DiskThreads;
+use crate::backend::flush::{flush_content, flush_folder};
 use crate::backend::interface::Backend;
 use crate::backend::model::{
     BackendError, BackendFuture, ByteRange, ContentStream, KeptVersion, OpenContent, StoredContent, StoredFile,
@@ -309,8 +310,8 @@ mod tests {
     use http_body_util::BodyExt;
     use md5::{Digest, Md5};
 
-    use super::super::durable::flushes;
     use super::*;
+    use crate::backend::flush::flushes;
     use crate::error::StorageError;
 
     fn key(name: &str, version: u128) -> VersionKey {
