@@ -26,7 +26,7 @@ pub use auth::{
 };
 pub use development_users::DevelopmentUser;
 pub use messages::{LinkPaths, RateLimitExtras, SendRate, SmsExtras};
-pub use object_store::ObjectStoreSettings;
+pub use object_store::{ObjectStoreCredentials, ObjectStoreRole, ObjectStoreSettings};
 pub use realtime::{ClusterMode, RealtimeExtras, RealtimeLimitExtras};
 pub use storage::{S3Extras, StorageExtras};
 

@@ -60,6 +60,7 @@ pub use gc::{GcError, GcOptions, GcSummary};
 pub use reserved::{ListedObject, ReservedObjectError};
 pub use seed::{ExistingBuckets, SeedBucket, SeedError};
 pub use settings::{
-    BackendSettings, ImageSettings, S3AccessKey, S3Settings, S3StoreCredentials, S3StoreSettings, StorageSettings,
+    BackendSettings, ContainerToken, ImageSettings, S3AccessKey, S3Settings, S3StoreCredentials, S3StoreKey,
+    S3StoreRole, S3StoreSettings, StorageSettings,
 };
 pub use storage::Storage;

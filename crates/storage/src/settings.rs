@@ -171,7 +171,53 @@ impl S3StoreSettings {
 
 /// The credentials for a store.
 #[derive(Debug, Clone)]
-pub struct S3StoreCredentials {
+pub enum S3StoreCredentials {
+    /// A key.
+    Key(S3StoreKey),
+    /// The temporary keys of a role, which the platform gives to this program.
+    Role(Box<S3StoreRole>),
+}
+
+/// The way to the keys of a role of Amazon Web Services.
+#[derive(Debug, Clone)]
+pub enum S3StoreRole {
+    /// By a token that names this program (service accounts of Kubernetes).
+    WebIdentity {
+        /// The URL of the security token service.
+        sts_url: String,
+        /// The role.
+        role_arn: String,
+        /// The name of the session in the records of the platform.
+        session_name: String,
+        /// The file with the token.
+        token_file: PathBuf,
+    },
+    /// From the agent of a container (ECS, EKS Pod Identity).
+    Container {
+        /// The URL of the key.
+        url: String,
+        /// The token that the agent wants.
+        token: Option<ContainerToken>,
+    },
+    /// From the metadata of a virtual machine (EC2).
+    Instance {
+        /// The URL of the metadata, without a slash at the end.
+        metadata_url: String,
+    },
+}
+
+/// The token for the agent of a container.
+#[derive(Debug, Clone)]
+pub enum ContainerToken {
+    /// The token.
+    Text(Secret),
+    /// The file with the token.
+    File(PathBuf),
+}
+
+/// A key of a store.
+#[derive(Debug, Clone)]
+pub struct S3StoreKey {
     /// The name of the key.
     pub access_key_id: String,
     /// The key that signs.

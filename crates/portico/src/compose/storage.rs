@@ -11,11 +11,13 @@ use http::StatusCode;
 use portico_base::{AllowedOrigins, Secret};
 use portico_database::wire::{CoalescingSettings, Pool, ReadCoalescer, WirePoolSettings};
 use portico_gateway::{AccessRules, BoxedResponse, Cors, GatewayHeaders};
-use portico_project::portico_toml::{ObjectStoreSettings, S3Extras, StorageExtras};
+use portico_project::portico_toml::{
+    ObjectStoreCredentials, ObjectStoreRole, ObjectStoreSettings, S3Extras, StorageExtras,
+};
 use portico_project::{Config, Project};
 use portico_storage::{
-    BackendSettings, ExistingBuckets, GcOptions, ImageSettings, S3AccessKey, S3Settings, S3StoreCredentials,
-    S3StoreSettings, SeedBucket, SeedError, Storage, StorageSettings,
+    BackendSettings, ContainerToken, ExistingBuckets, GcOptions, ImageSettings, S3AccessKey, S3Settings,
+    S3StoreCredentials, S3StoreKey, S3StoreRole, S3StoreSettings, SeedBucket, SeedError, Storage, StorageSettings,
 };
 use portico_tokens::{LOGIN_ROLE, development as well_known};
 use serde_json::json;
@@ -60,10 +62,11 @@ pub fn settings(config: &Config, extras: &StorageExtras, data: &Path) -> Option<
 }
 
 fn object_store(store: &ObjectStoreSettings) -> S3StoreSettings {
-    let credentials = S3StoreCredentials {
-        access_key_id: store.access_key_id.clone(),
-        secret_access_key: store.secret_access_key.clone(),
-        session_token: store.session_token.clone(),
+    let credentials = match store.credentials.clone() {
+        ObjectStoreCredentials::Key { access_key_id, secret_access_key, session_token } => {
+            S3StoreCredentials::Key(S3StoreKey { access_key_id, secret_access_key, session_token })
+        }
+        ObjectStoreCredentials::Role(role) => S3StoreCredentials::Role(Box::new(store_role(role))),
     };
     let defaults = S3StoreSettings::new(&store.bucket, &store.region, credentials);
     S3StoreSettings {
@@ -73,6 +76,19 @@ fn object_store(store: &ObjectStoreSettings) -> S3StoreSettings {
         part_size: store.part_size.unwrap_or(defaults.part_size),
         timeout: store.timeout.unwrap_or(defaults.timeout),
         ..defaults
+    }
+}
+
+fn store_role(role: ObjectStoreRole) -> S3StoreRole {
+    match role {
+        ObjectStoreRole::WebIdentity { token_file, role_arn, session_name, sts_url } => {
+            S3StoreRole::WebIdentity { token_file, role_arn, session_name, sts_url }
+        }
+        ObjectStoreRole::Container { url, token_file, token } => {
+            let token = token_file.map(ContainerToken::File).or(token.map(ContainerToken::Text));
+            S3StoreRole::Container { url, token }
+        }
+        ObjectStoreRole::Instance { metadata_url } => S3StoreRole::Instance { metadata_url },
     }
 }
 

@@ -1,5 +1,6 @@
 //! `[storage.backend]`: the place of the content of stored objects.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use portico_base::Secret;
@@ -20,16 +21,94 @@ pub struct ObjectStoreSettings {
     pub prefix: String,
     /// True if URLs have the bucket in their path. Default: true with an endpoint.
     pub path_style: bool,
-    /// The name of the key. Default: `AWS_ACCESS_KEY_ID`.
-    pub access_key_id: String,
-    /// The key that signs. Default: `AWS_SECRET_ACCESS_KEY`.
-    pub secret_access_key: Secret,
-    /// The token of a temporary key. Default: `AWS_SESSION_TOKEN`.
-    pub session_token: Option<Secret>,
+    /// The credentials.
+    pub credentials: ObjectStoreCredentials,
     /// The size of the parts of a large upload in bytes.
     pub part_size: Option<u64>,
     /// The time after which a request without progress is sent again.
     pub timeout: Option<Duration>,
+}
+
+/// The credentials for a store.
+#[derive(Debug, Clone)]
+pub enum ObjectStoreCredentials {
+    /// A key.
+    Key {
+        /// The name of the key. Default: `AWS_ACCESS_KEY_ID`.
+        access_key_id: String,
+        /// The key that signs. Default: `AWS_SECRET_ACCESS_KEY`.
+        secret_access_key: Secret,
+        /// The token of a temporary key. Default: `AWS_SESSION_TOKEN`.
+        session_token: Option<Secret>,
+    },
+    /// The keys of a role.
+    Role(ObjectStoreRole),
+}
+
+/// The way to the keys of a role of Amazon Web Services, by the variables that the platform sets.
+#[derive(Debug, Clone)]
+pub enum ObjectStoreRole {
+    /// `AWS_WEB_IDENTITY_TOKEN_FILE`, `AWS_ROLE_ARN` and `AWS_ROLE_SESSION_NAME`, as Kubernetes
+    /// sets them for a service account.
+    WebIdentity {
+        /// The file with the token.
+        token_file: PathBuf,
+        /// The role.
+        role_arn: String,
+        /// The name of the session in the records of the platform.
+        session_name: String,
+        /// The URL of the security token service: `AWS_ENDPOINT_URL_STS`, or that of the region.
+        sts_url: String,
+    },
+    /// `AWS_CONTAINER_CREDENTIALS_FULL_URI` or `AWS_CONTAINER_CREDENTIALS_RELATIVE_URI`, as ECS and
+    /// EKS set them.
+    Container {
+        /// The URL of the key.
+        url: String,
+        /// `AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE`
+        token_file: Option<PathBuf>,
+        /// `AWS_CONTAINER_AUTHORIZATION_TOKEN`
+        token: Option<Secret>,
+    },
+    /// None of these: the metadata of the virtual machine.
+    Instance {
+        /// The URL of the metadata: `AWS_EC2_METADATA_SERVICE_ENDPOINT`, or that of EC2.
+        metadata_url: String,
+    },
+}
+
+impl ObjectStoreRole {
+    /// Finds the way by the variables that `of_aws` returns.
+    fn find(of_aws: impl Fn(&str) -> Option<String>, region: &str) -> Self {
+        let path = |name| of_aws(name).map(PathBuf::from);
+        if let (Some(token_file), Some(role_arn)) = (path("AWS_WEB_IDENTITY_TOKEN_FILE"), of_aws("AWS_ROLE_ARN")) {
+            let sts_url =
+                of_aws("AWS_ENDPOINT_URL_STS").unwrap_or_else(|| format!("https://sts.{region}.amazonaws.com"));
+            let session_name = of_aws("AWS_ROLE_SESSION_NAME").unwrap_or_else(|| "portico".to_owned());
+            return Self::WebIdentity { token_file, role_arn, session_name, sts_url };
+        }
+        let relative = of_aws("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI").map(|path| format!("{CONTAINER_AGENT}{path}"));
+        if let Some(url) = relative.or_else(|| of_aws("AWS_CONTAINER_CREDENTIALS_FULL_URI")) {
+            return Self::Container {
+                url,
+                token_file: path("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"),
+                token: of_aws("AWS_CONTAINER_AUTHORIZATION_TOKEN").map(Secret::new),
+            };
+        }
+        let metadata_url = of_aws("AWS_EC2_METADATA_SERVICE_ENDPOINT").unwrap_or_else(|| INSTANCE_METADATA.to_owned());
+        Self::Instance { metadata_url: metadata_url.trim_end_matches('/').to_owned() }
+    }
+}
+
+/// The agent of containers, and the metadata of virtual machines: addresses of the platform itself.
+const CONTAINER_AGENT: &str = "http://169.254.170.2";
+const INSTANCE_METADATA: &str = "http://169.254.169.254";
+
+/// The kinds of credentials.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CredentialsKind {
+    Key,
+    Role,
 }
 
 /// The kinds of backends.
@@ -69,6 +148,8 @@ impl ObjectStoreSettings {
         if part_size.is_some_and(|size| !PART_SIZES.contains(&size)) {
             backend.fail("part_size", format!("{}: expected a size from 5MiB to 1GiB", backend.key("part_size")));
         }
+        let credentials =
+            backend.choice("credentials", &[("key", CredentialsKind::Key), ("role", CredentialsKind::Role)]);
         let region = text(&mut backend, "region").or_else(|| of_aws("AWS_REGION"));
         let access_key_id = text(&mut backend, "access_key_id").or_else(|| of_aws("AWS_ACCESS_KEY_ID"));
         let secret_access_key =
@@ -80,25 +161,22 @@ impl ObjectStoreSettings {
         if !is_used {
             return None;
         }
+        let needs_key = credentials != Some(CredentialsKind::Role);
         for (name, is_given) in [
             ("bucket", bucket.is_some()),
             ("region", region.is_some()),
-            ("access_key_id", access_key_id.is_some()),
-            ("secret_access_key", secret_access_key.is_some()),
+            ("access_key_id", access_key_id.is_some() || !needs_key),
+            ("secret_access_key", secret_access_key.is_some() || !needs_key),
         ] {
             backend.require(name, is_given);
         }
-        Some(Self {
-            endpoint,
-            region: region?,
-            bucket: bucket?,
-            prefix,
-            path_style,
-            access_key_id: access_key_id?,
-            secret_access_key: secret_access_key?,
-            session_token,
-            part_size,
-            timeout,
-        })
+        let region = region?;
+        let credentials = if needs_key {
+            let (access_key_id, secret_access_key) = (access_key_id?, secret_access_key?);
+            ObjectStoreCredentials::Key { access_key_id, secret_access_key, session_token }
+        } else {
+            ObjectStoreCredentials::Role(ObjectStoreRole::find(of_aws, &region))
+        };
+        Some(Self { endpoint, region, bucket: bucket?, prefix, path_style, credentials, part_size, timeout })
     }
 }

@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use portico_project::portico_toml::{AnalyticsAdapter, BreachCheckMode, ClusterMode, SendRate, Settings};
+use portico_base::Secret;
+use portico_project::portico_toml::{
+    AnalyticsAdapter, BreachCheckMode, ClusterMode, ObjectStoreCredentials, ObjectStoreRole, ObjectStoreSettings,
+    SendRate, Settings,
+};
 
 use crate::folder::Folder;
 
@@ -182,7 +186,7 @@ fn an_object_store_is_read_with_its_credentials() {
     let store = written.unwrap().storage.backend.unwrap();
     assert_eq!((store.endpoint.as_deref(), store.region.as_str()), (Some("https://s3.example.com"), "eu"));
     assert_eq!((store.bucket.as_str(), store.prefix.as_str(), store.path_style), ("files", "app", true));
-    assert_eq!((store.access_key_id.as_str(), store.secret_access_key.expose()), ("id", "key"));
+    assert_eq!(key_of(&store), ("id", "key", None));
     assert_eq!((store.part_size, store.timeout), (Some(16 << 20), Some(Duration::from_secs(30))));
     assert!(!format!("{store:?}").contains("\"key\""));
 
@@ -192,9 +196,8 @@ fn an_object_store_is_read_with_its_credentials() {
         "AWS_REGION=eu-west-1\nAWS_ACCESS_KEY_ID=id\nAWS_SECRET_ACCESS_KEY=key\nAWS_SESSION_TOKEN=token\n",
     );
     let store = Settings::load(&folder.load()).unwrap().storage.backend.unwrap();
-    assert_eq!((store.region.as_str(), store.access_key_id.as_str(), store.path_style), ("eu-west-1", "id", false));
-    assert_eq!(store.secret_access_key.expose(), "key");
-    assert_eq!(store.session_token.map(|token| token.expose().to_owned()).as_deref(), Some("token"));
+    assert_eq!((store.region.as_str(), store.path_style), ("eu-west-1", false));
+    assert_eq!(key_of(&store), ("id", "key", Some("token")));
 
     assert!(settings("[storage.backend]\ntype = \"folder\"\n").unwrap().storage.backend.is_none());
     for (text, problem) in [
@@ -207,6 +210,59 @@ fn an_object_store_is_read_with_its_credentials() {
         let error = settings(&format!("[storage.backend]\n{text}\n")).unwrap_err();
         assert!(error.contains(problem), "{error}");
     }
+}
+
+/// Returns the key of a store, with the token of its session.
+fn key_of(store: &ObjectStoreSettings) -> (&str, &str, Option<&str>) {
+    match &store.credentials {
+        ObjectStoreCredentials::Key { access_key_id, secret_access_key, session_token } => {
+            (access_key_id, secret_access_key.expose(), session_token.as_ref().map(Secret::expose))
+        }
+        ObjectStoreCredentials::Role(role) => panic!("{role:?}"),
+    }
+}
+
+#[test]
+fn a_role_is_the_one_that_the_platform_names() {
+    let role = |variables: &str| {
+        let folder = Folder::with(
+            "supabase/portico.toml",
+            "[storage.backend]\ntype = \"s3\"\nbucket = \"files\"\nregion = \"eu-west-1\"\ncredentials = \"role\"\n",
+        );
+        folder.put("supabase/.env", variables);
+        match Settings::load(&folder.load()).unwrap().storage.backend.unwrap().credentials {
+            ObjectStoreCredentials::Role(role) => role,
+            ObjectStoreCredentials::Key { access_key_id, .. } => panic!("{access_key_id}"),
+        }
+    };
+    // A key of the environment is not meant
+    let instance = role("AWS_ACCESS_KEY_ID=id\nAWS_SECRET_ACCESS_KEY=key\n");
+    assert!(matches!(instance, ObjectStoreRole::Instance { metadata_url } if metadata_url == "http://169.254.169.254"));
+    let instance = role("AWS_EC2_METADATA_SERVICE_ENDPOINT=http://[fd00:ec2::254]/\nAWS_ROLE_ARN=arn:x\n");
+    assert!(matches!(instance, ObjectStoreRole::Instance { metadata_url } if metadata_url == "http://[fd00:ec2::254]"));
+
+    let container = "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI=/v2/x\nAWS_CONTAINER_CREDENTIALS_FULL_URI=http://y\n";
+    assert!(matches!(
+        role(container),
+        ObjectStoreRole::Container { url, token_file: None, token: None } if url == "http://169.254.170.2/v2/x"
+    ));
+    let container = "AWS_CONTAINER_CREDENTIALS_FULL_URI=http://169.254.170.23/v1/credentials\n\
+                     AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE=/token\nAWS_CONTAINER_AUTHORIZATION_TOKEN=secret\n";
+    let ObjectStoreRole::Container { url, token_file, token } = role(container) else { panic!("another way") };
+    assert_eq!((url.as_str(), token_file), ("http://169.254.170.23/v1/credentials", Some("/token".into())));
+    assert!(token.is_some_and(|token| token.expose() == "secret"));
+
+    let identity = format!("{container}AWS_WEB_IDENTITY_TOKEN_FILE=/identity\nAWS_ROLE_ARN=arn:x\n");
+    let ObjectStoreRole::WebIdentity { token_file, role_arn, session_name, sts_url } = role(&identity) else {
+        panic!("another way")
+    };
+    assert_eq!((token_file, role_arn.as_str()), ("/identity".into(), "arn:x"));
+    assert_eq!((session_name.as_str(), sts_url.as_str()), ("portico", "https://sts.eu-west-1.amazonaws.com"));
+
+    let missing = settings("[storage.backend]\ntype = \"s3\"\nbucket = \"x\"\nregion = \"y\"\n").unwrap_err();
+    assert!(missing.contains("storage.backend.access_key_id"), "{missing}");
+    let unknown = settings("[storage.backend]\ntype = \"s3\"\ncredentials = \"roles\"\n").unwrap_err();
+    assert!(unknown.contains("storage.backend.credentials"), "{unknown}");
 }
 
 #[test]

@@ -24,8 +24,8 @@ const ENTRY_SIZE: usize = 200;
 #[derive(Default)]
 pub(super) struct SmallContents(Mutex<Generations>);
 
-/// What was used lately is in the young generation. When that is full it becomes the old one, and
-/// what was not used since the last time is gone.
+/// Two generations: the young one has the content that was used lately. When it is full it becomes
+/// the old one, and content that was not used since the last time is gone.
 #[derive(Default)]
 struct Generations {
     young: HashMap<VersionKey, Bytes>,

@@ -8,6 +8,7 @@ use portico_base::{Clock, error_chain, hash, random, spawn_blocking};
 use reqwest::Response;
 use url::Url;
 
+use super::credentials::StoreCredentials;
 use super::error::StoreError;
 use super::signature::{RequestSigner, encode_key, encode_query};
 use super::xml;
@@ -94,7 +95,8 @@ pub(super) struct StoreClient {
     patient: reqwest::Client,
     /// The URL of the bucket, with a slash at the end.
     bucket_url: Url,
-    signer: RequestSigner,
+    region: String,
+    credentials: StoreCredentials,
     clock: Clock,
 }
 
@@ -118,8 +120,9 @@ impl StoreClient {
             http.build().map_err(std::io::Error::other)
         };
         let (http, patient) = (with_timeout(settings.timeout)?, with_timeout(COPY_TIMEOUT.max(settings.timeout))?);
-        let signer = RequestSigner { region: settings.region.clone(), credentials: settings.credentials.clone() };
-        Ok(Self { http, patient, bucket_url: bucket_url(settings)?, signer, clock })
+        let region = settings.region.clone();
+        let credentials = StoreCredentials::new(&settings.credentials)?;
+        Ok(Self { http, patient, bucket_url: bucket_url(settings)?, region, credentials, clock })
     }
 
     /// Returns the current time.
@@ -183,7 +186,10 @@ impl StoreClient {
             url.set_query(Some(&encode_query(&request.query)));
         }
         let mut headers = request.headers.clone();
-        self.signer.sign(&request.method, &url, &mut headers, payload, self.clock.now());
+        let now = self.clock.now();
+        let key = self.credentials.key(now).await?;
+        let signer = RequestSigner { region: &self.region, key: &key };
+        signer.sign(&request.method, &url, &mut headers, payload, now);
         let is_late = request.timeout.is_some() || !request.body.is_empty();
         let http = if is_late { &self.patient } else { &self.http };
         if request.body.is_empty() && matches!(request.method, Method::PUT | Method::POST) {
@@ -240,7 +246,7 @@ async fn digest_of(body: &Bytes) -> String {
 }
 
 /// Reads a document of bounded size.
-async fn read(mut response: Response) -> Result<Bytes, StoreError> {
+pub(super) async fn read(mut response: Response) -> Result<Bytes, StoreError> {
     let mut document = BytesMut::new();
     while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
         if document.len() + chunk.len() > MAX_DOCUMENT {
@@ -272,14 +278,14 @@ pub(super) fn size_of(headers: &HeaderMap) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::S3StoreCredentials;
+    use crate::settings::{S3StoreCredentials, S3StoreKey};
 
     fn settings(endpoint: Option<&str>, path_style: bool) -> S3StoreSettings {
-        let credentials = S3StoreCredentials {
+        let credentials = S3StoreCredentials::Key(S3StoreKey {
             access_key_id: "id".into(),
             secret_access_key: portico_base::Secret::new("secret"),
             session_token: None,
-        };
+        });
         let settings = S3StoreSettings::new("files", "eu-west-1", credentials);
         S3StoreSettings { endpoint: endpoint.map(str::to_owned), path_style, ..settings }
     }

@@ -11,6 +11,9 @@ pub(super) enum StoreError {
     Unreachable(String),
     #[error("the object store sent an answer that is not of its protocol")]
     Malformed,
+    /// The platform does not give out the key of the role.
+    #[error("the key of the role for the object store could not be fetched: {0}")]
+    NoKey(String),
 }
 
 impl StoreError {
@@ -28,7 +31,7 @@ impl StoreError {
     /// Returns true for an error that another attempt may not have.
     pub fn is_passing(&self) -> bool {
         match self {
-            Self::Unreachable(_) => true,
+            Self::Unreachable(_) | Self::NoKey(_) => true,
             Self::Refused { status: 429 | 500 | 502 | 503 | 504, .. } => true,
             Self::Refused { code, .. } => {
                 matches!(code.as_str(), "InternalError" | "RequestTimeout" | "ServiceUnavailable" | "SlowDown")

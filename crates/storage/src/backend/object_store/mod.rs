@@ -5,6 +5,7 @@
 
 mod client;
 mod content;
+mod credentials;
 mod error;
 mod key;
 mod parts;

@@ -10,7 +10,7 @@ use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
 use url::Url;
 
-use crate::settings::S3StoreCredentials;
+use crate::settings::S3StoreKey;
 use crate::sigv4::{ALGORITHM, SigningScope};
 
 const MOMENT: &[BorrowedFormatItem<'_>] = format_description!("[year][month][day]T[hour][minute][second]Z");
@@ -38,22 +38,22 @@ pub(super) fn encode_query(parameters: &[(&str, &str)]) -> String {
     pairs.join("&")
 }
 
-/// Signs requests with the credentials of a store.
-#[derive(Debug, Clone)]
-pub(super) struct RequestSigner {
-    pub region: String,
-    pub credentials: S3StoreCredentials,
+/// Signs requests to a store.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RequestSigner<'a> {
+    pub region: &'a str,
+    pub key: &'a S3StoreKey,
 }
 
-impl RequestSigner {
+impl RequestSigner<'_> {
     /// Adds the headers that authenticate a request. `payload` is the SHA-256 of its body in
     /// hexadecimal digits; the URL has the form of [`encode_key`] and [`encode_query`].
-    pub fn sign(&self, method: &Method, url: &Url, headers: &mut HeaderMap, payload: &str, now: OffsetDateTime) {
+    pub fn sign(self, method: &Method, url: &Url, headers: &mut HeaderMap, payload: &str, now: OffsetDateTime) {
         let moment = now.to_offset(time::UtcOffset::UTC).format(MOMENT).unwrap_or_default();
         set(headers, header::HOST, &host(url));
         set(headers, DATE, &moment);
         set(headers, CONTENT_SHA256, payload);
-        if let Some(token) = &self.credentials.session_token {
+        if let Some(token) = &self.key.session_token {
             set(headers, SECURITY_TOKEN, token.expose());
         }
         let mut signed: Vec<(&str, &str)> = headers
@@ -71,8 +71,8 @@ impl RequestSigner {
         let _ = write!(canonical, "\n{names}\n{payload}");
 
         let day = moment.get(..8).unwrap_or_default();
-        let scope = SigningScope { date: day, region: &self.region, service: "s3" };
-        let S3StoreCredentials { access_key_id, secret_access_key, .. } = &self.credentials;
+        let scope = SigningScope { date: day, region: self.region, service: "s3" };
+        let S3StoreKey { access_key_id, secret_access_key, .. } = self.key;
         let text = scope.string_to_sign(&moment, &canonical);
         let signature = hex::encode(hmac::sign(&scope.signing_key(secret_access_key), text.as_bytes()));
         let scope = scope.text();
@@ -105,12 +105,12 @@ mod tests {
     /// The examples of the documentation of Signature Version 4.
     #[test]
     fn signatures_are_the_published_ones() {
-        let credentials = S3StoreCredentials {
+        let key = S3StoreKey {
             access_key_id: "AKIAIOSFODNN7EXAMPLE".into(),
             secret_access_key: Secret::new("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"),
             session_token: None,
         };
-        let signer = RequestSigner { region: "us-east-1".into(), credentials };
+        let signer = RequestSigner { region: "us-east-1", key: &key };
         let now = datetime!(2013-05-24 00:00 UTC);
         for (query, expected) in [
             (vec![("lifecycle", "")], "fea454ca298b7da1c68078a5d1bdbfbbe0d65c699e0f91ac7a200a0136783543"),

@@ -29,6 +29,7 @@ mod place;
 mod resumable;
 #[path = "../resumable_interruption.rs"]
 mod resumable_interruption;
+mod roles;
 #[path = "../s3/mod.rs"]
 mod s3;
 #[path = "../upload.rs"]

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use portico_base::Secret;
-use portico_storage::{BackendSettings, S3StoreCredentials, S3StoreSettings, StorageSettings};
+use portico_storage::{BackendSettings, S3StoreCredentials, S3StoreKey, S3StoreSettings, StorageSettings};
 use reqwest::{Method, Response};
 
 /// The program of the server. It ends with its input, so with the tests.
@@ -61,11 +61,11 @@ impl Place {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let bucket = format!("test-{}", COUNT.fetch_add(1, Ordering::Relaxed));
         let folder = settings.backend.folder().to_owned();
-        let credentials = S3StoreCredentials {
+        let credentials = S3StoreCredentials::Key(S3StoreKey {
             access_key_id: "test".into(),
             secret_access_key: Secret::new("test-secret"),
             session_token: None,
-        };
+        });
         let store = S3StoreSettings {
             endpoint: Some(server_url().to_owned()),
             prefix: "project".into(),

@@ -1,0 +1,403 @@
+//! The credentials of requests to a store: a fixed key, or the temporary keys of a role, which are
+//! fetched when they are needed and renewed before they expire.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, header};
+use portico_base::{Secret, error_chain};
+use reqwest::{Client, RequestBuilder};
+use serde::Deserialize;
+use time::OffsetDateTime;
+use tokio::sync::Mutex;
+
+use super::client::read;
+use super::error::StoreError;
+use super::xml;
+use crate::model::parse_timestamp;
+use crate::settings::{ContainerToken, S3StoreCredentials, S3StoreKey, S3StoreRole};
+
+/// The time before its expiry from which on a key is renewed.
+const RENEWAL: Duration = Duration::from_secs(300);
+/// The time after a failure to renew a key that is still valid until that is tried again.
+const RETRY: Duration = Duration::from_secs(30);
+/// The same where no key is valid. Requests that wait meanwhile get the same error.
+const RETRY_WITHOUT_KEY: Duration = Duration::from_millis(500);
+/// The time to connect: the services of the platform are near, and elsewhere nothing responds.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// The time for one request.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// The lifetime of a session with the metadata of an instance, in seconds. Each has few requests.
+const METADATA_SESSION: HeaderValue = HeaderValue::from_static("60");
+const METADATA_TTL: HeaderName = HeaderName::from_static("x-aws-ec2-metadata-token-ttl-seconds");
+const METADATA_TOKEN: HeaderName = HeaderName::from_static("x-aws-ec2-metadata-token");
+
+/// The credentials of a client.
+#[derive(Debug)]
+pub(super) enum StoreCredentials {
+    Key(Arc<S3StoreKey>),
+    Role(Box<RoleKeys>),
+}
+
+impl StoreCredentials {
+    /// Makes the credentials that the settings describe.
+    ///
+    /// # Errors
+    /// When the system's root certificates cannot be loaded.
+    pub fn new(credentials: &S3StoreCredentials) -> std::io::Result<Self> {
+        Ok(match credentials {
+            S3StoreCredentials::Key(key) => Self::Key(Arc::new(key.clone())),
+            S3StoreCredentials::Role(role) => {
+                let http = Client::builder()
+                    .connect_timeout(CONNECT_TIMEOUT)
+                    .timeout(TIMEOUT)
+                    .redirect(reqwest::redirect::Policy::none())
+                    // The metadata of an instance is behind no proxy
+                    .no_proxy()
+                    .build()
+                    .map_err(std::io::Error::other)?;
+                Self::Role(Box::new(RoleKeys { role: (**role).clone(), http, current: Mutex::default() }))
+            }
+        })
+    }
+
+    /// Returns the key for a request at this time.
+    ///
+    /// # Errors
+    /// When a role's key has expired and cannot be fetched.
+    pub async fn key(&self, now: OffsetDateTime) -> Result<Arc<S3StoreKey>, StoreError> {
+        match self {
+            Self::Key(key) => Ok(Arc::clone(key)),
+            Self::Role(role) => role.key(now).await,
+        }
+    }
+}
+
+/// The keys of a role.
+#[derive(Debug)]
+pub(super) struct RoleKeys {
+    role: S3StoreRole,
+    http: Client,
+    /// Locked while a key is fetched, so that one request fetches it for all.
+    current: Mutex<CurrentKey>,
+}
+
+#[derive(Debug, Default)]
+struct CurrentKey {
+    key: Option<TemporaryKey>,
+    /// The last failure, which is the outcome until a time.
+    failure: Option<(OffsetDateTime, StoreError)>,
+}
+
+/// A key that expires.
+#[derive(Debug)]
+struct TemporaryKey {
+    key: Arc<S3StoreKey>,
+    expires: OffsetDateTime,
+    /// The time from which on it is renewed.
+    renewed: OffsetDateTime,
+}
+
+/// A key as the services of the platform describe it.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct IssuedKey {
+    access_key_id: String,
+    secret_access_key: String,
+    /// Only the token service calls it the token of a session.
+    #[serde(alias = "SessionToken")]
+    token: String,
+    expiration: String,
+}
+
+/// The response of the token service.
+#[derive(Deserialize)]
+struct AssumedRole {
+    #[serde(rename = "AssumeRoleWithWebIdentityResult")]
+    result: AssumedRoleResult,
+}
+
+#[derive(Deserialize)]
+struct AssumedRoleResult {
+    #[serde(rename = "Credentials")]
+    key: IssuedKey,
+}
+
+impl RoleKeys {
+    async fn key(&self, now: OffsetDateTime) -> Result<Arc<S3StoreKey>, StoreError> {
+        let mut current = self.current.lock().await;
+        let CurrentKey { key, failure } = &mut *current;
+        let valid = key.as_ref().filter(|key| now < key.expires);
+        if let Some(valid) = valid
+            && (now < valid.renewed || failure.as_ref().is_some_and(|(until, _)| now < *until))
+        {
+            return Ok(Arc::clone(&valid.key));
+        }
+        if let Some((until, error)) = failure
+            && now < *until
+        {
+            return Err(error.clone());
+        }
+        match (self.fetch().await, valid) {
+            (Ok(fetched), _) => {
+                *failure = None;
+                Ok(Arc::clone(&key.insert(fetched).key))
+            }
+            (Err(error), Some(valid)) => {
+                tracing::warn!(error = %error, "the key of the object store could not be renewed, and is still valid");
+                let usable = Arc::clone(&valid.key);
+                *failure = Some((valid.expires.min(now + RETRY), error));
+                Ok(usable)
+            }
+            (Err(error), None) => {
+                *failure = Some((now + RETRY_WITHOUT_KEY, error.clone()));
+                Err(error)
+            }
+        }
+    }
+
+    async fn fetch(&self) -> Result<TemporaryKey, StoreError> {
+        let issued = match &self.role {
+            S3StoreRole::WebIdentity { sts_url, role_arn, session_name, token_file } => {
+                let token = text_of(token_file).await?;
+                let form = [
+                    ("Action", "AssumeRoleWithWebIdentity"),
+                    ("Version", "2011-06-15"),
+                    ("RoleArn", role_arn),
+                    ("RoleSessionName", session_name),
+                    ("WebIdentityToken", token.expose()),
+                ];
+                xml::parse::<AssumedRole>(&sent(self.http.post(sts_url).form(&form)).await?)?.result.key
+            }
+            S3StoreRole::Container { url, token } => {
+                let token = match token {
+                    None => None,
+                    Some(ContainerToken::Text(token)) => Some(token.clone()),
+                    Some(ContainerToken::File(path)) => Some(text_of(path).await?),
+                };
+                let mut request = self.http.get(url);
+                if let Some(token) = token {
+                    request = request.header(header::AUTHORIZATION, sensitive(token.expose())?);
+                }
+                parse(&sent(request).await?)?
+            }
+            S3StoreRole::Instance { metadata_url } => {
+                let session = self.http.put(format!("{metadata_url}/latest/api/token"));
+                let session = sent(session.header(METADATA_TTL, METADATA_SESSION)).await?;
+                let session = sensitive(std::str::from_utf8(&session).map_err(|_| StoreError::Malformed)?.trim())?;
+                let roles = format!("{metadata_url}/latest/meta-data/iam/security-credentials/");
+                let names = sent(self.http.get(&roles).header(METADATA_TOKEN, session.clone())).await?;
+                // An instance has one role at most
+                let name = std::str::from_utf8(&names).ok().and_then(|names| names.lines().next()).map(str::trim);
+                let name = name.filter(|name| !name.is_empty()).ok_or(StoreError::Malformed)?;
+                parse(&sent(self.http.get(format!("{roles}{name}")).header(METADATA_TOKEN, session)).await?)?
+            }
+        };
+        let expires = parse_timestamp(&issued.expiration).ok_or(StoreError::Malformed)?;
+        let key = S3StoreKey {
+            access_key_id: issued.access_key_id,
+            secret_access_key: Secret::new(issued.secret_access_key),
+            session_token: Some(Secret::new(issued.token)),
+        };
+        Ok(TemporaryKey { key: Arc::new(key), expires, renewed: expires - RENEWAL })
+    }
+}
+
+/// Sends a request and returns the document of its response.
+async fn sent(request: RequestBuilder) -> Result<Bytes, StoreError> {
+    let response = request.send().await.map_err(|error| StoreError::NoKey(error_chain(&error.without_url())))?;
+    let status = response.status();
+    if status.is_success() { read(response).await } else { Err(StoreError::NoKey(format!("status {status}"))) }
+}
+
+fn parse(document: &Bytes) -> Result<IssuedKey, StoreError> {
+    // Not its cause, which can have a part of the document
+    serde_json::from_slice(document).map_err(|_| StoreError::NoKey("a response of another form".to_owned()))
+}
+
+/// Returns the text of a file, which the platform replaces from time to time.
+async fn text_of(path: &Path) -> Result<Secret, StoreError> {
+    let text = tokio::fs::read_to_string(path).await;
+    let text = text.map_err(|error| StoreError::NoKey(format!("{}: {}", path.display(), error_chain(&error))))?;
+    Ok(Secret::new(text.trim().to_owned()))
+}
+
+fn sensitive(text: &str) -> Result<HeaderValue, StoreError> {
+    let mut value = HeaderValue::from_str(text).map_err(|_| StoreError::Malformed)?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+    use axum::Router;
+    use axum::extract::State;
+    use axum::routing::{get, post, put};
+    use http::{HeaderMap, StatusCode};
+    use time::macros::datetime;
+    use tokio::net::TcpListener;
+    use url::form_urlencoded;
+
+    use super::*;
+
+    const NOW: OffsetDateTime = datetime!(2026-01-01 12:00 UTC);
+
+    fn minutes(minutes: i64) -> time::Duration {
+        time::Duration::minutes(minutes)
+    }
+
+    /// Returns the keys of a role, which are issued by services of a test.
+    fn keys(role: S3StoreRole) -> StoreCredentials {
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        StoreCredentials::new(&S3StoreCredentials::Role(Box::new(role))).unwrap()
+    }
+
+    async fn serve(services: Router) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move { axum::serve(listener, services).await });
+        url
+    }
+
+    fn parts(key: &S3StoreKey) -> (&str, &str, &str) {
+        let token = key.session_token.as_ref().map_or("", |token| token.expose());
+        (&key.access_key_id, key.secret_access_key.expose(), token)
+    }
+
+    fn document(id: &str, expires: &str) -> String {
+        format!(
+            r#"{{"Code":"Success","AccessKeyId":"{id}","SecretAccessKey":"secret","Token":"token","Expiration":"{expires}"}}"#
+        )
+    }
+
+    /// The agent of a container, which issues a key for an hour.
+    #[derive(Default)]
+    struct Agent {
+        asked: AtomicUsize,
+        is_broken: AtomicBool,
+    }
+
+    impl Agent {
+        async fn serve(self: &Arc<Self>) -> String {
+            let key = async |State(agent): State<Arc<Self>>, headers: HeaderMap| {
+                let number = agent.asked.fetch_add(1, Ordering::Relaxed) + 1;
+                if agent.is_broken.load(Ordering::Relaxed) {
+                    return (StatusCode::SERVICE_UNAVAILABLE, "later".to_owned());
+                }
+                assert_eq!(headers[header::AUTHORIZATION], "of the pod");
+                let expires = format!("2026-01-01T{}:00:00Z", 12 + number);
+                (StatusCode::OK, document(&format!("key {number}"), &expires))
+            };
+            serve(Router::new().route("/key", get(key)).with_state(Arc::clone(self))).await
+        }
+    }
+
+    async fn container(agent: &Arc<Agent>) -> StoreCredentials {
+        let token = Some(ContainerToken::Text(Secret::new("of the pod")));
+        keys(S3StoreRole::Container { url: format!("{}/key", agent.serve().await), token })
+    }
+
+    #[tokio::test]
+    async fn a_key_is_fetched_once_and_renewed_before_it_expires() {
+        let agent = Arc::default();
+        let keys = container(&agent).await;
+        let all = futures_util::future::join_all((0..20).map(|_| keys.key(NOW))).await;
+        for key in all {
+            assert_eq!(parts(&key.unwrap()), ("key 1", "secret", "token"));
+        }
+        assert_eq!(parts(&keys.key(NOW + minutes(54)).await.unwrap()).0, "key 1");
+        assert_eq!(agent.asked.load(Ordering::Relaxed), 1);
+        assert_eq!(parts(&keys.key(NOW + minutes(55)).await.unwrap()).0, "key 2");
+        assert!(!format!("{keys:?}").contains("\"secret\""));
+    }
+
+    #[tokio::test]
+    async fn a_key_that_cannot_be_renewed_is_used_until_it_expires() {
+        let agent: Arc<Agent> = Arc::default();
+        let keys = container(&agent).await;
+        keys.key(NOW).await.unwrap();
+        agent.is_broken.store(true, Ordering::Relaxed);
+        // Not every request tries it
+        for (minute, second, asked) in [(56, 0, 2), (56, 29, 2), (56, 30, 3), (59, 59, 4)] {
+            let now = NOW + minutes(minute) + Duration::from_secs(second);
+            assert_eq!(parts(&keys.key(now).await.unwrap()).0, "key 1");
+            assert_eq!(agent.asked.load(Ordering::Relaxed), asked, "{minute} minutes, {second} seconds");
+        }
+        let expired = NOW + minutes(60);
+        for now in [expired, expired + Duration::from_millis(499)] {
+            let error = keys.key(now).await.unwrap_err();
+            assert!(error.is_passing() && error.to_string().contains("503"), "{error}");
+            assert_eq!(agent.asked.load(Ordering::Relaxed), 5);
+        }
+        agent.is_broken.store(false, Ordering::Relaxed);
+        assert_eq!(parts(&keys.key(expired + Duration::from_secs(1)).await.unwrap()).0, "key 6");
+    }
+
+    #[tokio::test]
+    async fn a_virtual_machine_gives_the_key_within_a_session() {
+        let session = |headers: &HeaderMap| assert_eq!(headers[METADATA_TOKEN], "of the session");
+        let services = Router::new()
+            .route(
+                "/latest/api/token",
+                put(async |headers: HeaderMap| {
+                    assert_eq!(headers[METADATA_TTL], METADATA_SESSION);
+                    "of the session"
+                }),
+            )
+            .route(
+                "/latest/meta-data/iam/security-credentials/",
+                get(async move |headers: HeaderMap| {
+                    session(&headers);
+                    "portico-role\n"
+                }),
+            )
+            .route(
+                "/latest/meta-data/iam/security-credentials/portico-role",
+                get(async move |headers: HeaderMap| {
+                    session(&headers);
+                    document("key", "2026-01-01T18:00:00Z")
+                }),
+            );
+        let keys = keys(S3StoreRole::Instance { metadata_url: serve(services).await });
+        assert_eq!(parts(&keys.key(NOW).await.unwrap()), ("key", "secret", "token"));
+    }
+
+    #[tokio::test]
+    async fn the_token_of_a_service_account_is_read_each_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let token_file = folder.path().join("token");
+        let assume = async |body: String| {
+            let fields: Vec<(String, String)> = form_urlencoded::parse(body.as_bytes()).into_owned().collect();
+            let field = |name: &str| fields.iter().find(|field| field.0 == name).unwrap().1.clone();
+            assert_eq!(field("Action"), "AssumeRoleWithWebIdentity");
+            assert_eq!(
+                (field("RoleArn").as_str(), field("RoleSessionName").as_str()),
+                ("arn:aws:iam::1:role/x", "portico")
+            );
+            format!(
+                "<AssumeRoleWithWebIdentityResponse><AssumeRoleWithWebIdentityResult><Credentials>\
+                 <AccessKeyId>key of {}</AccessKeyId><SecretAccessKey>secret</SecretAccessKey>\
+                 <SessionToken>token</SessionToken><Expiration>2026-01-01T13:00:00.5Z</Expiration></Credentials>\
+                 </AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>",
+                field("WebIdentityToken")
+            )
+        };
+        let keys = keys(S3StoreRole::WebIdentity {
+            sts_url: serve(Router::new().route("/", post(assume))).await,
+            role_arn: "arn:aws:iam::1:role/x".into(),
+            session_name: "portico".into(),
+            token_file: token_file.clone(),
+        });
+        let missing = keys.key(NOW).await.unwrap_err().to_string();
+        assert!(missing.contains(token_file.to_str().unwrap()), "{missing}");
+        for (hour, token) in [(1, "one"), (2, "two")] {
+            std::fs::write(&token_file, format!("{token}\n")).unwrap();
+            let key = keys.key(NOW + minutes(60 * hour)).await.unwrap();
+            assert_eq!(parts(&key), (format!("key of {token}").as_str(), "secret", "token"));
+        }
+    }
+}
