@@ -1,5 +1,5 @@
-//! The content of small versions that were read lately, in memory: to open, read and close a file
-//! takes longer than everything else that is done for its content.
+//! The content of small versions that were read lately, in memory: to open, read and close the file
+//! takes a sixth of the server's time for a small download (decision 39).
 //!
 //! The content of a version never changes, and its id is never given to another one. So what is
 //! here is what the file has. Which version a caller receives is decided by PostgreSQL, each time.
