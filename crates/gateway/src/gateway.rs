@@ -476,7 +476,13 @@ mod tests {
         let block = Bytes::from(vec![b'a'; 8192]);
         let value = HeaderValue::from_maybe_shared(block.slice(10..20)).unwrap();
         let block = Arc::new(block);
-        let service = Router::new().route("/upload", post(move || std::future::ready(block.is_unique().to_string())));
+        let respond = move |headers: HeaderMap| {
+            let is_free = block.is_unique();
+            // Only now: the service has them while it reads the body
+            drop(headers);
+            std::future::ready(is_free.to_string())
+        };
+        let service = Router::new().route("/upload", post(respond));
         let ring = Arc::new(KeyRing::hs256(&Secret::new(development::JWT_SECRET)));
         let keys = CurrentKeys::new(ring, Arc::new(ApiKeys::development()));
         let builder = Gateway::builder(keys, Clock::system());
