@@ -1,10 +1,11 @@
 //! Files that are written and moved to their place.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use super::durable::DurableFolders;
+use crate::backend::flush::flush_content;
 
 /// The attempts to make a folder that another deletion removes at the same time.
 const FOLDER_ATTEMPTS: usize = 8;
@@ -33,6 +34,24 @@ impl Drop for Draft {
             let _ = fs::remove_file(&self.0);
         }
     }
+}
+
+/// Moves a draft with the content of a version to its place, and makes both durable. After an error
+/// the version may be left at its place.
+///
+/// No row refers to the version yet, so it may have its name before its content is on disk. Flushed
+/// in this order, a file system with a journal commits once, and one without does not write the
+/// folder of drafts, in which the file was made.
+pub(super) fn publish(
+    draft: &mut Draft,
+    file: &File,
+    folders: &DurableFolders,
+    root: &Path,
+    place: &Path,
+) -> io::Result<()> {
+    place_in(folders, root, place, || fs::rename(draft.path(), place))?;
+    draft.keep();
+    flush_content(place, file)
 }
 
 /// Makes the folder of a version, gives the file its place there by `put`, and flushes the folders

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use portico_base::random;
 
-use super::draft::{Draft, place_in};
+use super::draft::{Draft, publish};
 use super::draft_writer::DraftWriter;
 use super::file::{blocking, changed};
 use super::store::ContentFolder;
@@ -96,8 +96,7 @@ impl PartStore for ContentFolder {
             let assembling = move || {
                 let etag = composite_etag(&parts);
                 let (file, mut draft) = concatenate(&from, &parts, draft)?;
-                place_in(&folders, &root, &place, || fs::rename(draft.path(), &place))?;
-                draft.keep();
+                publish(&mut draft, &file, &folders, &root, &place)?;
                 let metadata = file.metadata()?;
                 Ok(StoredContent { etag: Some(etag), size: metadata.len(), modified: changed(&metadata).into() })
             };
@@ -143,8 +142,8 @@ fn finish_part(writer: &mut DraftWriter, folder: &Path, name: &PartName) -> Resu
     Ok(())
 }
 
-/// Copies parts into one file and flushes it. The kernel copies them: no byte passes through this
-/// process, and file systems that can share blocks do.
+/// Copies parts into one file. The kernel copies them: no byte passes through this process, and
+/// file systems that can share blocks do.
 fn concatenate(from: &Path, parts: &[StoredPart], draft: PathBuf) -> Result<(File, Draft), BackendError> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
     let draft = Draft::new(draft);
@@ -154,7 +153,6 @@ fn concatenate(from: &Path, parts: &[StoredPart], draft: PathBuf) -> Result<(Fil
             return Err(io::Error::new(ErrorKind::UnexpectedEof, "a part does not have its size").into());
         }
     }
-    flush_content(draft.path(), &file)?;
     Ok((file, draft))
 }
 

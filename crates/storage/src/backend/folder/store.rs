@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 
 use super::buffer::ReadBuffers;
 use super::content;
-use super::draft::{Draft, place_in, remove_empty};
+use super::draft::{Draft, place_in, publish, remove_empty};
 use super::durable::DurableFolders;
 use super::file::{blocking, changed};
 use super::small_contents::SmallContents;
@@ -89,16 +89,10 @@ impl ContentFolder {
         self.objects.join(path::of(key))
     }
 
-    /// Returns the function that moves a draft to its place as a version, and makes it durable
-    /// there. After an error the version may be left at its place.
+    /// Returns the function that publishes a draft as a version, see [`publish`].
     fn publish(&self, place: PathBuf) -> FinishDraft {
         let (folders, root) = (Arc::clone(&self.folders), self.objects.clone());
-        Box::new(move |writer| {
-            flush_content(writer.draft.path(), &writer.file)?;
-            place_in(&folders, &root, &place, || fs::rename(writer.draft.path(), &place))?;
-            writer.draft.keep();
-            Ok(())
-        })
+        Box::new(move |writer| Ok(publish(&mut writer.draft, &writer.file, &folders, &root, &place)?))
     }
 
     /// Gives a durable file a second name, or copies it where that is not possible.
@@ -111,9 +105,8 @@ impl ContentFolder {
                 Err(error) if matches!(error.raw_os_error(), Some(MLINK | PERM | NOT_SUPPORTED | OTHER_DEVICE)) => {
                     let mut draft = Draft::new(draft);
                     fs::copy(&from, draft.path())?;
-                    flush_content(draft.path(), &File::open(draft.path())?)?;
-                    place_in(&folders, &root, &to, || fs::rename(draft.path(), &to))?;
-                    draft.keep();
+                    let copy = File::open(draft.path())?;
+                    publish(&mut draft, &copy, &folders, &root, &to)?;
                 }
                 linked => linked?,
             }
@@ -419,7 +412,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn content_is_flushed_before_it_has_its_name_and_the_name_behind_it() {
+    async fn content_and_its_name_are_flushed() {
         let root = tempfile::tempdir().unwrap();
         let folder = ContentFolder::open(root.path()).unwrap();
         let take = || flushes::take(root.path());
@@ -429,19 +422,22 @@ mod tests {
         let paths = |flushes: &[(String, Vec<String>)]| -> Vec<String> {
             flushes
                 .iter()
-                .map(|(path, _)| path.split_once("incoming/").map_or(path.as_str(), |_| "draft").to_owned())
+                .map(|(path, _)| {
+                    let file = path.rsplit('/').next().unwrap();
+                    if path::is_version_file(file) { "content" } else { path }.to_owned()
+                })
                 .collect()
         };
         take();
         put(&folder, &key("a/b", 1), b"content").await.unwrap();
         let flushed = take();
-        let folders = ["draft", "objects/bucket/a/b", "objects/bucket/a", "objects/bucket", "objects"];
+        let folders = ["objects/bucket/a/b", "objects/bucket/a", "objects/bucket", "objects", "content"];
         assert_eq!(paths(&flushed), folders);
-        assert!(has_name(&flushed[1], &key("a/b", 1)));
+        assert!(has_name(&flushed[0], &key("a/b", 1)));
         put(&folder, &key("a/b", 2), b"content").await.unwrap();
         let flushed = take();
-        assert_eq!(paths(&flushed), ["draft", "objects/bucket/a/b"]);
-        assert!(has_name(&flushed[1], &key("a/b", 2)));
+        assert_eq!(paths(&flushed), ["objects/bucket/a/b", "content"]);
+        assert!(has_name(&flushed[0], &key("a/b", 2)));
         // The content of a copy is that of a version
         folder.copy(&key("a/b", 1), &key("c", 3)).await.unwrap();
         let flushed = take();
