@@ -1,10 +1,11 @@
 //! `[storage.backend]`: the place of the content of stored objects.
 
+use std::net::Ipv6Addr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use portico_base::Secret;
-use url::Url;
+use url::{Host, Url};
 
 use crate::section::Section;
 
@@ -102,7 +103,21 @@ impl ObjectStoreRole {
 
 /// The agent of containers, and the metadata of virtual machines: addresses of the platform itself.
 const CONTAINER_AGENT: &str = "http://169.254.170.2";
+const CONTAINER_AGENTS_V4: [[u8; 4]; 2] = [[169, 254, 170, 2], [169, 254, 170, 23]];
+const CONTAINER_AGENT_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23);
 const INSTANCE_METADATA: &str = "http://169.254.169.254";
+
+/// Returns true if a URL may be asked for the key of a container, with the token for it: over TLS,
+/// or at an address that no network leads to, which are this machine and the agents of ECS and EKS.
+fn is_agent(url: &str) -> bool {
+    let Ok(url) = Url::parse(url) else { return false };
+    match (url.scheme(), url.host()) {
+        ("https", Some(_)) | ("http", Some(Host::Domain("localhost"))) => true,
+        ("http", Some(Host::Ipv4(address))) => address.is_loopback() || CONTAINER_AGENTS_V4.contains(&address.octets()),
+        ("http", Some(Host::Ipv6(address))) => address.is_loopback() || address == CONTAINER_AGENT_V6,
+        _ => false,
+    }
+}
 
 /// The kinds of credentials.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -175,7 +190,15 @@ impl ObjectStoreSettings {
             let (access_key_id, secret_access_key) = (access_key_id?, secret_access_key?);
             ObjectStoreCredentials::Key { access_key_id, secret_access_key, session_token }
         } else {
-            ObjectStoreCredentials::Role(ObjectStoreRole::find(of_aws, &region))
+            let role = ObjectStoreRole::find(of_aws, &region);
+            if let ObjectStoreRole::Container { url, .. } = &role
+                && !is_agent(url)
+            {
+                let message = "AWS_CONTAINER_CREDENTIALS_FULL_URI: expected a URL with https, or with http and the \
+                               address of this machine or of the agent of ECS or EKS";
+                backend.fail("credentials", message.to_owned());
+            }
+            ObjectStoreCredentials::Role(role)
         };
         Some(Self { endpoint, region, bucket: bucket?, prefix, path_style, credentials, part_size, timeout })
     }

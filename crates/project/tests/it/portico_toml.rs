@@ -246,13 +246,35 @@ fn a_role_is_the_one_that_the_platform_names() {
         role(container),
         ObjectStoreRole::Container { url, token_file: None, token: None } if url == "http://169.254.170.2/v2/x"
     ));
-    let container = "AWS_CONTAINER_CREDENTIALS_FULL_URI=http://169.254.170.23/v1/credentials\n\
+    let container_variables = "AWS_CONTAINER_CREDENTIALS_FULL_URI=http://169.254.170.23/v1/credentials\n\
                      AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE=/token\nAWS_CONTAINER_AUTHORIZATION_TOKEN=secret\n";
-    let ObjectStoreRole::Container { url, token_file, token } = role(container) else { panic!("another way") };
+    let ObjectStoreRole::Container { url, token_file, token } = role(container_variables) else {
+        panic!("another way")
+    };
     assert_eq!((url.as_str(), token_file), ("http://169.254.170.23/v1/credentials", Some("/token".into())));
     assert!(token.is_some_and(|token| token.expose() == "secret"));
 
-    let identity = format!("{container}AWS_WEB_IDENTITY_TOKEN_FILE=/identity\nAWS_ROLE_ARN=arn:x\n");
+    // The token for the key is for no one else
+    let container = |url: &str| {
+        let folder = Folder::with(
+            "supabase/portico.toml",
+            "[storage.backend]\ntype = \"s3\"\nbucket = \"files\"\nregion = \"x\"\ncredentials = \"role\"\n",
+        );
+        folder.put("supabase/.env", &format!("AWS_CONTAINER_CREDENTIALS_FULL_URI={url}\n"));
+        Settings::load(&folder.load()).map(drop).map_err(|error| error.to_string())
+    };
+    for url in ["https://keys.example.com/x", "http://127.0.0.1:9099/", "http://localhost/", "http://[fd00:ec2::23]/x"]
+    {
+        assert_eq!(container(url), Ok(()), "{url}");
+    }
+    for url in
+        ["http://keys.example.com/x", "http://169.254.169.254/", "http://127.0.0.1.example.com/", "ftp://[::1]/", "x"]
+    {
+        let error = container(url).unwrap_err();
+        assert!(error.contains("AWS_CONTAINER_CREDENTIALS_FULL_URI: expected a URL with https"), "{url}: {error}");
+    }
+
+    let identity = format!("{container_variables}AWS_WEB_IDENTITY_TOKEN_FILE=/identity\nAWS_ROLE_ARN=arn:x\n");
     let ObjectStoreRole::WebIdentity { token_file, role_arn, session_name, sts_url } = role(&identity) else {
         panic!("another way")
     };

@@ -12,7 +12,7 @@ use super::credentials::StoreCredentials;
 use super::error::StoreError;
 use super::signature::{RequestSigner, encode_key, encode_query};
 use super::xml;
-use crate::settings::S3StoreSettings;
+use crate::settings::{S3StoreKey, S3StoreSettings};
 
 pub(super) const COPY_SOURCE: HeaderName = HeaderName::from_static("x-amz-copy-source");
 pub(super) const COPY_SOURCE_RANGE: HeaderName = HeaderName::from_static("x-amz-copy-source-range");
@@ -177,7 +177,19 @@ impl StoreClient {
         }
     }
 
+    /// Sends a request, once more with another key if the store takes that of a role for expired.
     async fn attempt(&self, request: &StoreRequest<'_>, payload: &str) -> Result<Response, StoreError> {
+        let key = self.credentials.key(self.now()).await?;
+        match self.send(request, payload, &key).await {
+            Err(error) if error.is("ExpiredToken") && self.credentials.discard(&key, self.now()).await => {
+                let key = self.credentials.key(self.now()).await?;
+                self.send(request, payload, &key).await
+            }
+            outcome => outcome,
+        }
+    }
+
+    async fn send(&self, request: &StoreRequest<'_>, payload: &str, key: &S3StoreKey) -> Result<Response, StoreError> {
         let mut url = self.bucket_url.clone();
         if let Some(key) = request.key {
             url.set_path(&format!("{}{}", url.path(), encode_key(key)));
@@ -186,10 +198,8 @@ impl StoreClient {
             url.set_query(Some(&encode_query(&request.query)));
         }
         let mut headers = request.headers.clone();
-        let now = self.clock.now();
-        let key = self.credentials.key(now).await?;
-        let signer = RequestSigner { region: &self.region, key: &key };
-        signer.sign(&request.method, &url, &mut headers, payload, now);
+        let signer = RequestSigner { region: &self.region, key };
+        signer.sign(&request.method, &url, &mut headers, payload, self.now());
         let is_late = request.timeout.is_some() || !request.body.is_empty();
         let http = if is_late { &self.patient } else { &self.http };
         if request.body.is_empty() && matches!(request.method, Method::PUT | Method::POST) {
@@ -277,8 +287,17 @@ pub(super) fn size_of(headers: &HeaderMap) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use axum::Router;
+    use axum::extract::State;
+    use axum::routing::get;
+    use time::OffsetDateTime;
+    use tokio::net::TcpListener;
+
     use super::*;
-    use crate::settings::{S3StoreCredentials, S3StoreKey};
+    use crate::settings::{S3StoreCredentials, S3StoreRole};
 
     fn settings(endpoint: Option<&str>, path_style: bool) -> S3StoreSettings {
         let credentials = S3StoreCredentials::Key(S3StoreKey {
@@ -306,5 +325,48 @@ mod tests {
         let client = StoreClient::new(&settings(None, false), Clock::system());
         let text = format!("{:?} {client:?}", settings(None, false));
         assert!(!text.contains("\"secret\""), "{text}");
+    }
+
+    /// Serves the keys of a role and a store that takes the first one for expired. Returns their
+    /// URL, and the numbers of keys and requests so far.
+    async fn role_and_store() -> (String, Arc<[AtomicUsize; 2]>) {
+        let count = |counts: &[AtomicUsize; 2], which: usize| counts[which].fetch_add(1, Ordering::Relaxed) + 1;
+        let issue = async move |State(counts): State<Arc<[AtomicUsize; 2]>>| {
+            let key = count(&counts, 0);
+            format!(
+                r#"{{"AccessKeyId":"key{key}","SecretAccessKey":"s","Token":"t","Expiration":"2100-01-01T00:00:00Z"}}"#
+            )
+        };
+        let store = async move |State(counts): State<Arc<[AtomicUsize; 2]>>, headers: HeaderMap| {
+            count(&counts, 1);
+            let authorization = headers[header::AUTHORIZATION].to_str().unwrap();
+            match authorization.contains("Credential=key1/") {
+                true => (StatusCode::BAD_REQUEST, "<Error><Code>ExpiredToken</Code></Error>"),
+                false => (StatusCode::OK, ""),
+            }
+        };
+        let counts = Arc::default();
+        let app = Router::new().route("/key", get(issue)).fallback(store).with_state(Arc::clone(&counts));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move { axum::serve(listener, app).await });
+        (url, counts)
+    }
+
+    #[tokio::test]
+    async fn a_request_with_an_expired_key_is_sent_again_with_another_one() {
+        let (url, counts) = role_and_store().await;
+        let role = S3StoreRole::Container { url: format!("{url}/key"), token: None };
+        let settings =
+            S3StoreSettings { credentials: S3StoreCredentials::Role(Box::new(role)), ..settings(Some(&url), true) };
+        let clock = Clock::movable(OffsetDateTime::UNIX_EPOCH);
+        let client = StoreClient::new(&settings, clock.clone()).unwrap();
+        let call = || client.call(StoreRequest::of_object(Method::GET, "x"));
+        // A key that was just fetched is the newest one
+        assert!(call().await.unwrap_err().is("ExpiredToken"));
+        clock.advance(time::Duration::MINUTE);
+        call().await.unwrap();
+        call().await.unwrap();
+        assert_eq!(counts.each_ref().map(|count| count.load(Ordering::Relaxed)), [2, 4]);
     }
 }

@@ -73,6 +73,21 @@ impl StoreCredentials {
             Self::Role(role) => role.key(now).await,
         }
     }
+
+    /// Discards a key that the store takes for expired, so that the next request has another one.
+    /// Returns false if there is no other one: for a fixed key, and for one that was fetched a
+    /// moment ago.
+    pub async fn discard(&self, expired: &Arc<S3StoreKey>, now: OffsetDateTime) -> bool {
+        let Self::Role(role) = self else { return false };
+        let mut current = role.current.lock().await;
+        let is_young = |key: &TemporaryKey| Arc::ptr_eq(&key.key, expired) && now < key.fetched + RETRY;
+        if current.key.as_ref().is_some_and(is_young) {
+            return false;
+        }
+        // Another request may have replaced it
+        current.key.take_if(|key| Arc::ptr_eq(&key.key, expired));
+        true
+    }
 }
 
 /// The keys of a role.
@@ -95,6 +110,7 @@ struct CurrentKey {
 #[derive(Debug)]
 struct TemporaryKey {
     key: Arc<S3StoreKey>,
+    fetched: OffsetDateTime,
     expires: OffsetDateTime,
     /// The time from which on it is renewed.
     renewed: OffsetDateTime,
@@ -140,7 +156,7 @@ impl RoleKeys {
         {
             return Err(error.clone());
         }
-        match (self.fetch().await, valid) {
+        match (self.fetch(now).await, valid) {
             (Ok(fetched), _) => {
                 *failure = None;
                 Ok(Arc::clone(&key.insert(fetched).key))
@@ -158,7 +174,7 @@ impl RoleKeys {
         }
     }
 
-    async fn fetch(&self) -> Result<TemporaryKey, StoreError> {
+    async fn fetch(&self, now: OffsetDateTime) -> Result<TemporaryKey, StoreError> {
         let issued = match &self.role {
             S3StoreRole::WebIdentity { sts_url, role_arn, session_name, token_file } => {
                 let token = text_of(token_file).await?;
@@ -201,7 +217,7 @@ impl RoleKeys {
             secret_access_key: Secret::new(issued.secret_access_key),
             session_token: Some(Secret::new(issued.token)),
         };
-        Ok(TemporaryKey { key: Arc::new(key), expires, renewed: expires - RENEWAL })
+        Ok(TemporaryKey { key: Arc::new(key), fetched: now, expires, renewed: expires - RENEWAL })
     }
 }
 
@@ -335,6 +351,22 @@ mod tests {
         }
         agent.is_broken.store(false, Ordering::Relaxed);
         assert_eq!(parts(&keys.key(expired + Duration::from_secs(1)).await.unwrap()).0, "key 6");
+    }
+
+    #[tokio::test]
+    async fn a_key_that_the_store_refuses_is_replaced_once_for_all() {
+        let agent = Arc::default();
+        let keys = container(&agent).await;
+        let first = keys.key(NOW).await.unwrap();
+        // Another one would be refused as well
+        assert!(!keys.discard(&first, NOW + RETRY - Duration::from_millis(1)).await);
+        for _ in 0..3 {
+            assert!(keys.discard(&first, NOW + RETRY).await);
+            assert_eq!(parts(&keys.key(NOW + RETRY).await.unwrap()).0, "key 2");
+        }
+        let fixed = S3StoreKey { access_key_id: "id".into(), secret_access_key: Secret::new("x"), session_token: None };
+        let fixed = StoreCredentials::new(&S3StoreCredentials::Key(fixed)).unwrap();
+        assert!(!fixed.discard(&fixed.key(NOW).await.unwrap(), NOW + minutes(60)).await);
     }
 
     #[tokio::test]
