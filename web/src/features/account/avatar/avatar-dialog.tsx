@@ -139,14 +139,16 @@ export default function AvatarDialog({
               {m.avatar_choose_other()}
             </Button>
           )}
-          <Button tone="secondary" size="sm" disabled={isPending} onClick={onClose}>
-            {m.cancel()}
-          </Button>
-          {picture && (
-            <Button size="sm" isPending={store.isPending} onClick={() => save(picture)}>
-              {m.avatar_store()}
+          <span className="flex gap-3">
+            <Button tone="secondary" size="sm" disabled={isPending} onClick={onClose}>
+              {m.cancel()}
             </Button>
-          )}
+            {picture && (
+              <Button size="sm" isPending={store.isPending} onClick={() => save(picture)}>
+                {m.avatar_store()}
+              </Button>
+            )}
+          </span>
         </>
       }
     >
