@@ -121,7 +121,7 @@ impl StoreClient {
         };
         let (http, patient) = (with_timeout(settings.timeout)?, with_timeout(COPY_TIMEOUT.max(settings.timeout))?);
         let region = settings.region.clone();
-        let credentials = StoreCredentials::new(&settings.credentials)?;
+        let credentials = StoreCredentials::new(&settings.credentials, &clock)?;
         Ok(Self { http, patient, bucket_url: bucket_url(settings)?, region, credentials, clock })
     }
 
@@ -179,10 +179,10 @@ impl StoreClient {
 
     /// Sends a request, once more with another key if the store takes that of a role for expired.
     async fn attempt(&self, request: &StoreRequest<'_>, payload: &str) -> Result<Response, StoreError> {
-        let key = self.credentials.key(self.now()).await?;
+        let key = self.credentials.key().await?;
         match self.send(request, payload, &key).await {
-            Err(error) if error.is("ExpiredToken") && self.credentials.discard(&key, self.now()).await => {
-                let key = self.credentials.key(self.now()).await?;
+            Err(error) if error.may_be_expired_key() && self.credentials.discard(&key) => {
+                let key = self.credentials.key().await?;
                 self.send(request, payload, &key).await
             }
             outcome => outcome,

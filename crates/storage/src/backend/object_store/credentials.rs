@@ -2,16 +2,15 @@
 //! fetched when they are needed and renewed before they expire.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, header};
-use portico_base::{Secret, error_chain};
+use portico_base::{Clock, Secret, error_chain};
 use reqwest::{Client, RequestBuilder};
 use serde::Deserialize;
 use time::OffsetDateTime;
-use tokio::sync::Mutex;
 
 use super::client::read;
 use super::error::StoreError;
@@ -23,7 +22,7 @@ use crate::settings::{ContainerToken, S3StoreCredentials, S3StoreKey, S3StoreRol
 const RENEWAL: Duration = Duration::from_secs(300);
 /// The time after a failure to renew a key that is still valid until that is tried again.
 const RETRY: Duration = Duration::from_secs(30);
-/// The same where no key is valid. Requests that wait meanwhile get the same error.
+/// The same where no key is valid. Requests that have waited for it get the same error.
 const RETRY_WITHOUT_KEY: Duration = Duration::from_millis(500);
 /// The time to connect: the services of the platform are near, and elsewhere nothing responds.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -46,7 +45,7 @@ impl StoreCredentials {
     ///
     /// # Errors
     /// When the system's root certificates cannot be loaded.
-    pub fn new(credentials: &S3StoreCredentials) -> std::io::Result<Self> {
+    pub fn new(credentials: &S3StoreCredentials, clock: &Clock) -> std::io::Result<Self> {
         Ok(match credentials {
             S3StoreCredentials::Key(key) => Self::Key(Arc::new(key.clone())),
             S3StoreCredentials::Role(role) => {
@@ -58,35 +57,41 @@ impl StoreCredentials {
                     .no_proxy()
                     .build()
                     .map_err(std::io::Error::other)?;
-                Self::Role(Box::new(RoleKeys { role: (**role).clone(), http, current: Mutex::default() }))
+                Self::Role(Box::new(RoleKeys {
+                    role: (**role).clone(),
+                    http,
+                    clock: clock.clone(),
+                    current: std::sync::Mutex::default(),
+                    fetching: tokio::sync::Mutex::default(),
+                }))
             }
         })
     }
 
-    /// Returns the key for a request at this time.
+    /// Returns the key for a request.
     ///
     /// # Errors
     /// When a role's key has expired and cannot be fetched.
-    pub async fn key(&self, now: OffsetDateTime) -> Result<Arc<S3StoreKey>, StoreError> {
+    pub async fn key(&self) -> Result<Arc<S3StoreKey>, StoreError> {
         match self {
             Self::Key(key) => Ok(Arc::clone(key)),
-            Self::Role(role) => role.key(now).await,
+            Self::Role(role) => role.key().await,
         }
     }
 
     /// Discards a key that the store takes for expired, so that the next request has another one.
     /// Returns false if there is no other one: for a fixed key, and for one that was fetched a
     /// moment ago.
-    pub async fn discard(&self, expired: &Arc<S3StoreKey>, now: OffsetDateTime) -> bool {
+    pub fn discard(&self, expired: &Arc<S3StoreKey>) -> bool {
         let Self::Role(role) = self else { return false };
-        let mut current = role.current.lock().await;
-        let is_young = |key: &TemporaryKey| Arc::ptr_eq(&key.key, expired) && now < key.fetched + RETRY;
-        if current.key.as_ref().is_some_and(is_young) {
-            return false;
+        let mut current = role.current();
+        let is_it = |key: &mut TemporaryKey| Arc::ptr_eq(&key.key, expired);
+        let now = role.clock.monotonic();
+        if current.key.take_if(|key| is_it(key) && now >= key.fetched + RETRY).is_some() {
+            return true;
         }
-        // Another request may have replaced it
-        current.key.take_if(|key| Arc::ptr_eq(&key.key, expired));
-        true
+        // Otherwise another request has replaced it
+        !current.key.as_mut().is_some_and(is_it)
     }
 }
 
@@ -95,25 +100,40 @@ impl StoreCredentials {
 pub(super) struct RoleKeys {
     role: S3StoreRole,
     http: Client,
+    clock: Clock,
+    current: std::sync::Mutex<CurrentKey>,
     /// Locked while a key is fetched, so that one request fetches it for all.
-    current: Mutex<CurrentKey>,
+    fetching: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug, Default)]
 struct CurrentKey {
     key: Option<TemporaryKey>,
-    /// The last failure, which is the outcome until a time.
-    failure: Option<(OffsetDateTime, StoreError)>,
+    /// The last failure, which is the outcome until a moment of the monotonic time.
+    failure: Option<(Duration, StoreError)>,
 }
 
 /// A key that expires.
 #[derive(Debug)]
 struct TemporaryKey {
     key: Arc<S3StoreKey>,
-    fetched: OffsetDateTime,
+    /// The moment of the monotonic time.
+    fetched: Duration,
     expires: OffsetDateTime,
     /// The time from which on it is renewed.
     renewed: OffsetDateTime,
+}
+
+/// The keys as a request finds them.
+enum KnownKey {
+    /// Nothing is to be fetched.
+    Settled(Result<Arc<S3StoreKey>, StoreError>),
+    /// It is valid, but not for long.
+    Renewable {
+        key: Arc<S3StoreKey>,
+        expires: OffsetDateTime,
+    },
+    Missing,
 }
 
 /// A key as the services of the platform describe it.
@@ -142,39 +162,62 @@ struct AssumedRoleResult {
 }
 
 impl RoleKeys {
-    async fn key(&self, now: OffsetDateTime) -> Result<Arc<S3StoreKey>, StoreError> {
-        let mut current = self.current.lock().await;
-        let CurrentKey { key, failure } = &mut *current;
-        let valid = key.as_ref().filter(|key| now < key.expires);
-        if let Some(valid) = valid
-            && (now < valid.renewed || failure.as_ref().is_some_and(|(until, _)| now < *until))
-        {
-            return Ok(Arc::clone(&valid.key));
-        }
-        if let Some((until, error)) = failure
-            && now < *until
-        {
-            return Err(error.clone());
-        }
-        match (self.fetch(now).await, valid) {
-            (Ok(fetched), _) => {
-                *failure = None;
-                Ok(Arc::clone(&key.insert(fetched).key))
+    fn current(&self) -> MutexGuard<'_, CurrentKey> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn known(&self) -> KnownKey {
+        let (now, moment) = (self.clock.now(), self.clock.monotonic());
+        let current = self.current();
+        let failure = current.failure.as_ref().filter(|(until, _)| moment < *until);
+        match (current.key.as_ref().filter(|key| now < key.expires), failure) {
+            (Some(key), failure) if now < key.renewed || failure.is_some() => {
+                KnownKey::Settled(Ok(Arc::clone(&key.key)))
             }
-            (Err(error), Some(valid)) => {
+            (Some(key), _) => KnownKey::Renewable { key: Arc::clone(&key.key), expires: key.expires },
+            (None, Some((_, error))) => KnownKey::Settled(Err(error.clone())),
+            (None, None) => KnownKey::Missing,
+        }
+    }
+
+    async fn key(&self) -> Result<Arc<S3StoreKey>, StoreError> {
+        let _fetching = match self.known() {
+            KnownKey::Settled(outcome) => return outcome,
+            // The others use it while one request renews it
+            KnownKey::Renewable { key, .. } => match self.fetching.try_lock() {
+                Ok(fetching) => fetching,
+                Err(_) => return Ok(key),
+            },
+            KnownKey::Missing => self.fetching.lock().await,
+        };
+        // Another request may have fetched one meanwhile
+        let valid = match self.known() {
+            KnownKey::Settled(outcome) => return outcome,
+            KnownKey::Renewable { key, expires } => Some((key, expires)),
+            KnownKey::Missing => None,
+        };
+        let fetched = self.fetch().await;
+        let (now, moment) = (self.clock.now(), self.clock.monotonic());
+        let mut current = self.current();
+        match (fetched, valid) {
+            (Ok(fetched), _) => {
+                current.failure = None;
+                Ok(Arc::clone(&current.key.insert(fetched).key))
+            }
+            (Err(error), Some((valid, expires))) => {
                 tracing::warn!(error = %error, "the key of the object store could not be renewed, and is still valid");
-                let usable = Arc::clone(&valid.key);
-                *failure = Some((valid.expires.min(now + RETRY), error));
-                Ok(usable)
+                let left = Duration::try_from(expires - now).unwrap_or_default();
+                current.failure = Some((moment + left.min(RETRY), error));
+                Ok(valid)
             }
             (Err(error), None) => {
-                *failure = Some((now + RETRY_WITHOUT_KEY, error.clone()));
+                current.failure = Some((moment + RETRY_WITHOUT_KEY, error.clone()));
                 Err(error)
             }
         }
     }
 
-    async fn fetch(&self, now: OffsetDateTime) -> Result<TemporaryKey, StoreError> {
+    async fn fetch(&self) -> Result<TemporaryKey, StoreError> {
         let issued = match &self.role {
             S3StoreRole::WebIdentity { sts_url, role_arn, session_name, token_file } => {
                 let token = text_of(token_file).await?;
@@ -217,7 +260,11 @@ impl RoleKeys {
             secret_access_key: Secret::new(issued.secret_access_key),
             session_token: Some(Secret::new(issued.token)),
         };
-        Ok(TemporaryKey { key: Arc::new(key), fetched: now, expires, renewed: expires - RENEWAL })
+        let now = self.clock.now();
+        // The platform may give out a key for as long as it is valid, and clocks differ: no key is
+        // fetched again at once
+        let renewed = (expires - RENEWAL).max(now + RETRY);
+        Ok(TemporaryKey { key: Arc::new(key), fetched: self.clock.monotonic(), expires: expires.max(renewed), renewed })
     }
 }
 
@@ -253,9 +300,11 @@ mod tests {
     use axum::Router;
     use axum::extract::State;
     use axum::routing::{get, post, put};
+    use futures_util::{pin_mut, poll};
     use http::{HeaderMap, StatusCode};
     use time::macros::datetime;
     use tokio::net::TcpListener;
+    use tokio::sync::Semaphore;
     use url::form_urlencoded;
 
     use super::*;
@@ -266,10 +315,24 @@ mod tests {
         time::Duration::minutes(minutes)
     }
 
-    /// Returns the keys of a role, which are issued by services of a test.
-    fn keys(role: S3StoreRole) -> StoreCredentials {
-        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-        StoreCredentials::new(&S3StoreCredentials::Role(Box::new(role))).unwrap()
+    /// The keys of a role, which are issued by services of a test, and their clock.
+    struct TestKeys {
+        credentials: StoreCredentials,
+        clock: Clock,
+    }
+
+    impl TestKeys {
+        fn new(role: S3StoreRole, clock: Clock) -> Self {
+            let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+            let role = S3StoreCredentials::Role(Box::new(role));
+            Self { credentials: StoreCredentials::new(&role, &clock).unwrap(), clock }
+        }
+
+        /// Returns the key for a request at a time, which is not before that of the last one.
+        async fn key(&self, now: OffsetDateTime) -> Result<Arc<S3StoreKey>, StoreError> {
+            self.clock.advance(now - self.clock.now());
+            self.credentials.key().await
+        }
     }
 
     async fn serve(services: Router) -> String {
@@ -291,16 +354,27 @@ mod tests {
     }
 
     /// The agent of a container, which issues a key for an hour.
-    #[derive(Default)]
     struct Agent {
+        clock: Clock,
+        /// The time that it takes.
+        takes: time::Duration,
         asked: AtomicUsize,
         is_broken: AtomicBool,
+        /// It responds while there is a permit.
+        may_respond: Semaphore,
     }
 
     impl Agent {
+        fn new(takes: time::Duration) -> Arc<Self> {
+            let (clock, may_respond) = (Clock::movable(NOW), Semaphore::new(1));
+            Arc::new(Self { clock, takes, asked: AtomicUsize::new(0), is_broken: AtomicBool::new(false), may_respond })
+        }
+
         async fn serve(self: &Arc<Self>) -> String {
             let key = async |State(agent): State<Arc<Self>>, headers: HeaderMap| {
                 let number = agent.asked.fetch_add(1, Ordering::Relaxed) + 1;
+                let _permit = agent.may_respond.acquire().await.unwrap();
+                agent.clock.advance(agent.takes);
                 if agent.is_broken.load(Ordering::Relaxed) {
                     return (StatusCode::SERVICE_UNAVAILABLE, "later".to_owned());
                 }
@@ -312,14 +386,15 @@ mod tests {
         }
     }
 
-    async fn container(agent: &Arc<Agent>) -> StoreCredentials {
+    async fn container(agent: &Arc<Agent>) -> TestKeys {
         let token = Some(ContainerToken::Text(Secret::new("of the pod")));
-        keys(S3StoreRole::Container { url: format!("{}/key", agent.serve().await), token })
+        let role = S3StoreRole::Container { url: format!("{}/key", agent.serve().await), token };
+        TestKeys::new(role, agent.clock.clone())
     }
 
     #[tokio::test]
     async fn a_key_is_fetched_once_and_renewed_before_it_expires() {
-        let agent = Arc::default();
+        let agent = Agent::new(minutes(0));
         let keys = container(&agent).await;
         let all = futures_util::future::join_all((0..20).map(|_| keys.key(NOW))).await;
         for key in all {
@@ -328,12 +403,52 @@ mod tests {
         assert_eq!(parts(&keys.key(NOW + minutes(54)).await.unwrap()).0, "key 1");
         assert_eq!(agent.asked.load(Ordering::Relaxed), 1);
         assert_eq!(parts(&keys.key(NOW + minutes(55)).await.unwrap()).0, "key 2");
-        assert!(!format!("{keys:?}").contains("\"secret\""));
+        assert!(!format!("{:?}", keys.credentials).contains("\"secret\""));
+    }
+
+    #[tokio::test]
+    async fn a_valid_key_is_used_while_it_is_renewed() {
+        let agent = Agent::new(minutes(0));
+        let keys = container(&agent).await;
+        keys.key(NOW).await.unwrap();
+        let held = agent.may_respond.acquire().await.unwrap();
+        let renewing = keys.key(NOW + minutes(55));
+        pin_mut!(renewing);
+        while agent.asked.load(Ordering::Relaxed) < 2 {
+            assert!(poll!(&mut renewing).is_pending());
+            tokio::task::yield_now().await;
+        }
+        for _ in 0..3 {
+            assert_eq!(parts(&keys.credentials.key().await.unwrap()).0, "key 1");
+        }
+        drop(held);
+        assert_eq!(parts(&renewing.await.unwrap()).0, "key 2");
+        assert_eq!(agent.asked.load(Ordering::Relaxed), 2);
+    }
+
+    #[tokio::test]
+    async fn requests_that_wait_for_a_key_share_the_failure() {
+        let agent = Agent::new(minutes(1));
+        agent.is_broken.store(true, Ordering::Relaxed);
+        let keys = container(&agent).await;
+        let all = futures_util::future::join_all((0..20).map(|_| keys.credentials.key())).await;
+        assert!(all.iter().all(Result::is_err));
+        assert_eq!(agent.asked.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test]
+    async fn a_key_that_expires_at_once_is_used_for_a_while() {
+        let agent = Agent::new(minutes(300));
+        let keys = container(&agent).await;
+        for _ in 0..3 {
+            assert_eq!(parts(&keys.credentials.key().await.unwrap()).0, "key 1");
+        }
+        assert_eq!(parts(&keys.key(NOW + minutes(301)).await.unwrap()).0, "key 2");
     }
 
     #[tokio::test]
     async fn a_key_that_cannot_be_renewed_is_used_until_it_expires() {
-        let agent: Arc<Agent> = Arc::default();
+        let agent = Agent::new(minutes(0));
         let keys = container(&agent).await;
         keys.key(NOW).await.unwrap();
         agent.is_broken.store(true, Ordering::Relaxed);
@@ -355,18 +470,21 @@ mod tests {
 
     #[tokio::test]
     async fn a_key_that_the_store_refuses_is_replaced_once_for_all() {
-        let agent = Arc::default();
+        let agent = Agent::new(minutes(0));
         let keys = container(&agent).await;
         let first = keys.key(NOW).await.unwrap();
+        keys.clock.advance(time::Duration::try_from(RETRY).unwrap() - time::Duration::MILLISECOND);
         // Another one would be refused as well
-        assert!(!keys.discard(&first, NOW + RETRY - Duration::from_millis(1)).await);
+        assert!(!keys.credentials.discard(&first));
+        keys.clock.advance(time::Duration::MILLISECOND);
         for _ in 0..3 {
-            assert!(keys.discard(&first, NOW + RETRY).await);
-            assert_eq!(parts(&keys.key(NOW + RETRY).await.unwrap()).0, "key 2");
+            assert!(keys.credentials.discard(&first));
+            assert_eq!(parts(&keys.credentials.key().await.unwrap()).0, "key 2");
         }
         let fixed = S3StoreKey { access_key_id: "id".into(), secret_access_key: Secret::new("x"), session_token: None };
-        let fixed = StoreCredentials::new(&S3StoreCredentials::Key(fixed)).unwrap();
-        assert!(!fixed.discard(&fixed.key(NOW).await.unwrap(), NOW + minutes(60)).await);
+        let fixed = StoreCredentials::new(&S3StoreCredentials::Key(fixed), &keys.clock).unwrap();
+        keys.clock.advance(minutes(60));
+        assert!(!fixed.discard(&fixed.key().await.unwrap()));
     }
 
     #[tokio::test]
@@ -394,7 +512,8 @@ mod tests {
                     document("key", "2026-01-01T18:00:00Z")
                 }),
             );
-        let keys = keys(S3StoreRole::Instance { metadata_url: serve(services).await });
+        let role = S3StoreRole::Instance { metadata_url: serve(services).await };
+        let keys = TestKeys::new(role, Clock::movable(NOW));
         assert_eq!(parts(&keys.key(NOW).await.unwrap()), ("key", "secret", "token"));
     }
 
@@ -418,12 +537,13 @@ mod tests {
                 field("WebIdentityToken")
             )
         };
-        let keys = keys(S3StoreRole::WebIdentity {
+        let role = S3StoreRole::WebIdentity {
             sts_url: serve(Router::new().route("/", post(assume))).await,
             role_arn: "arn:aws:iam::1:role/x".into(),
             session_name: "portico".into(),
             token_file: token_file.clone(),
-        });
+        };
+        let keys = TestKeys::new(role, Clock::movable(NOW));
         let missing = keys.key(NOW).await.unwrap_err().to_string();
         assert!(missing.contains(token_file.to_str().unwrap()), "{missing}");
         for (hour, token) in [(1, "one"), (2, "two")] {

@@ -22,6 +22,15 @@ impl StoreError {
         matches!(self, Self::Refused { code, .. } if code == wanted)
     }
 
+    /// Returns true if the store may take the key of the request for expired: the response to HEAD
+    /// has no document that says why.
+    pub fn may_be_expired_key(&self) -> bool {
+        match self {
+            Self::Refused { status: 400 | 403, code } => matches!(code.as_str(), "ExpiredToken" | ""),
+            _ => false,
+        }
+    }
+
     /// Returns true if the object does not exist, although its bucket does.
     pub fn is_missing(&self) -> bool {
         // The response to HEAD has no document
