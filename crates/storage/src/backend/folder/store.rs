@@ -54,7 +54,7 @@ pub(crate) struct ContentFolder {
     /// The buffers of downloads.
     buffers: Arc<ReadBuffers>,
     /// The content of small versions that were read.
-    small: SmallContents,
+    small: Arc<SmallContents>,
 }
 
 impl ContentFolder {
@@ -81,7 +81,7 @@ impl ContentFolder {
             deleting: DiskThreads::default(),
             deleting_large: DiskThreads::new(1),
             buffers: Arc::default(),
-            small: SmallContents::default(),
+            small: Arc::default(),
         })
     }
 
@@ -133,13 +133,14 @@ impl Backend for ContentFolder {
     }
 
     fn get<'a>(&'a self, at: &'a VersionKey, range: Option<ByteRange>) -> BackendFuture<'a, OpenContent> {
-        if let Some(content) = self.small.get(at) {
-            return Box::pin(future::ready(content::in_memory(&content, range)));
-        }
+        let missed = match self.small.get(at) {
+            Ok(content) => return Box::pin(future::ready(content::in_memory(&content, range))),
+            Err(missed) => missed,
+        };
         Box::pin(async move {
             let (content, read) = content::open(self.place(at), range, Arc::clone(&self.buffers)).await?;
             if let Some(read) = read {
-                self.small.keep(at.clone(), &read);
+                self.small.keep(at.clone(), &read, missed);
             }
             Ok(content)
         })
@@ -167,11 +168,17 @@ impl Backend for ContentFolder {
 
     fn delete<'a>(&'a self, at: &'a VersionKey) -> BackendFuture<'a, ()> {
         let (root, place) = (self.objects.clone(), self.place(at));
-        self.small.forget(at);
+        let (small, at) = (Arc::clone(&self.small), at.clone());
         Box::pin(async move {
             let large = self.deleting.run(move || {
                 let is_large = fs::metadata(&place).is_ok_and(|metadata| metadata.len() >= LARGE_SIZE);
-                if is_large { Ok(Some((root, place))) } else { remove(&root, &place).map(|()| None) }
+                if is_large {
+                    return Ok(Some((root, place)));
+                }
+                remove(&root, &place)?;
+                // Behind the removal: nothing can open the file any more
+                small.forget(&at);
+                Ok::<_, BackendError>(None)
             });
             match large.await? {
                 Some((root, place)) => self.deleting_large.run(move || remove(&root, &place)).await,
@@ -216,8 +223,12 @@ impl Backend for ContentFolder {
     }
 
     fn remove<'a>(&'a self, paths: &'a [String]) -> BackendFuture<'a, ()> {
-        let (root, paths) = (self.objects.clone(), paths.to_vec());
-        Box::pin(blocking(move || paths.iter().try_for_each(|path| remove(&root, &root.join(path)))))
+        let (root, paths, small) = (self.objects.clone(), paths.to_vec(), Arc::clone(&self.small));
+        Box::pin(blocking(move || {
+            let removed = paths.iter().try_for_each(|path| remove(&root, &root.join(path)));
+            small.forget_all();
+            removed
+        }))
     }
 
     fn interrupted(&self, grace: Duration) -> BackendFuture<'_, u64> {
@@ -343,7 +354,7 @@ mod tests {
         put(&folder, &other, b"another version").await.unwrap();
         // A part says nothing of the rest
         assert_eq!(get(&folder, &at, Some(ByteRange::Last(2))).await.unwrap(), "89");
-        assert_eq!(folder.small.get(&at), None);
+        assert!(folder.small.get(&at).is_err());
         assert_eq!(get(&folder, &at, None).await.unwrap(), "0123456789");
         fs::remove_file(folder.place(&at)).unwrap();
         assert_eq!(get(&folder, &at, None).await.unwrap(), "0123456789");
