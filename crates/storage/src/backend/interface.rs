@@ -19,7 +19,7 @@ const FILE_CHUNK: usize = 256 * 1024;
 /// A place of content.
 pub(crate) trait Backend: PartStore + Send + Sync {
     /// Stores content of at most `limit` bytes as a new version. When it returns, the bytes are
-    /// durable. If it fails or is cancelled, no version is visible.
+    /// durable. If it fails or is cancelled, the caller has to delete what may be there.
     fn put<'a>(
         &'a self,
         at: &'a VersionKey,

@@ -1,8 +1,9 @@
 //! The place of the content of objects: immutable versions, each under a bucket, a name and a
 //! version id.
 //!
-//! A version is complete or absent: it becomes visible with one step, after its bytes are durable.
-//! Rows refer to versions, so a version without a row is not an object.
+//! A version gets its name with one step, when all of its bytes have arrived. Once the backend has
+//! returned, bytes and name are durable, and only then may a row refer to it: a version without a
+//! row is not an object.
 
 pub(crate) mod disk_threads;
 pub(crate) mod flush;

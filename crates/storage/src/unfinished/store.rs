@@ -253,6 +253,8 @@ impl PartialContent {
         // version, and versions never change
         if fs::metadata(path)?.nlink() > 1 {
             fs::copy(path, draft)?;
+            // The record counts the bytes that the copy replaces
+            flush_content(draft, &File::open(draft)?)?;
             fs::rename(draft, path)?;
         }
         let mut file = OpenOptions::new().write(true).open(path)?;
@@ -262,9 +264,7 @@ impl PartialContent {
         }
         file.set_len(progress.offset)?;
         file.seek(SeekFrom::Start(progress.offset))?;
-        // The copy above is not on disk
-        let unflushed = progress.offset;
-        Ok(Self { path: path.to_owned(), file, digest, offset: progress.offset, unflushed })
+        Ok(Self { path: path.to_owned(), file, digest, offset: progress.offset, unflushed: 0 })
     }
 
     /// Appends bytes, and then ends their permit. If that fails, none of them stays.
@@ -432,7 +432,10 @@ mod tests {
         let (_, progress) = append(content, b"hello").await.flush().await.unwrap();
         let linked = folder.path().join("version");
         fs::hard_link(store.bytes_of(version), &linked).unwrap();
-        append(store.append_to(version, &progress).await.unwrap(), b" you").await;
+        flushes::take(folder.path());
+        let copied = store.append_to(version, &progress).await.unwrap();
+        assert_eq!(flushes::take(folder.path()), [(format!("{version}.new"), Vec::new())], "the copy replaces it");
+        append(copied, b" you").await;
         assert_eq!(
             (fs::read(linked).unwrap(), fs::read(store.bytes_of(version)).unwrap()),
             (b"hello".to_vec(), b"hello you".to_vec())
