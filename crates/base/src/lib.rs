@@ -15,6 +15,7 @@ mod clock;
 mod current_request;
 mod error_chain;
 mod forwarded_headers;
+mod logged_response;
 mod request_id;
 mod secret;
 
@@ -32,5 +33,6 @@ pub use current_request::{
 };
 pub use error_chain::error_chain;
 pub use forwarded_headers::ForwardedHeaders;
+pub use logged_response::{LoggedErrorCode, LoggedRoute};
 pub use request_id::RequestId;
 pub use secret::Secret;

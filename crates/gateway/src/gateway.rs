@@ -24,7 +24,9 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
 use http_body::Body as _;
 use ipnet::IpNet;
-use portico_base::{AllowedOrigins, ClientAddress, Clock, CurrentRequest, RequestId, with_request};
+use portico_base::{
+    AllowedOrigins, ClientAddress, Clock, CurrentRequest, LoggedErrorCode, LoggedRoute, RequestId, with_request,
+};
 use portico_tokens::{CurrentKeys, KeyRefresh};
 use tower::Service;
 
@@ -226,13 +228,16 @@ impl Gateway {
         if state.https {
             headers.insert(header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static("max-age=31536000"));
         }
-        let route = response.extensions().get::<Route>().map_or("", |Route(route)| route.as_str());
+        let facts = response.extensions();
+        let route = facts.get::<Route>().map(|Route(route)| route.as_str());
+        let route = route.or(facts.get::<LoggedRoute>().map(|LoggedRoute(route)| *route)).unwrap_or_default();
         // Never the query or a header: both can contain tokens
         tracing::info!(
             id = current.id.as_str(),
             method = &*current.method,
             status = response.status().as_u16(),
             route = format_args!("{prefix}{route}"),
+            error_code = facts.get::<LoggedErrorCode>().map(|LoggedErrorCode(code)| *code),
             duration_ms = tenths(begun.elapsed().as_secs_f64() * 1000.0),
             "responded"
         );

@@ -3,14 +3,17 @@
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 
-use portico_gateway::KeyPolicy;
+use axum::{Extension, Router};
+use http::StatusCode;
+use portico_base::{LoggedErrorCode, LoggedRoute};
+use portico_gateway::{AccessRules, KeyPolicy};
 use portico_tokens::development::ANON_KEY;
 use serde_json::json;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-use crate::Server;
+use crate::{Server, echo};
 
 /// Collects events and spans of the gateway as text.
 #[derive(Clone, Default)]
@@ -59,7 +62,16 @@ async fn a_request_is_logged_as_one_line_with_its_route_and_without_secrets() {
     // For the whole process: lines of other tests are collected too, and must not contain secrets
     // either
     tracing::subscriber::set_global_default(lines.clone()).unwrap();
-    let server = Server::with_echo(KeyPolicy::Development).await;
+    // A service that has no routes of the library, and one status for many errors
+    let files = Router::new().fallback(async || {
+        let route = Extension(LoggedRoute("/{bucket}/{name}"));
+        (StatusCode::BAD_REQUEST, route, Extension(LoggedErrorCode("NoSuchKey")), "no such key")
+    });
+    let server = Server::start(|gateway| {
+        let gateway = gateway.key_policy(KeyPolicy::Development);
+        gateway.mount("/auth/v1", echo(), AccessRules::keyed()).mount("/files/v1", files, AccessRules::keyed())
+    })
+    .await;
     let token = server.token(json!({ "sub": "u" }));
     let response = server
         .get(&format!("/auth/v1/things/secret-path?code=secret-code&apikey={ANON_KEY}"))
@@ -69,6 +81,7 @@ async fn a_request_is_logged_as_one_line_with_its_route_and_without_secrets() {
         .unwrap();
     let id = response.headers()["x-request-id"].to_str().unwrap().to_owned();
     server.get("/auth/v1/panic").send().await.unwrap();
+    server.get("/files/v1/secret-path/x").header("apikey", ANON_KEY).send().await.unwrap();
 
     let all = lines.all();
     assert!(all.contains(&format!("id=\"{id}\" method=\"GET\" status=200")), "{all}");
@@ -76,6 +89,7 @@ async fn a_request_is_logged_as_one_line_with_its_route_and_without_secrets() {
     assert!(all.contains("ERROR portico_gateway::gateway message=a handler panicked"), "{all}");
     assert!(all.contains("on purpose: 1"), "{all}");
     assert!(all.contains("status=500 route=/auth/v1 "), "{all}");
+    assert!(all.contains("status=400 route=/files/v1/{bucket}/{name} error_code=\"NoSuchKey\" duration_ms="), "{all}");
     for secret in ["secret-path", "secret-code", ANON_KEY, token.trim_start_matches("Bearer ")] {
         assert!(!all.contains(secret), "{secret} was logged");
     }

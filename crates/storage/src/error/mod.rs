@@ -133,6 +133,11 @@ impl From<WireError> for StorageError {
 }
 
 fn of_postgres(error: &PostgresError) -> StorageError {
+    let of_database = |outcome: StorageError| {
+        // The response says less, and what failed is a policy or a trigger of the project mostly
+        tracing::warn!(error = %error, "a statement of the storage service failed");
+        outcome
+    };
     match error.code.as_str() {
         "42501" if error.message.contains("row-level security") => {
             StorageError::AccessDenied("new row violates row-level security policy".into())
@@ -144,18 +149,15 @@ fn of_postgres(error: &PostgresError) -> StorageError {
         "55P03" => StorageError::Locked,
         // A value of the request that PostgreSQL cannot store
         "22P02" | "22021" | "22P05" => StorageError::InvalidParameter(error.message.clone()),
-        "57014" => StorageError::DatabaseTimeout,
-        "25006" => StorageError::DatabaseReadOnly,
-        "25P02" => StorageError::TransactionAborted,
-        "42P17" => StorageError::InvalidObjectDefinition,
-        "42703" | "42P01" => StorageError::SchemaMismatch(match &error.context {
+        "57014" => of_database(StorageError::DatabaseTimeout),
+        "25006" => of_database(StorageError::DatabaseReadOnly),
+        "25P02" => of_database(StorageError::TransactionAborted),
+        "42P17" => of_database(StorageError::InvalidObjectDefinition),
+        "42703" | "42P01" => of_database(StorageError::SchemaMismatch(match &error.context {
             Some(context) => format!("There is a database schema mismatch in a trigger or RLS policy: {context}"),
             None => "The database schema is out of sync. Please run migrations or contact support.".into(),
-        }),
-        code => {
-            tracing::debug!(error = %error, "a statement of the storage service failed");
-            StorageError::Database(code.to_owned())
-        }
+        })),
+        code => of_database(StorageError::Database(code.to_owned())),
     }
 }
 

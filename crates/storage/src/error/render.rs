@@ -6,6 +6,7 @@
 use axum::body::Body;
 use axum::response::Response;
 use http::{HeaderValue, StatusCode, header};
+use portico_base::LoggedErrorCode;
 use serde_json::json;
 
 use super::StorageError;
@@ -37,6 +38,7 @@ impl StorageError {
         };
         let mut response = Response::new(Body::from(body.to_string()));
         *response.status_mut() = StatusCode::from_u16(http).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        response.extensions_mut().insert(LoggedErrorCode(code));
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
         if self == Self::ContentLost {

@@ -97,6 +97,31 @@ impl RestAddress {
     }
 }
 
+impl RestAddress {
+    /// Returns the pattern of the path, for the log.
+    pub fn pattern(&self) -> &'static str {
+        match self {
+            Self::Status => "/status",
+            Self::Version => "/version",
+            Self::Health => "/health",
+            Self::Purge => "/cdn/{path}",
+            Self::SwitchedOff("iceberg") => "/iceberg",
+            Self::SwitchedOff(_) => "/s3",
+            Self::Resumable(ResumableTarget { is_signed: false, id: None }) => "/upload/resumable",
+            Self::Resumable(ResumableTarget { is_signed: false, .. }) => "/upload/resumable/{id}",
+            Self::Resumable(ResumableTarget { id: None, .. }) => "/upload/resumable/sign",
+            Self::Resumable(_) => "/upload/resumable/sign/{id}",
+            Self::Bucket(BucketAddress::Create | BucketAddress::List) => "/bucket",
+            Self::Bucket(BucketAddress::Empty(_)) => "/bucket/{id}/empty",
+            Self::Bucket(_) => "/bucket/{id}",
+            Self::Object(address) => address.pattern(),
+            Self::Render(RenderAddress::Public(_)) => "/render/image/public/{bucket}/{name}",
+            Self::Render(RenderAddress::Authenticated(_)) => "/render/image/authenticated/{bucket}/{name}",
+            Self::Render(RenderAddress::Signed(_)) => "/render/image/sign/{bucket}/{name}",
+        }
+    }
+}
+
 impl RenderAddress {
     /// Parses a path below `/render`.
     fn parse(rest: &str) -> Result<Option<Self>> {
@@ -151,6 +176,25 @@ type ObjectWords = &'static [(&'static str, OfObject)];
 type BucketWords = &'static [(&'static str, OfBucket)];
 
 impl ObjectAddress {
+    fn pattern(&self) -> &'static str {
+        match self {
+            Self::Upload(_) | Self::Replace(_) | Self::Get(_) | Self::Delete(_) => "/object/{bucket}/{name}",
+            Self::GetAuthenticated(_) => "/object/authenticated/{bucket}/{name}",
+            Self::GetPublic(_) => "/object/public/{bucket}/{name}",
+            Self::GetSigned(_) | Self::Sign(_) => "/object/sign/{bucket}/{name}",
+            Self::Info(_) => "/object/info/{bucket}/{name}",
+            Self::InfoAuthenticated(_) => "/object/info/authenticated/{bucket}/{name}",
+            Self::InfoPublic(_) => "/object/info/public/{bucket}/{name}",
+            Self::List(_) => "/object/list/{bucket}",
+            Self::ListPage(_) => "/object/list-v2/{bucket}",
+            Self::Move => "/object/move",
+            Self::Copy => "/object/copy",
+            Self::DeleteMany(_) => "/object/{bucket}",
+            Self::SignMany(_) => "/object/sign/{bucket}",
+            Self::SignUpload(_) | Self::UploadSigned(_) => "/object/upload/sign/{bucket}/{name}",
+        }
+    }
+
     /// Parses a path below `/object`. Fixed words precede buckets of the same name, where the rest
     /// of the path fits.
     fn parse(method: &Method, rest: &str) -> Result<Option<Self>> {
@@ -223,6 +267,51 @@ mod tests {
 
     fn object(bucket: &str, name: &str) -> ObjectPath {
         ObjectPath { bucket: bucket.into(), name: name.into() }
+    }
+
+    #[test]
+    fn an_address_has_the_pattern_of_its_path() {
+        let patterns = [
+            (Method::GET, "/status"),
+            (Method::GET, "/version"),
+            (Method::GET, "/health"),
+            (Method::DELETE, "/cdn/{path}"),
+            (Method::GET, "/s3"),
+            (Method::GET, "/iceberg"),
+            (Method::POST, "/upload/resumable"),
+            (Method::PATCH, "/upload/resumable/{id}"),
+            (Method::POST, "/upload/resumable/sign"),
+            (Method::PATCH, "/upload/resumable/sign/{id}"),
+            (Method::POST, "/bucket"),
+            (Method::GET, "/bucket"),
+            (Method::GET, "/bucket/{id}"),
+            (Method::POST, "/bucket/{id}/empty"),
+            (Method::POST, "/object/{bucket}/{name}"),
+            (Method::PUT, "/object/{bucket}/{name}"),
+            (Method::GET, "/object/{bucket}/{name}"),
+            (Method::DELETE, "/object/{bucket}/{name}"),
+            (Method::GET, "/object/public/{bucket}/{name}"),
+            (Method::GET, "/object/authenticated/{bucket}/{name}"),
+            (Method::GET, "/object/sign/{bucket}/{name}"),
+            (Method::POST, "/object/sign/{bucket}/{name}"),
+            (Method::POST, "/object/sign/{bucket}"),
+            (Method::GET, "/object/info/{bucket}/{name}"),
+            (Method::GET, "/object/info/authenticated/{bucket}/{name}"),
+            (Method::GET, "/object/info/public/{bucket}/{name}"),
+            (Method::POST, "/object/list/{bucket}"),
+            (Method::POST, "/object/list-v2/{bucket}"),
+            (Method::POST, "/object/move"),
+            (Method::POST, "/object/copy"),
+            (Method::DELETE, "/object/{bucket}"),
+            (Method::POST, "/object/upload/sign/{bucket}/{name}"),
+            (Method::PUT, "/object/upload/sign/{bucket}/{name}"),
+            (Method::GET, "/render/image/public/{bucket}/{name}"),
+            (Method::GET, "/render/image/authenticated/{bucket}/{name}"),
+            (Method::GET, "/render/image/sign/{bucket}/{name}"),
+        ];
+        for (method, pattern) in patterns {
+            assert_eq!(parse(method.clone(), pattern).unwrap().pattern(), pattern, "{method}");
+        }
     }
 
     #[test]

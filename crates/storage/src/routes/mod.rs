@@ -18,7 +18,7 @@ use axum::response::Response;
 use http::header::{self, Entry};
 use http::{Method, StatusCode};
 use http_body::Body as _;
-use portico_base::ForwardedHeaders;
+use portico_base::{ForwardedHeaders, LoggedRoute};
 use serde_json::json;
 
 use self::address::RestAddress;
@@ -41,8 +41,11 @@ pub(crate) async fn respond(
         return Box::pin(s3::respond(service, settings, (&parts, body), forwarded)).await;
     }
     let call = StorageCall { service, parts: &parts, forwarded };
-    let outcome = call.respond(body).await;
+    let address = RestAddress::parse(&parts.method, parts.uri.path());
+    let route = LoggedRoute(address.as_ref().ok().and_then(Option::as_ref).map_or("", RestAddress::pattern));
+    let outcome = call.respond(address, body).await;
     let mut response = outcome.unwrap_or_else(StorageError::into_response);
+    response.extensions_mut().insert(route);
     if parts.method == Method::HEAD {
         let body = std::mem::take(response.body_mut());
         // The length that GET has, which is unknown behind this
@@ -56,10 +59,9 @@ pub(crate) async fn respond(
 }
 
 impl StorageCall<'_> {
-    async fn respond(&self, body: Body) -> Result<Response> {
-        let (method, path) = (&self.parts.method, self.parts.uri.path());
-        let no_route = || StorageError::NoRoute(format!("{method}:{path}"));
-        match RestAddress::parse(method, path)?.ok_or_else(no_route)? {
+    async fn respond(&self, address: Result<Option<RestAddress>>, body: Body) -> Result<Response> {
+        let no_route = || StorageError::NoRoute(format!("{}:{}", self.parts.method, self.parts.uri.path()));
+        match address?.ok_or_else(no_route)? {
             RestAddress::Status => Ok(empty(StatusCode::OK)),
             RestAddress::Version => Ok(text(concat!("portico-", env!("CARGO_PKG_VERSION")))),
             RestAddress::Health => self.health().await,

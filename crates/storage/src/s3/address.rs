@@ -17,6 +17,15 @@ pub(super) enum S3Address {
 }
 
 impl S3Address {
+    /// Returns the pattern of the path, for the log.
+    pub fn pattern(&self) -> &'static str {
+        match self {
+            Self::Service => "/s3",
+            Self::Bucket(_) => "/s3/{bucket}",
+            Self::Object(_) => "/s3/{bucket}/{key}",
+        }
+    }
+
     /// Parses a path in path style: `/bucket/key`. A slash behind a bucket means the bucket.
     ///
     /// # Errors

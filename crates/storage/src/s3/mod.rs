@@ -26,7 +26,7 @@ use axum::body::Body;
 use axum::response::Response;
 use http::Method;
 use http::request::Parts;
-use portico_base::ForwardedHeaders;
+use portico_base::{ForwardedHeaders, LoggedRoute};
 
 use self::address::S3Address;
 use self::call::{S3Call, S3Request};
@@ -54,8 +54,10 @@ pub(crate) async fn respond(
     let headers = forwarded.added_to(&parts.headers);
     let is_head = parts.method == Method::HEAD;
     let path = parts.uri.path().strip_prefix(PREFIX).unwrap_or_default();
+    let address = S3Address::parse(path);
+    let route = LoggedRoute(address.as_ref().map_or(PREFIX, S3Address::pattern));
     let outcome = async {
-        let address = S3Address::parse(path)?;
+        let address = address?;
         let query = S3Query::parse(parts.uri.query().unwrap_or_default())?;
         let request = S3Request { service, settings, parts, headers, query };
         if let Some((bucket, content_type)) = request.form_of(&address) {
@@ -67,6 +69,7 @@ pub(crate) async fn respond(
         let resource = percent_encoding::percent_decode_str(path).decode_utf8_lossy();
         error_response(&error, resource.trim_start_matches('/'), is_head)
     });
+    response.extensions_mut().insert(route);
     if is_head {
         *response.body_mut() = Body::empty();
     }

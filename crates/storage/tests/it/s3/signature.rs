@@ -17,7 +17,7 @@ async fn a_request_without_a_valid_signature_is_refused() {
         (
             403,
             Some("application/xml; charset=utf-8"),
-            "<?xml version=\"1.0\" encoding=\"UTF-8\" standalone=\"yes\"?><Error xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">\
+            "<?xml version=\"1.0\" encoding=\"UTF-8\" standalone=\"yes\"?><Error>\
              <Resource>files/a</Resource><Code>AccessDenied</Code><Message>Missing signature</Message></Error>"
         )
     );
