@@ -14,6 +14,7 @@ import { done, startStorage, type StorageServer } from "../harness/storage.ts";
 /** Paths of content that no row refers to. */
 const [OLD, OLDER] = ["1", "2"].map((end) => `files/kept.txt/00000000-0000-4000-8000-00000000000${end}`) as [string, string];
 
+const NEWER_ARE_LEFT = "The newer files are left: an upload may be in progress. Restored files are new for the grace period.";
 const FILES_ARE_LEFT = "The files without an object and the interrupted uploads are left: --delete deletes them.";
 const ROWS_ARE_LEFT = "The objects without content are left: --delete-rows deletes their rows.";
 
@@ -24,8 +25,15 @@ async function gc({ folder }: Portico, ...args: string[]): Promise<CommandResult
 }
 
 /** Returns the table of a summary. */
-const table = (files: string, lost: number, orphans: string, interrupted: number, deleted = 0, rows = 2): string[] =>
-  [`Objects ${rows}`, `Files ${files}`, `Objects without content ${lost}`, `Files without an object ${orphans}`, `Interrupted uploads ${interrupted}`, `Deleted objects ${deleted}`];
+const table = (files: string, lost: number, orphans: string, newer: number, interrupted: number, deleted = 0, rows = 2): string[] => [
+  `Objects ${rows}`,
+  `Files ${files}`,
+  `Objects without content ${lost}`,
+  `Files without an object ${orphans}`,
+  `Newer, without an object ${newer}`,
+  `Interrupted uploads ${interrupted}`,
+  `Deleted objects ${deleted}`,
+];
 
 /** Stores `kept.txt` and `folder/lost.txt`. Returns the path of the content of the second. */
 async function storeTwo({ service, portico }: StorageServer): Promise<string> {
@@ -55,12 +63,12 @@ describe("in a folder", () => {
       const before = await paths();
 
       const dry = await gc(portico);
-      expect([dry.code, dry.lines]).toEqual([0, [...table("2 10 B", 1, "0 0 B", 0), "", "Without content:", "files/folder/lost.txt", "", ROWS_ARE_LEFT, ""]]);
+      expect([dry.code, dry.lines]).toEqual([0, [...table("2 10 B", 1, "0 0 B", 1, 0), "", "Without content:", "files/folder/lost.txt", "", NEWER_ARE_LEFT, ROWS_ARE_LEFT, ""]]);
 
       // Its content may belong to an upload in progress, whatever the grace period
       const young = await gc(portico, "--delete", "--grace", "1s");
-      expect(young.stderr).toContain("What changed in the last 60 minutes is left: an upload may be in progress");
-      expect([young.code, young.lines.slice(0, 6), young.lines.slice(-3)]).toEqual([0, table("2 10 B", 1, "0 0 B", 0), ["The files without an object and the interrupted uploads are deleted.", ROWS_ARE_LEFT, ""]]);
+      expect(young.stderr).toContain("The grace period is 60 minutes, the shortest one: an upload may be in progress");
+      expect([young.code, young.lines.slice(0, 7), young.lines.slice(-3)]).toEqual([0, table("2 10 B", 1, "0 0 B", 1, 0), [NEWER_ARE_LEFT, ROWS_ARE_LEFT, ""]]);
       expect([await paths(), await names(server)]).toEqual([before, ["folder/lost.txt", "kept.txt"]]);
 
       // A folder that is not mounted is no reason to delete every row
@@ -71,9 +79,9 @@ describe("in a folder", () => {
       expect(await names(server)).toEqual(["folder/lost.txt", "kept.txt"]);
 
       const deleted = await gc(portico, "--delete-rows");
-      expect([deleted.code, deleted.lines.slice(0, 6)]).toEqual([0, table("2 10 B", 1, "0 0 B", 0, 1)]);
+      expect([deleted.code, deleted.lines.slice(0, 7)]).toEqual([0, table("2 10 B", 1, "0 0 B", 1, 0, 1)]);
       expect([await paths(), await names(server)]).toEqual([before, ["kept.txt"]]);
-      expect((await gc(portico)).lines).toEqual([...table("2 10 B", 0, "0 0 B", 0, 0, 1), ""]);
+      expect((await gc(portico)).lines).toEqual([...table("2 10 B", 0, "0 0 B", 1, 0, 0, 1), "", NEWER_ARE_LEFT, ""]);
       expect(await (await done(service.storage.from("files").download("kept.txt"))).text()).toBe("kept");
 
       const malformed = await gc(portico, "--grace", "soon");
@@ -105,24 +113,24 @@ describe("in an object store", () => {
       const dry = await gc(portico);
       expect([dry.code, dry.lines]).toEqual([
         0,
-        [...table(files, 1, "1 12 B", 1), "", "Without content:", "files/folder/lost.txt", "", "Without an object:", `project/${OLDER}`, "", FILES_ARE_LEFT, ROWS_ARE_LEFT, ""],
+        [...table(files, 1, "1 12 B", 1, 1), "", "Without content:", "files/folder/lost.txt", "", "Without an object:", `project/${OLDER}`, "", FILES_ARE_LEFT, NEWER_ARE_LEFT, ROWS_ARE_LEFT, ""],
       ]);
       const earlier = await gc(portico, "--grace", "1h30m");
-      expect([earlier.code, earlier.stderr, earlier.lines.slice(0, 6)]).toEqual([0, "", table(files, 1, "2 18 B", 1)]);
+      expect([earlier.code, earlier.stderr, earlier.lines.slice(0, 7)]).toEqual([0, "", table(files, 1, "2 18 B", 0, 1)]);
       expect(earlier.lines).toContain(`project/${OLD}`);
       expect(JSON.parse((await gc(portico, "--json")).stdout)).toMatchObject({ lost: 1, orphans: 1, orphan_bytes: 12, interrupted: 1, deleted_content: false, deleted_rows: 0 });
       expect([await store.paths(), await store.unfinished(), await names(server)]).toEqual([before, 1, ["folder/lost.txt", "kept.txt"]]);
 
       const deleted = await gc(portico, "--delete");
-      expect([deleted.code, deleted.lines.slice(0, 6), deleted.lines.at(-3)]).toEqual([0, table(files, 1, "1 12 B", 1), "The files without an object and the interrupted uploads are deleted."]);
+      expect([deleted.code, deleted.lines.slice(0, 7), deleted.lines.at(-4)]).toEqual([0, table(files, 1, "1 12 B", 1, 1), "The files without an object and the interrupted uploads are deleted."]);
       expect([await store.paths(), await store.unfinished()]).toEqual([before.filter((path) => path !== OLDER), 0]);
       expect(await names(server)).toEqual(["folder/lost.txt", "kept.txt"]);
 
       const rows = await gc(portico, "--delete", "--delete-rows", "--grace", "2h");
       expect(rows.lines).not.toContain(ROWS_ARE_LEFT);
-      expect([rows.code, rows.lines.slice(0, 6)]).toEqual([0, table("3 28 B", 1, "1 6 B", 0, 1)]);
+      expect([rows.code, rows.lines.slice(0, 7)]).toEqual([0, table("3 28 B", 1, "1 6 B", 0, 0, 1)]);
       expect([await store.paths(), await names(server)]).toEqual([before.filter((path) => ![OLD, OLDER].includes(path)), ["kept.txt"]]);
-      expect((await gc(portico)).lines).toEqual([...table("2 22 B", 0, "0 0 B", 0, 0, 1), ""]);
+      expect((await gc(portico)).lines).toEqual([...table("2 22 B", 0, "0 0 B", 0, 0, 0, 1), ""]);
       expect(await (await done(service.storage.from("files").download("kept.txt"))).text()).toBe("kept");
     } finally {
       await portico.dispose();

@@ -1,5 +1,5 @@
 // The buckets of a project folder.
-import { appendFile, rm } from "node:fs/promises";
+import { appendFile, readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 
 import type { SupabaseClient } from "@supabase/supabase-js";
@@ -46,6 +46,31 @@ objects_path = "./images"
     const again = await command(["seed", "buckets", "--workdir", portico.folder]);
     expect([again.code, again.stderr]).toEqual([0, expect.stringContaining("Creating Storage bucket: added")]);
     expect((await storage.getBucket("added")).data).toMatchObject({ public: true });
+  } finally {
+    await portico.dispose();
+  }
+}, 120_000);
+
+test("a reset of the database deletes the content of the objects before it", async () => {
+  const config = `
+[storage.buckets.images]
+objects_path = "./images"
+`;
+  const portico = await Portico.start({ config, files: { "supabase/images/a.txt": "seeded" } });
+  try {
+    const files = async (): Promise<number> => {
+      const entries = await readdir(join(portico.folder, ".portico/storage/objects"), { recursive: true, withFileTypes: true });
+      return entries.filter((entry) => entry.isFile()).length;
+    };
+    expect((await storageOf(portico).from("images").upload("b.txt", "uploaded")).error).toBeNull();
+    expect(await files()).toBe(2);
+    const reset = await command(["db", "reset", "--workdir", portico.folder]);
+    expect([reset.code, reset.stderr]).toEqual([0, expect.stringContaining("Finished portico db reset")]);
+    expect(await files()).toBe(1);
+    const images = storageOf(portico).from("images");
+    expect(await (await images.download("a.txt")).data!.text()).toBe("seeded");
+    expect((await images.download("b.txt")).error).not.toBeNull();
+    expect(portico.log).not.toMatch(/WARN|ERROR/);
   } finally {
     await portico.dispose();
   }

@@ -62,6 +62,8 @@ pub struct GcSummary {
     pub orphan_bytes: u64,
     /// The paths of some of them in the place of the content.
     pub orphan_paths: Vec<String>,
+    /// The number of files that no row refers to and that are younger than the grace period.
+    pub young: u64,
     /// The number of uploads that were interrupted and left something.
     pub interrupted: u64,
     /// True if the content without a row was deleted.
@@ -134,7 +136,7 @@ impl Storage {
         })
         .await?;
 
-        let mut orphans = Vec::new();
+        let (mut orphans, mut young) = (Vec::new(), HashSet::new());
         let (sender, mut files) = mpsc::channel::<StoredFile>(ROWS_AT_ONCE);
         let compare = async {
             while let Some(file) = files.recv().await {
@@ -143,9 +145,14 @@ impl Storage {
                 if summary.files.is_multiple_of(PROGRESS_STEP) {
                     progress(format!("{} files", summary.files));
                 }
-                let is_old = || file.since.elapsed().is_ok_and(|age| age >= options.grace);
-                if !unseen.remove(&digest(&file.path)) && file.is_version && is_old() {
+                let digest = digest(&file.path);
+                if unseen.remove(&digest) || !file.is_version {
+                    continue;
+                }
+                if file.since.elapsed().is_ok_and(|age| age >= options.grace) {
                     orphans.push(file);
+                } else {
+                    young.insert(digest);
                 }
             }
         };
@@ -160,6 +167,7 @@ impl Storage {
         self.for_each_row(|row| {
             let digest = digest(&backend.path(&row.key()));
             candidates.remove(&digest);
+            young.remove(&digest);
             if unseen.contains(&digest) {
                 doubtful.push(row);
             }
@@ -177,6 +185,7 @@ impl Storage {
         summary.orphans = orphans.len() as u64;
         summary.orphan_bytes = orphans.iter().map(|file| file.size).sum();
         summary.orphan_paths = orphans.iter().take(SHOWN).map(|file| file.path.clone()).collect();
+        summary.young = young.len() as u64;
         summary.interrupted = backend.interrupted(options.grace).await?;
 
         if options.delete_rows && summary.rows > 1 && summary.lost == summary.rows {

@@ -51,8 +51,8 @@ pub enum ExistingBuckets {
 /// The reason why a bucket or a file could not be stored.
 #[derive(Debug, thiserror::Error)]
 pub enum SeedError {
-    /// The service rejected a bucket.
-    #[error("the bucket {name} could not be made: {message}")]
+    /// The service rejected a bucket, or a change of one.
+    #[error("the bucket {name} could not be made or changed: {message}")]
     Bucket {
         /// The name of the bucket.
         name: String,

@@ -11,16 +11,22 @@ use portico_database::Endpoint;
 use portico_database::wire::{FixedRead, ReadCoalescer};
 use portico_images::{Renderer, ResultCache};
 use portico_tokens::CurrentKeys;
+use time::OffsetDateTime;
+use time::macros::datetime;
 
 use crate::backend::Backend;
 use crate::backend::folder::ContentFolder;
 use crate::backend::journal::Journal;
 use crate::backend::object_store::S3Store;
+use crate::gc::{GcError, GcOptions};
 use crate::object::multipart;
 use crate::service::{BODY_MEMORY, Completions, PrivateBuckets, StorageService};
 use crate::settings::{BackendSettings, StorageSettings};
 use crate::unfinished::UnfinishedUploads;
 use crate::{clean_up, routes, sql};
+
+/// Every upload has expired then.
+const END_OF_TIME: OffsetDateTime = datetime!(9999-12-31 23:59:59 UTC);
 
 /// The storage service. Clones share all state.
 #[derive(Clone)]
@@ -90,6 +96,31 @@ impl Storage {
     pub async fn clean_up(&self, grace: Duration) {
         clean_up::run(&self.service, grace).await;
         self.service.unfinished.sweep(self.service.clock.now(), grace).await;
+    }
+
+    /// Deletes the content that belongs to no object and the uploads that are not finished,
+    /// whatever their age: for a database that was made anew. Content in an object store stays,
+    /// which other servers may use.
+    ///
+    /// # Errors
+    /// When the database or the folder of the content cannot be read or changed.
+    pub async fn discard_earlier_content(&self) -> Result<(), GcError> {
+        let StorageService { unfinished, settings, .. } = &*self.service;
+        unfinished.sweep(END_OF_TIME, Duration::ZERO).await;
+        if matches!(settings.backend, BackendSettings::Folder(_)) {
+            let options = GcOptions { grace: Duration::ZERO, delete_content: true, delete_rows: false };
+            self.collect_garbage(options, &|_| {}).await?;
+            clean_up::run(&self.service, Duration::ZERO).await;
+        }
+        Ok(())
+    }
+
+    /// Checks that the place of the content can be reached.
+    ///
+    /// # Errors
+    /// The text for people.
+    pub async fn check_backend(&self) -> Result<(), String> {
+        self.service.backend.check().await.map_err(|error| error.to_string())
     }
 
     /// Ends the uploads in parts that were begun before `age`, and deletes parts without an upload

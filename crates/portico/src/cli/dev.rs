@@ -56,7 +56,7 @@ pub(super) async fn run(global: &Global, options: DevOptions) -> anyhow::Result<
         );
     }
     let (project, api, mailbox) = open_ports(global).await?;
-    let settings = Settings::load(&project)?;
+    let settings = folder::settings(&project)?;
     let data = project.root().join(".portico");
     folder::make_development_folder(&data)?;
 
@@ -267,6 +267,11 @@ async fn complete(server: &Server, project: &Project, settings: &Settings) -> an
 /// Does the same as [`complete`], after the database was set up again, with the buckets that the
 /// project has now.
 async fn restore(server: &Server, project: &Project, settings: &Settings) -> anyhow::Result<()> {
+    if let Some(storage) = server.storage()
+        && let Err(error) = storage.discard_earlier_content().await
+    {
+        tracing::warn!(error = %error, "the content of earlier objects could not be deleted");
+    }
     server.restore_avatars().await;
     complete(server, &project.reload()?, settings).await
 }

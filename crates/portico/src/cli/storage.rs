@@ -64,10 +64,17 @@ pub(super) async fn run(global: &Global, command: StorageCommand) -> anyhow::Res
 /// Returns what has become of what was found, and what else can be done.
 fn advice(found: &GcSummary, delete: bool, delete_rows: bool) -> Vec<&'static str> {
     let mut advice = Vec::new();
-    if delete {
-        advice.push("The files without an object and the interrupted uploads are deleted.");
-    } else if found.orphans + found.interrupted > 0 {
-        advice.push("The files without an object and the interrupted uploads are left: --delete deletes them.");
+    if found.orphans + found.interrupted > 0 {
+        advice.push(if delete {
+            "The files without an object and the interrupted uploads are deleted."
+        } else {
+            "The files without an object and the interrupted uploads are left: --delete deletes them."
+        });
+    }
+    if found.young > 0 {
+        advice.push(
+            "The newer files are left: an upload may be in progress. Restored files are new for the grace period.",
+        );
     }
     if found.lost > 0 && !delete_rows {
         advice.push("The objects without content are left: --delete-rows deletes their rows.");
@@ -81,6 +88,7 @@ fn print(found: &GcSummary) {
         ("Files", found.files, size(found.bytes)),
         ("Objects without content", found.lost, String::new()),
         ("Files without an object", found.orphans, size(found.orphan_bytes)),
+        ("Newer, without an object", found.young, String::new()),
         ("Interrupted uploads", found.interrupted, String::new()),
         ("Deleted objects", found.deleted_rows, String::new()),
     ];

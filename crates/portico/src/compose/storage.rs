@@ -40,6 +40,8 @@ const CLEAN_UP_PERIOD: Duration = Duration::from_secs(600);
 /// The time after which an upload in parts to which nothing was added is ended.
 const ABANDONED_AFTER: Duration = Duration::from_secs(7 * 24 * 3600);
 
+const TURNED_OFF: &str = "the storage service is turned off: [storage] enabled in supabase/config.toml";
+
 /// Returns the settings that the configuration describes; `None` if the service is turned off. The
 /// content is below `data`, or in the store of `extras`.
 #[must_use]
@@ -166,7 +168,19 @@ async fn seed(
     existing: ExistingBuckets,
     progress: &(dyn Fn(String) + Send + Sync),
 ) -> Result<(), SeedError> {
-    let Some(storage) = storage else { return Ok(()) };
+    let Some(storage) = storage else {
+        if existing == ExistingBuckets::Update {
+            progress(format!("WARN: {TURNED_OFF}"));
+        }
+        return Ok(());
+    };
+    let limit = project.config().storage.file_size_limit;
+    for (name, bucket) in &project.config().storage.buckets {
+        if bucket.file_size_limit > limit {
+            let key = format!("[storage.buckets.{name}] file_size_limit");
+            progress(format!("WARN: {key} is above [storage] file_size_limit, which applies: {limit} bytes"));
+        }
+    }
     let buckets = project.config().storage.buckets.iter().map(|(name, bucket)| SeedBucket {
         name: name.clone(),
         public: bucket.public,
@@ -185,8 +199,7 @@ pub fn collect_garbage(storage: Option<&Storage>, options: GcOptions, replies: m
     let storage = storage.cloned();
     tokio::spawn(async move {
         let Some(storage) = storage else {
-            let message = "the storage service is turned off: [storage] enabled in supabase/config.toml".to_owned();
-            let _ = replies.send(Reply::Failed { message }).await;
+            let _ = replies.send(Reply::Failed { message: TURNED_OFF.to_owned() }).await;
             return;
         };
         let report = |line: String| {
@@ -196,7 +209,7 @@ pub fn collect_garbage(storage: Option<&Storage>, options: GcOptions, replies: m
         // Younger content may belong to an upload in progress on another server
         if options.grace < storage.grace() {
             let minutes = storage.grace().as_secs() / 60;
-            report(format!("What changed in the last {minutes} minutes is left: an upload may be in progress"));
+            report(format!("The grace period is {minutes} minutes, the shortest one: an upload may be in progress"));
         }
         let options = GcOptions { grace: options.grace.max(storage.grace()), ..options };
         let collection = storage.collect_garbage(options, &report);
@@ -244,6 +257,10 @@ pub(super) fn service(storage: Option<&Storage>) -> Service {
         Box::pin(async move { storage.respond(request, |headers| gateway.write_to(headers)).await })
     };
     let clean_up = async move {
+        // It may be down for a moment only, so the server starts
+        if let Err(error) = cleaned.check_backend().await {
+            tracing::warn!(error, "the content of stored objects cannot be reached: check [storage.backend]");
+        }
         let mut ticks = tokio::time::interval(CLEAN_UP_PERIOD);
         loop {
             ticks.tick().await;

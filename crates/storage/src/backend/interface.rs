@@ -74,6 +74,11 @@ pub(crate) trait Backend: PartStore + Send + Sync {
     /// Returns the path of a version at this place.
     fn path(&self, at: &VersionKey) -> String;
 
+    /// Checks that the place can be reached.
+    fn check(&self) -> BackendFuture<'_, ()> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
     /// Sends all files at this place. Ends when the receiver does.
     fn walk(&self, files: mpsc::Sender<StoredFile>) -> BackendFuture<'_, ()>;
 

@@ -11,6 +11,9 @@ pub struct Place {
 }
 
 impl Place {
+    /// True if other servers may have content there.
+    pub const IS_SHARED: bool = false;
+
     /// Returns the place that the settings name.
     pub async fn prepare(settings: &mut StorageSettings) -> Self {
         Self { root: settings.backend.folder().to_owned() }

@@ -295,6 +295,11 @@ impl Backend for S3Store {
         self.key(at)
     }
 
+    fn check(&self) -> BackendFuture<'_, ()> {
+        let request = StoreRequest::of_bucket(Method::GET).query("list-type", "2").query("max-keys", "1");
+        Box::pin(async move { Ok(self.client.call(request).await.map(drop)?) })
+    }
+
     fn walk(&self, files: mpsc::Sender<StoredFile>) -> BackendFuture<'_, ()> {
         Box::pin(async move {
             let mut next = Some(self.objects(&self.prefix, "", None).await?);

@@ -55,6 +55,9 @@ pub struct Place {
 }
 
 impl Place {
+    /// True if other servers may have content there.
+    pub const IS_SHARED: bool = true;
+
     /// Makes a bucket and writes it into the settings.
     pub async fn prepare(settings: &mut StorageSettings) -> Self {
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
