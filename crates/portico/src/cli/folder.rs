@@ -37,6 +37,15 @@ pub(super) fn load(options: LoadOptions) -> anyhow::Result<Project> {
     Ok(project)
 }
 
+/// Reads the project's `supabase/portico.toml` and prints its warnings to standard error.
+pub(super) fn settings(project: &Project) -> anyhow::Result<Settings> {
+    let settings = Settings::load(project)?;
+    for warning in &settings.warnings {
+        say(&format!("WARN: {warning}"));
+    }
+    Ok(settings)
+}
+
 /// Prints a line of progress to standard error, a warning in colour.
 pub(super) fn say(line: &str) {
     let style = anstyle::Style::new().fg_color(Some(anstyle::AnsiColor::Yellow.into()));

@@ -59,7 +59,7 @@ pub(super) async fn run(global: &Global, options: ServeOptions) -> anyhow::Resul
     // `.env` files of a developer's machine do not apply to this server
     let stage = "production";
     let project = folder::load(LoadOptions { workdir: global.workdir.clone(), stage, ..LoadOptions::default() })?;
-    let settings = Settings::load(&project)?;
+    let settings = folder::settings(&project)?;
     let data = options.data.clone().unwrap_or_else(|| settings.database.data.clone());
 
     // Nothing is written before the whole configuration has passed

@@ -54,6 +54,7 @@ pub fn check(project: &Project, settings: &Settings) -> anyhow::Result<CheckedCo
     auth.rate_limits.per_address = true;
     let mut problems = safety::problems(config, &auth);
     problems.extend(safety::unset(project.warnings()));
+    problems.extend(safety::unset(&settings.warnings));
     if settings.storage.s3.access_keys.contains_key(well_known::S3_ACCESS_KEY_ID) {
         problems
             .push("[storage.s3] access_keys contains the published key of development: make another one".to_owned());

@@ -69,11 +69,16 @@ impl S3Extras {
         let access_keys = s3.named_secrets("access_keys");
         let is_usable =
             |(id, secret): (&String, &Secret)| is_word(id, "-_.") && secret.expose().chars().count() >= MIN_SECRET;
-        if !access_keys.iter().all(is_usable) {
+        for (id, _) in access_keys.iter().filter(|key| !is_usable(*key)) {
             let key = s3.key("access_keys");
+            // An id of another form may be a secret
+            let which = if is_word(id, "-_.") { format!("the key {id}") } else { "a key".to_owned() };
             s3.fail(
                 "access_keys",
-                format!("{key}: expected ids of letters and digits with secrets of at least {MIN_SECRET} characters"),
+                format!(
+                    "{key}: {which} cannot be used: expected ids of letters, digits and `-_.` with secrets of at \
+                     least {MIN_SECRET} characters"
+                ),
             );
         }
         Self { region, access_keys }
