@@ -165,7 +165,10 @@ impl<'a> OpenSource<'a> {
                 Box::new(PngDecoder::with_limits(reader, metadata).map_err(source_error)?)
             }
             SourceFormat::Bmp => Box::new(BmpDecoder::new(reader).map_err(source_error)?),
-            SourceFormat::Ico => Box::new(IcoDecoder::new(reader).map_err(source_error)?),
+            SourceFormat::Ico => match png_of_icon(file) {
+                Some(png) => return Self::open(png, SourceFormat::Png, limits),
+                None => Box::new(IcoDecoder::new(reader).map_err(source_error)?),
+            },
             SourceFormat::Tiff => Box::new(TiffDecoder::new(reader).map_err(source_error)?),
             SourceFormat::Gif => {
                 let decoder = Box::new(GifDecoder::new(reader).map_err(source_error)?);
@@ -229,6 +232,23 @@ impl<'a> OpenSource<'a> {
             }
         }
     }
+}
+
+/// Returns the largest image of an icon if it is a PNG. The library decodes only those of 32 bits
+/// within icons, but many programs write others.
+fn png_of_icon(file: &[u8]) -> Option<&[u8]> {
+    const ENTRY_SIZE: usize = 16;
+    const PNG_SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
+    let count = usize::from(u16::from_le_bytes(*file.get(4..)?.first_chunk()?));
+    let entries = file.get(6..)?.chunks_exact(ENTRY_SIZE).take(count);
+    // 0 stands for 256. Of two equal ones, that with more colours
+    let side = |byte: u8| if byte == 0 { 256 } else { u32::from(byte) };
+    let area = |entry: &&[u8]| (side(entry[0]) * side(entry[1]), u16::from_le_bytes([entry[6], entry[7]]));
+    let largest = entries.max_by_key(area)?;
+    let number = |at: usize| usize::try_from(u32::from_le_bytes(*largest.get(at..)?.first_chunk()?)).ok();
+    let (length, offset) = (number(8)?, number(12)?);
+    let image = file.get(offset..offset.checked_add(length)?)?;
+    image.starts_with(PNG_SIGNATURE).then_some(image)
 }
 
 /// Converts a frame of an animation.

@@ -35,7 +35,7 @@ const MAX_SIDE: u32 = 65_535;
 /// Checks whether a size can be encoded in a format.
 ///
 /// # Errors
-/// [`RenderError::ResolutionTooLarge`].
+/// [`RenderError::ResultTooLarge`].
 pub(crate) fn check_size(
     size: crate::geometry::PixelSize,
     format: OutputFormat,
@@ -44,7 +44,7 @@ pub(crate) fn check_size(
     let longest_side = if format == OutputFormat::WebP { MAX_WEBP_SIDE } else { MAX_SIDE };
     let max_pixels = if format == OutputFormat::Avif { limits.max_avif_pixels } else { limits.max_pixels };
     if size.width > longest_side || size.height > longest_side || size.pixels() > max_pixels {
-        return Err(RenderError::ResolutionTooLarge);
+        return Err(RenderError::ResultTooLarge);
     }
     Ok(())
 }

@@ -18,6 +18,9 @@ pub enum RenderError {
     /// The frames of an animation have more pixels in sum than are processed.
     #[error("The source image frame resolution is too large to process")]
     FrameResolutionTooLarge,
+    /// The result has more pixels or bytes than its format may have.
+    #[error("The requested image resolution is too large to process")]
+    ResultTooLarge,
     /// The deadline passed before the result was complete.
     #[error("Image request timed out")]
     TimedOut,
@@ -36,7 +39,11 @@ impl RenderError {
     /// Returns the logical HTTP status.
     pub fn status(&self) -> u16 {
         match self {
-            Self::InvalidSource | Self::ResolutionTooLarge | Self::FileTooLarge | Self::FrameResolutionTooLarge => 400,
+            Self::InvalidSource
+            | Self::ResolutionTooLarge
+            | Self::FileTooLarge
+            | Self::FrameResolutionTooLarge
+            | Self::ResultTooLarge => 400,
             Self::SourceUnavailable => 404,
             Self::TimedOut => 408,
             Self::TooManyRequests => 429,

@@ -99,7 +99,7 @@ impl Rendering<'_> {
             }
         };
         if bytes.len() > self.limits.max_output_bytes {
-            return Err(RenderError::ResolutionTooLarge);
+            return Err(RenderError::ResultTooLarge);
         }
         Ok(RenderedImage { format, bytes: bytes.into() })
     }
@@ -108,7 +108,7 @@ impl Rendering<'_> {
     /// way to another one.
     ///
     /// # Errors
-    /// [`RenderError::ResolutionTooLarge`] if it can have none.
+    /// [`RenderError::ResultTooLarge`] if it can have none.
     fn possible(&self, size: PixelSize, mut requested: RequestedFormat) -> Result<RequestedFormat, RenderError> {
         loop {
             let target = OutputFormat::choose(self.source_format, requested, false);

@@ -160,10 +160,21 @@ pub fn valid() -> Vec<(&'static str, Bytes)> {
         ("bmp", encoded(picture(), ImageFormat::Bmp)),
         ("tiff", encoded(picture(), ImageFormat::Tiff)),
         ("ico", encoded(transparent(48, 32), ImageFormat::Ico)),
+        ("ico of a png without alpha", icon_of_png(&encoded(picture(), ImageFormat::Png), 61, 43)),
         ("one column", encoded(RgbImage::new(1, 10_000), ImageFormat::Png)),
         ("one row", encoded(RgbImage::new(10_000, 1), ImageFormat::Png)),
         ("one pixel", encoded(RgbImage::new(1, 1), ImageFormat::Bmp)),
     ]
+}
+
+/// Returns an icon with a small bitmap of one pixel, which is damaged, and a PNG of this size.
+fn icon_of_png(png: &[u8], width: u8, height: u8) -> Bytes {
+    let entry = |width: u8, height: u8, length: usize, offset: u32| {
+        let head = [width, height, 0, 0, 1, 0, 24, 0];
+        [head.as_slice(), &(length as u32).to_le_bytes(), &offset.to_le_bytes()].concat()
+    };
+    let entries = [entry(1, 1, 1, 38), entry(width, height, png.len(), 39)].concat();
+    [[0, 0, 1, 0, 2, 0].as_slice(), &entries, b"x", png].concat().into()
 }
 
 fn animated_webp() -> Bytes {

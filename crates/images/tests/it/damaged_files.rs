@@ -34,8 +34,8 @@ fn limits_are_checked_before_anything_is_decoded() {
     assert_eq!(outcome(RenderLimits { max_source_bytes: 99, ..limits.clone() }), Err(RenderError::FileTooLarge));
     assert_eq!(outcome(RenderLimits { max_pixels: 9_999, ..limits.clone() }), Err(RenderError::ResolutionTooLarge));
     assert_eq!(outcome(RenderLimits { max_memory: 29_999, ..limits.clone() }), Err(RenderError::ResolutionTooLarge));
-    assert_eq!(outcome(RenderLimits { max_avif_pixels: 999, ..limits.clone() }), Err(RenderError::ResolutionTooLarge));
-    assert_eq!(outcome(RenderLimits { max_output_bytes: 10, ..limits.clone() }), Err(RenderError::ResolutionTooLarge));
+    assert_eq!(outcome(RenderLimits { max_avif_pixels: 999, ..limits.clone() }), Err(RenderError::ResultTooLarge));
+    assert_eq!(outcome(RenderLimits { max_output_bytes: 10, ..limits.clone() }), Err(RenderError::ResultTooLarge));
     assert!(outcome(limits).is_ok());
 }
 
@@ -109,7 +109,10 @@ fn bombs_take_no_memory() {
         // The small picture behind huge texts may be shown
         match rendered(&bomb, "width=10", RequestedFormat::Origin) {
             Ok(image) => assert_eq!(decoded_size(&image), (8, 8)),
-            Err(error) => assert!(matches!(error, RenderError::InvalidSource | RenderError::ResolutionTooLarge)),
+            Err(error) => assert!(matches!(
+                error,
+                RenderError::InvalidSource | RenderError::ResolutionTooLarge | RenderError::ResultTooLarge
+            )),
         }
     }
     let growth = peak_memory() - before;

@@ -12,6 +12,10 @@ fn shown_size(name: &str, file: &[u8]) -> PixelSize {
     if name == "turned jpeg" {
         return PixelSize::new(32, 64);
     }
+    if name == "ico of a png without alpha" {
+        // The library does not decode it
+        return PixelSize::new(61, 43);
+    }
     let image = image::load_from_memory(file).unwrap();
     PixelSize::new(image.width(), image.height())
 }
@@ -24,7 +28,7 @@ fn every_source_keeps_its_format_or_takes_the_requested_one() {
             name if name.ends_with("jpeg") => Jpeg,
             name if name.contains("gif") => Gif,
             name if name.contains("webp") => WebP,
-            "bmp" | "tiff" | "one pixel" => Jpeg,
+            "bmp" | "tiff" | "one pixel" | "ico of a png without alpha" => Jpeg,
             _ => Png,
         };
         for (requested, format) in [
@@ -185,7 +189,7 @@ fn an_svg_document_is_passed_on_and_never_drawn() {
 fn an_accepted_format_gives_way_where_it_cannot_hold_the_size() {
     let file = corpus::encoded(image::RgbImage::new(20_000, 1), ImageFormat::Png);
     assert_eq!(rendered(&file, "", RequestedFormat::WebPAccepted).unwrap().format, OutputFormat::Png);
-    assert_eq!(rendered(&file, "", RequestedFormat::WebP), Err(RenderError::ResolutionTooLarge));
+    assert_eq!(rendered(&file, "", RequestedFormat::WebP), Err(RenderError::ResultTooLarge));
     assert_eq!(rendered(&file, "width=100", RequestedFormat::WebP).unwrap().format, OutputFormat::WebP);
 
     let small = RenderLimits { max_avif_pixels: 100, ..RenderLimits::default() };
