@@ -37,8 +37,11 @@ pub(crate) async fn respond(
     forwarded: ForwardedHeaders<'_>,
 ) -> Response {
     let (parts, body) = request.into_parts();
-    if let Some(settings) = service.settings.s3.as_ref().filter(|_| s3::serves(parts.uri.path())) {
-        return Box::pin(s3::respond(service, settings, (&parts, body), forwarded)).await;
+    if s3::serves(parts.uri.path()) {
+        return match &service.settings.s3 {
+            Some(settings) => Box::pin(s3::respond(service, settings, (&parts, body), forwarded)).await,
+            None => s3::switched_off(&parts),
+        };
     }
     let call = StorageCall { service, parts: &parts, forwarded };
     let address = RestAddress::parse(&parts.method, parts.uri.path());
@@ -66,11 +69,9 @@ impl StorageCall<'_> {
             RestAddress::Version => Ok(text(concat!("portico-", env!("CARGO_PKG_VERSION")))),
             RestAddress::Health => self.health().await,
             RestAddress::Purge => self.purge(),
-            RestAddress::SwitchedOff(feature) => {
-                if feature == "iceberg" {
-                    self.require_service_role()?;
-                }
-                Err(StorageError::FeatureNotEnabled(feature))
+            RestAddress::Iceberg => {
+                self.require_service_role()?;
+                Err(StorageError::FeatureNotEnabled("iceberg"))
             }
             // On the heap, or the memory of every upload would have room for them
             RestAddress::Resumable(target) => Ok(Box::pin(resumable::respond(self, target, body)).await),

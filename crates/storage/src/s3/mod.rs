@@ -24,15 +24,15 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::response::Response;
-use http::Method;
 use http::request::Parts;
+use http::{Method, StatusCode};
 use portico_base::{ForwardedHeaders, LoggedRoute};
 
 use self::address::S3Address;
 use self::call::{S3Call, S3Request};
 use self::error::error_response;
 use self::query::S3Query;
-use crate::error::{Result, S3Error};
+use crate::error::{Result, S3Error, StorageError};
 use crate::service::StorageService;
 use crate::settings::S3Settings;
 
@@ -73,6 +73,15 @@ pub(crate) async fn respond(
     if is_head {
         *response.body_mut() = Body::empty();
     }
+    response
+}
+
+/// Responds to a request while the protocol is turned off.
+pub(crate) fn switched_off(parts: &Parts) -> Response {
+    let is_head = parts.method == Method::HEAD;
+    let mut response = error_response(&StorageError::FeatureNotEnabled("s3"), "", is_head);
+    *response.status_mut() = StatusCode::FORBIDDEN;
+    response.extensions_mut().insert(LoggedRoute(PREFIX));
     response
 }
 

@@ -191,9 +191,12 @@ async fn the_service_answers_probes_and_unknown_routes() {
         other.json(),
         json!({ "message": "Route GET:/nothing not found", "error": "Not Found", "statusCode": 404 })
     );
-    for path in ["/s3/b", "/iceberg/bucket"] {
-        assert_eq!(f.service(f.post(path)).send().await.expect(403).json()["code"], "FeatureNotEnabled");
-    }
+    assert_eq!(f.service(f.post("/iceberg/bucket")).send().await.expect(403).json()["code"], "FeatureNotEnabled");
+    // Clients of the protocol understand no other form
+    let s3 = f.service(f.post("/s3/b")).send().await.expect(403);
+    assert_eq!(s3.header("content-type"), Some("application/xml; charset=utf-8"));
+    assert!(s3.text().contains("<Code>FeatureNotEnabled</Code>"), "{}", s3.text());
+    assert_eq!(f.head("/s3/b").send().await.expect(403).text(), "");
     f.get("/render/image/public/a/b").send().await.expect(404);
     f.service(f.post("/vector/ListVectorBuckets")).send().await.expect(404);
     let analytics = f.service(f.post("/bucket").json(&json!({ "name": "tables", "type": "ANALYTICS" }))).send().await;
