@@ -1,4 +1,4 @@
-//! What the access log says of a response besides its status, from services that know more: each is
+//! Facts about a response for the access log, from services that know more than its status: each is
 //! an extension of the response.
 
 /// The pattern of the path that responded (`/object/{bucket}/{name}`), never the path itself.
