@@ -177,3 +177,15 @@ test("one setting controls the colours of the log and of everything else", async
   await expect.poll(() => plain.log).toContain(" INFO responded");
   expect(plain.log).not.toContain("\u001b");
 });
+
+test("an unset variable in portico.toml is reported at the start, and not accepted where accounts depend on it", async () => {
+  const check = async (settings: string): Promise<[number | null, string]> => {
+    const folder = await projectFolder({ files: { "supabase/portico.toml": settings } });
+    const { code, stderr } = await portico(["serve", "--check", "--workdir", folder], { cwd: folder, env: { PORTICO_SERVER_PUBLIC_URL: "https://accounts.example.com" } });
+    return [code, stderr];
+  };
+  const unset = (key: string): string => `environment variable is unset: NOT_SET (${key} counts as not set)`;
+  expect(await check('[storage.s3]\naccess_keys = ["BACKUP:env(NOT_SET)"]\n')).toEqual([0, expect.stringContaining(`WARN: supabase/portico.toml:2: ${unset("storage.s3.access_keys")}`)]);
+  const [code, problem] = await check('[auth.encryption]\nkeys = ["k1:env(NOT_SET)"]\n');
+  expect([code, problem]).toEqual([1, expect.stringContaining(`auth.encryption.keys: ${unset("auth.encryption.keys")}: set the variable, or remove the setting`)]);
+});

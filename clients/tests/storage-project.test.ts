@@ -75,3 +75,19 @@ objects_path = "./images"
     await portico.dispose();
   }
 }, 120_000);
+
+test("a limit above the global one is reported, and so is a service that is turned off", async () => {
+  const portico = await Portico.start({ config: '[storage]\nfile_size_limit = "1MiB"\n[storage.buckets.films]\nfile_size_limit = "5MiB"\n' });
+  try {
+    expect(portico.log).toContain("WARN: [storage.buckets.films] file_size_limit is above [storage] file_size_limit, which applies: 1048576 bytes");
+  } finally {
+    await portico.dispose();
+  }
+  const off = await Portico.start({ config: "[storage]\nenabled = false\n" });
+  try {
+    const seeded = await command(["seed", "buckets", "--workdir", off.folder]);
+    expect([seeded.code, seeded.stderr]).toEqual([0, expect.stringContaining("WARN: the storage service is turned off")]);
+  } finally {
+    await off.dispose();
+  }
+}, 120_000);

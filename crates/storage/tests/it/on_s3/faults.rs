@@ -172,6 +172,10 @@ async fn an_object_is_not_reported_as_missing_when_the_bucket_of_the_store_is() 
     missing.bucket("files", serde_json::json!({})).await;
     let failed = missing.store("files/a", "one").await;
     assert_error(&failed, 500, "500", "InternalError", "Internal Server Error");
+    // The log of the start says why
+    f.t.storage().check_backend().await.unwrap();
+    let reason = missing.t.storage().check_backend().await.unwrap_err();
+    assert!(reason.contains("NoSuchBucket"), "{reason}");
 }
 
 #[tokio::test]
