@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use portico_md5::{LANES, Md5State};
+use portico_md5::Md5State;
 use tokio::sync::oneshot;
 
 use super::aligned::{AlignedBuffer, AlignedBuffers};
@@ -28,9 +28,12 @@ use crate::backend::work_queue::{Batches, WorkQueue};
 /// The threads that write. More writes to the disk at a time would not be faster, but the last one
 /// of each upload is followed by flushes.
 const WRITING_THREADS: usize = 8;
-/// The time for which hashing waits for the pieces of other uploads that are on their way. Eight
-/// pieces together take less than two would, and the disk has work meanwhile.
-const PATIENCE: Duration = Duration::from_millis(3);
+/// The number of pieces that hashing waits for at most. Together they take less than two would.
+/// More that have arrived are hashed with them, as far as there are lanes.
+const ENOUGH: usize = 8;
+/// The time for which hashing waits for the pieces of other uploads that are on their way. Longer,
+/// and uploads would wait while the processors and the disk have little to do.
+const PATIENCE: Duration = Duration::from_millis(1);
 
 /// Content that has arrived. Its permit ends when it is dropped.
 pub(super) struct Piece {
@@ -134,8 +137,8 @@ impl PieceWriters {
         });
         // The other pieces are received or written
         let permits = permits.clone();
-        let wanted = Box::new(move || permits.held() * 3 / 4);
-        let batches = Batches { max: LANES, wanted, patience: PATIENCE };
+        let wanted = Box::new(move || (permits.held() * 3 / 4).min(ENOUGH));
+        let batches = Batches { max: portico_md5::lanes(), wanted, patience: PATIENCE };
         Self { hashing: WorkQueue::new(processors.div_ceil(2), batches, || hash_together), writing }
     }
 
@@ -220,7 +223,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let permits = PiecePermits::default();
         let writers = PieceWriters::new(&permits);
-        let files = (0..3 * LANES).map(|number| {
+        let files = (0..3 * portico_md5::MAX_LANES).map(|number| {
             let new = PieceTarget::New(root.path().join(number.to_string()), u64::MAX);
             let (permits, writers) = (&permits, &writers);
             async move {
@@ -245,7 +248,7 @@ mod tests {
         let at_work = permits.clone();
         let finish: FinishDraft = Box::new(move |writer| {
             // Only hashing may still have the piece
-            let end = Instant::now() + 1000 * PATIENCE;
+            let end = Instant::now() + Duration::from_secs(60);
             while at_work.free() < free {
                 assert!(Instant::now() < end, "the permit is held while the file is finished");
                 std::thread::yield_now();
