@@ -19,6 +19,9 @@ use fearless_simd::{Level, dispatch, u32x4, u32x8, u32x16};
 const BLOCK: usize = 64;
 /// The number of contents that are hashed at once at most, on any processor.
 pub const MAX_LANES: usize = 16;
+/// The bytes of a digest that is not whole yet: four words, the number of blocks, the number of
+/// bytes behind them, and these bytes, fewer than a block, with zeros.
+const STATE_BYTES: usize = 16 + 8 + BLOCK;
 const INITIAL: [u32; 4] = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476];
 
 /// The digest of a content that is not whole yet.
@@ -40,6 +43,43 @@ impl Default for Md5State {
 impl Md5State {
     fn rest_len(&self) -> usize {
         (self.length % BLOCK as u64) as usize
+    }
+
+    /// Returns the digest so far as bytes, from which [`from_bytes`](Self::from_bytes) makes it
+    /// again. They have the form of `SerializableState` of the crate `md-5`.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; STATE_BYTES] {
+        let mut bytes = [0; STATE_BYTES];
+        let (words, behind) = bytes.split_at_mut(16);
+        for (to, word) in words.as_chunks_mut().0.iter_mut().zip(self.words) {
+            *to = word.to_le_bytes();
+        }
+        let (blocks, behind) = behind.split_at_mut(8);
+        blocks.copy_from_slice(&(self.length / BLOCK as u64).to_le_bytes());
+        let rest = self.rest_len();
+        behind[0] = rest as u8;
+        behind[1..=rest].copy_from_slice(&self.rest[..rest]);
+        bytes
+    }
+
+    /// Makes a digest from its bytes. `None`: no digest has these.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (words, behind) = bytes.split_first_chunk::<16>()?;
+        let (blocks, behind) = behind.split_first_chunk::<8>()?;
+        let (rest, padded) = behind.split_first()?;
+        let padded: &[u8; BLOCK - 1] = padded.try_into().ok()?;
+        let (content, padding) = padded.split_at_checked(usize::from(*rest))?;
+        if padding.iter().any(|byte| *byte != 0) {
+            return None;
+        }
+        let length = u64::from_le_bytes(*blocks).checked_mul(BLOCK as u64)?.checked_add(u64::from(*rest))?;
+        let mut state = Self { length, ..Self::default() };
+        for (word, bytes) in state.words.iter_mut().zip(words.as_chunks().0) {
+            *word = u32::from_le_bytes(*bytes);
+        }
+        state.rest[..content.len()].copy_from_slice(content);
+        Some(state)
     }
 
     /// Returns the digest of the content.
@@ -70,7 +110,7 @@ fn lanes_of(level: Level) -> usize {
     if has_wide_vectors(level) { MAX_LANES } else { 8 }
 }
 
-/// Whether vectors have sixteen lanes, and an instruction for any function of three words.
+/// Returns true if vectors have sixteen lanes, and an instruction for any function of three words.
 #[inline(always)]
 fn has_wide_vectors(level: Level) -> bool {
     #[cfg(target_arch = "x86_64")]
@@ -317,8 +357,8 @@ fn transposed_pairs<S: Simd>(simd: S, blocks: [&[u8; BLOCK]; 8]) -> [u32x8<S>; 1
     words
 }
 
-/// Returns the words of sixteen blocks, each of which fills a vector. What is zipped four times with
-/// what is eight vectors behind it has rows and columns exchanged.
+/// Returns the words of sixteen blocks, each of which fills a vector. When each row was zipped four
+/// times with the one eight rows behind it, rows and columns are exchanged.
 #[inline(always)]
 fn transposed_by_zips<S: Simd>(simd: S, blocks: [&[u8; BLOCK]; 16]) -> [u32x16<S>; 16] {
     let mut rows = [u32x16::splat(simd, 0); 16];
@@ -454,6 +494,7 @@ const ROUND_4: [u32; 16] = [
 
 #[cfg(test)]
 mod tests {
+    use md5::digest::common::hazmat::SerializableState as _;
     use md5::{Digest as _, Md5};
     use proptest::prelude::*;
 
@@ -467,6 +508,41 @@ mod tests {
             update(vec![(&mut state, &[Bytes::from(content.clone())])]);
             assert_eq!(state.finish(), <[u8; 16]>::from(Md5::digest(&content)), "{length} bytes");
         }
+    }
+
+    #[test]
+    fn a_digest_continues_from_its_bytes() {
+        let content: Vec<u8> = (0..3 * BLOCK).map(|n| (n * 7) as u8).collect();
+        for length in 0..=content.len() {
+            let (first, second) = content.split_at(length);
+            let mut state = Md5State::default();
+            update(vec![(&mut state, &[Bytes::copy_from_slice(first)])]);
+            let bytes = state.to_bytes();
+            assert_eq!(bytes.as_slice(), Md5::new_with_prefix(first).serialize().as_slice(), "{length} bytes");
+            let Some(mut state) = Md5State::from_bytes(&bytes) else { panic!("{length} bytes") };
+            update(vec![(&mut state, &[Bytes::copy_from_slice(second)])]);
+            assert_eq!(state.finish(), <[u8; 16]>::from(Md5::digest(&content)), "{length} bytes");
+        }
+    }
+
+    #[test]
+    fn other_bytes_make_no_digest() {
+        let bytes = Md5State::default().to_bytes();
+        let with = |at: usize, byte: u8| {
+            let mut bytes = bytes;
+            bytes[at] = byte;
+            Md5State::from_bytes(&bytes)
+        };
+        // As many bytes behind the last block as a whole one, and padding that is not zero
+        assert!(with(24, BLOCK as u8 - 1).is_some());
+        for (at, byte) in [(24, BLOCK as u8), (24, 255), (25, 1), (STATE_BYTES - 1, 1)] {
+            assert!(with(at, byte).is_none(), "{byte} at {at}");
+        }
+        assert!(with(23, 255).is_none(), "more bytes than can be counted");
+        for length in 0..STATE_BYTES {
+            assert!(Md5State::from_bytes(&bytes[..length]).is_none(), "{length} bytes");
+        }
+        assert!(Md5State::from_bytes(&[&bytes[..], &[0]].concat()).is_none());
     }
 
     /// Returns the kinds of vectors that this processor has.

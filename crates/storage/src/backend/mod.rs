@@ -14,6 +14,7 @@ mod model;
 pub(crate) mod object_store;
 pub(crate) mod parts;
 mod path;
+pub(crate) mod piece_hasher;
 pub(crate) mod piece_permit;
 mod sized_body;
 mod work_queue;

@@ -3,6 +3,7 @@
 use uuid::Uuid;
 
 use crate::backend::BackendError;
+use crate::backend::piece_hasher::Piece;
 use crate::backend::piece_permit::{PIECE_SIZE, arrived};
 use crate::error::StorageError;
 use crate::http::body::UploadBody;
@@ -57,7 +58,7 @@ pub(super) async fn receive(
         if content.offset.saturating_add(gathered) > limit {
             end = Some(BodyEnd::TooLong);
         } else if gathered > 0 {
-            let (appended, outcome) = content.append(chunks, permit).await;
+            let (appended, outcome) = content.append(Piece { chunks, _permit: permit }).await;
             let Some(appended) = appended else {
                 return ReceivedBytes {
                     durable: None,

@@ -7,19 +7,20 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use md5::digest::common::hazmat::SerializableState;
-use md5::{Digest, Md5};
 use portico_base::spawn_blocking;
+use portico_md5::Md5State;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
+use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use crate::backend::BackendError;
 use crate::backend::flush::{flush_content, flush_folder};
-use crate::backend::piece_permit::{PiecePermit, PiecePermits};
+use crate::backend::piece_hasher::{Piece, PieceHasher};
+use crate::backend::piece_permit::PiecePermits;
 use crate::name::ObjectPath;
 
 /// The ending of the names of files with bytes.
@@ -35,6 +36,7 @@ pub(crate) struct UploadStore {
     folder: PathBuf,
     /// The permits of those that are written.
     pub permits: PiecePermits,
+    hasher: PieceHasher,
 }
 
 /// The facts about an upload.
@@ -97,7 +99,8 @@ impl UploadStore {
         if let Some(parent) = folder.parent() {
             flush_folder(parent)?;
         }
-        Ok(Self { folder: folder.to_owned(), permits: PiecePermits::default() })
+        let permits = PiecePermits::default();
+        Ok(Self { folder: folder.to_owned(), hasher: PieceHasher::new(&permits), permits })
     }
 
     /// Returns the unfinished uploads that count for a requester.
@@ -203,7 +206,8 @@ impl UploadStore {
     /// [`BackendError::NotFound`] if bytes that the record counts are lost.
     pub async fn append_to(&self, version: Uuid, progress: &UploadProgress) -> Result<PartialContent, BackendError> {
         let (path, draft, progress) = (self.bytes_of(version), self.path(version, DRAFT), progress.clone());
-        blocking(move || PartialContent::open(&path, &draft, &progress)).await
+        let hasher = self.hasher.clone();
+        blocking(move || PartialContent::open(&path, &draft, &progress, hasher)).await
     }
 
     /// Returns the uploads that have expired. Deletes files without a record that did not change
@@ -241,14 +245,15 @@ impl UploadStore {
 pub(crate) struct PartialContent {
     path: PathBuf,
     file: File,
-    digest: Md5,
+    digest: Md5State,
+    hasher: PieceHasher,
     pub offset: u64,
     /// The bytes that may not be on disk yet.
     pub unflushed: u64,
 }
 
 impl PartialContent {
-    fn open(path: &Path, draft: &Path, progress: &UploadProgress) -> Result<Self, BackendError> {
+    fn open(path: &Path, draft: &Path, progress: &UploadProgress, hasher: PieceHasher) -> Result<Self, BackendError> {
         // A commit that failed, or whose outcome is unknown, has made the file the content of a
         // version, and versions never change
         if fs::metadata(path)?.nlink() > 1 {
@@ -264,36 +269,41 @@ impl PartialContent {
         }
         file.set_len(progress.offset)?;
         file.seek(SeekFrom::Start(progress.offset))?;
-        Ok(Self { path: path.to_owned(), file, digest, offset: progress.offset, unflushed: 0 })
+        Ok(Self { path: path.to_owned(), file, digest, hasher, offset: progress.offset, unflushed: 0 })
     }
 
-    /// Appends bytes, and then ends their permit. If that fails, none of them stays.
-    pub async fn append(mut self, chunks: Vec<Bytes>, permit: PiecePermit) -> (Option<Self>, Result<(), BackendError>) {
+    /// Appends a piece, which is hashed while it is written, and then ends its permit. If that
+    /// fails, none of it stays.
+    pub async fn append(mut self, piece: Piece) -> (Option<Self>, Result<(), BackendError>) {
+        let piece = Arc::new(piece);
+        let (hashed, digest) = oneshot::channel();
+        self.hasher.hash(self.digest.clone(), Arc::clone(&piece), |digest| _ = hashed.send(digest));
         let writing = spawn_blocking(move || {
-            let before = (self.offset, self.unflushed, self.digest.clone());
-            let mut outcome = chunks.iter().try_for_each(|chunk| self.write(chunk));
-            if outcome.is_err() {
-                // A full disk is left some space, without which nothing could be deleted
-                (self.offset, self.unflushed, self.digest) = before;
-                let cut = self.file.set_len(self.offset).and_then(|()| self.file.seek(SeekFrom::Start(self.offset)));
-                outcome = cut.map_err(BackendError::from).and(outcome);
-            }
-            drop(chunks);
-            drop(permit);
-            (Some(self), outcome)
+            let outcome = self.write(&piece);
+            drop(piece);
+            (self, outcome)
         });
-        writing.await.unwrap_or_else(|error| (None, Err(BackendError::Io(io::Error::other(error)))))
+        let lost = |error| (None, Err(BackendError::Io(error)));
+        match (writing.await, digest.await) {
+            (Ok((content, Err(error))), _) => (Some(content), Err(error)),
+            (Ok((content, Ok(()))), Ok(digest)) => (Some(Self { digest, ..content }), Ok(())),
+            (Err(error), _) => lost(io::Error::other(error)),
+            // The runtime is shutting down
+            (_, Err(_)) => lost(ErrorKind::Interrupted.into()),
+        }
     }
 
-    fn write(&mut self, chunk: &[u8]) -> Result<(), BackendError> {
-        if let Err(error) = self.file.write_all(chunk) {
+    /// Appends a piece to the file. If that fails, the file is as before.
+    fn write(&mut self, piece: &Piece) -> Result<(), BackendError> {
+        if let Err(error) = piece.chunks.iter().try_for_each(|chunk| self.file.write_all(chunk)) {
+            // A full disk is left some space, without which nothing could be deleted
             self.file.set_len(self.offset)?;
             self.file.seek(SeekFrom::Start(self.offset))?;
             return Err(error.into());
         }
-        self.digest.update(chunk);
-        self.offset += chunk.len() as u64;
-        self.unflushed += chunk.len() as u64;
+        let size = piece.size() as u64;
+        self.offset += size;
+        self.unflushed += size;
         Ok(())
     }
 
@@ -307,7 +317,7 @@ impl PartialContent {
                 flush_content(&self.path, &self.file)?;
                 self.unflushed = 0;
             }
-            let progress = UploadProgress { offset: self.offset, digest: hex::encode(self.digest.serialize()) };
+            let progress = UploadProgress { offset: self.offset, digest: hex::encode(self.digest.to_bytes()) };
             Ok((self, progress))
         })
         .await
@@ -315,18 +325,17 @@ impl PartialContent {
 
     /// Returns the ETag of the bytes.
     pub fn etag(&self) -> String {
-        format!("\"{}\"", hex::encode(self.digest.clone().finalize()))
+        format!("\"{}\"", hex::encode(self.digest.finish()))
     }
 }
 
 impl UploadProgress {
     /// Returns the digest of the bytes so far; `None` if its state has another form.
-    fn digest(&self) -> Option<Md5> {
+    fn digest(&self) -> Option<Md5State> {
         if self.offset == 0 {
-            return Some(Md5::new());
+            return Some(Md5State::default());
         }
-        let state = hex::decode(&self.digest).ok()?;
-        Md5::deserialize(state.as_slice().try_into().ok()?).ok()
+        Md5State::from_bytes(&hex::decode(&self.digest).ok()?)
     }
 }
 
@@ -357,6 +366,9 @@ fn is_older_than(path: &Path, age: Duration) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+    use md5::{Digest as _, Md5};
+
     use super::*;
     use crate::backend::flush::flushes;
 
@@ -376,8 +388,8 @@ mod tests {
     }
 
     async fn append(content: PartialContent, bytes: &'static [u8]) -> PartialContent {
-        let (content, outcome) =
-            content.append(vec![Bytes::from_static(bytes)], PiecePermits::default().acquire().await).await;
+        let piece = Piece { chunks: vec![Bytes::from_static(bytes)], _permit: PiecePermits::default().acquire().await };
+        let (content, outcome) = content.append(piece).await;
         outcome.unwrap();
         content.unwrap()
     }
@@ -404,6 +416,35 @@ mod tests {
         assert!(flushed().eq([(format!("uploads/{bytes}"), Vec::new())]));
         store.save(version, &UploadRecord { progress, ..record() }).await.unwrap();
         assert!(flushed().eq(record_flushes()));
+    }
+
+    #[tokio::test]
+    async fn uploads_that_are_hashed_together_have_their_own_digests() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = UploadStore::open(folder.path()).unwrap();
+        let uploads = (0..3 * portico_md5::MAX_LANES).map(|number| {
+            let store = &store;
+            async move {
+                let version = Uuid::from_u128(number as u128);
+                store.create(version, &record()).await.unwrap();
+                let half: Vec<u8> = (0..number * 999).map(|at| (at * 31 + number) as u8).collect();
+                let mut progress = UploadProgress::default();
+                let mut etag = String::new();
+                for _ in 0..2 {
+                    let content = store.append_to(version, &progress).await.unwrap();
+                    let chunks = half.chunks(1000).map(Bytes::copy_from_slice).collect();
+                    let piece = Piece { chunks, _permit: store.permits.acquire().await };
+                    let (content, outcome) = content.append(piece).await;
+                    outcome.unwrap();
+                    let (content, flushed) = content.unwrap().flush().await.unwrap();
+                    (progress, etag) = (flushed, content.etag());
+                }
+                let whole = half.repeat(2);
+                assert_eq!(etag, format!("\"{}\"", hex::encode(Md5::digest(&whole))), "upload {number}");
+                assert_eq!(fs::read(store.bytes_of(version)).unwrap(), whole, "upload {number}");
+            }
+        });
+        futures_util::future::join_all(uploads).await;
     }
 
     #[tokio::test]

@@ -5,8 +5,9 @@ use portico_md5::Md5State;
 
 use super::file::finished;
 use super::store::ContentFolder;
-use super::writers::{FinishDraft, HashedDraft, Piece, PieceTarget, PieceWriters, WrittenPiece};
+use super::writers::{FinishDraft, HashedDraft, PieceTarget, PieceWriters, WrittenPiece};
 use crate::backend::model::{BackendError, ContentStream};
+use crate::backend::piece_hasher::Piece;
 use crate::backend::piece_permit::{PIECE_SIZE, PiecePermit, PiecePermits, arrived};
 
 impl ContentFolder {
@@ -34,12 +35,11 @@ impl ContentFolder {
                         self.permits.acquire().await
                     }
                 };
-                let piece = gather(content, &self.permits, permit).await?;
-                size += piece.size as u64;
+                let (piece, has_ended) = gather(content, &self.permits, permit).await?;
+                size += piece.size() as u64;
                 if size > limit {
                     return Err(BackendError::TooLarge);
                 }
-                let has_ended = piece.has_ended;
                 pieces.write(piece, finish.take_if(|_| has_ended)).await?;
                 if has_ended {
                     return pieces.wait().await;
@@ -93,29 +93,28 @@ impl Pieces<'_> {
 }
 
 /// Waits for content, and returns it with what has arrived meanwhile: it shares the hop to another
-/// thread.
+/// thread. Also returns whether nothing follows.
 async fn gather(
     content: ContentStream<'_>,
     permits: &PiecePermits,
     permit: PiecePermit,
-) -> Result<Piece, BackendError> {
+) -> Result<(Piece, bool), BackendError> {
     let never = std::future::pending();
     let (permit, first) = permits.first_chunk(permit, content, never).await.ok_or(BackendError::NotFound)?;
     let mut next = first.transpose().map_err(BackendError::Source)?;
-    let mut piece = Piece { chunks: Vec::new(), size: 0, has_ended: next.is_none(), _permit: permit };
+    let (mut piece, mut size) = (Piece { chunks: Vec::new(), _permit: permit }, 0);
     while let Some(chunk) = next {
-        piece.size += chunk.len();
+        size += chunk.len();
         piece.chunks.push(chunk);
         // Content whose size is known tells that only its end follows, which belongs to this piece
-        if piece.size >= PIECE_SIZE && content.size_hint() != (0, Some(0)) {
-            break;
+        if size >= PIECE_SIZE && content.size_hint() != (0, Some(0)) {
+            return Ok((piece, false));
         }
         // No permit is held while a client is waited for
-        let Some(arrived) = arrived(content).await else { break };
+        let Some(arrived) = arrived(content).await else { return Ok((piece, false)) };
         next = arrived.transpose().map_err(BackendError::Source)?;
-        piece.has_ended = next.is_none();
     }
-    Ok(piece)
+    Ok((piece, true))
 }
 
 #[cfg(test)]
@@ -179,14 +178,14 @@ mod tests {
         let chunks = |sizes: &'static [usize]| stream::iter(sizes).map(|size| Ok(Bytes::from(vec![b'x'; *size])));
         let mut content = chunks(&[PIECE_SIZE / 2, PIECE_SIZE / 2, PIECE_SIZE]);
         for has_ended in [false, true] {
-            let piece = gather(&mut content, &permits, permit()).await.unwrap();
-            assert_eq!((piece.size, piece.has_ended), (PIECE_SIZE, has_ended));
+            let (piece, is_last) = gather(&mut content, &permits, permit()).await.unwrap();
+            assert_eq!((piece.size(), is_last), (PIECE_SIZE, has_ended));
         }
         // A stream that does not know has one
         let mut content = chunks(&[PIECE_SIZE]).chain(stream::poll_fn(|_| std::task::Poll::Ready(None)));
         for (size, has_ended) in [(PIECE_SIZE, false), (0, true)] {
-            let piece = gather(&mut content, &permits, permit()).await.unwrap();
-            assert_eq!((piece.size, piece.has_ended), (size, has_ended));
+            let (piece, is_last) = gather(&mut content, &permits, permit()).await.unwrap();
+            assert_eq!((piece.size(), is_last), (size, has_ended));
         }
     }
 

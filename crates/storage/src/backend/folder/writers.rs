@@ -1,48 +1,27 @@
-//! The threads that hash and write the pieces of uploads.
+//! The threads that write the pieces of uploads, which are hashed meanwhile.
 //!
-//! Hashing has one thread for every two processors, however many uploads there are: with more, each
-//! would find one piece waiting, while the others receive from the network. A thread takes several
-//! pieces that wait, each of another upload, and hashes them together, which takes a fraction of
-//! the time of one after another. Writing waits for the disk, which does several writes at once,
-//! and does not wait for hashing: both share the piece, which is in memory until the later one
-//! ends. Each piece comes with the file that it belongs to, so the bytes of one upload can reach no
-//! other.
+//! Writing waits for the disk, which does several writes at once, and does not wait for hashing:
+//! both share the piece, which is in memory until the later one ends. Each piece comes with the
+//! file that it belongs to, so the bytes of one upload can reach no other.
 
 use std::io;
 use std::mem;
-use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
-use bytes::Bytes;
 use portico_md5::Md5State;
 use tokio::sync::oneshot;
 
 use super::aligned::{AlignedBuffer, AlignedBuffers};
 use super::draft_writer::DraftWriter;
 use crate::backend::model::BackendError;
-use crate::backend::piece_permit::{PiecePermit, PiecePermits};
+use crate::backend::piece_hasher::{Piece, PieceHasher};
+use crate::backend::piece_permit::PiecePermits;
 use crate::backend::work_queue::{Batches, WorkQueue};
 
 /// The threads that write. More writes to the disk at a time would not be faster, but the last one
 /// of each upload is followed by flushes.
 const WRITING_THREADS: usize = 8;
-/// The number of pieces that hashing waits for at most. Together they take less than two would.
-/// More that have arrived are hashed with them, as far as there are lanes.
-const ENOUGH: usize = 8;
-/// The time for which hashing waits for the pieces of other uploads that are on their way. Longer,
-/// and uploads would wait while the processors and the disk have little to do.
-const PATIENCE: Duration = Duration::from_millis(1);
-
-/// Content that has arrived. Its permit ends when it is dropped.
-pub(super) struct Piece {
-    pub chunks: Vec<Bytes>,
-    pub size: usize,
-    /// Nothing follows.
-    pub has_ended: bool,
-    pub _permit: PiecePermit,
-}
 
 /// The file that a piece is appended to.
 pub(super) enum PieceTarget {
@@ -64,22 +43,15 @@ pub(super) struct HashedDraft {
 /// Hashes and writes pieces. Clones share the threads.
 #[derive(Clone)]
 pub(super) struct PieceWriters {
-    hashing: WorkQueue<PieceHash>,
+    hashing: PieceHasher,
     writing: WorkQueue<PieceWrite>,
-}
-
-/// A piece that waits to be hashed.
-struct PieceHash {
-    digest: Md5State,
-    piece: Arc<Piece>,
-    progress: Arc<PieceProgress>,
 }
 
 /// A piece that waits to be written.
 struct PieceWrite {
     target: PieceTarget,
     piece: Arc<Piece>,
-    /// Called behind the write.
+    /// Called behind the write, if nothing follows.
     finish: Option<FinishDraft>,
     progress: Arc<PieceProgress>,
 }
@@ -127,24 +99,18 @@ impl WrittenPiece {
 impl PieceWriters {
     /// Makes writers for pieces with these permits.
     pub fn new(permits: &PiecePermits) -> Self {
-        // Reads files, so it is asked once
-        let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
         let buffers = AlignedBuffers::default();
         // Taken for each piece, so that a thread that waits for more keeps no memory
         let writing = WorkQueue::new(WRITING_THREADS, Batches::none(), move || {
             let buffers = buffers.clone();
             move |pieces: &mut Vec<PieceWrite>| pieces.drain(..).for_each(|piece| piece.write(&mut buffers.take()))
         });
-        // The other pieces are received or written
-        let permits = permits.clone();
-        let wanted = Box::new(move || (permits.held() * 3 / 4).min(ENOUGH));
-        let batches = Batches { max: portico_md5::lanes(), wanted, patience: PATIENCE };
-        Self { hashing: WorkQueue::new(processors.div_ceil(2), batches, || hash_together), writing }
+        Self { hashing: PieceHasher::new(permits), writing }
     }
 
     /// Appends a piece to a file, which is hashed while it is written. `digest` is that of the
-    /// pieces before, and `finish` is called behind the last piece. It is done to its end, also if
-    /// the result is dropped.
+    /// pieces before. With `finish`, which is called behind it, the piece is the last one. It is
+    /// done to its end, also if the result is dropped.
     pub fn write(
         &self,
         target: PieceTarget,
@@ -156,19 +122,8 @@ impl PieceWriters {
         let results = PieceResults { done: Some(done), ..PieceResults::default() };
         let (piece, progress) = (Arc::new(piece), Arc::new(PieceProgress(Mutex::new(results))));
         self.writing.push(PieceWrite { target, piece: Arc::clone(&piece), finish, progress: Arc::clone(&progress) });
-        self.hashing.push(PieceHash { digest, piece, progress });
+        self.hashing.hash(digest, piece, move |digest| progress.add(|results| results.digest = Some(digest)));
         WrittenPiece(finished)
-    }
-}
-
-/// Hashes pieces together.
-fn hash_together(batch: &mut Vec<PieceHash>) {
-    let contents = batch.iter_mut().map(|hash| (&mut hash.digest, hash.piece.chunks.as_slice()));
-    portico_md5::update(contents.collect());
-    for PieceHash { digest, piece, progress } in batch.drain(..) {
-        // Before the answer, so that the permit of a piece has ended when it is whole
-        drop(piece);
-        progress.add(|results| results.digest = Some(digest));
     }
 }
 
@@ -176,7 +131,7 @@ impl PieceWrite {
     /// Appends the piece to its file.
     fn write(self, buffer: &mut AlignedBuffer) {
         let Self { target, piece, finish, progress } = self;
-        let mut writer = append(target, &piece, buffer);
+        let mut writer = append(target, &piece, finish.is_some(), buffer);
         // Others may have use for its permit while the file is flushed
         drop(piece);
         if let Some(finish) = finish {
@@ -186,27 +141,33 @@ impl PieceWrite {
     }
 }
 
-fn append(target: PieceTarget, piece: &Piece, buffer: &mut AlignedBuffer) -> Result<DraftWriter, BackendError> {
+fn append(
+    target: PieceTarget,
+    piece: &Piece,
+    is_last: bool,
+    buffer: &mut AlignedBuffer,
+) -> Result<DraftWriter, BackendError> {
     let mut writer = match target {
         PieceTarget::Begun(writer) => writer,
         PieceTarget::New(path, limit) => DraftWriter::create(path, limit)?,
     };
-    writer.append(&piece.chunks, piece.has_ended, buffer)?;
+    writer.append(&piece.chunks, is_last, buffer)?;
     Ok(writer)
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs::{self, File};
-    use std::time::Instant;
+    use std::time::{Duration, Instant};
 
+    use bytes::Bytes;
     use md5::{Digest as _, Md5};
 
     use super::*;
 
     async fn piece(permits: &PiecePermits, content: &[u8]) -> Piece {
         let chunks = content.chunks(1000).map(Bytes::copy_from_slice).collect();
-        Piece { chunks, size: content.len(), has_ended: false, _permit: permits.acquire().await }
+        Piece { chunks, _permit: permits.acquire().await }
     }
 
     fn content(number: usize) -> Vec<u8> {
