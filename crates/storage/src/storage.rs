@@ -80,6 +80,7 @@ impl Storage {
             body_memory: CappedSemaphore::new(BODY_MEMORY),
             completions: Completions::default(),
             in_progress: Mutex::default(),
+            cleaning_up: tokio::sync::Mutex::default(),
             renderer,
         };
         Ok(Self { service: Arc::new(service) })
@@ -93,7 +94,9 @@ impl Storage {
 
     /// Deletes content without a row that is older than `grace`, as far as the journal names it:
     /// what a crash has left of uploads and deletions. Deletes resumable uploads that have expired.
+    /// Waits for a clean-up that has begun before.
     pub async fn clean_up(&self, grace: Duration) {
+        let _turn = self.service.cleaning_up.lock().await;
         clean_up::run(&self.service, grace).await;
         self.service.unfinished.sweep(self.service.clock.now(), grace).await;
     }

@@ -256,11 +256,14 @@ pub(super) fn service(storage: Option<&Storage>) -> Service {
         let storage = responding.clone();
         Box::pin(async move { storage.respond(request, |headers| gateway.write_to(headers)).await })
     };
-    let clean_up = async move {
+    let checked = storage.clone();
+    let check = async move {
         // It may be down for a moment only, so the server starts
-        if let Err(error) = cleaned.check_backend().await {
+        if let Err(error) = checked.check_backend().await {
             tracing::warn!(error, "the content of stored objects cannot be reached: check [storage.backend]");
         }
+    };
+    let clean_up = async move {
         let mut ticks = tokio::time::interval(CLEAN_UP_PERIOD);
         loop {
             ticks.tick().await;
@@ -272,7 +275,9 @@ pub(super) fn service(storage: Option<&Storage>) -> Service {
     };
     Service::new()
         .mount_function("/storage/v1", respond, access())
-        .run(clean_up)
+        .run(async move {
+            tokio::join!(check, clean_up);
+        })
         .before_close(move || async move { closed.close() })
 }
 

@@ -50,6 +50,8 @@ pub(crate) struct StorageService {
     /// The versions that are being stored and whose rows are not committed yet. However old their
     /// content looks, no clean-up deletes it.
     pub in_progress: Mutex<HashSet<VersionKey>>,
+    /// Held by the clean-up: two at a time would do the same work.
+    pub cleaning_up: tokio::sync::Mutex<()>,
 }
 
 impl StorageService {

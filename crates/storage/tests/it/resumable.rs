@@ -216,6 +216,7 @@ async fn an_upload_expires_and_is_deleted() {
         (patched.header("upload-expires"), head.header("upload-expires")),
         (Some(expires.as_str()), Some(expires.as_str()))
     );
+    // Also waits for the clean-up at the start of the server
     f.t.storage().clean_up(std::time::Duration::from_secs(3600)).await;
     assert_eq!(f.unfinished(), 2);
     f.t.clock().advance(time::Duration::days(1));
