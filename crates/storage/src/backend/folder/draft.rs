@@ -3,12 +3,58 @@
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use portico_base::random;
+use uuid::Uuid;
 
 use super::durable::DurableFolders;
+use super::file::changed;
 use crate::backend::flush::flush_content;
 
 /// The attempts to make a folder that another deletion removes at the same time.
 const FOLDER_ATTEMPTS: usize = 8;
+
+/// The folder in which files are written. The names of the files say who has made them.
+#[derive(Clone)]
+pub(super) struct DraftFolder {
+    path: PathBuf,
+    /// The id of this object, with which the names of its files begin.
+    owner: Uuid,
+}
+
+impl DraftFolder {
+    pub fn new(path: PathBuf) -> Self {
+        Self { path, owner: random::uuid() }
+    }
+
+    /// Returns the path of a file that does not exist yet.
+    pub fn new_path(&self) -> PathBuf {
+        self.path.join(format!("{}.{}", self.owner, random::uuid()))
+    }
+
+    /// Returns the files that did not change for `grace` and that this object has not made. Its own
+    /// ones belong to uploads on their way: each is a [`Draft`], which is deleted when it is
+    /// dropped.
+    ///
+    /// # Errors
+    /// When the folder cannot be read.
+    pub fn abandoned(&self, grace: Duration) -> io::Result<Vec<PathBuf>> {
+        let own = format!("{}.", self.owner);
+        let mut abandoned = Vec::new();
+        for entry in fs::read_dir(&self.path)? {
+            let entry = entry?;
+            if entry.file_name().as_encoded_bytes().starts_with(own.as_bytes()) {
+                continue;
+            }
+            let is_old = |metadata: fs::Metadata| changed(&metadata).elapsed().is_ok_and(|age| age >= grace);
+            if entry.metadata().is_ok_and(is_old) {
+                abandoned.push(entry.path());
+            }
+        }
+        Ok(abandoned)
+    }
+}
 
 /// A file that is deleted unless it is moved to its place.
 pub(super) struct Draft(PathBuf);

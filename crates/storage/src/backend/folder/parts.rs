@@ -8,8 +8,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use portico_base::random;
-
 use super::draft::{Draft, publish};
 use super::draft_writer::DraftWriter;
 use super::file::{blocking, changed};
@@ -90,7 +88,7 @@ impl PartStore for ContentFolder {
         Box::pin(async move {
             let from = self.parts_of(of)?;
             let (root, place) = (self.objects.clone(), self.place(&of.at));
-            let draft = self.incoming.join(random::uuid().to_string());
+            let draft = self.incoming.new_path();
             let folders = Arc::clone(&self.folders);
             let parts = parts.to_vec();
             let assembling = move || {
@@ -181,6 +179,7 @@ mod tests {
     use bytes::Bytes;
     use futures_util::stream;
     use http_body_util::BodyExt;
+    use portico_base::random;
 
     use super::*;
     use crate::backend::{Backend, VersionKey};

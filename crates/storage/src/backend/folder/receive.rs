@@ -1,6 +1,6 @@
 //! Uploads on their way to disk: hashed and written piece by piece.
 
-use portico_base::{random, spawn_blocking};
+use portico_base::spawn_blocking;
 use portico_md5::Md5State;
 
 use super::file::finished;
@@ -20,7 +20,7 @@ impl ContentFolder {
         limit: u64,
         finish: FinishDraft,
     ) -> Result<(HashedDraft, u64), BackendError> {
-        let draft = PieceTarget::New(self.incoming.join(random::uuid().to_string()), limit);
+        let draft = PieceTarget::New(self.incoming.new_path(), limit);
         let next = Some((draft, Md5State::default()));
         let mut pieces = Pieces { writers: &self.writers, next, writing: None };
         let (mut size, mut finish) = (0_u64, Some(finish));

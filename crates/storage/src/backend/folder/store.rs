@@ -9,12 +9,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use portico_base::random;
 use tokio::sync::mpsc;
 
 use super::buffer::ReadBuffers;
 use super::content;
-use super::draft::{Draft, place_in, publish, remove_empty};
+use super::draft::{Draft, DraftFolder, place_in, publish, remove_empty};
 use super::durable::DurableFolders;
 use super::file::{blocking, changed};
 use super::small_contents::SmallContents;
@@ -36,7 +35,7 @@ const LARGE_SIZE: u64 = 16 * 1024 * 1024;
 /// A folder with content.
 pub(crate) struct ContentFolder {
     pub(super) objects: PathBuf,
-    pub(super) incoming: PathBuf,
+    pub(super) incoming: DraftFolder,
     /// The parts of versions that are not assembled yet.
     pub(super) multipart: PathBuf,
     pub(super) folders: Arc<DurableFolders>,
@@ -71,7 +70,7 @@ impl ContentFolder {
         let permits = PiecePermits::default();
         Ok(Self {
             objects,
-            incoming,
+            incoming: DraftFolder::new(incoming),
             multipart,
             folders: Arc::default(),
             writers: PieceWriters::new(&permits),
@@ -98,7 +97,7 @@ impl ContentFolder {
     /// Gives a durable file a second name, or copies it where that is not possible.
     async fn link(&self, from: PathBuf, to: PathBuf) -> Result<StoredContent, BackendError> {
         let (root, folders) = (self.objects.clone(), Arc::clone(&self.folders));
-        let draft = self.incoming.join(random::uuid().to_string());
+        let draft = self.incoming.new_path();
         let naming = move || {
             match place_in(&folders, &root, &to, || fs::hard_link(&from, &to)) {
                 // The file has too many names, or the file system knows only one or is another one
@@ -233,31 +232,18 @@ impl Backend for ContentFolder {
 
     fn interrupted(&self, grace: Duration) -> BackendFuture<'_, u64> {
         let incoming = self.incoming.clone();
-        Box::pin(blocking(move || Ok(drafts(&incoming, grace)?.len() as u64)))
+        Box::pin(blocking(move || Ok(incoming.abandoned(grace)?.len() as u64)))
     }
 
     fn sweep(&self, grace: Duration) -> BackendFuture<'_, ()> {
         let incoming = self.incoming.clone();
         Box::pin(blocking(move || {
-            for draft in drafts(&incoming, grace)? {
+            for draft in incoming.abandoned(grace)? {
                 let _ = fs::remove_file(draft);
             }
             Ok(())
         }))
     }
-}
-
-/// Returns the drafts that did not change for `grace`.
-fn drafts(incoming: &Path, grace: Duration) -> io::Result<Vec<PathBuf>> {
-    let mut drafts = Vec::new();
-    for entry in fs::read_dir(incoming)? {
-        let entry = entry?;
-        let is_old = |metadata: fs::Metadata| changed(&metadata).elapsed().is_ok_and(|age| age >= grace);
-        if entry.metadata().is_ok_and(is_old) {
-            drafts.push(entry.path());
-        }
-    }
-    Ok(drafts)
 }
 
 /// Sends the files below a folder, as far as they are not removed meanwhile.
@@ -403,6 +389,36 @@ mod tests {
             tokio::time::timeout(Duration::from_millis(50), folder.put(&key("a", 1), &mut endless, 100)).await;
         assert!(outcome.is_err());
         assert_eq!(files(root.path()), Vec::<PathBuf>::new());
+    }
+
+    #[tokio::test]
+    async fn a_sweep_deletes_the_drafts_of_others_only() {
+        let root = tempfile::tempdir().unwrap();
+        let (folder, earlier) = (ContentFolder::open(root.path()).unwrap(), ContentFolder::open(root.path()).unwrap());
+        let (send, receive) = mpsc::channel::<Result<Bytes, StorageError>>(1);
+        let mut content = Box::pin(stream::unfold(receive, async |mut chunks| Some((chunks.recv().await?, chunks))));
+        let at = key("a", 1);
+        let swept = async {
+            send.send(Ok(Bytes::from_static(b"abc"))).await.unwrap();
+            let own = loop {
+                if let [draft] = files(&root.path().join("incoming")).as_slice() {
+                    break draft.clone();
+                }
+                tokio::task::yield_now().await;
+            };
+            let left = earlier.incoming.new_path();
+            fs::write(&left, "half").unwrap();
+            assert_eq!(folder.interrupted(Duration::from_secs(3600)).await.unwrap(), 0);
+            assert_eq!(folder.interrupted(Duration::ZERO).await.unwrap(), 1);
+            folder.sweep(Duration::ZERO).await.unwrap();
+            assert_eq!((own.exists(), left.exists()), (true, false));
+            send.send(Ok(Bytes::from_static(b"def"))).await.unwrap();
+            drop(send);
+        };
+        let (stored, ()) = tokio::join!(folder.put(&at, &mut content, 100), swept);
+        assert_eq!(stored.unwrap().size, 6);
+        assert_eq!(get(&folder, &at, None).await.unwrap(), "abcdef");
+        assert_eq!(files(root.path()), [folder.place(&at)]);
     }
 
     #[tokio::test]
