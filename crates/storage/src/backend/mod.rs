@@ -5,6 +5,7 @@
 //! returned, bytes and name are durable, and only then may a row refer to it: a version without a
 //! row is not an object.
 
+pub(crate) mod content_writer;
 pub(crate) mod disk_threads;
 pub(crate) mod flush;
 pub(crate) mod folder;

@@ -55,7 +55,7 @@ pub(super) async fn receive(
         };
         let (chunks, mut end) = gather(first, &mut body).await;
         let gathered: u64 = chunks.iter().map(|chunk| chunk.len() as u64).sum();
-        if content.offset.saturating_add(gathered) > limit {
+        if content.size().saturating_add(gathered) > limit {
             end = Some(BodyEnd::TooLong);
         } else if gathered > 0 {
             let (appended, outcome) = content.append(Piece { chunks, _permit: permit }).await;
@@ -71,7 +71,7 @@ pub(super) async fn receive(
         if let Some(end) = end {
             break end;
         }
-        if content.unflushed >= CHECKPOINT && content.offset < limit {
+        if content.unflushed >= CHECKPOINT && content.size() < limit {
             match content.flush().await {
                 Ok((flushed, progress)) => (content, record.progress) = (flushed, progress),
                 Err(error) => return ReceivedBytes { durable: None, end: BodyEnd::NotWritten(error) },

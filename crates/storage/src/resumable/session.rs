@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody as _};
 use portico_base::{inherit_request, random};
 use portico_database::wire::RowSeparators;
 use uuid::Uuid;
@@ -207,7 +207,11 @@ impl UploadAccess {
         let service = self.service();
         let _slot = self.operation.upload_slot().await?;
         let store = &service.unfinished.store;
-        let content = match store.append_to(id.version, &stored.progress).await {
+        let limit = total.unwrap_or(permit.size_limit());
+        // Space is only reserved for the bytes that the request declares
+        let end = body.size_hint().exact().and_then(|size| stored.progress.offset.checked_add(size));
+        let end = end.map_or(limit, |end| end.min(limit));
+        let content = match store.append_to(id.version, &stored.progress, end).await {
             Err(BackendError::NotFound) => {
                 tracing::error!(upload = %id.version, "the bytes of a resumable upload are lost");
                 self.remove(id).await?;
@@ -216,7 +220,6 @@ impl UploadAccess {
             opened => opened.map_err(storage_error)?,
         };
         let mut record = UploadRecord { length: total, ..stored.clone() };
-        let limit = total.unwrap_or(permit.size_limit());
         let body = UploadBody::new(body, &service.settings);
         let ReceivedBytes { durable, end } =
             receive(store, (id.version, &mut record), content, (body, limit), &mut lock).await;

@@ -4,7 +4,7 @@
 //! offset in the record is the truth: what a crash leaves behind it in the file is cut off.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
+use std::io::{self, ErrorKind, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,6 +18,7 @@ use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use crate::backend::BackendError;
+use crate::backend::content_writer::{AlignedBuffers, ContentWriter};
 use crate::backend::flush::{flush_content, flush_folder};
 use crate::backend::piece_hasher::{Piece, PieceHasher};
 use crate::backend::piece_permit::PiecePermits;
@@ -37,6 +38,7 @@ pub(crate) struct UploadStore {
     /// The permits of those that are written.
     pub permits: PiecePermits,
     hasher: PieceHasher,
+    buffers: AlignedBuffers,
 }
 
 /// The facts about an upload.
@@ -100,7 +102,12 @@ impl UploadStore {
             flush_folder(parent)?;
         }
         let permits = PiecePermits::default();
-        Ok(Self { folder: folder.to_owned(), hasher: PieceHasher::new(&permits), permits })
+        Ok(Self {
+            folder: folder.to_owned(),
+            hasher: PieceHasher::new(&permits),
+            permits,
+            buffers: AlignedBuffers::default(),
+        })
     }
 
     /// Returns the unfinished uploads that count for a requester.
@@ -200,14 +207,24 @@ impl UploadStore {
         blocking(move || Ok(remove_file(&path)?)).await
     }
 
-    /// Opens the bytes of an upload behind its offset.
+    /// Opens the bytes of an upload behind its offset. They will be at most `limit`.
     ///
     /// # Errors
     /// [`BackendError::NotFound`] if bytes that the record counts are lost.
-    pub async fn append_to(&self, version: Uuid, progress: &UploadProgress) -> Result<PartialContent, BackendError> {
-        let (path, draft, progress) = (self.bytes_of(version), self.path(version, DRAFT), progress.clone());
-        let hasher = self.hasher.clone();
-        blocking(move || PartialContent::open(&path, &draft, &progress, hasher)).await
+    pub async fn append_to(
+        &self,
+        version: Uuid,
+        progress: &UploadProgress,
+        limit: u64,
+    ) -> Result<PartialContent, BackendError> {
+        let (store, progress) = (self.clone(), progress.clone());
+        blocking(move || {
+            let (path, draft) = (store.bytes_of(version), store.path(version, DRAFT));
+            let digest = progress.digest().ok_or(BackendError::NotFound)?;
+            let writer = open_behind(&path, &draft, progress.offset, limit)?;
+            Ok(PartialContent { path, writer, digest, store, unflushed: 0 })
+        })
+        .await
     }
 
     /// Returns the uploads that have expired. Deletes files without a record that did not change
@@ -241,35 +258,40 @@ impl UploadStore {
     }
 }
 
+/// Opens the bytes of an upload behind an offset, and cuts off what follows. `draft` is the path of
+/// a file that may be needed meanwhile.
+fn open_behind(path: &Path, draft: &Path, offset: u64, limit: u64) -> Result<ContentWriter, BackendError> {
+    // A commit that failed, or whose outcome is unknown, has made the file the content of a
+    // version, and versions never change
+    if fs::metadata(path)?.nlink() > 1 {
+        fs::copy(path, draft)?;
+        // The record counts the bytes that the copy replaces
+        flush_content(draft, &File::open(draft)?)?;
+        fs::rename(draft, path)?;
+    }
+    let mut file = OpenOptions::new().write(true).open(path)?;
+    if file.metadata()?.len() < offset {
+        return Err(BackendError::NotFound);
+    }
+    file.set_len(offset)?;
+    file.seek(SeekFrom::Start(offset))?;
+    Ok(ContentWriter::new(file, offset, limit))
+}
+
 /// The bytes of an upload that is being received.
 pub(crate) struct PartialContent {
     path: PathBuf,
-    file: File,
+    writer: ContentWriter,
     digest: Md5State,
-    hasher: PieceHasher,
-    pub offset: u64,
+    store: UploadStore,
     /// The bytes that may not be on disk yet.
     pub unflushed: u64,
 }
 
 impl PartialContent {
-    fn open(path: &Path, draft: &Path, progress: &UploadProgress, hasher: PieceHasher) -> Result<Self, BackendError> {
-        // A commit that failed, or whose outcome is unknown, has made the file the content of a
-        // version, and versions never change
-        if fs::metadata(path)?.nlink() > 1 {
-            fs::copy(path, draft)?;
-            // The record counts the bytes that the copy replaces
-            flush_content(draft, &File::open(draft)?)?;
-            fs::rename(draft, path)?;
-        }
-        let mut file = OpenOptions::new().write(true).open(path)?;
-        let digest = progress.digest().ok_or(BackendError::NotFound)?;
-        if file.metadata()?.len() < progress.offset {
-            return Err(BackendError::NotFound);
-        }
-        file.set_len(progress.offset)?;
-        file.seek(SeekFrom::Start(progress.offset))?;
-        Ok(Self { path: path.to_owned(), file, digest, hasher, offset: progress.offset, unflushed: 0 })
+    /// Returns the number of bytes.
+    pub fn size(&self) -> u64 {
+        self.writer.size()
     }
 
     /// Appends a piece, which is hashed while it is written, and then ends its permit. If that
@@ -277,7 +299,7 @@ impl PartialContent {
     pub async fn append(mut self, piece: Piece) -> (Option<Self>, Result<(), BackendError>) {
         let piece = Arc::new(piece);
         let (hashed, digest) = oneshot::channel();
-        self.hasher.hash(self.digest.clone(), Arc::clone(&piece), |digest| _ = hashed.send(digest));
+        self.store.hasher.hash(self.digest.clone(), Arc::clone(&piece), |digest| _ = hashed.send(digest));
         let writing = spawn_blocking(move || {
             let outcome = self.write(&piece);
             drop(piece);
@@ -295,15 +317,13 @@ impl PartialContent {
 
     /// Appends a piece to the file. If that fails, the file is as before.
     fn write(&mut self, piece: &Piece) -> Result<(), BackendError> {
-        if let Err(error) = piece.chunks.iter().try_for_each(|chunk| self.file.write_all(chunk)) {
+        let before = self.writer.position();
+        if let Err(error) = self.writer.append(&piece.chunks, &mut self.store.buffers.take()) {
             // A full disk is left some space, without which nothing could be deleted
-            self.file.set_len(self.offset)?;
-            self.file.seek(SeekFrom::Start(self.offset))?;
+            self.writer.return_to(before)?;
             return Err(error.into());
         }
-        let size = piece.size() as u64;
-        self.offset += size;
-        self.unflushed += size;
+        self.unflushed += piece.size() as u64;
         Ok(())
     }
 
@@ -314,10 +334,11 @@ impl PartialContent {
     pub async fn flush(mut self) -> Result<(Self, UploadProgress), BackendError> {
         blocking(move || {
             if self.unflushed > 0 {
-                flush_content(&self.path, &self.file)?;
+                self.writer.complete()?;
+                flush_content(&self.path, &self.writer.file)?;
                 self.unflushed = 0;
             }
-            let progress = UploadProgress { offset: self.offset, digest: hex::encode(self.digest.to_bytes()) };
+            let progress = UploadProgress { offset: self.size(), digest: hex::encode(self.digest.to_bytes()) };
             Ok((self, progress))
         })
         .await
@@ -411,7 +432,7 @@ mod tests {
         };
         store.create(version, &record()).await.unwrap();
         assert!(flushed().eq(record_flushes()));
-        let content = store.append_to(version, &UploadProgress::default()).await.unwrap();
+        let content = store.append_to(version, &UploadProgress::default(), u64::MAX).await.unwrap();
         let (_, progress) = append(content, b"hello").await.flush().await.unwrap();
         assert!(flushed().eq([(format!("uploads/{bytes}"), Vec::new())]));
         store.save(version, &UploadRecord { progress, ..record() }).await.unwrap();
@@ -431,7 +452,7 @@ mod tests {
                 let mut progress = UploadProgress::default();
                 let mut etag = String::new();
                 for _ in 0..2 {
-                    let content = store.append_to(version, &progress).await.unwrap();
+                    let content = store.append_to(version, &progress, u64::MAX).await.unwrap();
                     let chunks = half.chunks(1000).map(Bytes::copy_from_slice).collect();
                     let piece = Piece { chunks, _permit: store.permits.acquire().await };
                     let (content, outcome) = content.append(piece).await;
@@ -452,14 +473,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (store, version) = (UploadStore::open(folder.path()).unwrap(), Uuid::from_u128(1));
         store.create(version, &record()).await.unwrap();
-        let content = store.append_to(version, &UploadProgress::default()).await.unwrap();
+        let content = store.append_to(version, &UploadProgress::default(), u64::MAX).await.unwrap();
         let (content, progress) = append(content, b"hello ").await.flush().await.unwrap();
         store.save(version, &UploadRecord { progress, ..record() }).await.unwrap();
         // The process crashes behind this
         drop(append(content, b"torn").await);
         let found = UploadStore::open(folder.path()).unwrap().load(version).await.unwrap().unwrap();
         assert_eq!(found.progress.offset, 6);
-        let content = append(store.append_to(version, &found.progress).await.unwrap(), b"you").await;
+        let content = append(store.append_to(version, &found.progress, u64::MAX).await.unwrap(), b"you").await;
         assert_eq!(content.etag(), format!("\"{}\"", hex::encode(Md5::digest(b"hello you"))));
         assert_eq!(fs::read(store.bytes_of(version)).unwrap(), b"hello you");
     }
@@ -469,12 +490,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (store, version) = (UploadStore::open(folder.path()).unwrap(), Uuid::from_u128(1));
         store.create(version, &record()).await.unwrap();
-        let content = store.append_to(version, &UploadProgress::default()).await.unwrap();
+        let content = store.append_to(version, &UploadProgress::default(), u64::MAX).await.unwrap();
         let (_, progress) = append(content, b"hello").await.flush().await.unwrap();
         let linked = folder.path().join("version");
         fs::hard_link(store.bytes_of(version), &linked).unwrap();
         flushes::take(folder.path());
-        let copied = store.append_to(version, &progress).await.unwrap();
+        let copied = store.append_to(version, &progress, u64::MAX).await.unwrap();
         assert_eq!(flushes::take(folder.path()), [(format!("{version}.new"), Vec::new())], "the copy replaces it");
         append(copied, b" you").await;
         assert_eq!(
@@ -488,13 +509,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (store, version) = (UploadStore::open(folder.path()).unwrap(), Uuid::from_u128(1));
         store.create(version, &record()).await.unwrap();
-        let (_, progress) = append(store.append_to(version, &UploadProgress::default()).await.unwrap(), b"hello")
-            .await
-            .flush()
-            .await
-            .unwrap();
+        let (_, progress) =
+            append(store.append_to(version, &UploadProgress::default(), u64::MAX).await.unwrap(), b"hello")
+                .await
+                .flush()
+                .await
+                .unwrap();
         fs::write(store.bytes_of(version), b"hell").unwrap();
-        assert!(matches!(store.append_to(version, &progress).await, Err(BackendError::NotFound)));
+        assert!(matches!(store.append_to(version, &progress, u64::MAX).await, Err(BackendError::NotFound)));
     }
 
     #[tokio::test]

@@ -1,7 +1,8 @@
 //! Files that are written and moved to their place.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use uuid::Uuid;
 
 use super::durable::DurableFolders;
 use super::file::changed;
+use crate::backend::content_writer::ContentWriter;
 use crate::backend::flush::flush_content;
 
 /// The attempts to make a folder that another deletion removes at the same time.
@@ -79,6 +81,23 @@ impl Drop for Draft {
         if !self.0.as_os_str().is_empty() {
             let _ = fs::remove_file(&self.0);
         }
+    }
+}
+
+/// The draft of an upload on its way.
+pub(super) struct DraftWriter {
+    pub draft: Draft,
+    pub content: ContentWriter,
+}
+
+impl DraftWriter {
+    /// Creates the file of an upload of at most `limit` bytes.
+    ///
+    /// # Errors
+    /// When it exists or cannot be made.
+    pub fn create(path: PathBuf, limit: u64) -> io::Result<Self> {
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+        Ok(Self { draft: Draft::new(path), content: ContentWriter::new(file, 0, limit) })
     }
 }
 

@@ -5,13 +5,10 @@
 //! its id is new, so what a loss of power leaves at its place before that is never read. A copy is
 //! a second name of the same file, since versions never change.
 
-mod aligned;
 mod buffer;
 mod cached;
 mod content;
-mod direct;
 mod draft;
-mod draft_writer;
 mod durable;
 mod file;
 mod parts;

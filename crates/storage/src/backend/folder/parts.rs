@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::draft::{Draft, publish};
-use super::draft_writer::DraftWriter;
+use super::draft::{Draft, DraftWriter, publish};
 use super::file::{blocking, changed};
 use super::store::ContentFolder;
 use super::writers::{FinishDraft, HashedDraft};
@@ -132,7 +131,7 @@ impl PartStore for ContentFolder {
 
 /// Flushes a part and moves it to the folder of its upload.
 fn finish_part(writer: &mut DraftWriter, folder: &Path, name: &PartName) -> Result<(), BackendError> {
-    flush_content(writer.draft.path(), &writer.file)?;
+    flush_content(writer.draft.path(), &writer.content.file)?;
     // It fails where the upload has ended meanwhile
     fs::rename(writer.draft.path(), folder.join(name.file()))?;
     writer.draft.keep();

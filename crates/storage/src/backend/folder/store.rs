@@ -91,7 +91,7 @@ impl ContentFolder {
     /// Returns the function that publishes a draft as a version, see [`publish`].
     fn publish(&self, place: PathBuf) -> FinishDraft {
         let (folders, root) = (Arc::clone(&self.folders), self.objects.clone());
-        Box::new(move |writer| Ok(publish(&mut writer.draft, &writer.file, &folders, &root, &place)?))
+        Box::new(move |writer| Ok(publish(&mut writer.draft, &writer.content.file, &folders, &root, &place)?))
     }
 
     /// Gives a durable file a second name, or copies it where that is not possible.
@@ -127,7 +127,7 @@ impl Backend for ContentFolder {
             let (HashedDraft { writer, digest }, size) =
                 self.receive(content, limit, self.publish(self.place(at))).await?;
             let etag = Some(format!("\"{}\"", hex::encode(digest.finish())));
-            Ok(StoredContent { etag, size, modified: changed(&writer.file.metadata()?).into() })
+            Ok(StoredContent { etag, size, modified: changed(&writer.content.file.metadata()?).into() })
         })
     }
 

@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use portico_md5::Md5State;
 use tokio::sync::oneshot;
 
-use super::aligned::{AlignedBuffer, AlignedBuffers};
-use super::draft_writer::DraftWriter;
+use super::draft::DraftWriter;
+use crate::backend::content_writer::{AlignedBuffer, AlignedBuffers};
 use crate::backend::model::BackendError;
 use crate::backend::piece_hasher::{Piece, PieceHasher};
 use crate::backend::piece_permit::PiecePermits;
@@ -151,7 +151,10 @@ fn append(
         PieceTarget::Begun(writer) => writer,
         PieceTarget::New(path, limit) => DraftWriter::create(path, limit)?,
     };
-    writer.append(&piece.chunks, is_last, buffer)?;
+    writer.content.append(&piece.chunks, buffer)?;
+    if is_last {
+        writer.content.complete()?;
+    }
     Ok(writer)
 }
 
@@ -239,7 +242,7 @@ mod tests {
         let path = |name: &str| root.path().join(name);
         let begun = |name: &str| DraftWriter::create(path(name), u64::MAX).unwrap();
         let mut closed = begun("read-only");
-        closed.file = File::open(begun("closed").draft.path()).unwrap();
+        closed.content.file = File::open(begun("closed").draft.path()).unwrap();
         let targets = [
             PieceTarget::Begun(begun("first")),
             PieceTarget::New(path("missing/folder"), u64::MAX),

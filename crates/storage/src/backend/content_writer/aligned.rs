@@ -12,11 +12,11 @@ const CAPACITY: usize = PIECE_SIZE + 8 * BLOCK;
 
 /// The buffers that no thread uses. A thread has a short life, and to clear a new buffer for each
 /// takes as long as a write.
-#[derive(Clone, Default)]
-pub(super) struct AlignedBuffers(Arc<Mutex<Vec<Box<[u8]>>>>);
+#[derive(Debug, Clone, Default)]
+pub(crate) struct AlignedBuffers(Arc<Mutex<Vec<Box<[u8]>>>>);
 
 /// A buffer that begins at a multiple of [`BLOCK`].
-pub(super) struct AlignedBuffer {
+pub(crate) struct AlignedBuffer {
     /// Empty until something is appended: most content is written from where it was received.
     memory: Box<[u8]>,
     /// The index at which the buffer begins.

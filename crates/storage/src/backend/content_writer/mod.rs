@@ -1,4 +1,4 @@
-//! Writing the content of an upload to its draft.
+//! Writing the content of an upload to its file.
 //!
 //! Content that arrives faster than it is written goes from the memory of the program to the disk
 //! (`O_DIRECT`). By way of the system's cache, each page would be allocated, filled and cleaned
@@ -7,18 +7,17 @@
 //! block is kept for the next write, and what lies otherwise in memory than in the file is copied.
 //! Content that arrives slowly goes through the cache, which joins small writes (decision 37).
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind, IoSlice, Write as _};
+mod aligned;
+mod direct;
+
+use std::fs::File;
+use std::io::{self, ErrorKind, IoSlice, Seek as _, SeekFrom, Write as _};
 use std::mem;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
 
 use bytes::Bytes;
 
-use super::aligned::{AlignedBuffer, BLOCK};
-use super::direct;
-use super::draft::Draft;
-use crate::backend::model::BackendError;
+use self::aligned::BLOCK;
+pub(crate) use self::aligned::{AlignedBuffer, AlignedBuffers};
 
 /// The bytes that are worth a write of their own to the disk.
 const DIRECT_SIZE: usize = 64 * 1024;
@@ -33,10 +32,12 @@ const GROWTH: u64 = 16;
 /// more arrive: the flush at the end waits for the rest only.
 const WRITEBACK_SIZE: u64 = 8 * 1024 * 1024;
 
-/// The file of an upload on its way.
-pub(super) struct DraftWriter {
+/// Appends to the file of an upload. What is appended is in the file after
+/// [`complete`](Self::complete).
+pub(crate) struct ContentWriter {
     pub file: File,
-    pub draft: Draft,
+    /// The size of the content to which this appends.
+    begin: u64,
     /// The bytes in the file.
     written: u64,
     /// The bytes behind them: less than a block, behind the end of another one.
@@ -48,6 +49,12 @@ pub(super) struct DraftWriter {
     reserved: u64,
     /// The bytes that the system was asked to write to disk.
     in_writeback: u64,
+}
+
+/// A state of a file that a [`ContentWriter`] can return to.
+pub(crate) struct WriterPosition {
+    written: u64,
+    rest: Vec<u8>,
 }
 
 /// Memory for one block.
@@ -63,37 +70,59 @@ enum WriteMode {
     AlwaysCached,
 }
 
-impl DraftWriter {
-    /// Creates the file of an upload of at most `limit` bytes.
-    pub fn create(draft: PathBuf, limit: u64) -> Result<Self, BackendError> {
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
-        Ok(Self {
+impl ContentWriter {
+    /// Appends to a file of `begin` bytes that is open at its end. It will have at most `limit`
+    /// bytes.
+    pub fn new(file: File, begin: u64, limit: u64) -> Self {
+        Self {
             file,
-            draft: Draft::new(draft),
-            written: 0,
+            begin,
+            written: begin,
             rest: Vec::new(),
             mode: WriteMode::Cached,
             limit,
-            reserved: 0,
-            in_writeback: 0,
-        })
+            reserved: begin,
+            in_writeback: begin,
+        }
     }
 
-    /// Appends chunks to the file; `buffer` is for direct writes. Behind the last ones the file is
-    /// whole.
-    pub fn append(&mut self, chunks: &[Bytes], are_last: bool, buffer: &mut AlignedBuffer) -> io::Result<()> {
+    /// Returns the size of the content with all that was appended.
+    pub fn size(&self) -> u64 {
+        self.written + self.rest.len() as u64
+    }
+
+    /// Appends chunks; `buffer` is for direct writes.
+    pub fn append(&mut self, chunks: &[Bytes], buffer: &mut AlignedBuffer) -> io::Result<()> {
         let size = self.rest.len() + chunks.iter().map(Bytes::len).sum::<usize>();
         if size >= DIRECT_SIZE && self.mode != WriteMode::AlwaysCached {
-            self.append_directly(chunks, buffer)?;
-            if are_last {
-                self.append_cached(&[])?;
-            }
+            self.append_directly(chunks, buffer)
         } else {
-            self.append_cached(chunks)?;
+            self.append_cached(chunks)
         }
-        if are_last && self.reserved > self.written.next_multiple_of(BLOCK as u64) {
+    }
+
+    /// Writes what is left, and gives back the space that was reserved for more.
+    pub fn complete(&mut self) -> io::Result<()> {
+        self.append_cached(&[])?;
+        if self.reserved > self.written.next_multiple_of(BLOCK as u64) {
             self.file.set_len(self.written)?;
+            self.reserved = self.written;
         }
+        Ok(())
+    }
+
+    /// Returns the state as it is now.
+    pub fn position(&self) -> WriterPosition {
+        WriterPosition { written: self.written, rest: self.rest.clone() }
+    }
+
+    /// Cuts off what was appended since then, with the space that was reserved for more.
+    pub fn return_to(&mut self, position: WriterPosition) -> io::Result<()> {
+        let WriterPosition { written, rest } = position;
+        self.file.set_len(written)?;
+        self.file.seek(SeekFrom::Start(written))?;
+        (self.written, self.rest, self.reserved) = (written, rest, written);
+        self.in_writeback = self.in_writeback.min(written);
         Ok(())
     }
 
@@ -216,7 +245,8 @@ impl DraftWriter {
     /// Reserves space on the disk for the next bytes and some more.
     fn reserve(&mut self, size: u64) {
         if self.written + size > self.reserved {
-            let step = self.written.saturating_mul(GROWTH).clamp(FIRST_RESERVATION, MAX_RESERVATION);
+            let arrived = self.written - self.begin;
+            let step = arrived.saturating_mul(GROWTH).clamp(FIRST_RESERVATION, MAX_RESERVATION);
             let left = self.limit.saturating_sub(self.written);
             self.reserved = self.written + step.min(left).max(size);
             // The writes report a full disk, which may have room for them, but not for the step
@@ -228,11 +258,16 @@ impl DraftWriter {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::path::Path;
 
     use proptest::prelude::*;
 
     use super::*;
-    use crate::backend::folder::aligned::AlignedBuffers;
+
+    /// Makes a file with its writer.
+    fn create(path: &Path, limit: u64) -> ContentWriter {
+        ContentWriter::new(File::create_new(path).unwrap(), 0, limit)
+    }
 
     /// Returns chunks of these sizes, whose bytes continue each other.
     fn chunks(sizes: &[usize], from: usize) -> Vec<Bytes> {
@@ -254,13 +289,14 @@ mod tests {
     }
 
     /// Writes pieces of chunks of these sizes, and tests what the file has then.
-    fn assert_writes(pieces: &[Vec<usize>], mode: WriteMode) -> DraftWriter {
+    fn assert_writes(pieces: &[Vec<usize>], mode: WriteMode) -> ContentWriter {
         assert_writes_placed(pieces, mode, Placement::Any)
     }
 
-    fn assert_writes_placed(pieces: &[Vec<usize>], mode: WriteMode, placement: Placement) -> DraftWriter {
+    fn assert_writes_placed(pieces: &[Vec<usize>], mode: WriteMode, placement: Placement) -> ContentWriter {
         let folder = tempfile::tempdir().unwrap();
-        let mut writer = DraftWriter::create(folder.path().join("draft"), u64::MAX).unwrap();
+        let path = folder.path().join("file");
+        let mut writer = create(&path, u64::MAX);
         writer.mode = mode;
         let (mut buffer, mut size) = (AlignedBuffers::default().take(), 0);
         for (number, sizes) in (1..).zip(pieces) {
@@ -271,14 +307,17 @@ mod tests {
                 }
                 size += chunk.len();
             }
-            writer.append(&chunks, number == pieces.len(), &mut buffer).unwrap();
-            assert_eq!(writer.written + writer.rest.len() as u64, size as u64);
+            writer.append(&chunks, &mut buffer).unwrap();
+            if number == pieces.len() {
+                writer.complete().unwrap();
+            }
+            assert_eq!(writer.size(), size as u64);
             assert!(writer.rest.len() < BLOCK);
             // The system is asked again and again, and always for most of what is in the cache
             assert!(writer.written - writer.in_writeback < WRITEBACK_SIZE);
         }
         let expected: Vec<u8> = (0..size).map(|at| (at % 251) as u8).collect();
-        assert!(fs::read(writer.draft.path()).unwrap() == expected, "{pieces:?}");
+        assert!(fs::read(&path).unwrap() == expected, "{pieces:?}");
         writer
     }
 
@@ -287,8 +326,61 @@ mod tests {
         direct::set(&tempfile::tempfile().unwrap(), true).is_ok()
     }
 
+    /// An event in the life of the file of a resumable upload.
+    #[derive(Debug, Clone)]
+    enum Step {
+        Append(Vec<usize>),
+        /// The chunks are cut off again.
+        AppendInVain(Vec<usize>),
+        Complete,
+        /// It is completed and opened again.
+        Reopen,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let sizes = || prop::collection::vec(prop_oneof![1..5000_usize, Just(BLOCK), 60_000..200_000_usize], 0..4);
+        prop_oneof![
+            4 => sizes().prop_map(Step::Append),
+            2 => sizes().prop_map(Step::AppendInVain),
+            1 => Just(Step::Complete),
+            1 => Just(Step::Reopen),
+        ]
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+        #[test]
+        fn a_file_that_is_continued_has_what_was_not_cut_off(steps in prop::collection::vec(step(), 1..12)) {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("file");
+            let (mut writer, mut buffer) = (create(&path, u64::MAX), AlignedBuffers::default().take());
+            let mut size = 0;
+            for step in &steps {
+                match step {
+                    Step::Append(sizes) => {
+                        writer.append(&chunks(sizes, size), &mut buffer).unwrap();
+                        size += sizes.iter().sum::<usize>();
+                    }
+                    Step::AppendInVain(sizes) => {
+                        let position = writer.position();
+                        writer.append(&chunks(sizes, size + 1), &mut buffer).unwrap();
+                        writer.return_to(position).unwrap();
+                    }
+                    Step::Complete => writer.complete().unwrap(),
+                    Step::Reopen => {
+                        writer.complete().unwrap();
+                        let mut file = File::options().write(true).open(&path).unwrap();
+                        assert_eq!(file.seek(SeekFrom::End(0)).unwrap(), size as u64);
+                        writer = ContentWriter::new(file, size as u64, u64::MAX);
+                    }
+                }
+                assert_eq!(writer.size(), size as u64);
+            }
+            writer.complete().unwrap();
+            let expected: Vec<u8> = (0..size).map(|at| (at % 251) as u8).collect();
+            assert!(fs::read(&path).unwrap() == expected);
+        }
 
         #[test]
         fn a_file_has_the_chunks_in_their_order(
@@ -341,31 +433,35 @@ mod tests {
             aligned(256 * 1024 + 100),
             beyond_block(100, &bytes(256 * 1024)),
         ];
-        let mut writer = DraftWriter::create(folder.path().join("draft"), u64::MAX).unwrap();
-        let mut append = |from: usize, to: usize, are_last| {
-            writer.append(&content[from..to], are_last, &mut buffer).unwrap();
+        let path = folder.path().join("file");
+        let mut writer = create(&path, u64::MAX);
+        let mut append = |from: usize, to: usize| {
+            writer.append(&content[from..to], &mut buffer).unwrap();
             (writer.rest.len(), buffer.is_used())
         };
-        assert_eq!(append(0, 2, false), (0, false));
-        assert_eq!(append(2, 4, false), (100, false));
-        assert_eq!(append(4, 5, false), (100, false));
+        assert_eq!(append(0, 2), (0, false));
+        assert_eq!(append(2, 4), (100, false));
+        assert_eq!(append(4, 5), (100, false));
         // Others are copied
-        assert_eq!(append(2, 3, true), (0, true));
+        assert_eq!(append(2, 3), (100, true));
+        writer.complete().unwrap();
         let expected = [&content[..], &content[2..3]].concat().concat();
-        assert!(fs::read(writer.draft.path()).unwrap() == expected);
+        assert!(fs::read(&path).unwrap() == expected);
     }
 
     #[test]
     fn no_more_space_is_reserved_than_the_content_may_take() {
         let folder = tempfile::tempdir().unwrap();
         let mut buffer = AlignedBuffers::default().take();
-        let mut writer = DraftWriter::create(folder.path().join("draft"), 40_000_000).unwrap();
+        let path = folder.path().join("file");
+        let mut writer = create(&path, 40_000_000);
         let mut reserved = Vec::new();
-        for piece in 0..40 {
-            writer.append(&[aligned(1_000_000)], piece == 39, &mut buffer).unwrap();
+        for _ in 0..40 {
+            writer.append(&[aligned(1_000_000)], &mut buffer).unwrap();
             reserved.push(writer.reserved);
         }
-        assert_eq!(fs::metadata(writer.draft.path()).unwrap().len(), 40_000_000);
+        writer.complete().unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().len(), 40_000_000);
         if is_direct() {
             assert_eq!((reserved[0], *reserved.last().unwrap()), (FIRST_RESERVATION, 40_000_000));
             reserved.dedup();
@@ -392,14 +488,16 @@ mod tests {
     #[test]
     fn what_the_file_system_does_not_write_directly_goes_through_the_cache() {
         let folder = tempfile::tempdir().unwrap();
-        let mut writer = DraftWriter::create(folder.path().join("draft"), u64::MAX).unwrap();
+        let path = folder.path().join("file");
+        let mut writer = create(&path, u64::MAX);
         let expected = chunks(&[100, 70_001, 80_000], 0);
         // Less than a block of any disk
         writer.write_directly(&mut [IoSlice::new(&expected[0])]).unwrap();
         let mut buffer = AlignedBuffers::default().take();
-        writer.append(&expected[1..2], false, &mut buffer).unwrap();
-        writer.append(&expected[2..], true, &mut buffer).unwrap();
-        assert!(fs::read(writer.draft.path()).unwrap() == expected.concat());
+        writer.append(&expected[1..2], &mut buffer).unwrap();
+        writer.append(&expected[2..], &mut buffer).unwrap();
+        writer.complete().unwrap();
+        assert!(fs::read(&path).unwrap() == expected.concat());
         assert_ne!(writer.mode, WriteMode::Cached);
     }
 }
