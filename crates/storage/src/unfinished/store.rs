@@ -295,36 +295,32 @@ impl PartialContent {
     }
 
     /// Appends a piece, which is hashed while it is written, and then ends its permit. If that
-    /// fails, none of it stays.
-    pub async fn append(mut self, piece: Piece) -> (Option<Self>, Result<(), BackendError>) {
+    /// fails, none of it stays. Returns `None` for content that cannot be continued.
+    pub async fn append(self, piece: Piece) -> (Option<Self>, Result<(), BackendError>) {
         let piece = Arc::new(piece);
         let (hashed, digest) = oneshot::channel();
         self.store.hasher.hash(self.digest.clone(), Arc::clone(&piece), |digest| _ = hashed.send(digest));
-        let writing = spawn_blocking(move || {
-            let outcome = self.write(&piece);
-            drop(piece);
-            (self, outcome)
-        });
-        let lost = |error| (None, Err(BackendError::Io(error)));
-        match (writing.await, digest.await) {
-            (Ok((content, Err(error))), _) => (Some(content), Err(error)),
-            (Ok((content, Ok(()))), Ok(digest)) => (Some(Self { digest, ..content }), Ok(())),
-            (Err(error), _) => lost(io::Error::other(error)),
+        let written = spawn_blocking(move || self.write(&piece)).await;
+        match (written, digest.await) {
+            (Ok((content, Err(error))), _) => (content, Err(error)),
+            (Ok((Some(content), Ok(()))), Ok(digest)) => (Some(Self { digest, ..content }), Ok(())),
+            (Err(error), _) => (None, Err(BackendError::Io(io::Error::other(error)))),
             // The runtime is shutting down
-            (_, Err(_)) => lost(ErrorKind::Interrupted.into()),
+            _ => (None, Err(BackendError::Io(ErrorKind::Interrupted.into()))),
         }
     }
 
-    /// Appends a piece to the file. If that fails, the file is as before.
-    fn write(&mut self, piece: &Piece) -> Result<(), BackendError> {
+    /// Appends a piece to the file. If that fails, the file is as before, or `None` is returned:
+    /// what the digest does not count must not be recorded.
+    fn write(mut self, piece: &Piece) -> (Option<Self>, Result<(), BackendError>) {
         let before = self.writer.position();
         if let Err(error) = self.writer.append(&piece.chunks, &mut self.store.buffers.take()) {
             // A full disk is left some space, without which nothing could be deleted
-            self.writer.return_to(before)?;
-            return Err(error.into());
+            let returned = self.writer.return_to(before);
+            return (returned.is_ok().then_some(self), Err(error.into()));
         }
         self.unflushed += piece.size() as u64;
-        Ok(())
+        (Some(self), Ok(()))
     }
 
     /// Makes the bytes durable, and returns them for the record.
@@ -466,6 +462,22 @@ mod tests {
             }
         });
         futures_util::future::join_all(uploads).await;
+    }
+
+    #[tokio::test]
+    async fn content_whose_file_cannot_be_set_back_is_lost_and_the_record_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, version) = (UploadStore::open(folder.path()).unwrap(), Uuid::from_u128(1));
+        store.create(version, &record()).await.unwrap();
+        let content = store.append_to(version, &UploadProgress::default(), u64::MAX).await.unwrap();
+        let (mut content, progress) = append(content, b"hello").await.flush().await.unwrap();
+        // Neither writing nor cutting off is possible
+        content.writer.file = File::open(store.bytes_of(version)).unwrap();
+        let piece = Piece { chunks: vec![Bytes::from_static(b" you")], _permit: store.permits.acquire().await };
+        assert!(matches!(content.append(piece).await, (None, Err(BackendError::Io(_)))));
+        let content = append(store.append_to(version, &progress, u64::MAX).await.unwrap(), b" me").await;
+        assert_eq!(content.etag(), format!("\"{}\"", hex::encode(Md5::digest(b"hello me"))));
+        assert_eq!(fs::read(store.bytes_of(version)).unwrap(), b"hello me");
     }
 
     #[tokio::test]
