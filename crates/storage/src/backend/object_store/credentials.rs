@@ -1,5 +1,5 @@
 //! The credentials of requests to a store: a fixed key, or the temporary keys of a role, which are
-//! fetched when they are needed and renewed before they expire.
+//! fetched when they are needed. They are renewed before they expire, while requests use them.
 
 use std::path::Path;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -11,6 +11,7 @@ use portico_base::{Clock, Secret, error_chain};
 use reqwest::{Client, RequestBuilder};
 use serde::Deserialize;
 use time::OffsetDateTime;
+use tokio::sync::OwnedMutexGuard;
 
 use super::client::read;
 use super::error::StoreError;
@@ -37,7 +38,7 @@ const METADATA_TOKEN: HeaderName = HeaderName::from_static("x-aws-ec2-metadata-t
 #[derive(Debug)]
 pub(super) enum StoreCredentials {
     Key(Arc<S3StoreKey>),
-    Role(Box<RoleKeys>),
+    Role(Arc<RoleKeys>),
 }
 
 impl StoreCredentials {
@@ -57,12 +58,12 @@ impl StoreCredentials {
                     .no_proxy()
                     .build()
                     .map_err(std::io::Error::other)?;
-                Self::Role(Box::new(RoleKeys {
+                Self::Role(Arc::new(RoleKeys {
                     role: (**role).clone(),
                     http,
                     clock: clock.clone(),
                     current: std::sync::Mutex::default(),
-                    fetching: tokio::sync::Mutex::default(),
+                    fetching: Arc::default(),
                 }))
             }
         })
@@ -102,8 +103,8 @@ pub(super) struct RoleKeys {
     http: Client,
     clock: Clock,
     current: std::sync::Mutex<CurrentKey>,
-    /// Locked while a key is fetched, so that one request fetches it for all.
-    fetching: tokio::sync::Mutex<()>,
+    /// Locked while a key is fetched, so that it is fetched once for all requests.
+    fetching: Arc<tokio::sync::Mutex<()>>,
 }
 
 #[derive(Debug, Default)]
@@ -180,17 +181,25 @@ impl RoleKeys {
         }
     }
 
-    async fn key(&self) -> Result<Arc<S3StoreKey>, StoreError> {
-        let _fetching = match self.known() {
-            KnownKey::Settled(outcome) => return outcome,
-            // The others use it while one request renews it
-            KnownKey::Renewable { key, .. } => match self.fetching.try_lock() {
-                Ok(fetching) => fetching,
-                Err(_) => return Ok(key),
-            },
-            KnownKey::Missing => self.fetching.lock().await,
-        };
-        // Another request may have fetched one meanwhile
+    async fn key(self: &Arc<Self>) -> Result<Arc<S3StoreKey>, StoreError> {
+        match self.known() {
+            KnownKey::Settled(outcome) => outcome,
+            KnownKey::Renewable { key, .. } => {
+                if let Ok(fetching) = Arc::clone(&self.fetching).try_lock_owned() {
+                    let keys = Arc::clone(self);
+                    tokio::spawn(async move { keys.fetch_if_needed(&fetching).await });
+                }
+                Ok(key)
+            }
+            KnownKey::Missing => {
+                let fetching = Arc::clone(&self.fetching).lock_owned().await;
+                self.fetch_if_needed(&fetching).await
+            }
+        }
+    }
+
+    /// Fetches a key, unless that was done before this had the lock.
+    async fn fetch_if_needed(&self, _: &OwnedMutexGuard<()>) -> Result<Arc<S3StoreKey>, StoreError> {
         let valid = match self.known() {
             KnownKey::Settled(outcome) => return outcome,
             KnownKey::Renewable { key, expires } => Some((key, expires)),
@@ -300,7 +309,6 @@ mod tests {
     use axum::Router;
     use axum::extract::State;
     use axum::routing::{get, post, put};
-    use futures_util::{pin_mut, poll};
     use http::{HeaderMap, StatusCode};
     use time::macros::datetime;
     use tokio::net::TcpListener;
@@ -332,6 +340,13 @@ mod tests {
         async fn key(&self, now: OffsetDateTime) -> Result<Arc<S3StoreKey>, StoreError> {
             self.clock.advance(now - self.clock.now());
             self.credentials.key().await
+        }
+
+        /// Waits until no key is fetched any more, and returns the id of the current one.
+        async fn fetched(&self) -> String {
+            let StoreCredentials::Role(keys) = &self.credentials else { panic!("a fixed key") };
+            drop(keys.fetching.lock().await);
+            keys.current().key.as_ref().unwrap().key.access_key_id.clone()
         }
     }
 
@@ -402,7 +417,9 @@ mod tests {
         }
         assert_eq!(parts(&keys.key(NOW + minutes(54)).await.unwrap()).0, "key 1");
         assert_eq!(agent.asked.load(Ordering::Relaxed), 1);
-        assert_eq!(parts(&keys.key(NOW + minutes(55)).await.unwrap()).0, "key 2");
+        assert_eq!(parts(&keys.key(NOW + minutes(55)).await.unwrap()).0, "key 1");
+        assert_eq!(keys.fetched().await, "key 2");
+        assert_eq!(parts(&keys.credentials.key().await.unwrap()).0, "key 2");
         assert!(!format!("{:?}", keys.credentials).contains("\"secret\""));
     }
 
@@ -412,17 +429,16 @@ mod tests {
         let keys = container(&agent).await;
         keys.key(NOW).await.unwrap();
         let held = agent.may_respond.acquire().await.unwrap();
-        let renewing = keys.key(NOW + minutes(55));
-        pin_mut!(renewing);
+        assert_eq!(parts(&keys.key(NOW + minutes(55)).await.unwrap()).0, "key 1");
         while agent.asked.load(Ordering::Relaxed) < 2 {
-            assert!(poll!(&mut renewing).is_pending());
             tokio::task::yield_now().await;
         }
         for _ in 0..3 {
             assert_eq!(parts(&keys.credentials.key().await.unwrap()).0, "key 1");
         }
         drop(held);
-        assert_eq!(parts(&renewing.await.unwrap()).0, "key 2");
+        assert_eq!(keys.fetched().await, "key 2");
+        assert_eq!(parts(&keys.credentials.key().await.unwrap()).0, "key 2");
         assert_eq!(agent.asked.load(Ordering::Relaxed), 2);
     }
 
@@ -456,6 +472,7 @@ mod tests {
         for (minute, second, asked) in [(56, 0, 2), (56, 29, 2), (56, 30, 3), (59, 59, 4)] {
             let now = NOW + minutes(minute) + Duration::from_secs(second);
             assert_eq!(parts(&keys.key(now).await.unwrap()).0, "key 1");
+            assert_eq!(keys.fetched().await, "key 1");
             assert_eq!(agent.asked.load(Ordering::Relaxed), asked, "{minute} minutes, {second} seconds");
         }
         let expired = NOW + minutes(60);
