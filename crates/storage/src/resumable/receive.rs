@@ -9,10 +9,6 @@ use crate::error::StorageError;
 use crate::http::body::UploadBody;
 use crate::unfinished::{PartialContent, UploadLock, UploadProgress, UploadRecord, UploadStore};
 
-/// The bytes after which a request that is still being received is recorded, so that a crash loses
-/// no more than these.
-const CHECKPOINT: u64 = 16 * 1024 * 1024;
-
 /// The reason why no more bytes of a request are received.
 #[derive(Debug)]
 pub(super) enum BodyEnd {
@@ -71,7 +67,7 @@ pub(super) async fn receive(
         if let Some(end) = end {
             break end;
         }
-        if content.unflushed >= CHECKPOINT && content.size() < limit {
+        if content.is_due() && content.size() < limit {
             match content.flush().await {
                 Ok((flushed, progress)) => (content, record.progress) = (flushed, progress),
                 Err(error) => return ReceivedBytes { durable: None, end: BodyEnd::NotWritten(error) },

@@ -209,8 +209,8 @@ impl UploadAccess {
         let store = &service.unfinished.store;
         let limit = total.unwrap_or(permit.size_limit());
         // Space is only reserved for the bytes that the request declares
-        let end = body.size_hint().exact().and_then(|size| stored.progress.offset.checked_add(size));
-        let end = end.map_or(limit, |end| end.min(limit));
+        let declared = body.size_hint().exact().unwrap_or_default();
+        let end = limit.min(stored.progress.offset.saturating_add(declared));
         let content = match store.append_to(id.version, &stored.progress, end).await {
             Err(BackendError::NotFound) => {
                 tracing::error!(upload = %id.version, "the bytes of a resumable upload are lost");

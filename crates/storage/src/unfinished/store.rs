@@ -24,6 +24,9 @@ use crate::backend::piece_hasher::{Piece, PieceHasher};
 use crate::backend::piece_permit::PiecePermits;
 use crate::name::ObjectPath;
 
+/// The bytes after which a request that is still being received is recorded, so that a crash loses
+/// no more than these.
+const CHECKPOINT: u64 = 16 * 1024 * 1024;
 /// The ending of the names of files with bytes.
 const BYTES: &str = "bytes";
 /// The ending of the names of records.
@@ -207,7 +210,7 @@ impl UploadStore {
         blocking(move || Ok(remove_file(&path)?)).await
     }
 
-    /// Opens the bytes of an upload behind its offset. They will be at most `limit`.
+    /// Opens the bytes of an upload behind its offset. Space is reserved for no more than `limit`.
     ///
     /// # Errors
     /// [`BackendError::NotFound`] if bytes that the record counts are lost.
@@ -222,7 +225,9 @@ impl UploadStore {
             let (path, draft) = (store.bytes_of(version), store.path(version, DRAFT));
             let digest = progress.digest().ok_or(BackendError::NotFound)?;
             let writer = open_behind(&path, &draft, progress.offset, limit)?;
-            Ok(PartialContent { path, writer, digest, store, unflushed: 0 })
+            let mut content = PartialContent { path, writer, digest, store, limit, durable: progress.offset };
+            content.reserve_to_checkpoint();
+            Ok(content)
         })
         .await
     }
@@ -284,14 +289,26 @@ pub(crate) struct PartialContent {
     writer: ContentWriter,
     digest: Md5State,
     store: UploadStore,
-    /// The bytes that may not be on disk yet.
-    pub unflushed: u64,
+    limit: u64,
+    /// The bytes that are on disk for sure, which are those that the record counts or may count.
+    durable: u64,
 }
 
 impl PartialContent {
     /// Returns the number of bytes.
     pub fn size(&self) -> u64 {
         self.writer.size()
+    }
+
+    /// Returns true once [`CHECKPOINT`] bytes are to be flushed and recorded.
+    pub fn is_due(&self) -> bool {
+        self.size() - self.durable >= CHECKPOINT
+    }
+
+    /// Has the writer reserve no more space than a crash may lose bytes: it stays reserved until
+    /// the upload goes on or expires.
+    fn reserve_to_checkpoint(&mut self) {
+        self.writer.set_limit(self.limit.min(self.durable.saturating_add(CHECKPOINT)));
     }
 
     /// Appends a piece, which is hashed while it is written, and then ends its permit. If that
@@ -303,7 +320,10 @@ impl PartialContent {
         let written = spawn_blocking(move || self.write(&piece)).await;
         match (written, digest.await) {
             (Ok((content, Err(error))), _) => (content, Err(error)),
-            (Ok((Some(content), Ok(()))), Ok(digest)) => (Some(Self { digest, ..content }), Ok(())),
+            (Ok((Some(mut content), Ok(()))), Ok(digest)) => {
+                content.digest = digest;
+                (Some(content), Ok(()))
+            }
             (Err(error), _) => (None, Err(BackendError::Io(io::Error::other(error)))),
             // The runtime is shutting down
             _ => (None, Err(BackendError::Io(ErrorKind::Interrupted.into()))),
@@ -319,7 +339,6 @@ impl PartialContent {
             let returned = self.writer.return_to(before);
             return (returned.is_ok().then_some(self), Err(error.into()));
         }
-        self.unflushed += piece.size() as u64;
         (Some(self), Ok(()))
     }
 
@@ -329,10 +348,11 @@ impl PartialContent {
     /// When they cannot be flushed; the bytes are lost then.
     pub async fn flush(mut self) -> Result<(Self, UploadProgress), BackendError> {
         blocking(move || {
-            if self.unflushed > 0 {
+            if self.size() > self.durable {
                 self.writer.complete()?;
                 flush_content(&self.path, &self.writer.file)?;
-                self.unflushed = 0;
+                self.durable = self.size();
+                self.reserve_to_checkpoint();
             }
             let progress = UploadProgress { offset: self.size(), digest: hex::encode(self.digest.to_bytes()) };
             Ok((self, progress))
@@ -343,6 +363,16 @@ impl PartialContent {
     /// Returns the ETag of the bytes.
     pub fn etag(&self) -> String {
         format!("\"{}\"", hex::encode(self.digest.finish()))
+    }
+}
+
+impl Drop for PartialContent {
+    /// Cuts off what was not flushed, with the space that was reserved for more. If that fails, the
+    /// next request does it.
+    fn drop(&mut self) {
+        if self.size() > self.durable {
+            let _ = self.writer.file.set_len(self.durable);
+        }
     }
 }
 
@@ -481,6 +511,48 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn large_pieces_are_whole_wherever_a_request_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, version) = (UploadStore::open(folder.path()).unwrap(), Uuid::from_u128(1));
+        store.create(version, &record()).await.unwrap();
+        let whole: Vec<u8> = (0..2_000_003_u32).map(|at| (at * 31 % 251) as u8).collect();
+        let mut progress = UploadProgress::default();
+        for (number, piece) in whole.chunks(150_001).enumerate() {
+            let mut content = store.append_to(version, &progress, whole.len() as u64).await.unwrap();
+            // In the second half of the file, a request has one piece
+            for piece in if number < 7 { piece.chunks(100_000) } else { piece.chunks(piece.len()) } {
+                let chunks = vec![Bytes::copy_from_slice(piece)];
+                let piece = Piece { chunks, _permit: store.permits.acquire().await };
+                let (appended, outcome) = content.append(piece).await;
+                outcome.unwrap();
+                content = appended.unwrap();
+            }
+            let (content, flushed) = content.flush().await.unwrap();
+            assert_eq!(content.etag(), format!("\"{}\"", hex::encode(Md5::digest(&whole[..flushed.offset as usize]))));
+            assert!(fs::read(store.bytes_of(version)).unwrap() == whole[..flushed.offset as usize]);
+            progress = flushed;
+        }
+        assert_eq!(progress.offset, whole.len() as u64);
+    }
+
+    #[tokio::test]
+    async fn what_is_given_up_takes_no_space() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, version) = (UploadStore::open(folder.path()).unwrap(), Uuid::from_u128(1));
+        store.create(version, &record()).await.unwrap();
+        let content = store.append_to(version, &UploadProgress::default(), u64::MAX).await.unwrap();
+        let (content, _) = append(content, b"hello").await.flush().await.unwrap();
+        let chunks = vec![Bytes::from(vec![b'x'; 200_001])];
+        let piece = Piece { chunks, _permit: store.permits.acquire().await };
+        let (content, outcome) = content.append(piece).await;
+        outcome.unwrap();
+        drop(content);
+        let metadata = fs::metadata(store.bytes_of(version)).unwrap();
+        assert_eq!(metadata.len(), 5);
+        assert!(metadata.blocks() * 512 < 64 * 1024, "{} blocks", metadata.blocks());
+    }
+
+    #[tokio::test]
     async fn bytes_that_the_record_does_not_count_are_cut_off() {
         let folder = tempfile::tempdir().unwrap();
         let (store, version) = (UploadStore::open(folder.path()).unwrap(), Uuid::from_u128(1));
@@ -489,7 +561,7 @@ mod tests {
         let (content, progress) = append(content, b"hello ").await.flush().await.unwrap();
         store.save(version, &UploadRecord { progress, ..record() }).await.unwrap();
         // The process crashes behind this
-        drop(append(content, b"torn").await);
+        std::mem::forget(append(content, b"torn").await);
         let found = UploadStore::open(folder.path()).unwrap().load(version).await.unwrap().unwrap();
         assert_eq!(found.progress.offset, 6);
         let content = append(store.append_to(version, &found.progress, u64::MAX).await.unwrap(), b"you").await;
@@ -509,7 +581,7 @@ mod tests {
         flushes::take(folder.path());
         let copied = store.append_to(version, &progress, u64::MAX).await.unwrap();
         assert_eq!(flushes::take(folder.path()), [(format!("{version}.new"), Vec::new())], "the copy replaces it");
-        append(copied, b" you").await;
+        let _appended = append(copied, b" you").await;
         assert_eq!(
             (fs::read(linked).unwrap(), fs::read(store.bytes_of(version)).unwrap()),
             (b"hello".to_vec(), b"hello you".to_vec())

@@ -7,6 +7,8 @@ use crate::backend::piece_permit::PIECE_SIZE;
 /// The size of the blocks on which direct writes begin and end, in memory and in the file: at least
 /// that of every usual disk.
 pub(super) const BLOCK: usize = 4096;
+/// The free buffers that are kept.
+const MAX_FREE: usize = 8;
 /// The bytes of a buffer: those of a piece, with what precedes it and exceeds it.
 const CAPACITY: usize = PIECE_SIZE + 8 * BLOCK;
 
@@ -81,7 +83,10 @@ impl Drop for AlignedBuffer {
         if memory.is_empty() {
             return;
         }
-        self.buffers.0.lock().unwrap_or_else(PoisonError::into_inner).push(memory);
+        let mut free = self.buffers.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if free.len() < MAX_FREE {
+            free.push(memory);
+        }
     }
 }
 
@@ -105,5 +110,9 @@ mod tests {
             assert_eq!(buffer.filled(), b"next");
         }
         assert_eq!(buffers.0.lock().unwrap().len(), 1);
+        let mut many: Vec<AlignedBuffer> = (0..MAX_FREE + 2).map(|_| buffers.take()).collect();
+        assert!(many.iter_mut().all(|buffer| buffer.append(b"x").is_empty()));
+        drop(many);
+        assert_eq!(buffers.0.lock().unwrap().len(), MAX_FREE);
     }
 }

@@ -86,6 +86,11 @@ impl ContentWriter {
         }
     }
 
+    /// Sets the largest content anew.
+    pub fn set_limit(&mut self, limit: u64) {
+        self.limit = limit;
+    }
+
     /// Returns the size of the content with all that was appended.
     pub fn size(&self) -> u64 {
         self.written + self.rest.len() as u64
@@ -365,6 +370,10 @@ mod tests {
                     Step::AppendInVain(sizes) => {
                         let position = writer.position();
                         writer.append(&chunks(sizes, size + 1), &mut buffer).unwrap();
+                        // The next one fails
+                        let file = mem::replace(&mut writer.file, File::open(&path).unwrap());
+                        writer.append(&chunks(&[3 * DIRECT_SIZE + 1], size), &mut buffer).unwrap_err();
+                        writer.file = file;
                         writer.return_to(position).unwrap();
                     }
                     Step::Complete => writer.complete().unwrap(),

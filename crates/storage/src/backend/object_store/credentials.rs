@@ -130,10 +130,7 @@ enum KnownKey {
     /// Nothing is to be fetched.
     Settled(Result<Arc<S3StoreKey>, StoreError>),
     /// It is valid, but not for long.
-    Renewable {
-        key: Arc<S3StoreKey>,
-        expires: OffsetDateTime,
-    },
+    Renewable(Arc<S3StoreKey>),
     Missing,
 }
 
@@ -175,7 +172,7 @@ impl RoleKeys {
             (Some(key), failure) if now < key.renewed || failure.is_some() => {
                 KnownKey::Settled(Ok(Arc::clone(&key.key)))
             }
-            (Some(key), _) => KnownKey::Renewable { key: Arc::clone(&key.key), expires: key.expires },
+            (Some(key), _) => KnownKey::Renewable(Arc::clone(&key.key)),
             (None, Some((_, error))) => KnownKey::Settled(Err(error.clone())),
             (None, None) => KnownKey::Missing,
         }
@@ -184,7 +181,7 @@ impl RoleKeys {
     async fn key(self: &Arc<Self>) -> Result<Arc<S3StoreKey>, StoreError> {
         match self.known() {
             KnownKey::Settled(outcome) => outcome,
-            KnownKey::Renewable { key, .. } => {
+            KnownKey::Renewable(key) => {
                 if let Ok(fetching) = Arc::clone(&self.fetching).try_lock_owned() {
                     let keys = Arc::clone(self);
                     tokio::spawn(async move { keys.fetch_if_needed(&fetching).await });
@@ -200,26 +197,29 @@ impl RoleKeys {
 
     /// Fetches a key, unless that was done before this had the lock.
     async fn fetch_if_needed(&self, _: &OwnedMutexGuard<()>) -> Result<Arc<S3StoreKey>, StoreError> {
-        let valid = match self.known() {
-            KnownKey::Settled(outcome) => return outcome,
-            KnownKey::Renewable { key, expires } => Some((key, expires)),
-            KnownKey::Missing => None,
-        };
+        if let KnownKey::Settled(outcome) = self.known() {
+            return outcome;
+        }
         let fetched = self.fetch().await;
         let (now, moment) = (self.clock.now(), self.clock.monotonic());
         let mut current = self.current();
-        match (fetched, valid) {
-            (Ok(fetched), _) => {
+        let error = match fetched {
+            Ok(fetched) => {
                 current.failure = None;
-                Ok(Arc::clone(&current.key.insert(fetched).key))
+                return Ok(Arc::clone(&current.key.insert(fetched).key));
             }
-            (Err(error), Some((valid, expires))) => {
+            Err(error) => error,
+        };
+        // As it is now: the store may have refused the key meanwhile
+        let valid = current.key.as_ref().filter(|key| now < key.expires);
+        let valid = valid.map(|key| (Arc::clone(&key.key), Duration::try_from(key.expires - now).unwrap_or_default()));
+        match valid {
+            Some((key, left)) => {
                 tracing::warn!(error = %error, "the key of the object store could not be renewed, and is still valid");
-                let left = Duration::try_from(expires - now).unwrap_or_default();
                 current.failure = Some((moment + left.min(RETRY), error));
-                Ok(valid)
+                Ok(key)
             }
-            (Err(error), None) => {
+            None => {
                 current.failure = Some((moment + RETRY_WITHOUT_KEY, error.clone()));
                 Err(error)
             }
@@ -440,6 +440,22 @@ mod tests {
         assert_eq!(keys.fetched().await, "key 2");
         assert_eq!(parts(&keys.credentials.key().await.unwrap()).0, "key 2");
         assert_eq!(agent.asked.load(Ordering::Relaxed), 2);
+    }
+
+    #[tokio::test]
+    async fn a_key_that_the_store_refuses_while_it_is_renewed_is_fetched_again_soon() {
+        let agent = Agent::new(minutes(0));
+        let keys = container(&agent).await;
+        keys.key(NOW).await.unwrap();
+        agent.is_broken.store(true, Ordering::Relaxed);
+        let held = agent.may_respond.acquire().await.unwrap();
+        let refused = keys.key(NOW + minutes(55)).await.unwrap();
+        assert!(keys.credentials.discard(&refused));
+        drop(held);
+        keys.credentials.key().await.unwrap_err();
+        agent.is_broken.store(false, Ordering::Relaxed);
+        let later = NOW + minutes(55) + time::Duration::try_from(RETRY_WITHOUT_KEY).unwrap();
+        assert_eq!(parts(&keys.key(later).await.unwrap()).0, "key 3");
     }
 
     #[tokio::test]
