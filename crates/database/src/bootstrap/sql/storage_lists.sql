@@ -185,12 +185,14 @@ begin
 end $$;
 
 -- Its statements are planned once in a session: to plan one of them anew, with the policies, takes
--- as long as reading a hundred files, and the values make no difference to the plan.
+-- as long as reading a hundred files, and the values make no difference to the plan. The index has
+-- the order of a list. Without statistics, as after a bulk load, PostgreSQL expects few objects and
+-- would rather sort them, all of the bucket for each entry of the page.
 create or replace function storage.search(
   prefix text, bucketname text, limits integer default 100, levels integer default 1, offsets integer default 0,
   search text default '', sortcolumn text default 'name', sortorder text default 'asc')
 returns table (name text, id uuid, updated_at timestamptz, created_at timestamptz, last_accessed_at timestamptz, metadata jsonb)
-language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+language plpgsql stable set plan_cache_mode = force_generic_plan set enable_sort = off as $$
 declare
   is_descending boolean := lower(coalesce(sortorder, 'asc')) = 'desc';
   direction text := case when is_descending then 'desc' else 'asc' end;
