@@ -91,12 +91,14 @@ impl Server {
     /// Starts it in `folder`, on the ports of the folder's configuration.
     pub async fn start(folder: &Path, port: u16) -> Result<Self> {
         let started = Instant::now();
+        // A file, so that it need not be read while the server runs
+        let errors = folder.join("errors.txt");
         let mut child = Command::new(program()?)
             .args(["dev", "--workdir"])
             .arg(folder)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(std::fs::File::create(&errors)?)
             .kill_on_drop(true)
             .spawn()?;
         let health = crate::client::request("GET", "/auth/v1/health", &[], "");
@@ -109,7 +111,7 @@ impl Server {
                 break started.elapsed();
             }
             if let Some(status) = child.try_wait()? {
-                bail!("portico dev ended: {status}");
+                bail!("portico dev ended: {status}\n{}", std::fs::read_to_string(&errors)?);
             }
             tokio::time::sleep(Duration::from_millis(2)).await;
         };
