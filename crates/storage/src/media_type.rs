@@ -26,6 +26,13 @@ enum Signature {
 }
 
 const ZIP: Signature = Signature::Bytes(&[(0, b"PK\x03\x04"), (0, b"PK\x05\x06"), (0, b"PK\x07\x08")]);
+/// Office documents with a password are in a compound file, as those of earlier formats are.
+const OFFICE: Signature = Signature::Bytes(&[
+    (0, b"PK\x03\x04"),
+    (0, b"PK\x05\x06"),
+    (0, b"PK\x07\x08"),
+    (0, b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"),
+]);
 const GZIP: Signature = Signature::Bytes(&[(0, b"\x1f\x8b")]);
 const OGG: Signature = Signature::Bytes(&[(0, b"OggS")]);
 const MATROSKA: Signature = Signature::Bytes(&[(0, b"\x1a\x45\xdf\xa3")]);
@@ -65,11 +72,8 @@ fn signature_of(essence: &str) -> Option<Signature> {
         "font/woff2" => Signature::Bytes(&[(0, b"wOF2")]),
         "font/otf" => Signature::Bytes(&[(0, b"OTTO"), (0, b"\0\x01\0\0")]),
         "font/ttf" => Signature::Bytes(&[(0, b"\0\x01\0\0"), (0, b"true"), (0, b"OTTO")]),
-        _ if essence.starts_with("application/vnd.openxmlformats-officedocument.")
-            || essence.starts_with("application/vnd.oasis.opendocument.") =>
-        {
-            ZIP
-        }
+        _ if essence.starts_with("application/vnd.openxmlformats-officedocument.") => OFFICE,
+        _ if essence.starts_with("application/vnd.oasis.opendocument.") => ZIP,
         _ => return None,
     })
 }
@@ -114,6 +118,10 @@ mod tests {
             ("audio/mpeg", b"\xff\xfb\x90"),
             ("video/mp4", b"\0\0\0\x18ftypisom"),
             ("application/vnd.openxmlformats-officedocument.wordprocessingml.document", b"PK\x03\x04"),
+            (
+                "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+                b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",
+            ),
             // These have no known beginning
             ("text/plain", b"\x89PNG\r\n\x1a\n"),
             ("application/octet-stream", b"<html>"),

@@ -21,8 +21,8 @@ pub(crate) struct ImageRequest {
     pub format: RequestedFormat,
 }
 
-/// Renders an object that was found. Where it is replaced at that moment, the new version is
-/// rendered; returns the row of the rendered one.
+/// Renders an object that was found, which has this row. Where it is replaced at that moment, the
+/// new version is rendered; returns the row of the rendered one.
 ///
 /// # Errors
 /// [`StorageError::Render`](crate::error::StorageError::Render), and those of
@@ -32,9 +32,9 @@ pub(crate) async fn render(
     operation: &Operation,
     rule: ReadRule,
     path: &ObjectPath,
+    row: ObjectRow,
     request: &ImageRequest,
 ) -> Result<(ObjectRow, RenderedImage)> {
-    let row = download::find(operation, rule, path).await?.row;
     match render_version(renderer, operation, path, &row, request).await {
         Ok(image) => Ok((row, image)),
         Err(RenderError::SourceUnavailable) => {

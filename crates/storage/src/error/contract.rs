@@ -36,7 +36,9 @@ impl StorageError {
             Self::NoSuchParent => logical(404, "InvalidRequest", ""),
             Self::InvalidBucketName => logical(400, "InvalidBucketName", "Invalid Input"),
             Self::InvalidKey(_) => logical(400, "InvalidKey", ""),
-            Self::InvalidMimeType(_) | Self::InvalidContentType => logical(415, "InvalidMimeType", "invalid_mime_type"),
+            Self::InvalidMimeType(_) | Self::AnotherMimeType(_) | Self::InvalidContentType => {
+                logical(415, "InvalidMimeType", "invalid_mime_type")
+            }
             Self::InvalidRange => actual(416, "InvalidRange", "invalid_range"),
             Self::TooLarge(_) => logical(413, "EntityTooLarge", "Payload too large"),
             Self::Exists(ExistingResource::Bucket) => logical(409, "BucketAlreadyExists", "Duplicate"),
@@ -86,6 +88,7 @@ impl StorageError {
             Self::InvalidBucketName => "Bucket name invalid",
             Self::InvalidKey(key) => return format!("Invalid key: {key}").into(),
             Self::InvalidMimeType(kind) => return format!("mime type {kind} is not supported").into(),
+            Self::AnotherMimeType(kind) => return format!("the content does not begin as {kind} does").into(),
             Self::InvalidContentType => "Invalid Content-Type header",
             Self::InvalidRange => "invalid range provided",
             Self::TooLarge(what) => return format!("The {what} exceeded the maximum allowed size").into(),

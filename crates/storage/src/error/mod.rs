@@ -25,6 +25,8 @@ pub(crate) enum StorageError {
     InvalidBucketName,
     InvalidKey(String),
     InvalidMimeType(String),
+    /// The content does not begin as files of this type do.
+    AnotherMimeType(String),
     /// The header `Content-Type` is malformed.
     InvalidContentType,
     InvalidRange,

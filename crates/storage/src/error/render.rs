@@ -7,6 +7,7 @@ use axum::body::Body;
 use axum::response::Response;
 use http::{HeaderValue, StatusCode, header};
 use portico_base::LoggedErrorCode;
+use portico_images::RenderError;
 use serde_json::json;
 
 use super::StorageError;
@@ -47,7 +48,11 @@ impl StorageError {
         if matches!(self, Self::Aborted | Self::Stalled | Self::TooSlow) {
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
-        if matches!(self, Self::TooManyConnections | Self::TooManyUploads) {
+        let is_passing = matches!(
+            self,
+            Self::TooManyConnections | Self::TooManyUploads | Self::Render(RenderError::TooManyRequests)
+        );
+        if is_passing {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         response
@@ -59,4 +64,24 @@ fn has_own_not_found(route: &str) -> bool {
     let path = route.split_once(':').map_or("", |(_, path)| path);
     let first = path.trim_start_matches('/').split(['/', '?']).next().unwrap_or_default();
     matches!(first, "bucket" | "object" | "render" | "cdn" | "vector")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_passes_tells_when_to_try_again() {
+        for (error, seconds) in [
+            (StorageError::TooManyUploads, Some("1")),
+            (StorageError::Render(RenderError::TooManyRequests), Some("1")),
+            // It takes until other uploads have ended
+            (StorageError::TooManyUnfinished, None),
+            (StorageError::NoSuchKey, None),
+        ] {
+            let response = error.into_response();
+            let header = response.headers().get(header::RETRY_AFTER).map(|value| value.to_str().unwrap());
+            assert_eq!(header, seconds);
+        }
+    }
 }

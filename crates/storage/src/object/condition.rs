@@ -44,11 +44,15 @@ impl Conditions {
         }
     }
 
+    /// Reads the conditions of a download apart from S3, where others have no meaning.
+    pub fn of_download<'a>(header: impl Fn(&str) -> Option<&'a str>) -> Self {
+        Self { if_match: None, if_unmodified_since: None, ..Self::of_headers(header) }
+    }
+
     /// Judges an object. A condition on the ETag takes the place of the one on the time.
     pub fn evaluate(&self, row: &ObjectRow) -> ConditionOutcome {
-        let bare = |tag: &str| tag.trim().trim_start_matches("W/").trim_matches('"').to_owned();
-        let etag = row.metadata.etag().map(bare);
-        let matches = |tags: &str| tags.split(',').map(bare).any(|tag| tag == "*" || Some(&tag) == etag.as_ref());
+        let etag = row.metadata.etag().map(opaque_tag);
+        let matches = |tags: &str| tags.split(',').map(opaque_tag).any(|tag| tag == "*" || Some(tag) == etag);
         // Dates of HTTP have whole seconds
         let modified = last_modified(row).map(OffsetDateTime::unix_timestamp);
         let is_newer = |than: &OffsetDateTime| modified.is_some_and(|modified| modified > than.unix_timestamp());
@@ -70,6 +74,26 @@ impl Conditions {
     }
 }
 
+/// Returns an ETag without its quotes and without the mark of a weak one.
+fn opaque_tag(etag: &str) -> &str {
+    etag.trim().trim_start_matches("W/").trim_matches('"')
+}
+
+/// Returns true if a range of an object may be sent, as the header `If-Range` says: the client has
+/// a part of this content, and of no other one.
+pub(crate) fn permits_range(if_range: Option<&str>, row: &ObjectRow) -> bool {
+    let Some(validator) = if_range.map(str::trim) else { return true };
+    if validator.starts_with('"') {
+        // A weak ETag does not tell contents apart by their bytes
+        return row
+            .metadata
+            .etag()
+            .is_some_and(|etag| !etag.starts_with("W/") && opaque_tag(etag) == opaque_tag(validator));
+    }
+    let date = httpdate::parse_http_date(validator).ok().map(|date| OffsetDateTime::from(date).unix_timestamp());
+    date.is_some() && date == last_modified(row).map(OffsetDateTime::unix_timestamp)
+}
+
 /// Returns the time of the last change of an object's content.
 pub(crate) fn last_modified(row: &ObjectRow) -> Option<OffsetDateTime> {
     let stored = row.metadata.last_modified().and_then(parse_timestamp);
@@ -82,10 +106,29 @@ mod tests {
 
     use super::*;
 
-    fn evaluate(name: &str, value: &str) -> ConditionOutcome {
+    fn row() -> ObjectRow {
         let row = json!({ "id": "", "metadata": { "eTag": "\"abc\"", "lastModified": "2026-08-01T09:00:00.500Z" } });
-        let row: ObjectRow = serde_json::from_value(row).unwrap();
-        Conditions::of_headers(|header| (header == name).then_some(value)).evaluate(&row)
+        serde_json::from_value(row).unwrap()
+    }
+
+    fn evaluate(name: &str, value: &str) -> ConditionOutcome {
+        Conditions::of_headers(|header| (header == name).then_some(value)).evaluate(&row())
+    }
+
+    #[test]
+    fn a_range_belongs_to_the_content_that_the_client_has() {
+        for (validator, is_permitted) in [
+            (None, true),
+            (Some("\"abc\""), true),
+            (Some("\"x\""), false),
+            (Some("W/\"abc\""), false),
+            (Some("Sat, 01 Aug 2026 09:00:00 GMT"), true),
+            (Some("Sat, 01 Aug 2026 09:00:01 GMT"), false),
+            (Some("yesterday"), false),
+            (Some(""), false),
+        ] {
+            assert_eq!(permits_range(validator, &row()), is_permitted, "{validator:?}");
+        }
     }
 
     #[test]
@@ -97,6 +140,7 @@ mod tests {
             ("if-match", "*", ConditionOutcome::Met),
             ("if-match", "\"x\"", ConditionOutcome::Failed),
             ("if-none-match", "\"x\", \"abc\"", ConditionOutcome::NotModified),
+            ("if-none-match", "W/\"abc\"", ConditionOutcome::NotModified),
             ("if-none-match", "\"x\"", ConditionOutcome::Met),
             ("if-modified-since", at, ConditionOutcome::NotModified),
             ("if-modified-since", before, ConditionOutcome::Met),

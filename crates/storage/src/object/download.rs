@@ -1,13 +1,16 @@
 //! Reading objects: the row and the content.
 
+use http::{HeaderMap, header};
 use portico_database::wire::{Param, Row, RowSeparators};
 use serde::Deserialize;
 
 use crate::backend::{BackendError, ByteRange, OpenContent, VersionKey};
 use crate::binary_value;
 use crate::error::{Result, StorageError};
+use crate::http::object_headers::range_of;
 use crate::model::ObjectRow;
 use crate::name::ObjectPath;
+use crate::object::condition::permits_range;
 use crate::operation::{Actor, Operation, SqlStep, parse};
 use crate::sql;
 
@@ -159,6 +162,44 @@ async fn found_as_owner(operation: &Operation, path: &ObjectPath) -> Result<Opti
 /// Returns the values of the statements that find an object.
 fn values(path: &ObjectPath) -> [Param<'_>; 2] {
     [Some(path.bucket.as_bytes()), Some(path.name.as_bytes())]
+}
+
+/// The content that a request is responded with.
+pub(crate) struct RequestedContent {
+    /// The row of the content, if it is not the one that was found.
+    pub replaced: Option<ObjectRow>,
+    pub content: OpenContent,
+    /// The content is a range of the whole one.
+    pub is_range: bool,
+}
+
+/// Opens the content of an object that was found, or the range of it that headers ask for; `None`:
+/// all of it. With `If-Range`, it is a range of that content and no other one.
+///
+/// # Errors
+/// As of [`open`].
+pub(crate) async fn open_requested(
+    operation: &Operation,
+    rule: ReadRule,
+    path: &ObjectPath,
+    row: &ObjectRow,
+    headers: Option<&HeaderMap>,
+) -> Result<RequestedContent> {
+    let if_range = headers.and_then(|headers| headers.get(header::IF_RANGE));
+    // A validator of other bytes is that of no content
+    let if_range = if_range.map(|value| value.to_str().unwrap_or_default());
+    let range = match headers.filter(|_| permits_range(if_range, row)) {
+        Some(headers) => range_of(headers)?,
+        None => None,
+    };
+    let (replaced, content) = open(operation, rule, path, row, range).await?;
+    match replaced {
+        Some(newer) if range.is_some() && !permits_range(if_range, &newer) => {
+            let (newest, content) = open(operation, rule, path, &newer, None).await?;
+            Ok(RequestedContent { replaced: newest.or(Some(newer)), content, is_range: false })
+        }
+        replaced => Ok(RequestedContent { replaced, content, is_range: range.is_some() }),
+    }
 }
 
 /// Opens the content of an object that was found. Where the object is replaced at that moment, the

@@ -223,7 +223,7 @@ pub(crate) async fn receive(
 /// so. A version that does not is to be dropped.
 ///
 /// # Errors
-/// [`StorageError::InvalidMimeType`], and those of the backend.
+/// [`StorageError::AnotherMimeType`], and those of the backend.
 pub(crate) async fn check_content(
     service: &StorageService,
     version: &NewVersion,
@@ -240,7 +240,7 @@ pub(crate) async fn check_content(
         StorageError::Internal
     })?;
     let fits = media_type::can_be(mimetype, &beginning);
-    if fits { Ok(()) } else { Err(StorageError::InvalidMimeType(mimetype.to_owned())) }
+    if fits { Ok(()) } else { Err(StorageError::AnotherMimeType(mimetype.to_owned())) }
 }
 
 /// Stores a finished file as the content of an upload. The file must not change from now on, and

@@ -3,16 +3,15 @@
 use axum::body::Body;
 use axum::response::Response;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
-use time::OffsetDateTime;
 
 use crate::error::Result;
 use crate::http::call::StorageCall;
-use crate::http::object_headers::{Caching, X_ROBOTS_TAG, describe, range_of, set};
+use crate::http::object_headers::{Caching, X_ROBOTS_TAG, describe, set};
 use crate::http::response::empty;
 use crate::model::ObjectRow;
 use crate::name::ObjectPath;
-use crate::object::condition::last_modified;
-use crate::object::download::{self, ReadRule};
+use crate::object::condition::{ConditionOutcome, Conditions};
+use crate::object::download::{self, ReadRule, RequestedContent};
 use crate::operation::Operation;
 
 impl StorageCall<'_> {
@@ -36,28 +35,33 @@ impl StorageCall<'_> {
             headers
         };
         let headers = describe(&row);
-        if is_current(&self.parts.headers, &row) {
-            return Ok(not_modified(headers));
+        if self.has_current(&row) {
+            return Ok(not_modified(&headers));
         }
         if is_head && let Some(size) = row.metadata.size() {
             return Ok(with_headers(StatusCode::OK, Body::empty(), headers, size));
         }
-        let range = if is_head { None } else { range_of(&self.parts.headers)? };
-        let (replaced, content) = download::open(operation, rule, path, &row, range).await?;
+        let requested = if is_head { None } else { Some(&self.parts.headers) };
+        let RequestedContent { replaced, content, is_range } =
+            download::open_requested(operation, rule, path, &row, requested).await?;
         let mut headers = match replaced {
             Some(row) => describe(&row),
             None => headers,
         };
         let (start, end) = content.range;
-        let status = match range {
-            None => StatusCode::OK,
-            Some(_) => {
-                let sent = format!("bytes {start}-{}/{}", end.saturating_sub(1), content.size);
-                set(&mut headers, header::CONTENT_RANGE, &sent);
-                StatusCode::PARTIAL_CONTENT
-            }
+        let status = if is_range {
+            let sent = format!("bytes {start}-{}/{}", end.saturating_sub(1), content.size);
+            set(&mut headers, header::CONTENT_RANGE, &sent);
+            StatusCode::PARTIAL_CONTENT
+        } else {
+            StatusCode::OK
         };
         Ok(with_headers(status, content.body, headers, end - start))
+    }
+
+    /// Returns true if the client has the current content.
+    pub(super) fn has_current(&self, row: &ObjectRow) -> bool {
+        Conditions::of_download(|name| self.header(name)).evaluate(row) == ConditionOutcome::NotModified
     }
 }
 
@@ -69,7 +73,8 @@ fn with_headers(status: StatusCode, body: Body, mut headers: HeaderMap, length: 
     response
 }
 
-fn not_modified(headers: HeaderMap) -> Response {
+/// Returns the response to a client that has the current content, which `headers` describe.
+pub(super) fn not_modified(headers: &HeaderMap) -> Response {
     let mut response = empty(StatusCode::NOT_MODIFIED);
     for name in [header::ETAG, header::CACHE_CONTROL, header::LAST_MODIFIED, header::EXPIRES, header::VARY] {
         if let Some(value) = headers.get(&name) {
@@ -77,18 +82,4 @@ fn not_modified(headers: HeaderMap) -> Response {
         }
     }
     response
-}
-
-/// Returns true if the client has the current content.
-fn is_current(headers: &HeaderMap, row: &ObjectRow) -> bool {
-    if let Some(tag) = headers.get(header::IF_NONE_MATCH) {
-        return row.metadata.etag().is_some_and(|etag| tag == etag);
-    }
-    let since = headers.get(header::IF_MODIFIED_SINCE).and_then(|value| value.to_str().ok());
-    let since = since.and_then(|value| httpdate::parse_http_date(value).ok()).map(OffsetDateTime::from);
-    match (since, last_modified(row)) {
-        // Dates of HTTP have whole seconds
-        (Some(since), Some(modified)) => modified.unix_timestamp() <= since.unix_timestamp(),
-        _ => false,
-    }
 }

@@ -6,12 +6,13 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 use portico_images::{OutputFormat, ParameterError, RenderedImage, Renderer, RequestedFormat, Transformation};
 
 use super::address::RenderAddress;
+use super::deliver::not_modified;
 use super::fields::JsonFields;
 use crate::error::{Result, StorageError};
 use crate::http::call::StorageCall;
 use crate::http::object_headers::{Caching, SANDBOX, describe};
 use crate::model::ObjectRow;
-use crate::object::download::ReadRule;
+use crate::object::download::{self, ReadRule};
 use crate::rendering::{self, ImageRequest};
 use crate::sign::{self, UrlScope};
 
@@ -43,7 +44,11 @@ impl StorageCall<'_> {
         let avif = self.service.settings.images.as_ref().is_some_and(|images| images.negotiate_avif);
         let format = RequestedFormat::negotiate(transformation.format(), self.header("accept"), avif);
         let request = ImageRequest { transformation, format };
-        let (row, image) = rendering::render(renderer, &operation, rule, &path, &request).await?;
+        let row = download::find(&operation, rule, &path).await?.row;
+        if self.has_current(&row) {
+            return Ok(not_modified(&self.image_headers(&row, caching, &request.transformation)));
+        }
+        let (row, image) = rendering::render(renderer, &operation, rule, &path, row, &request).await?;
         Ok(self.image_response(&row, caching, &request.transformation, image))
     }
 
@@ -73,6 +78,20 @@ impl StorageCall<'_> {
         }
     }
 
+    /// Returns the headers that do not depend on the format. The ETag is that of the object, for
+    /// all of its images: what is rendered from a version does not change.
+    fn image_headers(&self, row: &ObjectRow, caching: Caching, transformation: &Transformation) -> HeaderMap {
+        let mut headers = describe(row, caching, self.query("download").as_deref());
+        headers.remove(header::ACCEPT_RANGES);
+        headers.remove(header::CONTENT_SECURITY_POLICY);
+        headers.insert("x-robots-tag", HeaderValue::from_static("none"));
+        insert_transformation(&mut headers, transformation);
+        if transformation.format().is_none() {
+            headers.append(header::VARY, HeaderValue::from_static("Accept"));
+        }
+        headers
+    }
+
     fn image_response(
         &self,
         row: &ObjectRow,
@@ -80,19 +99,12 @@ impl StorageCall<'_> {
         transformation: &Transformation,
         image: RenderedImage,
     ) -> Response {
-        let mut headers = describe(row, caching, self.query("download").as_deref());
-        headers.remove(header::ACCEPT_RANGES);
-        headers.remove(header::CONTENT_SECURITY_POLICY);
+        let mut headers = self.image_headers(row, caching, transformation);
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(image.format.content_type()));
         if image.format == OutputFormat::Svg {
             headers.insert(header::CONTENT_SECURITY_POLICY, SANDBOX);
         }
         headers.insert(header::CONTENT_LENGTH, image.bytes.len().into());
-        headers.insert("x-robots-tag", HeaderValue::from_static("none"));
-        insert_transformation(&mut headers, transformation);
-        if transformation.format().is_none() {
-            headers.append(header::VARY, HeaderValue::from_static("Accept"));
-        }
         let mut response = Response::new(Body::from(image.bytes));
         *response.headers_mut() = headers;
         response

@@ -14,13 +14,13 @@ use super::address::S3Address;
 use super::call::{S3Call, empty, set};
 use super::xml::{XmlElement, XmlWriter, xml_response};
 use crate::error::{Result, S3Error, StorageError};
-use crate::http::object_headers::{Caching, describe, http_date, is_for_shared_caches, private, range_of, sent_type};
+use crate::http::object_headers::{Caching, describe, http_date, is_for_shared_caches, private, sent_type};
 use crate::model::{FileMetadata, ObjectRow, parse_timestamp};
 use crate::name::{EMPTY_FOLDER_PLACEHOLDER, MAX_KEY, ObjectPath};
 use crate::object::condition::{ConditionOutcome, Conditions, WriteCondition};
 use crate::object::copy::{self, CopyMetadata, CopyRequest};
 use crate::object::delete;
-use crate::object::download::{self, ReadRule};
+use crate::object::download::{self, ReadRule, RequestedContent};
 use crate::object::multipart::MAX_PART_NUMBER;
 use crate::object::upload::{self, ContentDescription, UploadAuthority, UploadRequest};
 use crate::operation::parse;
@@ -174,15 +174,16 @@ impl S3Call<'_> {
             set_content_range(&mut response, (0, size), size);
             return Ok(response);
         }
-        let range = if is_head { None } else { range_of(self.headers())? };
-        let opened = download::open(&operation, ReadRule::PublicOrPolicies, &path, &found.row, range).await?;
-        let (replaced, content) = opened;
+        let requested = if is_head { None } else { Some(self.headers()) };
+        let opened =
+            download::open_requested(&operation, ReadRule::PublicOrPolicies, &path, &found.row, requested).await?;
+        let RequestedContent { replaced, content, is_range } = opened;
         if replaced.as_ref().is_some_and(|row| conditions.evaluate(row) != ConditionOutcome::Met) {
             return Err(S3Error::PRECONDITION_FAILED.into());
         }
         let headers = replaced.map_or(headers, |row| self.describe(&row, found.is_public));
         let (start, end) = content.range;
-        let is_partial = range.is_some() || (is_part && content.size > 0);
+        let is_partial = is_range || (is_part && content.size > 0);
         let status = if is_partial { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK };
         let mut response = respond(status, headers, content.body);
         response.headers_mut().insert(header::CONTENT_LENGTH, (end - start).into());

@@ -72,7 +72,14 @@ async fn a_client_with_the_current_content_gets_no_body() {
     f.store("site/a", "hello").await.expect(200);
     let first = f.get("/object/public/site/a").send().await.expect(200);
     let (etag, modified) = (first.header("etag").unwrap(), first.header("last-modified").unwrap());
-    for (name, value) in [("if-none-match", etag), ("if-modified-since", modified)] {
+    let (weak, several) = (format!("W/{etag}"), format!("\"other\", {etag}"));
+    for (name, value) in [
+        ("if-none-match", etag),
+        ("if-none-match", &weak),
+        ("if-none-match", &several),
+        ("if-none-match", "*"),
+        ("if-modified-since", modified),
+    ] {
         let sent = f.get("/object/public/site/a").header(name, value).send().await.expect(304);
         assert_eq!(
             (sent.text().as_str(), sent.header("etag"), sent.header("last-modified")),
@@ -82,6 +89,31 @@ async fn a_client_with_the_current_content_gets_no_body() {
     }
     for (name, value) in [("if-none-match", "\"other\""), ("if-modified-since", "Sat, 01 Aug 2020 09:00:00 GMT")] {
         f.get("/object/public/site/a").header(name, value).send().await.expect(200);
+    }
+}
+
+#[tokio::test]
+async fn a_range_of_another_content_is_the_whole_one() {
+    let f = Files::with_buckets().await;
+    f.store("site/a", "hello").await.expect(200);
+    let first = f.get("/object/public/site/a").send().await.expect(200);
+    let (etag, modified) = (first.header("etag").unwrap(), first.header("last-modified").unwrap());
+    let range = |validator: &str, range: &str| {
+        f.get("/object/public/site/a").header("range", range).header("if-range", validator)
+    };
+    for validator in [etag, modified] {
+        let part = range(validator, "bytes=1-2").send().await.expect(206);
+        assert_eq!((part.text().as_str(), part.header("content-range")), ("el", Some("bytes 1-2/5")));
+    }
+    range(etag, "bytes=9-").send().await.expect(416);
+    for (validator, asked) in [
+        ("\"other\"", "bytes=1-2"),
+        ("\"other\"", "bytes=9-"),
+        (&format!("W/{etag}"), "bytes=1-2"),
+        ("Sat, 01 Aug 2020 09:00:00 GMT", "bytes=1-2"),
+    ] {
+        let whole = range(validator, asked).send().await.expect(200);
+        assert_eq!((whole.text().as_str(), whole.header("content-range")), ("hello", None), "{validator} {asked}");
     }
 }
 
