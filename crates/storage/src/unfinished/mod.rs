@@ -1,11 +1,13 @@
 //! The unfinished resumable uploads, and the finished ones that have not expired yet.
 //!
-//! The bytes of each upload and a record of them are in a folder of their own (`store`). One
-//! request at a time works on an upload; a newer one takes over (`lock`). What one requester may
-//! leave unfinished is bounded (`pending`).
+//! The bytes of each upload (`partial_content`) and a `record` of them are in a folder of their own
+//! (`store`). One request at a time works on an upload; a newer one takes over (`lock`). What one
+//! requester may leave unfinished is bounded (`pending`).
 
 mod lock;
+mod partial_content;
 mod pending;
+mod record;
 mod store;
 
 use std::path::Path;
@@ -15,8 +17,10 @@ use time::OffsetDateTime;
 
 pub(crate) use self::lock::UploadLock;
 use self::lock::UploadLocks;
+pub(crate) use self::partial_content::PartialContent;
 use self::pending::PendingUploads;
-pub(crate) use self::store::{PartialContent, UploadProgress, UploadRecord, UploadStore};
+pub(crate) use self::record::{UploadProgress, UploadRecord};
+pub(crate) use self::store::UploadStore;
 
 /// The unfinished uploads, and the finished ones that have not expired yet.
 pub(crate) struct UnfinishedUploads {

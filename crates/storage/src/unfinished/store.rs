@@ -3,30 +3,24 @@
 //! A record is replaced as a whole, and only after the bytes that it counts are durable. So the
 //! offset in the record is the truth: what a crash leaves behind it in the file is cut off.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::fs::{self, OpenOptions};
+use std::io::{self, ErrorKind, Write as _};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use portico_base::spawn_blocking;
-use portico_md5::Md5State;
-use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
-use tokio::sync::oneshot;
 use uuid::Uuid;
 
+use super::partial_content::{PartialContent, open_behind};
+use super::record::{UploadProgress, UploadRecord};
 use crate::backend::BackendError;
-use crate::backend::content_writer::{AlignedBuffers, ContentWriter};
+use crate::backend::content_writer::AlignedBuffers;
 use crate::backend::flush::{flush_content, flush_folder};
-use crate::backend::piece_hasher::{Piece, PieceHasher};
+use crate::backend::piece_hasher::PieceHasher;
 use crate::backend::piece_permit::PiecePermits;
-use crate::name::ObjectPath;
 
-/// The bytes after which a request that is still being received is recorded, so that a crash loses
-/// no more than these.
-const CHECKPOINT: u64 = 16 * 1024 * 1024;
 /// The ending of the names of files with bytes.
 const BYTES: &str = "bytes";
 /// The ending of the names of records.
@@ -40,58 +34,8 @@ pub(crate) struct UploadStore {
     folder: PathBuf,
     /// The permits of those that are written.
     pub permits: PiecePermits,
-    hasher: PieceHasher,
-    buffers: AlignedBuffers,
-}
-
-/// The facts about an upload.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct UploadRecord {
-    pub bucket: String,
-    pub name: String,
-    /// The size of the whole content, if it is known.
-    pub length: Option<u64>,
-    /// The header `Upload-Metadata`.
-    pub metadata: String,
-    /// The claim `sub` of the caller who created the upload.
-    pub subject: Option<String>,
-    /// The name under which the upload counts for the bound on unfinished ones; `None` if it does
-    /// not count.
-    #[serde(default)]
-    pub requester: Option<String>,
-    /// The time at which the upload expires, in seconds since 1970.
-    pub expires: i64,
-    pub progress: UploadProgress,
-    /// The id of the version under which a commit was begun.
-    pub commit: Option<String>,
-    /// The commit has succeeded.
-    pub is_finished: bool,
-}
-
-/// The durable bytes of an upload.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct UploadProgress {
-    pub offset: u64,
-    /// The state of the digest of these bytes, in hexadecimal.
-    digest: String,
-}
-
-impl UploadRecord {
-    /// Returns true if the upload names this object.
-    pub fn is_of(&self, target: &ObjectPath) -> bool {
-        self.bucket == target.bucket && self.name == target.name
-    }
-
-    /// Returns true if the upload has expired.
-    pub fn has_expired(&self, now: OffsetDateTime) -> bool {
-        self.expires <= now.unix_timestamp()
-    }
-
-    /// Returns the length as clients see it. A client takes an upload whose offset is its length
-    /// for complete, so that length is not shown before the commit.
-    pub fn visible_length(&self) -> Option<u64> {
-        self.length.filter(|length| self.is_finished || *length != self.progress.offset)
-    }
+    pub(super) hasher: PieceHasher,
+    pub(super) buffers: AlignedBuffers,
 }
 
 impl UploadStore {
@@ -225,9 +169,7 @@ impl UploadStore {
             let (path, draft) = (store.bytes_of(version), store.path(version, DRAFT));
             let digest = progress.digest().ok_or(BackendError::NotFound)?;
             let writer = open_behind(&path, &draft, progress.offset, limit)?;
-            let mut content = PartialContent { path, writer, digest, store, limit, durable: progress.offset };
-            content.reserve_to_checkpoint();
-            Ok(content)
+            Ok(PartialContent::new(path, writer, digest, store, limit))
         })
         .await
     }
@@ -263,131 +205,8 @@ impl UploadStore {
     }
 }
 
-/// Opens the bytes of an upload behind an offset, and cuts off what follows. `draft` is the path of
-/// a file that may be needed meanwhile.
-fn open_behind(path: &Path, draft: &Path, offset: u64, limit: u64) -> Result<ContentWriter, BackendError> {
-    // A commit that failed, or whose outcome is unknown, has made the file the content of a
-    // version, and versions never change
-    if fs::metadata(path)?.nlink() > 1 {
-        fs::copy(path, draft)?;
-        // The record counts the bytes that the copy replaces
-        flush_content(draft, &File::open(draft)?)?;
-        fs::rename(draft, path)?;
-    }
-    let mut file = OpenOptions::new().write(true).open(path)?;
-    if file.metadata()?.len() < offset {
-        return Err(BackendError::NotFound);
-    }
-    file.set_len(offset)?;
-    file.seek(SeekFrom::Start(offset))?;
-    Ok(ContentWriter::new(file, offset, limit))
-}
-
-/// The bytes of an upload that is being received.
-pub(crate) struct PartialContent {
-    path: PathBuf,
-    writer: ContentWriter,
-    digest: Md5State,
-    store: UploadStore,
-    limit: u64,
-    /// The bytes that are on disk for sure, which are those that the record counts or may count.
-    durable: u64,
-}
-
-impl PartialContent {
-    /// Returns the number of bytes.
-    pub fn size(&self) -> u64 {
-        self.writer.size()
-    }
-
-    /// Returns true once [`CHECKPOINT`] bytes are to be flushed and recorded.
-    pub fn is_due(&self) -> bool {
-        self.size() - self.durable >= CHECKPOINT
-    }
-
-    /// Has the writer reserve no more space than a crash may lose bytes: it stays reserved until
-    /// the upload goes on or expires.
-    fn reserve_to_checkpoint(&mut self) {
-        self.writer.set_limit(self.limit.min(self.durable.saturating_add(CHECKPOINT)));
-    }
-
-    /// Appends a piece, which is hashed while it is written, and then ends its permit. If that
-    /// fails, none of it stays. Returns `None` for content that cannot be continued.
-    pub async fn append(self, piece: Piece) -> (Option<Self>, Result<(), BackendError>) {
-        let piece = Arc::new(piece);
-        let (hashed, digest) = oneshot::channel();
-        self.store.hasher.hash(self.digest.clone(), Arc::clone(&piece), |digest| _ = hashed.send(digest));
-        let written = spawn_blocking(move || self.write(&piece)).await;
-        match (written, digest.await) {
-            (Ok((content, Err(error))), _) => (content, Err(error)),
-            (Ok((Some(mut content), Ok(()))), Ok(digest)) => {
-                content.digest = digest;
-                (Some(content), Ok(()))
-            }
-            (Err(error), _) => (None, Err(BackendError::Io(io::Error::other(error)))),
-            // The runtime is shutting down
-            _ => (None, Err(BackendError::Io(ErrorKind::Interrupted.into()))),
-        }
-    }
-
-    /// Appends a piece to the file. If that fails, the file is as before, or `None` is returned:
-    /// what the digest does not count must not be recorded.
-    fn write(mut self, piece: &Piece) -> (Option<Self>, Result<(), BackendError>) {
-        let before = self.writer.position();
-        if let Err(error) = self.writer.append(&piece.chunks, &mut self.store.buffers.take()) {
-            // A full disk is left some space, without which nothing could be deleted
-            let returned = self.writer.return_to(before);
-            return (returned.is_ok().then_some(self), Err(error.into()));
-        }
-        (Some(self), Ok(()))
-    }
-
-    /// Makes the bytes durable, and returns them for the record.
-    ///
-    /// # Errors
-    /// When they cannot be flushed; the bytes are lost then.
-    pub async fn flush(mut self) -> Result<(Self, UploadProgress), BackendError> {
-        blocking(move || {
-            if self.size() > self.durable {
-                self.writer.complete()?;
-                flush_content(&self.path, &self.writer.file)?;
-                self.durable = self.size();
-                self.reserve_to_checkpoint();
-            }
-            let progress = UploadProgress { offset: self.size(), digest: hex::encode(self.digest.to_bytes()) };
-            Ok((self, progress))
-        })
-        .await
-    }
-
-    /// Returns the ETag of the bytes.
-    pub fn etag(&self) -> String {
-        format!("\"{}\"", hex::encode(self.digest.finish()))
-    }
-}
-
-impl Drop for PartialContent {
-    /// Cuts off what was not flushed, with the space that was reserved for more. If that fails, the
-    /// next request does it.
-    fn drop(&mut self) {
-        if self.size() > self.durable {
-            let _ = self.writer.file.set_len(self.durable);
-        }
-    }
-}
-
-impl UploadProgress {
-    /// Returns the digest of the bytes so far; `None` if its state has another form.
-    fn digest(&self) -> Option<Md5State> {
-        if self.offset == 0 {
-            return Some(Md5State::default());
-        }
-        Md5State::from_bytes(&hex::decode(&self.digest).ok()?)
-    }
-}
-
 /// Runs work on files on a thread that may block.
-async fn blocking<T: Send + 'static>(
+pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, BackendError> + Send + 'static,
 ) -> Result<T, BackendError> {
     spawn_blocking(work).await.unwrap_or_else(|error| Err(BackendError::Io(io::Error::other(error))))
@@ -413,11 +232,15 @@ fn is_older_than(path: &Path, age: Duration) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::os::unix::fs::MetadataExt as _;
+
     use bytes::Bytes;
     use md5::{Digest as _, Md5};
 
     use super::*;
     use crate::backend::flush::flushes;
+    use crate::backend::piece_hasher::Piece;
 
     fn record() -> UploadRecord {
         UploadRecord {
